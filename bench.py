@@ -1,0 +1,98 @@
+"""Which concurrency strategy should run your long task? Puts each one under siege and compares them."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from common.command_line import Duration, OneLineErrors, default_result, writable
+
+FILE = click.Path(path_type=Path)
+AT_LEAST_ONE = click.IntRange(min=1)
+
+
+@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
+def bench() -> None:
+    """Which concurrency strategy should run your long task?
+
+    Each strategy is a small server in servers/. This starts one after the other, puts it under siege,
+    and compares how much work got done and what everybody else felt meanwhile.
+    """
+
+
+@bench.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+def list_servers(as_json: bool) -> None:
+    """Show the strategies that there are."""
+    from common.report.catalogue import catalogue_as_json, catalogue_as_text
+    from common.strategies import all_strategies
+
+    strategies = all_strategies()
+    click.echo(catalogue_as_json(strategies) if as_json else catalogue_as_text(strategies))
+
+
+@bench.command()
+@click.argument("servers", metavar="[SERVER]...", nargs=-1)
+@click.option("--task", "tasks", multiple=True, default=["primes"], help="primes, digest, sign_up, or module:function.")
+@click.option("--users", type=AT_LEAST_ONE, multiple=True, default=[25], help="Users at the same time.")
+@click.option("--time", "time_s", type=Duration(), default="4s", help="How long each siege lasts.")
+@click.option("--rounds", type=AT_LEAST_ONE, default=3, help="How often every case takes its turn.")
+@click.option("--workers", type=click.IntRange(1, 1000), help="Threads or processes, for strategies that have a pool.")
+@click.option("--python", "pythons", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
+@click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
+@click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
+@click.option("--quiet", is_flag=True, help="No progress, only the result.")
+def run(
+    servers: tuple[str, ...],
+    tasks: tuple[str, ...],
+    users: tuple[int, ...],
+    time_s: float,
+    rounds: int,
+    workers: int | None,
+    pythons: tuple[str, ...],
+    seed: int | None,
+    out: Path | None,
+    quiet: bool,
+) -> None:
+    """Start each SERVER, put it under siege, and compare.
+
+    SERVER is a number (3), a name (3_async_threadexecutor) or the path of any script that keeps the contract;
+    without any, all strategies take part. --task, --users and --python may be given more than once.
+    """
+    from common.harness.plan import make_plan
+    from common.harness.session import conduct
+    from common.report.dresses import all_ok, show
+    from common.report.progress import ProgressBar
+
+    plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds, seed=seed)
+    out = writable(out or default_result())
+    with ProgressBar(len(plan.cases) * rounds, quiet=quiet) as progress:
+        result, stopped_by = conduct(plan, out, progress, sys.argv)
+    if result.records:
+        show(result)
+        click.echo(f"Raw values: {out}", err=True)
+    if stopped_by:
+        sys.exit(128 + stopped_by)
+    sys.exit(0 if all_ok(result) else 1)
+
+
+@bench.command()
+@click.argument("result", type=FILE)
+@click.option("--format", "dress", type=click.Choice(["table", "json"]), default="table", help="How it is shown.")
+@click.option("--out", type=FILE, help="A file instead of the terminal.")
+def report(result: Path, dress: str, out: Path | None) -> None:
+    """Show the RESULT of a run again."""
+    from common.record import load
+    from common.report.dresses import DRESSES, show
+
+    measured = load(result)
+    if out is not None:
+        writable(out).write_text(DRESSES[dress](measured) + "\n", encoding="utf-8")
+    elif dress == "table":
+        show(measured)
+    else:
+        click.echo(DRESSES[dress](measured))
+
+
+if __name__ == "__main__":
+    bench()

@@ -1,0 +1,83 @@
+"""What the commands of bench.py share: durations, and errors of one line."""
+
+import os
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from common.errors import BadInputError
+
+_UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+LONGEST_S = 86_400.0
+
+
+class OneLineErrors(click.Group):
+    """A group whose errors are one line on stderr and exit code 2."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the command and exits."""
+        try:
+            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            code = 2
+        except (click.ClickException, BadInputError) as error:
+            click.echo(f"bench.py: {_one_line(error)}", err=True)
+            code = 2
+        except (click.Abort, KeyboardInterrupt):
+            code = 130
+        except BrokenPipeError:  # as in `bench.py list | head -1`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 1
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _one_line(error: Exception) -> str:
+    text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    hint = f" (try {error.ctx.command_path} --help)" if isinstance(error, click.UsageError) and error.ctx else ""
+    return " ".join(text.split()) + hint
+
+
+class Duration(click.ParamType[float]):
+    """A time in seconds from text such as `4s`, `500ms` or `2m`."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds; more than none, and no more than a day."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", str(value))
+        seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
+        if not 0 < seconds <= LONGEST_S:
+            self.fail(f"{value!r} is not a duration: expected something like 4s, 500ms or 2m", param, ctx)
+        return seconds
+
+
+def default_result() -> Path:
+    """`results/<UTC time>.json` below the current folder; makes the folder."""
+    folder = Path("results")
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise BadInputError(f"folder 'results' can't be made here: {error.strerror}; try --out FILE") from None
+    return folder / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
+
+
+def writable(path: Path) -> Path:
+    """The path, if a file can be written there.
+
+    Raises:
+        BadInputError: it can't.
+    """
+    if path.is_dir():
+        raise BadInputError(f"{str(path)!r} is a folder; expected a file name")
+    probe = path.with_name(f".{path.name}.probe")
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise BadInputError(f"{str(path)!r} can't be written: {error.strerror}; try another --out") from None
+    return path

@@ -1,0 +1,1 @@
+"""Measuring: start, drive, probe, sample, record. Knows nothing of how results look."""

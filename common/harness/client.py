@@ -1,0 +1,56 @@
+"""One GET request, as the harness sends it: a new connection, no cache, no redirects."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import aiohttp
+
+from common.harness.failures import CaseFailedError
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str]  # with names in lower case
+
+    def is_pong(self) -> bool:
+        """Whether it is the right answer to a ping."""
+        return self.status == 200 and self.body == b"pong"
+
+    def described(self) -> str:
+        """Short, for a message."""
+        text = self.body.decode(errors="replace")
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        return f"{self.status} with {len(self.body)} bytes {' '.join(shown.split())!r}"
+
+
+@contextlib.asynccontextmanager
+async def client() -> AsyncIterator[aiohttp.ClientSession]:
+    """A session without a limit of connections: a probe must not wait for itself."""
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
+        yield session
+
+
+async def get(session: aiohttp.ClientSession, url: str, limit_s: float | None = None) -> Answer:
+    """The answer to a GET.
+
+    Raises:
+        aiohttp.ClientConnectorError: nobody listens there.
+        CaseFailedError: no answer in time, or something that isn't HTTP.
+    """
+    timeout = aiohttp.ClientTimeout(total=limit_s)
+    try:
+        async with session.get(url, timeout=timeout, allow_redirects=False) as response:
+            headers = {name.lower(): value for name, value in response.headers.items()}
+            return Answer(response.status, await response.read(), headers)
+    except aiohttp.ClientConnectorError:
+        raise
+    except TimeoutError:
+        raise CaseFailedError("no_answer", f"GET {url} was not answered within {limit_s:.1f} s") from None
+    except aiohttp.ClientError as error:
+        raise CaseFailedError("no_answer", f"GET {url}: {type(error).__name__}: {error}") from None

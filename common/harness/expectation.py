@@ -1,0 +1,50 @@
+"""The answer that every server must give: found before any is started, by trying the task in a worker process."""
+
+import json
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+
+from common.errors import BadInputError
+from common.harness.interpreter import Interpreter
+from common.harness.processes import Started, until
+from common.harness.server import server_environment
+from common.harness.tail import Tail
+
+LIMIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a task answers, and how long it takes alone."""
+
+    answer: bytes
+    task_s: float
+
+
+async def try_task(task: str, python: Interpreter) -> Expectation:
+    """Performs the task once, in a process of its own.
+
+    Raises:
+        BadInputError: it can't be imported or sent to a worker process, it raised, or it took too long.
+    """
+    command = [python.path, "-m", "common.trial", task]
+    with TemporaryFile() as output:
+        trial = Started(command, environment=server_environment(), stdout=output)
+        errors = Tail(trial.process.stderr)
+        try:
+            if not await trial.wait(LIMIT_S):
+                raise BadInputError(f"task {task!r} did not end within {LIMIT_S:.0f} s; expected a shorter one")
+        finally:
+            await trial.stop()
+        await until(lambda: not errors.reading(), 1.0)
+        output.seek(0)
+        printed = output.read().decode().splitlines()
+    if trial.process.returncode != 0:
+        raise BadInputError(_last_line(errors.text(), task))
+    run = json.loads(printed[-1])  # whatever the task itself prints comes before
+    return Expectation(run["answer"].encode(), run["finished_s"] - run["started_s"])
+
+
+def _last_line(text: str, task: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("trial: ") if lines else f"task {task!r} ended the process that tried it"

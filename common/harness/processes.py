@@ -1,0 +1,82 @@
+"""Processes that are started here: each in a session of its own, and every one of them ended again."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO
+
+import psutil
+
+MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that children inherit, wherever they hide
+GRACE_S = 5.0
+LOOK_S = 0.01
+
+
+class Started:
+    """A process that leads a session of its own."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        stdout: int | IO[bytes] = subprocess.PIPE,
+    ) -> None:
+        self._mark = uuid.uuid4().hex
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env={**environment, MARK: self._mark},
+            start_new_session=True,
+        )
+        self.pid = self.process.pid
+
+    def ended(self) -> bool:
+        """Whether it has ended. It is not reaped yet, so that its number can't become someone else's."""
+        if self.process.returncode is not None:
+            return True
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    async def wait(self, limit_s: float) -> bool:
+        """Whether it ended within the limit."""
+        return await until(self.ended, limit_s)
+
+    async def stop(self, grace_s: float = GRACE_S) -> None:
+        """SIGTERM, time to finish, then SIGKILL to the group and to whoever left it. Nothing is left after."""
+        if not self.ended():
+            self.process.terminate()
+            await self.wait(grace_s)
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM if only zombies are left
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+        left = [process for process in psutil.process_iter() if self._is_ours(process)]
+        for process in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        await until(lambda: not any(process.is_running() for process in left), GRACE_S)
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            return process.environ().get(MARK) == self._mark
+        except (psutil.Error, OSError):
+            return False  # gone, a zombie, or someone else's
+
+
+async def until(condition: Callable[[], bool], limit_s: float) -> bool:
+    """Whether the condition came true within the limit."""
+    deadline_s = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() >= deadline_s:
+            return False
+        await asyncio.sleep(LOOK_S)
+    return True

@@ -1,0 +1,135 @@
+"""A server under test: started on a free port, ready when it answers, stopped so that nothing is left."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
+
+import aiohttp
+
+from common.harness.client import Answer, get
+from common.harness.failures import CaseFailedError
+from common.harness.plan import Case
+from common.harness.processes import LOOK_S, Started, until
+from common.harness.tail import Tail
+from common.options import default_port
+from common.record import Record
+from common.strategies import ROOT
+
+READY_LIMIT_S = 15.0
+HOST = "127.0.0.1"
+T = TypeVar("T")
+
+
+class Server:
+    """A server that was started; `url` is where it listens."""
+
+    def __init__(self, case: Case, port: int) -> None:
+        self.started_s = time.monotonic()
+        self.port = port
+        self.url = f"http://{HOST}:{port}"
+        options = ["--host", HOST, "--port", str(port), "--task", case.task]
+        if case.workers is not None:
+            options += ["--workers", str(case.workers)]
+        command = [case.python.path, str(case.strategy.path), *options]
+        self._started = Started(command, environment=server_environment())
+        self._stdout = Tail(self._started.process.stdout)
+        self._stderr = Tail(self._started.process.stderr)
+        self.pid = self._started.pid
+
+    def age_s(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self.started_s
+
+    def alive(self) -> bool:
+        """Whether its process is still there."""
+        return not self._started.ended()
+
+    def last_words(self) -> str:
+        """The last lines that it printed on stderr."""
+        return self._stderr.text()
+
+    async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work results in, unless the server dies first.
+
+        Raises:
+            CaseFailedError: it died; the work is cancelled.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                if not self.alive():
+                    raise await self._death()
+                await asyncio.wait({task}, timeout=2 * LOOK_S)
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _death(self) -> CaseFailedError:
+        await until(lambda: not self._stderr.reading(), 1.0)  # a child that lives on may keep it open
+        status = self._started.process.wait()
+        how = f"ended with exit code {status}" if status >= 0 else f"was killed by signal {-status}"
+        lines = [line for line in self.last_words().splitlines() if line.strip()]
+        said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing on stderr"
+        return CaseFailedError("died", f"the server {how} after {self.age_s():.1f} s{said}")
+
+    async def ready(self, session: aiohttp.ClientSession) -> Answer:
+        """Its first right answer to a ping.
+
+        Raises:
+            CaseFailedError: there is none within 15 s.
+        """
+        seen = "nothing listens there"
+        while self.age_s() < READY_LIMIT_S:
+            with contextlib.suppress(aiohttp.ClientConnectorError):  # as long as it doesn't listen yet
+                answer = await get(session, f"{self.url}/ping", READY_LIMIT_S - self.age_s())
+                if answer.is_pong():
+                    return answer
+                seen = f"GET /ping gives {answer.described()}"
+            await asyncio.sleep(LOOK_S)
+        raise CaseFailedError("not_ready", f"not ready within {READY_LIMIT_S:.0f} s: {seen}")
+
+    async def stop(self) -> None:
+        """Ends it and all that it started, and makes sure that its port is free again."""
+        await self._started.stop()
+        if not await until(lambda: port_is_free(self.port), 1.0):
+            raise CaseFailedError("port_kept", f"port {self.port} is still taken after the server was ended")
+
+
+@contextlib.asynccontextmanager
+async def running(case: Case, record: Record) -> AsyncIterator[Server]:
+    """The server of a case, started; stopped at the end whatever happens, and the record says how long that took."""
+    server = Server(case, free_port(default_port(case.strategy.stem)))
+    try:
+        yield server
+    finally:
+        began_s = time.monotonic()
+        try:
+            await server.stop()
+        finally:
+            record.stop_s = time.monotonic() - began_s
+            record.server_said = server.last_words()
+
+
+def server_environment() -> dict[str, str]:
+    """This process's environment, with `common` importable in any interpreter."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def free_port(first: int) -> int:
+    """The first port from `first` on that nobody listens on."""
+    return next(port for port in range(first, 65536) if port_is_free(port))
+
+
+def port_is_free(port: int) -> bool:
+    """Whether a server could listen there now."""
+    try:
+        socket.create_server((HOST, port)).close()
+    except OSError:
+        return False
+    return True

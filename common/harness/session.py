@@ -1,0 +1,71 @@
+"""A session: one run from its plan to its file, and what a signal does to it."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from common.harness.environment import describe_environment
+from common.harness.plan import Plan
+from common.harness.runner import Watcher, run, try_tasks
+from common.harness.siege import siege_at_home
+from common.record import Record, Result, save
+
+
+def conduct(plan: Plan, out: Path, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:
+    """Runs the whole plan; the file is written after every case.
+
+    Returns:
+        What was measured, and the number of the signal that stopped it or None.
+
+    Raises:
+        BadInputError: siege is missing, or a task can't be performed; nothing was started.
+    """
+    with siege_at_home() as siege:
+        result = Result(
+            environment=describe_environment(siege, [case.python for case in plan.cases]),
+            command=list(command),
+            began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            seed=plan.seed,
+            rounds=plan.rounds,
+        )
+
+        def keep(record: Record) -> None:
+            result.records.append(record)
+            save(result, out)
+
+        async def go() -> None:
+            await run(plan, siege, await try_tasks(plan), watcher, keep)
+
+        stopped_by = _until_signal(go())
+    return result, stopped_by
+
+
+def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
+    """Does the work; the first SIGINT or SIGTERM cancels it, and its number is returned.
+
+    Cancelling reaches the work only where it waits, so that no process is started and then forgotten,
+    and only once, so that impatience does not interrupt the cleaning up.
+    """
+    stopped_by: list[int] = []
+
+    async def supervised() -> None:
+        task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            if not stopped_by:
+                stopped_by.append(number)
+                task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not stopped_by:
+                raise
+
+    asyncio.run(supervised())
+    return stopped_by[0] if stopped_by else None

@@ -1,0 +1,27 @@
+"""The socket that a server listens on, the same for every server, and the line that says so."""
+
+import socket
+
+from common.options import Options, quit_with
+
+BACKLOG = 128  # Tornado's own default; with less, a burst of clients waits for SYN retransmissions
+
+
+def listening_socket(options: Options) -> socket.socket:
+    """A socket that listens where the options say; ends the server with one line if that can't be."""
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        listener = socket.create_server((options.host, options.port), family=family, backlog=BACKLOG)
+    except (OSError, UnicodeError) as error:
+        # An error of getaddrinfo carries a negative number and a text of its own.
+        reason = getattr(error, "strerror", None) or str(error)
+        quit_with(f"can't listen on {options.host} port {options.port}: {reason}; try another --host or --port")
+    listener.setblocking(False)
+    return listener
+
+
+def announce(options: Options, listener: socket.socket) -> None:
+    """The only line that a server prints."""
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    port = listener.getsockname()[1]
+    print(f"{options.name}: {options.task} on http://{host}:{port}/", flush=True)  # noqa: T201

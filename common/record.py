@@ -1,0 +1,148 @@
+"""The record of a measurement: raw values, one `Record` for each case in each round, and the file that holds them.
+
+History of the file format:
+    1  the first one
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from common.errors import BadInputError
+
+SCHEMA = 1
+
+
+class BadResultError(BadInputError):
+    """The file can't be read as a result; the message is one line."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a case has no numbers."""
+
+    code: str
+    message: str
+
+
+class Transactions(msgspec.Struct, frozen=True):
+    """What siege printed, one entry for each answer that it got; times in seconds since the siege began."""
+
+    finished_s: list[float] = []  # when its line arrived here
+    siege_s: list[float] = []  # how long it took as siege says, in steps of 10 ms
+    status: list[int] = []
+    size_bytes: list[int] = []
+    user: list[int] = []  # siege's number for the user who asked
+
+
+class Pings(msgspec.Struct, frozen=True):
+    """The open-loop probe, one entry for each ping; times in seconds since the siege began."""
+
+    due_s: list[float] = []
+    sent_s: list[float] = []  # later than due only if this program was late itself
+    waited_s: list[float] = []  # from when it was due to its answer, or to when it was given up
+    problem: list[str] = []  # empty where the answer was right
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """The server's whole process tree over time; times in seconds since the siege began."""
+
+    at_s: list[float] = []
+    cpu_s: list[float] = []  # used since the server began
+    memory_bytes: list[int] = []
+    processes: list[int] = []
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """What one case gave in one round. It is filled while it is measured and never changed after."""
+
+    server: str  # the stem of its file
+    title: str
+    task: str
+    users: int
+    python: str
+    round: int
+    began_at: str  # UTC, ISO 8601
+    load_average: float  # of the machine over the last minute, before the server was started
+    time_s: float  # how long the siege was asked to last
+    workers: int | None = None  # how many tasks the server runs at once, as it says itself
+    answer_bytes: int = 0  # the length of the right answer
+    ready_s: float | None = None  # from the start of the server to its first right answer to a ping
+    warm_s: float | None = None  # from the start of the server to when all its workers had worked
+    siege_s: float | None = None  # how long the siege really lasted
+    stop_s: float | None = None  # from SIGTERM to when nothing was left of the server
+    case_s: float | None = None  # the whole case
+    transactions: Transactions = msgspec.field(default_factory=Transactions)
+    socket_failures: int = 0  # requests that got no answer at all, as siege counts them
+    siege_command: list[str] = []
+    siege_report: str = ""  # its own summary, as it printed it
+    siege_unknown_lines: list[str] = []
+    siege_cpu_s: float | None = None
+    bench_cpu_s: float | None = None  # this program's own use while the siege was on
+    pings: Pings = msgspec.field(default_factory=Pings)
+    samples: Samples = msgspec.field(default_factory=Samples)
+    memory_kind: str = ""  # "pss", or "uss" or "rss" where the system has no PSS
+    server_said: str = ""  # the end of what the server printed on stderr
+    failure: Failure | None = None
+
+
+class Environment(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine and the versions that a result was made with."""
+
+    cpu_model: str
+    cpus: int
+    usable_cpus: int
+    memory_bytes: int
+    system: str
+    pythons: dict[str, str]  # version: path
+    packages: dict[str, str]
+    siege: str
+    commit: str
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """Everything that one run measured."""
+
+    environment: Environment
+    command: list[str]
+    began_at: str
+    seed: int
+    rounds: int  # as planned; fewer are in `records` if the run was stopped
+    records: list[Record] = []
+    schema: int = SCHEMA
+
+
+def save(result: Result, path: Path) -> None:
+    """Writes the whole result to a new file and renames it, so that there is never half a file."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(msgspec.json.encode(result))
+        Path(temporary).chmod(0o644)  # mkstemp makes it 0600, but a result is no secret
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Path) -> Result:
+    """Reads a result.
+
+    Raises:
+        BadResultError: there is no such file, it isn't a result, or a later version wrote it.
+    """
+    try:
+        data = path.read_bytes()
+        schema = msgspec.json.decode(data, type=_JustSchema).schema
+        if schema > SCHEMA:
+            raise BadResultError(f"{path}: made by a later version (schema {schema}, known up to {SCHEMA})")
+        return msgspec.json.decode(data, type=Result)
+    except OSError as error:
+        raise BadResultError(f"{path}: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadResultError(f"{path}: not a result of bench.py run: {error}") from None
+
+
+class _JustSchema(msgspec.Struct):
+    schema: int

@@ -1,0 +1,1 @@
+"""Telling: from records to tables and JSON. Starts no process."""

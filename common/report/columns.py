@@ -1,0 +1,73 @@
+"""The columns of the comparison: one table model for every dress that it is shown in."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from common.report import numbers
+from common.report.summary import Summary
+from common.report.verdict import FAILED, OK
+
+Value = Callable[[Summary], float | None]
+
+
+class Cell(NamedTuple):
+    """A figure as it is shown, and whether it is the best of its column."""
+
+    text: str
+    best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A figure of the summary: what it is called, where it is found, how it is written, and which is the best."""
+
+    heading: str
+    value: Value
+    text: Callable[[float], str]
+    best: Callable[[Sequence[float]], float]
+
+    def cell(self, summary: Summary, rivals: Sequence[Summary]) -> Cell:
+        """Its figure for one case, best if none of the rivals is written with a better one, and one with a worse."""
+        value = self.value(summary)
+        if value is None:
+            return Cell("-")
+        text = self.text(value)
+        known = [other for rival in rivals if (other := self.value(rival)) is not None]
+        tells_apart = len({self.text(other) for other in known}) > 1
+        return Cell(text, summary in rivals and tells_apart and text == self.text(self.best(known)))
+
+
+def _of(part: str, name: str) -> Value:
+    """A figure that may not be there, such as `_of("ping_s", "p99")`."""
+
+    def value(summary: Summary) -> float | None:
+        figure: float | None = getattr(getattr(summary, part), name, None)
+        return figure
+
+    return value
+
+
+FIGURES = (
+    Column("trans/s", _of("rate_per_s", "mean"), numbers.rate, max),
+    Column("avail-\nability", lambda summary: summary.availability_pct, numbers.percent, max),
+    Column("response\np50", _of("response_s", "p50"), numbers.seconds, min),
+    Column("\np99", _of("response_s", "p99"), numbers.seconds, min),
+    Column("ping\np50", _of("ping_s", "p50"), numbers.seconds, min),
+    Column("\np99", _of("ping_s", "p99"), numbers.seconds, min),
+    Column("CPU per\ntrans", lambda summary: summary.cpu_s_per_transaction, numbers.seconds, min),
+    Column("memory", lambda summary: summary.memory_pss_bytes, numbers.megabytes, min),
+)
+
+
+def figures(summary: Summary, summaries: Sequence[Summary]) -> list[Cell]:
+    """The cells of a case; one that failed has its reason in place of numbers."""
+    if summary.verdict == FAILED:
+        return [Cell(f"failed: {summary.reasons[0].code}"), *[Cell("")] * (len(FIGURES) - 1)]
+    rivals = [one for one in summaries if one.verdict == OK and (one.task, one.users) == (summary.task, summary.users)]
+    return [figure.cell(summary, rivals) for figure in FIGURES]
+
+
+def varying(summaries: Sequence[Summary]) -> list[str]:
+    """Which of task, users and Python differ between the cases, and so need a column."""
+    return [name for name in ("task", "users", "python") if len({getattr(one, name) for one in summaries}) > 1]

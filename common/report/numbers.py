@@ -1,0 +1,43 @@
+"""How numbers become text, for every report."""
+
+import math
+
+
+def rate(per_s: float) -> str:
+    """Three significant digits: `0.833`, `47.3`, `5,120`."""
+    return significant(per_s)
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """So many significant digits, thousands grouped."""
+    if value == 0:
+        return "0"
+    decimals = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, decimals):,.{max(0, decimals)}f}"
+
+
+def seconds(value: float) -> str:
+    """`0.8 ms`, `37 ms`, `1.03 s`."""
+    if value < 0.00995:
+        return f"{value * 1000:.1f} ms"
+    if value < 0.9995:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.2f} s" if value < 9.995 else f"{value:.1f} s"
+
+
+def percent(value: float) -> str:
+    """`100 %`, and `99.98 %` where something is missing: nothing is rounded up to all."""
+    return "100 %" if value == 100 else f"{min(value, 99.99):.2f} %"
+
+
+def megabytes(size_bytes: float) -> str:
+    """`72 MB`, of a million bytes each."""
+    return f"{size_bytes / 1e6:.0f} MB"
+
+
+def duration(value_s: float) -> str:
+    """`4 s`, `1.5 s`, `2 min 5 s`."""
+    if value_s < 60:
+        return f"{value_s:g} s"
+    minutes, rest = divmod(round(value_s), 60)
+    return f"{minutes} min {rest} s" if rest else f"{minutes} min"

@@ -1,0 +1,111 @@
+"""The transaction rate of a closed loop, from when its answers came.
+
+Why it is not simply answers ÷ time: siege drops what is in flight at the end, so the last wait of every user
+would count as time without work; the first answers come before the queue has its final length; and users that
+start together finish together, so that counting from the first answer to the last one counts a burst too many.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, linear_regression
+
+SETTLED_USERS = 0.9  # of the users have to have had an answer before the steady part begins
+SIEGE_STEP_S = 0.01  # siege measures in steps of 10 ms
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One request: when it was sent and when it was answered, in seconds since the siege began."""
+
+    began_s: float
+    ended_s: float
+    good: bool = True  # a right answer; others keep their user busy but are no work done
+
+    @property
+    def duration_s(self) -> float:
+        """How long the user waited."""
+        return self.ended_s - self.began_s
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyRate:
+    """The rate over the steady part of a siege, or None and the reason why it can't be told."""
+
+    per_s: float | None
+    from_s: float  # where the steady part begins
+    too_short: str = ""
+
+
+def spans_of(
+    ended_s: Sequence[float], siege_s: Sequence[float], user: Sequence[int], good: Sequence[bool]
+) -> dict[int, list[Span]]:
+    """The requests of each user, in order. A user without delay sends the next one when the last one was answered.
+
+    Siege's own duration, in steps of 10 ms, serves for the first one and after a request that left no line.
+    """
+    spans: dict[int, list[Span]] = defaultdict(list)
+    for end, took, who, right in zip(ended_s, siege_s, user, good, strict=True):
+        earlier = spans[who][-1].ended_s if spans[who] else 0.0
+        began = max(earlier, end - took - SIEGE_STEP_S) if end - took - earlier > SIEGE_STEP_S else earlier
+        spans[who].append(Span(began, end, right))
+    return dict(spans)
+
+
+def steady_rate(spans: dict[int, list[Span]], users: int, end_s: float) -> SteadyRate:
+    """Good answers per second over the steady part of a closed loop without delay.
+
+    The steady part begins when nine of ten users have had an answer. Each request counts there with the share of
+    its duration that lies inside, and those in flight at the end with the share that they may be expected to have
+    had: in the long run that is the rate, whatever the durations (for a renewal process the mean of 1/duration
+    over time is 1/mean duration: Cox, Renewal Theory, 1962, § 5). Where the siege was too short for most users to
+    have had two answers, it is the slope of the least-squares line through the answers, which is exact for answers
+    that come evenly or in even bursts.
+
+    Args:
+        spans: the requests of each user, as `spans_of` gives them.
+        users: how many users there were, with those that never had an answer.
+        end_s: when the siege ended.
+    """
+    settled_s = _settled_s(spans, users)
+    late = [span for span in _all(spans) if span.ended_s > settled_s and span.duration_s > 0]
+    if late and end_s - settled_s >= fmean(span.duration_s for span in late):
+        return SteadyRate(_work_inside(spans, late, settled_s, end_s) / (end_s - settled_s), settled_s)
+    return _slope(sorted(span.ended_s for span in _all(spans) if span.good), end_s)
+
+
+def _settled_s(spans: dict[int, list[Span]], users: int) -> float:
+    firsts = sorted(requests[0].ended_s for requests in spans.values())
+    needed = max(1, round(SETTLED_USERS * users))
+    return firsts[needed - 1] if len(firsts) >= needed else float("inf")
+
+
+def _work_inside(spans: dict[int, list[Span]], late: Sequence[Span], from_s: float, to_s: float) -> float:
+    """How many requests' worth of work lies between the two times."""
+    work = 0.0
+    for span in late:
+        if span.good:
+            work += (min(span.ended_s, to_s) - max(span.began_s, from_s)) / span.duration_s
+    for requests in spans.values():
+        began_s = requests[-1].ended_s
+        if to_s > began_s:
+            work += (to_s - max(began_s, from_s)) * _expected_pace(late, to_s - began_s)
+    return work
+
+
+def _expected_pace(late: Sequence[Span], so_far_s: float) -> float:
+    """The mean of 1/duration of a request that has taken so long already, judged by those that took longer."""
+    longer = [span for span in late if span.duration_s > so_far_s]
+    return fmean(span.good / span.duration_s for span in longer) if longer else 1 / so_far_s
+
+
+def _slope(ended_s: Sequence[float], end_s: float) -> SteadyRate:
+    if len(ended_s) < 3 or ended_s[-1] - ended_s[0] < end_s / 3:
+        few = f"{len(ended_s)} answers in {end_s:.1f} s"
+        return SteadyRate(None, 0.0, f"the siege was too short to tell the rate ({few}): take a longer --time")
+    slope, _ = linear_regression(ended_s, range(len(ended_s)))
+    return SteadyRate(slope, 0.0)
+
+
+def _all(spans: dict[int, list[Span]]) -> Iterable[Span]:
+    return (span for requests in spans.values() for span in requests)

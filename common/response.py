@@ -1,0 +1,41 @@
+"""What an answer tells beside itself: where the task ran, how long it waited and how long it took."""
+
+import time
+from http import HTTPStatus
+
+from common.options import Options
+from common.task import TaskError, TaskRun, one_line
+
+PLAIN_TEXT = "text/plain; charset=utf-8"
+NO_SUCH_PAGE = "404 Not Found: there are / and /ping"
+WRONG_METHOD = "405 Method Not Allowed: only GET"
+
+
+def task_headers(run: TaskRun, received_s: float) -> dict[str, str]:
+    """`Server-Timing` (W3C, milliseconds) and `X-Worker` for a task whose request came at `received_s`."""
+    queue_ms = max(0.0, run.started_s - received_s) * 1000
+    task_ms = (run.finished_s - run.started_s) * 1000
+    return {
+        "Server-Timing": f"queue;dur={queue_ms:.3f}, task;dur={task_ms:.3f}",
+        "X-Worker": run.worker.encode("ascii", "replace").decode(),
+    }
+
+
+def ping_headers(options: Options) -> dict[str, str]:
+    """`X-Workers`: how many tasks this server runs at the same time, so that a client can warm up them all."""
+    return {"X-Workers": str(options.workers)}
+
+
+def error_text(error: BaseException) -> str:
+    """One line for the body of a 500."""
+    return str(error) if isinstance(error, TaskError) else one_line(error)
+
+
+def status_text(status: int) -> str:
+    """One line for the body of any other status that is not 200."""
+    return {404: NO_SUCH_PAGE, 405: WRONG_METHOD}.get(status) or f"{status} {HTTPStatus(status).phrase}"
+
+
+def now_s() -> float:
+    """The clock of `TaskRun`."""
+    return time.monotonic()

@@ -1,0 +1,91 @@
+"""What the Tornado servers share: the ping, the headers, the errors, starting and stopping."""
+
+import asyncio
+from typing import Any
+
+from tornado.httpserver import HTTPServer
+from tornado.web import Application, RequestHandler
+
+from common.listening import announce, listening_socket
+from common.options import Options
+from common.response import PLAIN_TEXT, error_text, now_s, ping_headers, status_text, task_headers
+from common.stopping import on_stop_signal
+from common.task import TaskRun
+
+
+class TaskHandler(RequestHandler):
+    """A handler for the long task; a server adds `get`."""
+
+    in_progress = 0  # requests that have begun and not ended, in all handlers
+
+    def initialize(self, options: Options) -> None:
+        self.server = options  # `self.options` would be the handler of the method OPTIONS
+        self.task = options.task
+
+    def set_default_headers(self) -> None:
+        self.set_header("Content-Type", PLAIN_TEXT)
+
+    def prepare(self) -> None:
+        self.received_s = now_s()
+        TaskHandler.in_progress += 1
+
+    def on_finish(self) -> None:
+        TaskHandler.in_progress -= 1
+
+    def answer(self, run: TaskRun) -> None:
+        """Answers with the task's answer and tells where and how long it ran."""
+        for name, value in task_headers(run, self.received_s).items():
+            self.set_header(name, value)
+        self.finish(run.answer)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        self.finish(error_text(kwargs["exc_info"][1]) if status_code == 500 else status_text(status_code))
+
+    def log_exception(self, *_: Any) -> None:
+        """The client is told; the terminal stays quiet."""
+
+
+class _Ping(TaskHandler):
+    async def get(self) -> None:
+        for name, value in ping_headers(self.server).items():
+            self.set_header(name, value)
+        self.finish("pong")
+
+
+class _NotFound(TaskHandler):
+    def prepare(self) -> None:
+        super().prepare()
+        self.send_error(404)
+
+
+def serve(long_task: type[TaskHandler], options: Options) -> None:
+    """Serves the long task until a signal says stop."""
+    asyncio.run(_serve(long_task, options))
+
+
+async def _serve(long_task: type[TaskHandler], options: Options) -> None:
+    settings = {"options": options}
+    routes = [("/", long_task, settings), ("/ping", _Ping, settings)]
+    application = Application(
+        routes,
+        default_handler_class=_NotFound,
+        default_handler_args=settings,
+        log_function=lambda _handler: None,
+    )
+    server = HTTPServer(application)
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    on_stop_signal(lambda: loop.call_soon_threadsafe(stop.set))
+    listener = listening_socket(options)
+    server.add_sockets([listener])
+    announce(options, listener)
+    await stop.wait()
+    server.stop()
+    await _finish_requests()
+
+
+async def _finish_requests() -> None:
+    """Returns when no request has been in progress for three looks: one that was just accepted begins soon."""
+    quiet_looks = 0
+    while quiet_looks < 3:
+        await asyncio.sleep(0.01)
+        quiet_looks = 0 if TaskHandler.in_progress else quiet_looks + 1

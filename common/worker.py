@@ -1,0 +1,24 @@
+"""What a worker process has to know about the server that it works for."""
+
+import multiprocessing
+import os
+import signal
+import threading
+
+
+def follow_server() -> None:
+    """Makes this worker process end with its server, and not before.
+
+    Ctrl-C in a terminal and a service manager's SIGTERM reach every process of the group:
+    a worker that obeyed would drop the request that the server is about to finish.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    threading.Thread(target=_end_with_server, name="follow_server", daemon=True).start()
+
+
+def _end_with_server() -> None:
+    server = multiprocessing.parent_process()
+    if server is not None:
+        server.join()  # a server that was killed has not told its workers
+        os._exit(0)

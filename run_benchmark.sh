@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Which concurrency strategy should run a long task?
+#   ./run_benchmark.sh            sets up what is needed and compares all strategies
+#   ./run_benchmark.sh HOST:PORT  besieges a server that runs already and shows siege's own report
+# USERS (25) and DURATION (60S; also 30S, 2M, 1H) change the latter.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+fail() { echo "run_benchmark.sh: $1" >&2; exit 2; }
+
+compare_all() {
+  "$here/scripts/setup"
+  exec "$here/.venv/bin/python" "$here/bench.py" run
+}
+
+besiege() {
+  local host=${1%:*} port=${1##*:} users=${USERS:-25} duration=${DURATION:-60S}
+  [[ $1 == *:* && $host =~ ^([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$ ]] || fail "'$1' makes no sense; expected host:port, such as 127.0.0.1:8000"
+  [[ $port =~ ^[0-9]{1,5}$ ]] && ((10#$port >= 1 && 10#$port <= 65535)) || fail "'$port' is not a port; expected 1 to 65535"
+  [[ $users =~ ^[1-9][0-9]{0,4}$ ]] || fail "USERS='$users' makes no sense; expected a whole number, such as 25"
+  [[ $duration =~ ^[1-9][0-9]*[SMHsmh]?$ ]] || fail "DURATION='$duration' makes no sense; expected something like 60S, 2M or 1H"
+  [[ $duration == *[SMHsmh] ]] || duration+=S
+  command -v siege >/dev/null || fail "siege is not installed; $here/scripts/setup installs it or says how"
+  answers "$host" "$port" || fail "nothing listens on $1; start a server first: python servers/1_sync.py"
+
+  # A home and a file of settings of its own: the user's siege.conf changes every default.
+  home=$(mktemp -d)
+  trap 'rm -rf "$home"' EXIT
+  mkdir "$home/.siege"
+  printf '%s\n' 'verbose = false' 'color = off' 'parser = false' 'logging = false' 'show-logfile = false' \
+    'connection = close' 'protocol = HTTP/1.1' 'cache = false' 'limit = 100000' 'failures = 1000000000' 'timeout = 3600' \
+    | tee "$home/siegerc" >"$home/.siege/siege.conf"
+  HOME=$home siege --rc="$home/siegerc" -b -c"$users" -t"${duration^^}" "http://$1/" &
+  local siege=$!
+  trap 'kill -TERM "$siege" 2>/dev/null' INT TERM
+  # A signal ends the first wait early; siege then still prints its report.
+  wait "$siege" || wait "$siege" || true
+}
+
+# answers HOST PORT: whether something listens there
+answers() {
+  local limit=()
+  ! command -v timeout >/dev/null || limit=(timeout 5)
+  "${limit[@]}" bash -c 'exec 3<>"/dev/tcp/$1/$2"' answers "${1//[\[\]]/}" "$2" 2>/dev/null
+}
+
+case $# in
+  0) compare_all ;;
+  1) besiege "$1" ;;
+  *) fail "expected nothing, or one host:port" ;;
+esac

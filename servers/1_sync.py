@@ -1,0 +1,19 @@
+"""One request at a time: everybody else waits in line, and so does the ping."""
+
+from flask import Response
+
+from common.flask_app import answer, serve, task_app
+from common.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task() -> Response:
+    return answer(perform(options.task))
+
+
+if __name__ == "__main__":
+    options = server_options()
+    serve(app, options, threaded=False)

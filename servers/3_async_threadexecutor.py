@@ -1,0 +1,21 @@
+"""In a thread pool: waiting is shared and the loop lives on, but under the GIL only one thread computes at a time."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from tornado.ioloop import IOLoop
+
+from common.cpus import default_threads as default_workers
+from common.options import server_options
+from common.task import perform
+from common.tornado_app import TaskHandler, serve
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        self.answer(await IOLoop.current().run_in_executor(pool, perform, self.task))
+
+
+if __name__ == "__main__":
+    options = server_options(default_workers())
+    with ThreadPoolExecutor(options.workers) as pool:
+        serve(LongTask, options)

@@ -1,0 +1,23 @@
+"""In a process pool: every core computes, and the loop is free to answer the ping at once."""
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from tornado.ioloop import IOLoop
+
+from common.cpus import usable_cpus as default_workers
+from common.options import server_options
+from common.task import perform
+from common.tornado_app import TaskHandler, serve
+from common.worker import follow_server
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        self.answer(await IOLoop.current().run_in_executor(pool, perform, self.task))
+
+
+if __name__ == "__main__":
+    options = server_options(default_workers())
+    with ProcessPoolExecutor(options.workers, get_context("forkserver"), follow_server) as pool:
+        serve(LongTask, options)

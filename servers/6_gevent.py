@@ -1,0 +1,24 @@
+"""A greenlet for each request: code that looks blocking gives way where it sleeps, but all compute on one thread."""
+
+from gevent import monkey
+
+monkey.patch_all()
+
+from flask import Response
+
+from common.flask_app import answer, task_app
+from common.gevent_app import serve
+from common.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task() -> Response:
+    return answer(perform(options.task))
+
+
+if __name__ == "__main__":
+    options = server_options()
+    serve(app, options)

@@ -1,0 +1,71 @@
+"""A simulated closed loop, whose true rate is known: what siege would see of it."""
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Iterator
+
+from common.report.rate import Span, spans_of
+
+Service = Callable[[float], float]  # when it begins → how long it takes, in seconds
+
+
+def constant(seconds: float) -> Service:
+    return lambda _: seconds
+
+
+def uniform(mean_s: float, seed: int) -> Service:
+    rng = random.Random(seed)
+    return lambda _: rng.uniform(0.2, 1.8) * mean_s
+
+
+def exponential(mean_s: float, seed: int) -> Service:
+    rng = random.Random(seed)
+    return lambda _: rng.expovariate(1 / mean_s)
+
+
+def queue(
+    users: int, workers: int, service: Service, pause: tuple[float, float] | None = None
+) -> Iterator[tuple[float, int]]:
+    """First come, first served, by so many workers; nobody works from pause[0] to pause[1]."""
+    waiting = list(range(users))
+    free = [0.0] * workers
+    busy: list[tuple[float, int]] = []
+    now = 0.0
+    while True:
+        while waiting and free:
+            begin = max(heapq.heappop(free), now)
+            if pause and pause[0] <= begin < pause[1]:
+                begin = pause[1]
+            end = begin + service(begin)
+            if pause and begin < pause[0] < end:
+                end += pause[1] - pause[0]
+            heapq.heappush(busy, (end, waiting.pop(0)))
+        now, user = heapq.heappop(busy)
+        heapq.heappush(free, now)
+        waiting.append(user)
+        yield now, user
+
+
+def shared(users: int, work_s: float, slice_s: float = 0.0005) -> Iterator[tuple[float, int]]:
+    """One worker that gives every user a slice in turn."""
+    left = [work_s] * users
+    now = 0.0
+    for user in itertools.cycle(range(users)):
+        now += slice_s
+        left[user] -= slice_s
+        if left[user] <= 1e-9:
+            left[user] = work_s
+            yield now, user
+
+
+def siege_of(answers: Iterator[tuple[float, int]], time_s: float) -> dict[int, list[Span]]:
+    """The answers that a siege of that length sees; what is in flight at its end is lost."""
+    ended, took, who = [], [], []
+    last: dict[int, float] = {}
+    for at, user in itertools.takewhile(lambda answer: answer[0] <= time_s, answers):
+        ended.append(at)
+        took.append(round(at - last.get(user, 0.0), 2))
+        who.append(user)
+        last[user] = at
+    return spans_of(ended, took, who, [True] * len(ended))
