@@ -16,10 +16,11 @@ compare_all() {
 besiege() {
   local host=${1%:*} port=${1##*:} users=${USERS:-25} duration=${DURATION:-60S}
   [[ $1 == *:* && $host =~ ^([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])$ ]] || fail "'$1' makes no sense; expected host:port, such as 127.0.0.1:8000"
-  [[ $port =~ ^[0-9]{1,5}$ ]] && ((10#$port >= 1 && 10#$port <= 65535)) || fail "'$port' is not a port; expected 1 to 65535"
+  is_port "$port" || fail "'$port' is not a port; expected 1 to 65535"
   [[ $users =~ ^[1-9][0-9]{0,4}$ ]] || fail "USERS='$users' makes no sense; expected a whole number, such as 25"
   [[ $duration =~ ^[1-9][0-9]*[SMHsmh]?$ ]] || fail "DURATION='$duration' makes no sense; expected something like 60S, 2M or 1H"
-  [[ $duration == *[SMHsmh] ]] || duration+=S
+  duration=$(tr smh SMH <<<"$duration")
+  [[ $duration == *[SMH] ]] || duration+=S
   command -v siege >/dev/null || fail "siege is not installed; $here/scripts/setup installs it or says how"
   answers "$host" "$port" || fail "nothing listens on $1; start a server first: python servers/1_sync.py"
 
@@ -30,19 +31,17 @@ besiege() {
   printf '%s\n' 'verbose = false' 'color = off' 'parser = false' 'logging = false' 'show-logfile = false' \
     'connection = close' 'protocol = HTTP/1.1' 'cache = false' 'limit = 100000' 'failures = 1000000000' 'timeout = 3600' \
     | tee "$home/siegerc" >"$home/.siege/siege.conf"
-  HOME=$home siege --rc="$home/siegerc" -b -c"$users" -t"${duration^^}" "http://$1/" &
+  HOME=$home siege --rc="$home/siegerc" -b -c"$users" -t"$duration" "http://$1/" &
   local siege=$!
   trap 'kill -TERM "$siege" 2>/dev/null' INT TERM
   # A signal ends the first wait early; siege then still prints its report.
   wait "$siege" || wait "$siege" || true
 }
 
+is_port() { [[ $1 =~ ^[0-9]{1,5}$ ]] && ((10#$1 >= 1 && 10#$1 <= 65535)); }
+
 # answers HOST PORT: whether something listens there
-answers() {
-  local limit=()
-  ! command -v timeout >/dev/null || limit=(timeout 5)
-  "${limit[@]}" bash -c 'exec 3<>"/dev/tcp/$1/$2"' answers "${1//[\[\]]/}" "$2" 2>/dev/null
-}
+answers() { (exec 3<>"/dev/tcp/${1//[\[\]]/}/$2") 2>/dev/null; }
 
 case $# in
   0) compare_all ;;

@@ -1,5 +1,6 @@
 """The socket that a server listens on, the same for every server, and the line that says so."""
 
+import os
 import socket
 
 from common.options import Options, quit_with
@@ -13,11 +14,16 @@ def listening_socket(options: Options) -> socket.socket:
     try:
         listener = socket.create_server((options.host, options.port), family=family, backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
-        # An error of getaddrinfo carries a negative number and a text of its own.
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = _reason(error)
         quit_with(f"can't listen on {options.host} port {options.port}: {reason}; try another --host or --port")
     listener.setblocking(False)
     return listener
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    if isinstance(error, socket.gaierror) or not isinstance(error, OSError) or not error.errno:
+        return getattr(error, "strerror", None) or str(error)
+    return os.strerror(error.errno)  # without what Python adds to it: the address again
 
 
 def announce(options: Options, listener: socket.socket) -> None:

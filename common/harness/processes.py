@@ -60,7 +60,7 @@ class Started:
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        await until(lambda: not any(process.is_running() for process in left), GRACE_S)
+        await until(lambda: not any(_works(process) for process in left), GRACE_S)
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
@@ -70,6 +70,14 @@ class Started:
             return process.environ().get(MARK) == self._mark
         except (psutil.Error, OSError):
             return False  # gone, a zombie, or someone else's
+
+
+def _works(process: psutil.Process) -> bool:
+    """Whether it is still there and no zombie, which only its parent can remove."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
 
 
 async def until(condition: Callable[[], bool], limit_s: float) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -72,7 +73,7 @@ class Server:
     async def _death(self) -> CaseFailedError:
         await until(lambda: not self._stderr.reading(), 1.0)  # a child that lives on may keep it open
         status = self._started.process.wait()
-        how = f"ended with exit code {status}" if status >= 0 else f"was killed by signal {-status}"
+        how = f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
         lines = [line for line in self.last_words().splitlines() if line.strip()]
         said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing on stderr"
         return CaseFailedError("died", f"the server {how} after {self.age_s():.1f} s{said}")
@@ -85,11 +86,15 @@ class Server:
         """
         seen = "nothing listens there"
         while self.age_s() < READY_LIMIT_S:
-            with contextlib.suppress(aiohttp.ClientConnectorError):  # as long as it doesn't listen yet
+            try:
                 answer = await get(session, f"{self.url}/ping", READY_LIMIT_S - self.age_s())
                 if answer.is_pong():
                     return answer
                 seen = f"GET /ping gives {answer.described()}"
+            except aiohttp.ClientConnectorError:
+                pass  # it doesn't listen yet
+            except CaseFailedError as failed:
+                seen = str(failed)
             await asyncio.sleep(LOOK_S)
         raise CaseFailedError("not_ready", f"not ready within {READY_LIMIT_S:.0f} s: {seen}")
 

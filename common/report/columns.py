@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from common.report import numbers
 from common.report.summary import Summary
-from common.report.verdict import FAILED, OK
+from common.report.verdict import OK
 
 Value = Callable[[Summary], float | None]
 
@@ -60,12 +60,10 @@ FIGURES = (
 )
 
 
-def figures(summary: Summary, summaries: Sequence[Summary]) -> list[Cell]:
-    """The cells of a case; one that failed has its reason in place of numbers."""
-    if summary.verdict == FAILED:
-        return [Cell(f"failed: {summary.reasons[0].code}"), *[Cell("")] * (len(FIGURES) - 1)]
+def figures(summary: Summary, summaries: Sequence[Summary], shown: Sequence[Column]) -> list[Cell]:
+    """The cells of a case that has numbers."""
     rivals = [one for one in summaries if one.verdict == OK and (one.task, one.users) == (summary.task, summary.users)]
-    return [figure.cell(summary, rivals) for figure in FIGURES]
+    return [figure.cell(summary, rivals) for figure in shown]
 
 
 def varying(summaries: Sequence[Summary]) -> list[str]:

@@ -9,7 +9,7 @@ from common.record import Result
 from common.report.summary import summarize
 from common.report.table import as_table
 
-WIDTH = 118  # of a table that doesn't go to a terminal
+WIDTH = 120  # of what doesn't go to a terminal
 
 
 def as_text(result: Result) -> str:

@@ -1,0 +1,143 @@
+"""Starting real servers and the real bench, and making sure that nothing of them is left."""
+
+import contextlib
+import dataclasses
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+SERVERS = sorted((ROOT / "servers").glob("*.py"), key=lambda path: int(path.stem.split("_")[0]))
+LIMIT_S = 30.0
+
+
+def wait_until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> object:
+    """The first true result; fails if there is none within the limit."""
+    deadline = time.monotonic() + limit_s
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"{condition} did not come true within {limit_s} s"
+        time.sleep(0.01)  # between two looks
+    return result
+
+
+@dataclasses.dataclass
+class Answer:
+    status: int
+    body: str
+    headers: dict[str, str]
+
+
+@dataclasses.dataclass
+class Served:
+    """A server that listens."""
+
+    process: subprocess.Popen[str]
+    first_line: str
+    port: int
+
+    def request(self, path: str = "/", method: str = "GET") -> Answer:
+        return receive(self.send(path, method))
+
+    def send(self, path: str = "/", method: str = "GET") -> http.client.HTTPConnection:
+        """Sends a request whose answer is fetched later with `receive`."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
+        connection.request(method, path)
+        return connection
+
+    def family(self) -> list[psutil.Process]:
+        return [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
+
+
+def receive(connection: http.client.HTTPConnection) -> Answer:
+    with contextlib.closing(connection):
+        response = connection.getresponse()
+        return Answer(response.status, response.read().decode(), {k.lower(): v for k, v in response.getheaders()})
+
+
+def start(script: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(script), *options],
+        cwd=TESTS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@contextlib.contextmanager
+def serving(script: Path, *options: str) -> Iterator[Served]:
+    """The server, listening on a free port; killed with all its children at the end."""
+    process = start(script, "--port", str(free_port()), *options)
+    try:
+        first_line = process.stdout.readline()
+        assert first_line, process.stderr.read()
+        yield Served(process, first_line, int(re.search(r":(\d+)/$", first_line)[1]))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def is_free(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False
+
+
+def gone(process: psutil.Process) -> bool:
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def bench_command(*words: str) -> list[str]:
+    return [sys.executable, str(ROOT / "bench.py"), *words]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs bench.py in an empty folder."""
+
+    def call(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            bench_command(*words), cwd=tmp_path, capture_output=True, text=True, env={**os.environ, **(env or {})}
+        )
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    """After every test: no server and no siege that was not there before."""
+    before = set(psutil.pids())
+    yield
+    wait_until(lambda: not _ours(before), 10)
+
+
+def _ours(before: set[int]) -> list[Sequence[str]]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            command = process.cmdline()
+            names = " ".join(command[:3])
+            if process.pid not in before and ("servers/" in names or "siege" in names):
+                found.append(command)
+    return found

@@ -1,0 +1,92 @@
+"""Tasks of all kinds, as a user might bring them."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def tell_that_it_has_begun():
+    if "BEGUN" in os.environ:
+        Path(os.environ["BEGUN"]).touch()
+
+
+def short():
+    return "short"
+
+
+def half_a_second():
+    tell_that_it_has_begun()
+    time.sleep(0.5)
+    return "at last"
+
+
+def half_a_second_of_computing():
+    tell_that_it_has_begun()
+    end = time.thread_time() + 0.5
+    while time.thread_time() < end:
+        pass
+    return "computed"
+
+
+def half_a_minute():
+    tell_that_it_has_begun()
+    time.sleep(30)
+
+
+def half_a_minute_of_computing():
+    tell_that_it_has_begun()
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        pass
+
+
+def in_slices():
+    yield 0
+    yield 0.05
+    yield 0
+    return 42
+
+
+def raises():
+    raise ValueError("the first line\nand a second one")
+
+
+def raises_later():
+    yield 0
+    raise KeyError("later")
+
+
+class AwkwardError(Exception):
+    """Can be pickled, but not unpickled: it breaks a process pool that lets it through."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def raises_awkwardly():
+    raise AwkwardError("this", "that")
+
+
+def exits():
+    sys.exit("a task that thinks it is a program")
+
+
+def says_umlauts():
+    return "größer als ✓"
+
+
+def prints():
+    print("printed by the task")
+    return "after printing"
+
+
+async def is_async():
+    return "never"
+
+
+def needs_arguments(one, two):
+    return one + two
+
+
+NOT_CALLABLE = 42

@@ -1,0 +1,27 @@
+"""Answers ten times, then ends without a word of goodbye."""
+
+import os
+import sys
+
+from flask import Response
+
+from common.flask_app import answer, serve, task_app
+from common.options import server_options
+from common.task import perform
+
+app = task_app()
+answers = []
+
+
+@app.get("/")
+def long_task() -> Response:
+    answers.append(perform(options.task))
+    if len(answers) > 10:
+        print("Segmentation fault (or something like it)", file=sys.stderr, flush=True)
+        os._exit(3)
+    return answer(answers[-1])
+
+
+if __name__ == "__main__":
+    options = server_options()
+    serve(app, options, threaded=False)

@@ -1,0 +1,29 @@
+"""Prints as much as it can on stdout and stderr while it serves."""
+
+import sys
+import threading
+
+from flask import Response
+
+from common.flask_app import answer, serve, task_app
+from common.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task() -> Response:
+    return answer(perform(options.task))
+
+
+def flood(stream):
+    while True:
+        stream.write("all work and no play makes a dull server\n" * 1000)
+
+
+if __name__ == "__main__":
+    options = server_options()
+    threading.Thread(target=flood, args=[sys.stdout], daemon=True).start()
+    threading.Thread(target=flood, args=[sys.stderr], daemon=True).start()
+    serve(app, options, threaded=True)

@@ -1,0 +1,22 @@
+"""Takes two seconds before it listens."""
+
+import time
+
+from flask import Response
+
+from common.flask_app import answer, serve, task_app
+from common.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task() -> Response:
+    return answer(perform(options.task))
+
+
+if __name__ == "__main__":
+    options = server_options()
+    time.sleep(2)
+    serve(app, options, threaded=True)

@@ -1,0 +1,259 @@
+"""bench.py as its users call it."""
+
+import json
+import re
+import shutil
+import stat
+import subprocess
+import sys
+
+import psutil
+import pytest
+from conftest import ROOT, SERVERS, TESTS, bench_command
+
+from common.record import SCHEMA, load
+
+KEYS = {
+    "server",
+    "title",
+    "task",
+    "users",
+    "workers",
+    "python",
+    "rounds",
+    "verdict",
+    "reasons",
+    "rate_per_s",
+    "availability_pct",
+    "transactions",
+    "response_s",
+    "ping_s",
+    "cpu_s_per_transaction",
+    "memory_pss_bytes",
+}
+
+
+def test_list_shows_every_strategy_with_its_title(bench) -> None:
+    shown = bench("list")
+    assert shown.returncode == 0
+    lines = shown.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [path.stem for path in SERVERS]
+    assert "In a process pool" in lines[3]
+
+
+def test_list_for_programs(bench) -> None:
+    entries = json.loads(bench("list", "--json").stdout)
+    assert [entry["server"] for entry in entries] == [path.stem for path in SERVERS]
+    assert entries[2]["port"] == 8002
+    assert entries[2]["title"].startswith("In a thread pool")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """One run of two strategies with two rounds: what it printed, and its file."""
+    folder = tmp_path_factory.mktemp("measured")
+    command = bench_command("run", "2", "4_async_processexecutor", "--rounds", "2", "--time", "2s", "--users", "6")
+    ran = subprocess.run([*command, "--workers", "2"], cwd=folder, capture_output=True, text=True)
+    (file,) = (folder / "results").glob("*.json")
+    return ran, file
+
+
+def test_a_run_compares_and_saves(measured) -> None:
+    ran, file = measured
+    assert ran.returncode == 0, ran.stderr
+    assert re.search(r"2_async +1 +\d", ran.stdout)
+    assert re.search(r"4_async_processexecutor +2 +\d", ran.stdout)
+    assert ran.stderr == f"Raw values: results/{file.name}\n"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.json", file.name)
+
+
+def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
+    result = load(measured[1])
+    assert result.schema == SCHEMA
+    assert [record.round for record in result.records] == [1, 1, 2, 2]
+    assert result.environment.siege.count(".") == 2
+    assert result.environment.cpus >= result.environment.usable_cpus >= 1
+    assert {"tornado", "flask", "aiohttp", "gevent"} <= set(result.environment.packages)
+    for record in result.records:
+        assert record.failure is None
+        assert record.siege_s == pytest.approx(2, abs=0.3)
+        assert len({len(column) for column in _columns(record.transactions)}) == 1
+        assert set(record.transactions.user) == set(range(6))
+        assert set(record.transactions.status) == {200}
+        assert set(record.transactions.size_bytes) == {record.answer_bytes}
+        assert record.siege_unknown_lines == []
+        assert "Transactions:" in record.siege_report
+        assert record.memory_kind in ("pss", "uss", "rss")
+        assert record.samples.cpu_s == sorted(record.samples.cpu_s)
+        assert len(record.samples.at_s) >= 5
+
+
+def _columns(transactions):
+    return [getattr(transactions, name) for name in transactions.__struct_fields__]
+
+
+def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_answered(measured) -> None:
+    for record in load(measured[1]).records:
+        due = sorted(record.pings.due_s)
+        assert due == pytest.approx([0.05 * number for number in range(len(due))], abs=0.001)
+        assert len(due) == pytest.approx(record.siege_s / 0.05, abs=2)
+        assert set(record.pings.problem) == {""}
+    blocked = [record for record in load(measured[1]).records if record.server == "2_async"]
+    for record in blocked:  # several were on their way at the same time
+        assert max(record.pings.waited_s) > 0.05
+        assert max(sent - due for sent, due in zip(record.pings.sent_s, record.pings.due_s, strict=True)) < 0.05
+
+
+def test_our_count_is_sieges_count(measured) -> None:
+    for record in load(measured[1]).records:
+        counted = int(re.search(r"Transactions:\s+(\d+)", record.siege_report)[1])
+        assert len(record.transactions.status) == counted
+
+
+def test_every_case_takes_its_turn_in_every_round_in_the_same_order_for_the_same_seed() -> None:
+    from common.harness.plan import make_plan
+
+    def order(seed: int) -> list[tuple[int, str]]:
+        plan = make_plan((), ["primes"], [5], [sys.executable], None, time_s=1, rounds=4, seed=seed)
+        return [(round_, case.strategy.stem) for round_, case in plan.in_order()]
+
+    assert order(1) == order(1) != order(2)
+    rounds = [[stem for round_, stem in order(1) if round_ == number] for number in (1, 2, 3, 4)]
+    assert all(sorted(stems) == [path.stem for path in SERVERS] for stems in rounds)
+    assert len({tuple(stems) for stems in rounds}) > 1
+
+
+def test_report_as_json_has_the_keys_of_the_contract(measured, bench) -> None:
+    cases = json.loads(bench("report", str(measured[1]), "--format", "json").stdout)
+    assert [case["server"] for case in cases] == ["2_async", "4_async_processexecutor"]
+    for case in cases:
+        assert set(case) == KEYS
+        assert (case["verdict"], case["reasons"], case["rounds"]) == ("ok", [], 2)
+        assert set(case["rate_per_s"]) == {"mean", "low", "high"}
+        assert case["rate_per_s"]["low"] <= case["rate_per_s"]["mean"] <= case["rate_per_s"]["high"]
+        assert set(case["response_s"]) == {"mean", "p50", "p95", "p99", "max"}
+        assert set(case["ping_s"]) == {"p50", "p99", "max"}
+        assert case["availability_pct"] == 100
+        assert case["memory_pss_bytes"] > 1e7
+        assert case["cpu_s_per_transaction"] > 0
+
+
+def test_report_shows_the_same_table_again_and_writes_files(measured, bench, tmp_path) -> None:
+    ran, file = measured
+    assert bench("report", str(file)).stdout == ran.stdout
+    assert bench("report", str(file), "--out", "table.txt").stdout == ""
+    assert (tmp_path / "table.txt").read_text() == ran.stdout
+
+
+def test_the_task_is_found_in_the_users_own_folder(bench, tmp_path) -> None:
+    shutil.copy(TESTS / "sample_tasks.py", tmp_path / "my_jobs.py")
+    quick = ("--rounds", "1", "--time", "1s", "--users", "3", "--out", "r.json")
+    ran = bench("run", "3", "4", "--task", "my_jobs:in_slices", *quick)
+    assert ran.returncode == 0, ran.stderr
+    ran = bench("run", "4", "--task", "my_jobs:prints", *quick)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["run", "99"], "unknown server '99': expected a number, a path, or one of 1_sync"),
+        (["run", "nonsense"], "unknown server 'nonsense'"),
+        (["run", "missing.py"], "server 'missing.py' can't be read: No such file or directory"),
+        (["run", "."], "unknown server '.'"),
+        (["run", "./"], "can't be read: Is a directory"),
+        (["run", "empty.py"], "doesn't keep the server contract"),
+        (["run", "broken.py"], "is not Python: invalid syntax"),
+        (["run", "2", "--task", "nothing"], "unknown task 'nothing'"),
+        (["run", "2", "--task", "no_such:f"], "cannot import task 'no_such:f'"),
+        (["run", "2", "--task", "jobs:raises"], "task 'jobs:raises' raised ValueError: the first line and a second"),
+        (["run", "2", "--task", "jobs:is_async"], "is an async function"),
+        (["run", "4", "--task", "only_in_main:f"], "can't reach a worker process"),
+        (["run", "4", "--task", "jobs:kills_itself"], "it ended the process"),
+        (["run", "--users", "0"], "Invalid value for '--users'"),
+        (["run", "--users", "many"], "Invalid value for '--users'"),
+        (["run", "--time", "0"], "'0' is not a duration"),
+        (["run", "--time", "banana"], "'banana' is not a duration: expected something like 4s"),
+        (["run", "--time", "-4s"], "is not a duration"),
+        (["run", "--rounds", "0"], "Invalid value for '--rounds'"),
+        (["run", "--workers", "0"], "Invalid value for '--workers'"),
+        (["run", "--python", "no-such-python"], "no interpreter 'no-such-python'"),
+        (["run", "--python", "/bin/true"], "'/bin/true' is not a Python that runs"),
+        (["run", "--out", "no/such/folder/r.json"], "can't be written: No such file or directory"),
+        (["run", "--out", "."], "is a folder; expected a file name"),
+        (["run", "--nonsense"], "No such option"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["report"], "Missing argument"),
+        (["report", "missing.json"], "missing.json: No such file or directory"),
+        (["report", "broken.py"], "broken.py: not a result of bench.py run"),
+        (["report", "later.json"], "made by a later version (schema 999"),
+        (["report", "half.json"], "not a result of bench.py run"),
+        (["report", "half.json", "--format", "poem"], "Invalid value for '--format'"),
+    ],
+    ids=" ".join,
+)
+def test_bad_input_is_answered_with_one_line_and_nothing_is_started(words, complaint, bench, tmp_path) -> None:
+    (tmp_path / "empty.py").write_text("")
+    (tmp_path / "broken.py").write_text("def nothing(:\n")
+    (tmp_path / "later.json").write_text('{"schema": 999}')
+    (tmp_path / "half.json").write_text('{"schema": 1, "records": [')
+    jobs = (TESTS / "sample_tasks.py").read_text() + "\n\ndef kills_itself():\n    os.kill(os.getpid(), 9)\n"
+    (tmp_path / "jobs.py").write_text(jobs)
+    (tmp_path / "only_in_main.py").write_text(
+        "import multiprocessing\nassert multiprocessing.parent_process() is None\ndef f(): return 1\n"
+    )
+    refused = bench(*words)
+    assert refused.returncode == 2
+    assert refused.stdout == ""
+    assert complaint in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert not list(tmp_path.glob("results/*"))
+
+
+def test_without_siege_it_says_what_installs_it(bench, tmp_path) -> None:
+    refused = bench("run", "2", env={"PATH": str(tmp_path)})
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("bench.py: siege is not installed; install it with: ")
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_hanging_task_is_given_up_before_anything_is_started(bench, tmp_path, monkeypatch) -> None:
+    import asyncio
+
+    from common.errors import BadInputError
+    from common.harness import expectation
+    from common.harness.interpreter import interpreter
+
+    monkeypatch.chdir(TESTS)
+    monkeypatch.setattr(expectation, "LIMIT_S", 1.0)
+    before = set(psutil.pids())
+    with pytest.raises(BadInputError, match="did not end within 1 s"):
+        asyncio.run(expectation.try_task("sample_tasks:half_a_minute", interpreter()))
+    left = [psutil.Process(pid) for pid in set(psutil.pids()) - before if psutil.pid_exists(pid)]
+    assert not [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_help_needs_none_of_the_heavy_packages() -> None:
+    script = (
+        "import atexit, runpy, sys; sys.argv = ['bench.py', '--help'];"
+        "atexit.register(lambda: print(sorted(sys.modules), file=sys.stderr));"
+        "runpy.run_path('bench.py', run_name='__main__')"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert shown.returncode == 0
+    assert "run" in shown.stdout
+    for heavy in ("aiohttp", "asyncio", "msgspec", "numpy", "psutil", "rich", "scipy", "tornado"):
+        assert f"'{heavy}'" not in shown.stderr
+
+
+def test_a_result_can_be_read_by_others(measured) -> None:
+    assert stat.S_IMODE(measured[1].stat().st_mode) == 0o644
+
+
+def test_a_closed_pipe_is_no_traceback(bench) -> None:
+    listing = subprocess.Popen(bench_command("list"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    listing.stdout.close()
+    errors = listing.stderr.read()
+    listing.stderr.close()
+    listing.wait()
+    assert "Traceback" not in errors

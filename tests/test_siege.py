@@ -1,0 +1,41 @@
+"""Siege: how it is called and what its lines mean."""
+
+import os
+
+import pytest
+
+from common.harness.siege import Transaction, install_command, parse, siege_at_home, socket_failures
+
+
+def test_a_line_of_a_transaction_is_understood() -> None:
+    line = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"  # siege 4.0.7
+    assert parse(line) == Transaction(user=4, status=200, siege_s=0.28, size_bytes=5)
+    assert parse(" 104,HTTP/1.0,503, 12.00,1234567,/a,b,0,2026-11-20 04:48:55") == Transaction(104, 503, 12.0, 1234567)
+
+
+@pytest.mark.parametrize("line", ["", "** SIEGE 4.0.7", "New configuration template added to /root/.siege", "1,2,3"])
+def test_any_other_line_is_not(line: str) -> None:
+    assert parse(line) is None
+
+
+def test_failures_are_read_from_its_summary() -> None:
+    assert socket_failures("Transactions:\t 57 hits\nFailed transactions:\t          59\nLongest") == 59
+    assert socket_failures("") == 0
+
+
+def test_it_has_a_home_of_its_own_that_is_removed() -> None:
+    with siege_at_home() as siege:
+        home = siege.home
+        assert siege.version({**os.environ, "HOME": str(home)}).count(".") == 2
+        assert (home / "siegerc").exists()
+    assert not home.exists()
+
+
+def test_it_would_end_by_itself_if_nobody_ended_it() -> None:
+    with siege_at_home() as siege:
+        command = siege.command(25, 4.2, "http://127.0.0.1:8000/")
+    assert command[2:] == ["-c25", "-t35S", "http://127.0.0.1:8000/"]
+
+
+def test_what_installs_it_is_known_here() -> None:
+    assert "siege" in install_command()

@@ -1,0 +1,111 @@
+"""Tasks: performed, refused, measured."""
+
+import asyncio
+import pickle
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import ROOT, TESTS
+
+from common.builtin_tasks import BUILTIN_TASKS
+from common.task import TaskError, UnknownTaskError, perform, perform_in_slices, resolve
+
+
+@pytest.fixture(autouse=True)
+def in_tests_folder(monkeypatch):
+    monkeypatch.chdir(TESTS)
+
+
+@pytest.mark.parametrize("task", [*BUILTIN_TASKS, "sample_tasks:short", "sample_tasks:in_slices"])
+def test_both_ways_of_performing_give_the_same_answer(task: str) -> None:
+    assert perform(task).answer == asyncio.run(perform_in_slices(task)).answer
+
+
+def test_a_run_tells_when_where_and_how_much_cpu_and_can_be_sent_to_another_process() -> None:
+    before = time.monotonic()
+    run = perform("primes")
+    assert before <= run.started_s < run.finished_s <= time.monotonic()
+    assert 0 < run.cpu_s <= (run.finished_s - run.started_s) * 1.05
+    assert re.fullmatch(r"\d+/MainThread", run.worker)
+    assert pickle.loads(pickle.dumps(run)) == run  # noqa: S301
+
+
+def test_waiting_costs_no_cpu() -> None:
+    run = perform("sign_up")
+    assert run.finished_s - run.started_s >= 0.28
+    assert run.cpu_s < 0.1
+
+
+def test_what_others_compute_in_the_pauses_is_not_counted_as_the_tasks_cpu() -> None:
+    async def together():
+        return await asyncio.gather(*(perform_in_slices("primes") for _ in range(4)))
+
+    alone = min(perform("primes").cpu_s for _ in range(5))
+    for run in asyncio.run(together()):
+        assert run.cpu_s < 2.5 * alone  # and not four times
+        assert run.finished_s - run.started_s > 2 * alone
+
+
+def test_slices_let_others_run() -> None:
+    async def together():
+        ticks = 0
+        task = asyncio.create_task(perform_in_slices("primes"))
+        while not task.done():
+            await asyncio.sleep(0)
+            ticks += 1
+        return ticks
+
+    assert asyncio.run(together()) > 20
+
+
+def test_what_a_task_raises_becomes_one_line_that_can_be_sent() -> None:
+    with pytest.raises(TaskError) as caught:
+        perform("sample_tasks:raises")
+    assert str(caught.value) == "ValueError: the first line and a second one"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ("nothing", "expected primes, digest, sign_up, or your own as module:function"),
+        ("", "unknown task ''"),
+        (":f", "unknown task ':f'"),
+        ("sample_tasks:", "unknown task"),
+        ("sample_tasks:missing", "cannot import task 'sample_tasks:missing'"),
+        ("no_such:f", "ModuleNotFoundError: No module named 'no_such'"),
+        ("sample_tasks:NOT_CALLABLE", "is a int, not a function"),
+        ("sample_tasks:is_async", "is an async function"),
+        ("sample_tasks:needs_arguments", "can't be called without arguments"),
+    ],
+)
+def test_what_is_no_task_is_refused_with_one_line(spec: str, complaint: str) -> None:
+    with pytest.raises(UnknownTaskError, match=re.escape(complaint)) as caught:
+        resolve(spec)
+    assert "\n" not in str(caught.value)
+
+
+def cost_of(*names: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "common.task", *names]
+    return subprocess.run(command, capture_output=True, text=True, cwd=TESTS, env={"PYTHONPATH": str(ROOT)})
+
+
+def test_the_cost_of_a_task_tells_whether_it_holds_the_gil() -> None:
+    shown = cost_of()
+    assert shown.returncode == 0
+    rows = {line.split()[0]: line for line in shown.stdout.splitlines()[1:]}
+    assert list(rows) == ["primes", "digest", "sign_up"]
+    assert re.search(r" ms +yes +'4203'", rows["primes"]) or "one CPU" in rows["primes"]
+    assert re.search(r" ms +no +'3eabd", rows["digest"]) or "one CPU" in rows["digest"]
+    assert "hardly computes" in rows["sign_up"]
+
+
+def test_the_cost_of_something_else_is_one_line_and_exit_code_2() -> None:
+    for name, complaint in (("nothing", "unknown task"), ("sample_tasks:raises", "ValueError: the first line")):
+        shown = cost_of(name)
+        assert shown.returncode == 2
+        assert complaint in shown.stderr
+        assert len(shown.stderr.splitlines()) == 1
