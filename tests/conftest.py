@@ -22,6 +22,15 @@ SERVERS = sorted((ROOT / "servers").glob("*.py"), key=lambda path: int(path.stem
 LIMIT_S = 30.0
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew", action="store_true", help="write what is expected anew instead of comparing with it")
+
+
+@pytest.fixture
+def renew(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--renew"))
+
+
 def wait_until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> object:
     """The first true result; fails if there is none within the limit."""
     deadline = time.monotonic() + limit_s

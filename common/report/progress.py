@@ -54,7 +54,7 @@ class ProgressBar:
             live = f"{numbers.rate((self._answers - 1) / took_s)}/s" if self._answers > 1 else ""
             self._progress.update(self._task, completed=self._cases_done + part, rate=live)
 
-    def case_ends(self, record: Record) -> None:
+    def case_ends(self, _record: Record) -> None:
         """Moves the bar on."""
         self._cases_done += 1
         self._progress.update(self._task, completed=self._cases_done)
