@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 import psutil
 
 from common.harness.failures import CaseFailedError
-from common.harness.processes import Started, until
+from common.harness.processes import CALM_LOOK_S, Started, until
 from common.harness.siege import Siege, Transaction, parse, socket_failures
 from common.harness.tail import Tail
 from common.record import Record
@@ -37,7 +37,7 @@ async def besiege(siege: Siege, url: str, record: Record, began_s: float, on_tra
         watch = _LineWatch(lines, record, began_s, on_transaction)
         asyncio.get_running_loop().add_reader(lines, watch.read)
         try:
-            if await process.wait(began_s + record.time_s - time.monotonic()):
+            if await process.wait(began_s + record.time_s - time.monotonic(), CALM_LOOK_S):
                 raise CaseFailedError("siege_failed", "siege ended before its time")
             record.siege_s = time.monotonic() - began_s
             record.siege_cpu_s = _cpu_s(process.pid)

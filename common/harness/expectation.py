@@ -47,4 +47,6 @@ async def try_task(task: str, python: Interpreter) -> Expectation:
 
 def _last_line(text: str, task: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].removeprefix("trial: ") if lines else f"task {task!r} ended the process that tried it"
+    if lines and lines[-1].startswith("trial: "):
+        return lines[-1].removeprefix("trial: ")
+    return f"task {task!r} can't be tried in a worker process: {lines[-1] if lines else 'it ended the process'}"

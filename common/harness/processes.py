@@ -14,7 +14,8 @@ import psutil
 
 MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that children inherit, wherever they hide
 GRACE_S = 5.0
-LOOK_S = 0.01
+LOOK_S = 0.01  # between two looks while something is awaited
+CALM_LOOK_S = 0.05  # while a measurement is on, which every look disturbs
 
 
 class Started:
@@ -44,9 +45,9 @@ class Started:
             return True
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    async def wait(self, limit_s: float) -> bool:
+    async def wait(self, limit_s: float, look_s: float = LOOK_S) -> bool:
         """Whether it ended within the limit."""
-        return await until(self.ended, limit_s)
+        return await until(self.ended, limit_s, look_s)
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
         """SIGTERM, time to finish, then SIGKILL to the group and to whoever left it. Nothing is left after."""
@@ -80,11 +81,12 @@ def _works(process: psutil.Process) -> bool:
         return False
 
 
-async def until(condition: Callable[[], bool], limit_s: float) -> bool:
-    """Whether the condition came true within the limit."""
+async def until(condition: Callable[[], bool], limit_s: float, look_s: float = LOOK_S) -> bool:
+    """Whether the condition came true within the limit; looks that often."""
     deadline_s = time.monotonic() + limit_s
     while not condition():
-        if time.monotonic() >= deadline_s:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
             return False
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(min(look_s, left_s))
     return True

@@ -102,7 +102,8 @@ async def _warm_up(
     for _ in range(WARM_UP_BATCHES):
         if len(seen) >= wanted:
             break
-        batch = [verify(session, server.url, expected) for _ in range(wanted)]
+        # Twice as many at once as there are workers: a pool starts a worker only if none is idle.
+        batch = [verify(session, server.url, expected) for _ in range(2 * wanted)]
         answers = await server.while_alive(_all(batch))
         seen |= {answer.headers.get("x-worker") for answer in answers}
     record.warm_s = server.age_s()

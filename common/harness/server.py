@@ -14,7 +14,7 @@ import aiohttp
 from common.harness.client import Answer, get
 from common.harness.failures import CaseFailedError
 from common.harness.plan import Case
-from common.harness.processes import LOOK_S, Started, until
+from common.harness.processes import CALM_LOOK_S, LOOK_S, Started, until
 from common.harness.tail import Tail
 from common.options import default_port
 from common.record import Record
@@ -64,7 +64,7 @@ class Server:
             while not task.done():
                 if not self.alive():
                     raise await self._death()
-                await asyncio.wait({task}, timeout=2 * LOOK_S)
+                await asyncio.wait({task}, timeout=CALM_LOOK_S)
             return task.result()
         finally:
             task.cancel()

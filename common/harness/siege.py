@@ -1,6 +1,7 @@
 """Siege as a load driver: how it is called, and what the lines mean that it prints."""
 
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -40,8 +41,8 @@ _LINE = re.compile(
 _INSTALLERS = {
     "apt-get": "apt-get install siege",
     "dnf": "dnf install siege",
-    "pacman": "pacman -S siege",
     "apk": "apk add siege",
+    "pacman": "pacman -S siege",
     "brew": "brew install siege",
 }
 
@@ -98,7 +99,7 @@ def install_command() -> str:
     """What installs siege here."""
     for manager, command in _INSTALLERS.items():
         if shutil.which(manager):
-            return command
+            return command if manager == "brew" or os.getuid() == 0 else f"sudo {command}"
     return "your system's package manager, package siege"
 
 
