@@ -96,7 +96,7 @@ def test_a_wrong_answer_is_a_failure_not_a_number(bench, tmp_path) -> None:
     cases = besiege(bench, tmp_path, hostile("answers_wrongly"), hostile("answers_wrongly_under_load"), code=1)
     _, summary = cases["answers_wrongly"]
     assert summary.reasons[0].code == "wrong_answer"
-    assert "GET / gives 200 with 2 bytes '42' instead of 200 with 4 bytes '4203'" in summary.reasons[0].message
+    assert "GET / gives 200 with 2 bytes '42' instead of 200 with 4 bytes '4017'" in summary.reasons[0].message
     _, summary = cases["answers_wrongly_under_load"]
     assert (summary.verdict, summary.rate_per_s) == ("failed", None)
     assert "answers under load were not the right one: 0 bytes long instead of 4" in summary.reasons[0].message
