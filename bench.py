@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from common.command_line import Duration, OneLineErrors, default_result, writable
+from common.command_line import Duration, OneLineErrors, Rounds, default_result, warn_of, writable
 
 FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
@@ -36,7 +36,7 @@ def list_servers(as_json: bool) -> None:
 @click.option("--task", "tasks", multiple=True, default=["primes"], help="primes, digest, sign_up, or module:function.")
 @click.option("--users", type=AT_LEAST_ONE, multiple=True, default=[25], help="Users at the same time.")
 @click.option("--time", "time_s", type=Duration(), default="4s", help="How long each siege lasts.")
-@click.option("--rounds", type=AT_LEAST_ONE, default=3, help="How often every case takes its turn.")
+@click.option("--rounds", type=Rounds(), default="3", help="How often every case takes its turn; auto: until certain.")
 @click.option("--workers", type=click.IntRange(1, 1000), help="Threads or processes, for strategies that have a pool.")
 @click.option("--python", "pythons", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
@@ -47,7 +47,7 @@ def run(
     tasks: tuple[str, ...],
     users: tuple[int, ...],
     time_s: float,
-    rounds: int,
+    rounds: int | None,
     workers: int | None,
     pythons: tuple[str, ...],
     seed: int | None,
@@ -59,17 +59,21 @@ def run(
     SERVER is a number (3), a name (3_async_threadexecutor) or the path of any script that keeps the contract;
     without any, all strategies take part. --task, --users and --python may be given more than once.
     """
+    from common.harness.doctor import examine
     from common.harness.plan import make_plan
     from common.harness.session import conduct
+    from common.report.certainty import MOST_ROUNDS, uncertain
     from common.report.dresses import all_ok, show
     from common.report.progress import ProgressBar
+    from common.report.table import as_table
 
-    plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds, seed=seed)
+    plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
     out = writable(out or default_result())
-    with ProgressBar(len(plan.cases) * rounds, quiet=quiet) as progress:
-        result, stopped_by = conduct(plan, out, progress, sys.argv)
+    warn_of(examine(watch_s=0.3))
+    with ProgressBar(plan.turns(), quiet=quiet) as progress:
+        result, stopped_by = conduct(plan, out, progress, sys.argv, uncertain if rounds is None else None)
     if result.records:
-        show(result)
+        show(as_table(result))
         click.echo(f"Raw values: {out}", err=True)
     if stopped_by:
         sys.exit(128 + stopped_by)
@@ -84,14 +88,44 @@ def report(result: Path, dress: str, out: Path | None) -> None:
     """Show the RESULT of a run again."""
     from common.record import load
     from common.report.dresses import DRESSES, show
+    from common.report.table import as_table
 
     measured = load(result)
     if out is not None:
         writable(out).write_text(DRESSES[dress](measured) + "\n", encoding="utf-8")
     elif dress == "table":
-        show(measured)
+        show(as_table(measured))
     else:
         click.echo(DRESSES[dress](measured))
+
+
+@bench.command()
+@click.argument("base", type=FILE)
+@click.argument("new", type=FILE)
+@click.option("--anyway", is_flag=True, help="Compare even what was measured on other machines, tasks or users.")
+def compare(base: Path, new: Path, anyway: bool) -> None:
+    """Show what changed from the result BASE to the result NEW; exit 1 if something got worse by more than noise."""
+    from common.record import load
+    from common.report.compare import as_table, check_comparable, sides
+    from common.report.dresses import show
+
+    before, after = load(base), load(new)
+    check_comparable(before, after, anyway=anyway)
+    show(as_table(before, after))
+    sys.exit(1 if any(side.is_worse for side in sides(before, after)) else 0)
+
+
+@bench.command()
+def doctor() -> None:
+    """Say what of this machine would spoil a run, and what to do about it; exit 1 if there is something."""
+    from common.harness.doctor import examine
+
+    findings = examine()
+    for finding in findings:
+        click.echo(f"{finding.what}; {finding.remedy}")
+    if not findings:
+        click.echo("Nothing here would spoil a run.")
+    sys.exit(1 if findings else 0)
 
 
 if __name__ == "__main__":

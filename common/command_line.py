@@ -3,9 +3,10 @@
 import os
 import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
@@ -42,6 +43,14 @@ def _one_line(error: Exception) -> str:
     return " ".join(text.split()) + hint
 
 
+class Finding(Protocol):
+    """Something that would spoil a run."""
+
+    @property
+    def what(self) -> str:
+        """In a few words."""
+
+
 class Duration(click.ParamType[float]):
     """A time in seconds from text such as `4s`, `500ms` or `2m`."""
 
@@ -54,6 +63,27 @@ class Duration(click.ParamType[float]):
         if not 0 < seconds <= LONGEST_S:
             self.fail(f"{value!r} is not a duration: expected something like 4s, 500ms or 2m", param, ctx)
         return seconds
+
+
+class Rounds(click.ParamType[int | None]):
+    """A number of rounds, or `auto`, which becomes None."""
+
+    name = "number|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
+        """The number, at least 1."""
+        if value == "auto":
+            return None
+        if not str(value).isdecimal() or int(value) < 1:
+            self.fail(f"{value!r} is not a number of rounds: expected 1, 2, 3 ... or auto", param, ctx)
+        return int(value)
+
+
+def warn_of(findings: Sequence[Finding]) -> None:
+    """One line on stderr if something would spoil the run."""
+    if findings:
+        what = "; ".join(finding.what for finding in findings)
+        click.echo(f"bench.py: {what} (bench.py doctor says what to do)", err=True)
 
 
 def default_result() -> Path:

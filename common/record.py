@@ -2,6 +2,7 @@
 
 History of the file format:
     1  the first one
+    2  adds the bare case, the checks while the siege is on, and what else the machine did
 """
 
 import os
@@ -12,7 +13,8 @@ import msgspec
 
 from common.errors import BadInputError
 
-SCHEMA = 1
+SCHEMA = 2
+BARE = "bare"  # what stands for a server where there is none
 
 
 class BadResultError(BadInputError):
@@ -43,6 +45,23 @@ class Pings(msgspec.Struct, frozen=True):
     sent_s: list[float] = []  # later than due only if this program was late itself
     waited_s: list[float] = []  # from when it was due to its answer, or to when it was given up
     problem: list[str] = []  # empty where the answer was right
+
+
+class Checks(msgspec.Struct, frozen=True):
+    """The harness's own requests for the task while the siege is on; times in seconds since the siege began."""
+
+    sent_s: list[float] = []
+    answered_s: list[float] = []  # or given up
+    code: list[str] = []  # empty where the answer was right, else what was wrong with it: for programs
+    problem: list[str] = []  # and for people
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What all CPUs of the machine did while the siege was on, in CPU seconds."""
+
+    total_s: float
+    busy_s: float
+    steal_s: float  # taken by other guests of the same host
 
 
 class Samples(msgspec.Struct, frozen=True):
@@ -77,10 +96,16 @@ class Record(msgspec.Struct, kw_only=True):
     socket_failures: int = 0  # requests that got no answer at all, as siege counts them
     siege_command: list[str] = []
     siege_report: str = ""  # its own summary, as it printed it
-    siege_unknown_lines: list[str] = []
+    siege_unknown: int = 0  # lines on its stdout that are no transaction
+    siege_unknown_lines: list[str] = []  # the first of them
     siege_cpu_s: float | None = None
     bench_cpu_s: float | None = None  # this program's own use while the siege was on
     pings: Pings = msgspec.field(default_factory=Pings)
+    checks: Checks = msgspec.field(default_factory=Checks)
+    idle_answer_s: float | None = None  # how long the first answer took, when the server had nothing else to do
+    machine: Machine | None = None
+    alone_wall_s: list[float] = []  # of the bare case: runs of the task with nothing beside it
+    alone_cpu_s: list[float] = []
     samples: Samples = msgspec.field(default_factory=Samples)
     memory_kind: str = ""  # "pss", or "uss" or "rss" where the system has no PSS
     server_said: str = ""  # the end of what the server printed on stderr

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from conftest import ROOT, SERVERS, TESTS, bench_command
 
-from common.record import SCHEMA, load
+from common.record import BARE, SCHEMA, load
 
 KEYS = {
     "server",
@@ -24,6 +24,9 @@ KEYS = {
     "verdict",
     "reasons",
     "rate_per_s",
+    "ceiling_per_s",
+    "of_ceiling",
+    "rank",
     "availability_pct",
     "transactions",
     "response_s",
@@ -70,12 +73,15 @@ def test_a_run_compares_and_saves(measured) -> None:
 def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
     result = load(measured[1])
     assert result.schema == SCHEMA
-    assert [record.round for record in result.records] == [1, 1, 2, 2]
+    assert [record.round for record in result.records] == [1, 1, 1, 2, 2, 2]
     assert result.environment.siege.count(".") == 2
     assert result.environment.cpus >= result.environment.usable_cpus >= 1
     assert {"tornado", "flask", "aiohttp", "gevent"} <= set(result.environment.packages)
-    for record in result.records:
+    for record in served(result):
         assert record.failure is None
+        assert record.checks.code == [""]
+        assert record.idle_answer_s > 0
+        assert 0 < record.machine.busy_s <= record.machine.total_s
         assert record.siege_s == pytest.approx(2, abs=0.3)
         assert len({len(column) for column in _columns(record.transactions)}) == 1
         assert set(record.transactions.user) == set(range(6))
@@ -88,12 +94,29 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
         assert len(record.samples.at_s) >= 5
 
 
+def served(result):
+    """The records of servers, without the bare case."""
+    return [record for record in result.records if record.server != BARE]
+
+
+def test_the_bare_case_is_measured_in_every_round(measured) -> None:
+    bare = [record for record in load(measured[1]).records if record.server == BARE]
+    assert [record.round for record in bare] == [1, 2]
+    for record in bare:
+        assert record.failure is None
+        assert set(record.transactions.user) == set(range(6))
+        assert set(record.transactions.size_bytes) == {record.answer_bytes}
+        assert len(record.alone_wall_s) == len(record.alone_cpu_s) == 3
+        assert record.checks.code == [""]
+        assert record.siege_s == pytest.approx(2, abs=0.3)
+
+
 def _columns(transactions):
     return [getattr(transactions, name) for name in transactions.__struct_fields__]
 
 
 def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_answered(measured) -> None:
-    for record in load(measured[1]).records:
+    for record in served(load(measured[1])):
         due = sorted(record.pings.due_s)
         assert due == pytest.approx([0.05 * number for number in range(len(due))], abs=0.001)
         assert len(due) == pytest.approx(record.siege_s / 0.05, abs=2)
@@ -105,7 +128,7 @@ def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_a
 
 
 def test_our_count_is_sieges_count(measured) -> None:
-    for record in load(measured[1]).records:
+    for record in served(load(measured[1])):
         counted = int(re.search(r"Transactions:\s+(\d+)", record.siege_report)[1])
         assert len(record.transactions.status) == counted
 
@@ -113,13 +136,14 @@ def test_our_count_is_sieges_count(measured) -> None:
 def test_every_case_takes_its_turn_in_every_round_in_the_same_order_for_the_same_seed() -> None:
     from common.harness.plan import make_plan
 
-    def order(seed: int) -> list[tuple[int, str]]:
+    def order(seed: int) -> list[list[str]]:
         plan = make_plan((), ["primes"], [5], [sys.executable], None, time_s=1, rounds=4, seed=seed)
-        return [(round_, case.strategy.stem) for round_, case in plan.in_order()]
+        return [[case.strategy.stem for case in cases] for cases in plan.in_order()]
 
     assert order(1) == order(1) != order(2)
-    rounds = [[stem for round_, stem in order(1) if round_ == number] for number in (1, 2, 3, 4)]
-    assert all(sorted(stems) == [path.stem for path in SERVERS] for stems in rounds)
+    rounds = order(1)
+    assert len(rounds) == 4
+    assert all(sorted(stems) == sorted([*(path.stem for path in SERVERS), BARE]) for stems in rounds)
     assert len({tuple(stems) for stems in rounds}) > 1
 
 
@@ -136,6 +160,9 @@ def test_report_as_json_has_the_keys_of_the_contract(measured, bench) -> None:
         assert case["availability_pct"] == 100
         assert case["memory_pss_bytes"] > 1e7
         assert case["cpu_s_per_transaction"] > 0
+        assert 0.1 < case["of_ceiling"] < 1.5
+        assert case["ceiling_per_s"] > 0
+        assert case["rank"] in (1, 2)
 
 
 def test_report_shows_the_same_table_again_and_writes_files(measured, bench, tmp_path) -> None:
@@ -175,7 +202,9 @@ def test_the_task_is_found_in_the_users_own_folder(bench, tmp_path) -> None:
         (["run", "--time", "0"], "'0' is not a duration"),
         (["run", "--time", "banana"], "'banana' is not a duration: expected something like 4s"),
         (["run", "--time", "-4s"], "is not a duration"),
-        (["run", "--rounds", "0"], "Invalid value for '--rounds'"),
+        (["run", "--rounds", "0"], "'0' is not a number of rounds: expected 1, 2, 3 ... or auto"),
+        (["run", "--rounds", "some"], "'some' is not a number of rounds"),
+        (["compare", "half.json", "half.json"], "not a result of bench.py run"),
         (["run", "--workers", "0"], "Invalid value for '--workers'"),
         (["run", "--python", "no-such-python"], "no interpreter 'no-such-python'"),
         (["run", "--python", "/bin/true"], "'/bin/true' is not a Python that runs"),
@@ -257,3 +286,63 @@ def test_a_closed_pipe_is_no_traceback(bench) -> None:
     listing.stderr.close()
     listing.wait()
     assert "Traceback" not in errors
+
+
+def test_what_can_be_computed_by_hand_from_the_raw_values_is_what_the_json_says(measured, bench) -> None:
+    cases = json.loads(bench("report", str(measured[1]), "--format", "json").stdout)
+    raw = json.loads(measured[1].read_text())["records"]
+    for case in cases:
+        records = [record for record in raw if record["server"] == case["server"]]
+        statuses = [status for record in records for status in record["transactions"]["status"]]
+        assert case["transactions"] == statuses.count(200)
+        waited = sorted(wait for record in records for wait in record["pings"]["waited_s"])
+        assert case["ping_s"]["max"] == waited[-1]
+        assert waited[len(waited) // 2 - 1] <= case["ping_s"]["p50"] <= waited[len(waited) // 2]
+        answered = [(len(record["transactions"]["status"]) - 6) / record["siege_s"] for record in records]
+        assert case["rate_per_s"]["mean"] == pytest.approx(sum(answered) / len(answered), rel=0.25)  # roughly so
+
+
+def test_compare_in_ci(measured, bench, tmp_path) -> None:
+    same = bench("compare", str(measured[1]), str(measured[1]))
+    assert same.returncode == 0, same.stdout
+    assert "worse" not in same.stdout.replace("better and worse", "")
+    slower = json.loads(measured[1].read_text())
+    for record in slower["records"]:
+        if record["server"] == "2_async":
+            for sample in range(len(record["samples"]["memory_bytes"])):
+                record["samples"]["memory_bytes"][sample] *= 10 if record["round"] == 1 else 11
+    (tmp_path / "slower.json").write_text(json.dumps(slower))
+    worse = bench("compare", str(measured[1]), "slower.json")
+    assert worse.returncode == 1, worse.stdout
+    assert "worse" in next(line for line in worse.stdout.splitlines() if line.startswith("2_async"))
+    other = json.loads(measured[1].read_text())
+    other["environment"]["cpu_model"] = "an abacus"
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    refused = bench("compare", str(measured[1]), "other.json")
+    assert refused.returncode == 2
+    assert "different CPUs" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    told = bench("compare", str(measured[1]), "other.json", "--anyway")
+    assert told.stdout.startswith("Compared although they were measured with different CPUs")
+
+
+def test_doctor_says_what_would_spoil_a_run(bench, tmp_path) -> None:
+    fine = bench("doctor")
+    assert fine.returncode in (0, 1)
+    assert fine.stdout
+    ill = bench("doctor", env={"PATH": str(tmp_path)})
+    assert ill.returncode == 1
+    assert "siege is not installed; install it with: " in ill.stdout
+
+
+def test_auto_goes_on_until_it_is_certain(bench, tmp_path) -> None:
+    ran = bench("run", "2", "--rounds", "auto", "--time", "1s", "--users", "4", "--out", "r.json")
+    assert "Traceback" not in ran.stderr
+    result = load(tmp_path / "r.json")
+    assert 3 <= max(record.round for record in result.records) <= 10
+    assert len([record for record in result.records if record.server == BARE]) == len(served(result))
+
+
+def test_a_siege_that_is_too_short_for_the_task_is_said_beforehand(bench) -> None:
+    ran = bench("run", "3", "--rounds", "1", "--time", "1s", "--users", "4", "--task", "sign_up", "--out", "r.json")
+    assert "bench.py: --time 1s is short for sign_up: take --time 2s or more" in ran.stderr

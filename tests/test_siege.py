@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from conftest import TESTS
 
 from common.harness.siege import Transaction, install_command, parse, siege_at_home, socket_failures
 
@@ -39,3 +40,20 @@ def test_it_would_end_by_itself_if_nobody_ended_it() -> None:
 
 def test_what_installs_it_is_known_here() -> None:
     assert "siege" in install_command()
+
+
+@pytest.mark.parametrize("path", sorted((TESTS / "data").glob("siege-*.txt")), ids=lambda path: path.stem)
+def test_siege_of_every_age_is_understood(path) -> None:
+    head, _, report = path.read_text().partition("---\n")
+    lines = head.splitlines()[1:]
+    assert [parse(line) for line in lines] == [
+        Transaction(4, 200, 0.28, 5),
+        Transaction(3, 200, 0.28, 5),
+        Transaction(0, 500, 0.30, 3),
+    ]
+    assert socket_failures(report) == 1
+
+
+def test_the_ages_are_there() -> None:
+    ages = {path.stem.removeprefix("siege-") for path in (TESTS / "data").glob("siege-*.txt")}
+    assert ages == {"4.0.2", "4.0.4", "4.0.7", "4.1.5", "4.1.7"}

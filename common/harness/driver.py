@@ -1,6 +1,5 @@
 """Driving the load: runs siege for an exact time and stamps each line of it as it comes."""
 
-import asyncio
 import contextlib
 import os
 import pty
@@ -11,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 import psutil
 
 from common.harness.failures import CaseFailedError
+from common.harness.lines import reading_lines
 from common.harness.processes import CALM_LOOK_S, Started, until
 from common.harness.siege import Siege, Transaction, parse, socket_failures
 from common.harness.tail import Tail
@@ -18,54 +18,58 @@ from common.record import Record
 
 LIFT_LIMIT_S = 5.0  # how long siege may take to end; 0.02 s is usual
 UNKNOWN_LINES_KEPT = 20
-READ_BYTES = 65536
-
-OnTransaction = Callable[[Transaction], None]
 
 
-async def besiege(siege: Siege, url: str, record: Record, began_s: float, on_transaction: OnTransaction) -> None:
+async def besiege(siege: Siege, url: str, record: Record, began_s: float, tell: Callable[[], None]) -> None:
     """Puts the URL under siege for `record.time_s` and writes every answer into the record as it comes.
 
     Args:
         began_s: the `time.monotonic` that times in the record count from.
+        tell: called for each answer.
 
     Raises:
         CaseFailedError: siege ended by itself.
     """
+
+    def take(line: str, arrived_s: float) -> None:
+        transaction = parse(line)
+        if transaction is not None:
+            _append(record, transaction, arrived_s - began_s)
+            tell()
+        elif line.strip():
+            record.siege_unknown += 1
+            if len(record.siege_unknown_lines) < UNKNOWN_LINES_KEPT:
+                record.siege_unknown_lines.append(line.strip()[:200])
+
     record.siege_command = siege.command(record.users, record.time_s, url)
-    async with _siege_process(siege, record) as (process, lines):
-        watch = _LineWatch(lines, record, began_s, on_transaction)
-        asyncio.get_running_loop().add_reader(lines, watch.read)
-        try:
+    async with _siege_process(siege, record) as (process, terminal):
+        with reading_lines(terminal, take) as read_the_rest:
             if await process.wait(began_s + record.time_s - time.monotonic(), CALM_LOOK_S):
                 raise CaseFailedError("siege_failed", "siege ended before its time")
             record.siege_s = time.monotonic() - began_s
             record.siege_cpu_s = _cpu_s(process.pid)
             process.process.terminate()  # siege lifts the siege at once and prints its summary
             await process.wait(LIFT_LIMIT_S)
-            watch.read()
-        finally:
-            asyncio.get_running_loop().remove_reader(lines)
+            read_the_rest()
 
 
 @contextlib.asynccontextmanager
 async def _siege_process(siege: Siege, record: Record) -> AsyncIterator[tuple[Started, int]]:
     """Siege, writing to a terminal of ours, because into a pipe it would write its lines in blocks."""
-    lines, theirs = pty.openpty()
+    ours, theirs = pty.openpty()
     try:
         tty.setraw(theirs)
-        os.set_blocking(lines, False)
         with os.fdopen(theirs, "wb") as stdout:
             process = Started(record.siege_command, environment={**os.environ, "HOME": str(siege.home)}, stdout=stdout)
         summary = Tail(process.process.stderr)
         try:
-            yield process, lines
+            yield process, ours
         finally:
             await process.stop(grace_s=0)
             await until(lambda: not summary.reading(), 1.0)
             _read_summary(record, summary.text())
     finally:
-        os.close(lines)
+        os.close(ours)
 
 
 def _read_summary(record: Record, text: str) -> None:
@@ -74,36 +78,9 @@ def _read_summary(record: Record, text: str) -> None:
     record.socket_failures = max(0, socket_failures(text) - answered_5xx)
 
 
-class _LineWatch:
-    """Takes in what siege prints and stamps each line with the time of its arrival."""
-
-    def __init__(self, lines: int, record: Record, began_s: float, on_transaction: OnTransaction) -> None:
-        self._lines, self._record, self._began_s, self._tell = lines, record, began_s, on_transaction
-        self._rest = b""
-
-    def read(self) -> None:
-        """Takes in what is there now."""
-        try:
-            chunk = os.read(self._lines, READ_BYTES)
-        except (BlockingIOError, OSError):  # EIO: siege has closed its end
-            return
-        arrived_s = time.monotonic() - self._began_s
-        *whole, self._rest = (self._rest + chunk).split(b"\n")
-        for line in whole:
-            self._take(line.decode(errors="replace"), arrived_s)
-
-    def _take(self, line: str, arrived_s: float) -> None:
-        transaction = parse(line)
-        if transaction is not None:
-            _append(self._record, transaction, arrived_s)
-            self._tell(transaction)
-        elif line.strip() and len(self._record.siege_unknown_lines) < UNKNOWN_LINES_KEPT:
-            self._record.siege_unknown_lines.append(line.strip()[:200])
-
-
-def _append(record: Record, transaction: Transaction, arrived_s: float) -> None:
+def _append(record: Record, transaction: Transaction, at_s: float) -> None:
     columns = record.transactions
-    columns.finished_s.append(round(arrived_s, 6))
+    columns.finished_s.append(round(at_s, 6))
     columns.siege_s.append(transaction.siege_s)
     columns.status.append(transaction.status)
     columns.size_bytes.append(transaction.size_bytes)

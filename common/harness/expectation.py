@@ -19,6 +19,15 @@ class Expectation:
 
     answer: bytes
     task_s: float
+    cpu_s: float
+
+    def least_time_s(self, users: int) -> float:
+        """How long a siege has to last to tell the rate of every strategy.
+
+        Where the users share one CPU they get their answers together, and two of those bursts are needed;
+        where they get them one after the other, some answers.
+        """
+        return max(4 * self.task_s, 2 * max(self.task_s, users * self.cpu_s))
 
 
 async def try_task(task: str, python: Interpreter) -> Expectation:
@@ -42,7 +51,7 @@ async def try_task(task: str, python: Interpreter) -> Expectation:
     if trial.process.returncode != 0:
         raise BadInputError(_last_line(errors.text(), task))
     run = json.loads(printed[-1])  # whatever the task itself prints comes before
-    return Expectation(run["answer"].encode(), run["finished_s"] - run["started_s"])
+    return Expectation(run["answer"].encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
 
 
 def _last_line(text: str, task: str) -> str:

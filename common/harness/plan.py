@@ -3,13 +3,16 @@
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TypeVar
 
 from common.harness.interpreter import Interpreter, interpreter
+from common.record import BARE
 from common.strategies import Strategy, all_strategies, find_strategy
 
 T = TypeVar("T")
+NO_SERVER = Strategy(BARE, "No server: every user computes in a process of its own; its rate is the ceiling.", Path())
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,10 @@ class Case:
     python: Interpreter
     workers: int | None = None  # as asked for; None leaves it to the server
 
+    def setting(self) -> tuple[str, int, str]:
+        """What it has in common with the cases that it is compared with."""
+        return self.task, self.users, self.python.version
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -32,12 +39,20 @@ class Plan:
     rounds: int
     seed: int
 
-    def in_order(self) -> Iterator[tuple[int, Case]]:
-        """Each round (from 1) and case in the order of measuring: every round shuffles its cases anew."""
+    def in_order(self) -> Iterator[list[Case]]:
+        """The cases of round after round: every round shuffles them anew, the bare ones among them."""
         order = random.Random(self.seed)  # noqa: S311 (not for secrets)
-        for round_ in range(1, self.rounds + 1):
-            for case in order.sample(self.cases, len(self.cases)):
-                yield round_, case
+        everything = [*self.bare_cases(), *self.cases]
+        for _ in range(self.rounds):
+            yield order.sample(everything, len(everything))
+
+    def turns(self) -> int:
+        """How many measurements there are at the most."""
+        return self.rounds * (len(self.bare_cases()) + len(self.cases))
+
+    def bare_cases(self) -> list[Case]:
+        """The case without a server for each task, number of users and Python."""
+        return _distinct([replace(case, strategy=NO_SERVER, workers=None) for case in self.cases])
 
 
 def make_plan(

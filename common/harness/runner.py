@@ -1,6 +1,7 @@
 """The run: every case of every round, one after the other, each one recorded whatever becomes of it."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
@@ -10,12 +11,15 @@ import aiohttp
 import psutil
 
 from common.cpus import usable_cpus
+from common.harness.ceiling import compute_bare
+from common.harness.checker import checking, interval_s
 from common.harness.client import Answer, client, get
 from common.harness.driver import besiege
 from common.harness.expectation import Expectation, try_task
 from common.harness.failures import CaseFailedError
 from common.harness.interpreter import Interpreter
-from common.harness.plan import Case, Plan
+from common.harness.machine import watching_machine
+from common.harness.plan import NO_SERVER, Case, Plan
 from common.harness.probe import probing
 from common.harness.sampler import sampling
 from common.harness.server import Server, running
@@ -30,6 +34,9 @@ Expectations = dict[tuple[str, Interpreter], Expectation]
 
 class Watcher(Protocol):
     """Who is told how the run goes on."""
+
+    def warn(self, message: str) -> None:
+        """Something will make the result worse than it could be."""
 
     def case_begins(self, record: Record) -> None:
         """A server is about to be started."""
@@ -47,16 +54,34 @@ async def try_tasks(plan: Plan) -> Expectations:
     return {(task, python): await try_task(task, python) for task, python in pairs}
 
 
+def warn_of_short_sieges(plan: Plan, expectations: Expectations, watcher: Watcher) -> None:
+    """Says beforehand which tasks take so long that the sieges may end before the rate can be told."""
+    needed: dict[str, float] = {}
+    for case in plan.cases:
+        least_s = expectations[case.task, case.python].least_time_s(case.users)
+        needed[case.task] = max(least_s, needed.get(case.task, 0.0))
+    for task, least_s in needed.items():
+        if least_s > plan.time_s:
+            watcher.warn(f"--time {plan.time_s:g}s is short for {task}: take --time {math.ceil(least_s)}s or more")
+
+
 async def run(
-    plan: Plan, siege: Siege, expectations: Expectations, watcher: Watcher, save: Callable[[Record], None]
+    plan: Plan,
+    siege: Siege,
+    expectations: Expectations,
+    watcher: Watcher,
+    save: Callable[[Record], None],
+    wanted: Callable[[Case], bool],
 ) -> None:
-    """Measures every case of every round and saves each record as soon as it is complete."""
-    for round_, case in plan.in_order():
-        record = new_record(case, plan.time_s, round_)
-        watcher.case_begins(record)
-        await measure(case, siege, expectations[case.task, case.python], record, watcher)
-        save(record)
-        watcher.case_ends(record)
+    """Measures every case of every round, as long as it is wanted, and saves each record as soon as it is complete."""
+    for round_, cases in enumerate(plan.in_order(), 1):
+        still_wanted = [case for case in cases if wanted(case)]
+        for case in still_wanted:
+            record = new_record(case, plan.time_s, round_)
+            watcher.case_begins(record)
+            await measure(case, siege, expectations[case.task, case.python], record, watcher)
+            save(record)
+            watcher.case_ends(record)
 
 
 def new_record(case: Case, time_s: float, round_: int) -> Record:
@@ -80,13 +105,20 @@ async def measure(case: Case, siege: Siege, expected: Expectation, record: Recor
     began_s = time.monotonic()
     record.answer_bytes = len(expected.answer)
     try:
-        async with client() as session, running(case, record) as server:
-            record.workers = await _warm_up(server, session, case, expected, record)
-            await _under_siege(server, session, siege, record, watcher)
-            await server.while_alive(verify(session, server.url, expected))
+        if case.strategy == NO_SERVER:
+            await compute_bare(case, interval_s(expected.task_s), record, watcher.answer_came)
+        else:
+            await _measure_server(case, siege, expected, record, watcher)
     except CaseFailedError as failed:
         record.failure = Failure(failed.code, str(failed))
     record.case_s = time.monotonic() - began_s
+
+
+async def _measure_server(case: Case, siege: Siege, expected: Expectation, record: Record, watcher: Watcher) -> None:
+    async with client() as session, running(case, record) as server:
+        record.workers = await _warm_up(server, session, case, expected, record)
+        await _under_siege(server, session, siege, expected, record, watcher)
+        await server.while_alive(verify(session, server.url, expected))
 
 
 async def _warm_up(
@@ -95,7 +127,9 @@ async def _warm_up(
     """Waits for the server, checks its answer, and asks until each worker has worked; how many there are."""
     pong = await server.while_alive(server.ready(session))
     record.ready_s = server.age_s()
+    asked_s = time.monotonic()
     answer = await server.while_alive(verify(session, server.url, expected))
+    record.idle_answer_s = time.monotonic() - asked_s
     told = pong.headers.get("x-workers", "")
     workers = int(told) if told.isdigit() else None
     wanted, seen = workers or case.workers or usable_cpus(), {answer.headers.get("x-worker")}
@@ -115,15 +149,23 @@ async def _all(batch: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:
 
 
 async def _under_siege(
-    server: Server, session: aiohttp.ClientSession, siege: Siege, record: Record, watcher: Watcher
+    server: Server,
+    session: aiohttp.ClientSession,
+    siege: Siege,
+    expected: Expectation,
+    record: Record,
+    watcher: Watcher,
 ) -> None:
-    """Siege, ping probe and sampler at the same time."""
-    began_s, cpu_before_s = time.monotonic(), time.process_time()
-    async with probing(session, server.url, record.pings, began_s):
-        async with sampling(server.pid, record, began_s):
-            load = besiege(siege, f"{server.url}/", record, began_s, lambda _: watcher.answer_came())
-            await server.while_alive(load)
-        record.bench_cpu_s = time.process_time() - cpu_before_s
+    """Siege, pings, checks and samples at the same time."""
+    began_s = time.monotonic()
+    every_s = interval_s(expected.task_s)
+    async with (
+        probing(session, server.url, record.pings, began_s),
+        checking(lambda: verify(session, server.url, expected), every_s, record.time_s, record.checks, began_s),
+        sampling(server.pid, record, began_s),
+        watching_machine(record),
+    ):
+        await server.while_alive(besiege(siege, f"{server.url}/", record, began_s, watcher.answer_came))
 
 
 async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation) -> Answer:
@@ -135,5 +177,6 @@ async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation
     answer = await get(session, f"{url}/", ANSWER_LIMIT_S + 10 * expected.task_s)
     if answer.status != 200 or answer.body != expected.answer:
         right = Answer(200, expected.answer, {})
-        raise CaseFailedError("wrong_answer", f"GET / gives {answer.described()} instead of {right.described()}")
+        code = "wrong_answer" if answer.status == 200 else "error_answer"
+        raise CaseFailedError(code, f"GET / gives {answer.described()} instead of {right.described()}")
     return answer

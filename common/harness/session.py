@@ -2,20 +2,28 @@
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from common.harness.environment import describe_environment
-from common.harness.plan import Plan
-from common.harness.runner import Watcher, run, try_tasks
+from common.harness.plan import NO_SERVER, Case, Plan
+from common.harness.runner import Watcher, run, try_tasks, warn_of_short_sieges
 from common.harness.siege import siege_at_home
 from common.record import Record, Result, save
 
+Uncertain = Callable[[Result], Collection[tuple[str, str, int, str]]]
 
-def conduct(plan: Plan, out: Path, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:
+
+def conduct(
+    plan: Plan, out: Path, watcher: Watcher, command: Sequence[str], uncertain: Uncertain | None = None
+) -> tuple[Result, int | None]:
     """Runs the whole plan; the file is written after every case.
+
+    Args:
+        uncertain: tells before each round but the first which cases (server, task, users, Python) still need one;
+            without it all of them do.
 
     Returns:
         What was measured, and the number of the signal that stopped it or None.
@@ -36,8 +44,18 @@ def conduct(plan: Plan, out: Path, watcher: Watcher, command: Sequence[str]) -> 
             result.records.append(record)
             save(result, out)
 
+        def wanted(case: Case) -> bool:
+            if uncertain is None or not result.records:
+                return True
+            keys = uncertain(result)
+            if case.strategy == NO_SERVER:  # as long as one of those is wanted whose ceiling it is
+                return case.setting() in {key[1:] for key in keys}
+            return (case.strategy.stem, *case.setting()) in keys
+
         async def go() -> None:
-            await run(plan, siege, await try_tasks(plan), watcher, keep)
+            expectations = await try_tasks(plan)
+            warn_of_short_sieges(plan, expectations, watcher)
+            await run(plan, siege, expectations, watcher, keep, wanted)
 
         stopped_by = _until_signal(go())
     return result, stopped_by

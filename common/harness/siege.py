@@ -34,9 +34,16 @@ failures = 1000000000
 timeout = 3600
 """
 
-# `   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55` (siege 4.0.7 with csv and display-id)
+# `   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55` (siege 4.0.7 with csv and display-id; the same in the
+# sources of 4.0.2 to 4.1.7, some of which colour it even though they were told not to)
 _LINE = re.compile(
-    r"\s*(?P<user>\d+),HTTP/[\d.]+,(?P<status>\d+),\s*(?P<siege_s>[\d.]+),\s*(?P<size>\d+),(?P<url>.*),\d+,[-\d: ]+"
+    r"""
+    (?:\x1b\[[\d;]*m)*
+    \s*(?P<user>\d+), HTTP/[\d.]+, (?P<status>\d+), \s*(?P<siege_s>[\d.]+), \s*(?P<size>\d+),
+    .*, \d+, [-\d]+[ ][:\d]+
+    (?:\x1b\[[\d;]*m)*
+    """,
+    re.VERBOSE,
 )
 _INSTALLERS = {
     "apt-get": "apt-get install siege",

@@ -25,17 +25,29 @@ class Column:
     heading: str
     value: Value
     text: Callable[[float], str]
-    best: Callable[[Sequence[float]], float]
+    best: Callable[[Sequence[float]], float] | None = None  # None where a best one would not mean anything
 
     def cell(self, summary: Summary, rivals: Sequence[Summary]) -> Cell:
-        """Its figure for one case, best if none of the rivals is written with a better one, and one with a worse."""
+        """Its figure for one case; best if no rival is written with a better one, and one with a worse."""
         value = self.value(summary)
         if value is None:
-            return Cell("-")
+            return Cell("")
         text = self.text(value)
+        if self.best is None or summary not in rivals:
+            return Cell(text)
         known = [other for rival in rivals if (other := self.value(rival)) is not None]
         tells_apart = len({self.text(other) for other in known}) > 1
-        return Cell(text, summary in rivals and tells_apart and text == self.text(self.best(known)))
+        return Cell(text, tells_apart and text == self.text(self.best(known)))
+
+
+class _Rate(Column):
+    """The rate is best for all that share the first rank: what can't be told apart is not marked apart."""
+
+    def cell(self, summary: Summary, rivals: Sequence[Summary]) -> Cell:
+        plain = super().cell(summary, rivals)
+        if summary.rank is None:
+            return plain
+        return Cell(plain.text, summary.rank == 1 and any(rival.rank not in (None, 1) for rival in rivals))
 
 
 def _of(part: str, name: str) -> Value:
@@ -48,8 +60,21 @@ def _of(part: str, name: str) -> Value:
     return value
 
 
+def _half_width(summary: Summary) -> float | None:
+    rate = summary.rate_per_s
+    return None if rate is None or rate.high is None else rate.high - rate.mean
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f} %"
+
+
 FIGURES = (
-    Column("trans/s", _of("rate_per_s", "mean"), numbers.rate, max),
+    Column("rank", lambda summary: summary.rank, str),
+    Column("workers", lambda summary: summary.workers, str),
+    _Rate("trans/s", _of("rate_per_s", "mean"), numbers.rate, max),
+    Column("±", _half_width, numbers.margin),
+    Column("of\nceiling", lambda summary: summary.of_ceiling, _percent),
     Column("avail-\nability", lambda summary: summary.availability_pct, numbers.percent, max),
     Column("response\np50", _of("response_s", "p50"), numbers.seconds, min),
     Column("\np99", _of("response_s", "p99"), numbers.seconds, min),

@@ -41,3 +41,8 @@ def duration(value_s: float) -> str:
         return f"{value_s:g} s"
     minutes, rest = divmod(round(value_s), 60)
     return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+
+
+def margin(value: float) -> str:
+    """What stands behind a ±: two significant digits below ten, none behind the point above."""
+    return significant(value, 2) if value < 10 else f"{value:,.0f}"

@@ -38,6 +38,10 @@ class ProgressBar:
     ) -> None:
         self._progress.stop()
 
+    def warn(self, message: str) -> None:
+        """One line, terminal or not."""
+        self._progress.console.print(f"bench.py: {message}", markup=False, highlight=False, soft_wrap=True)
+
     def case_begins(self, record: Record) -> None:
         """Shows what is at work."""
         self._began_s, self._answers, self._time_s = 0.0, 0, record.time_s

@@ -52,7 +52,7 @@ def spans_of(
     return dict(spans)
 
 
-def steady_rate(spans: dict[int, list[Span]], users: int, end_s: float) -> SteadyRate:
+def steady_rate(spans: dict[int, list[Span]], users: int, end_s: float, besides: Sequence[Span] = ()) -> SteadyRate:
     """Good answers per second over the steady part of a closed loop without delay.
 
     The steady part begins when nine of ten users have had an answer. Each request counts there with the share of
@@ -66,12 +66,21 @@ def steady_rate(spans: dict[int, list[Span]], users: int, end_s: float) -> Stead
         spans: the requests of each user, as `spans_of` gives them.
         users: how many users there were, with those that never had an answer.
         end_s: when the siege ended.
+        besides: requests that came from outside of the loop, each of them known to its end.
     """
     settled_s = _settled_s(spans, users)
     late = [span for span in _all(spans) if span.ended_s > settled_s and span.duration_s > 0]
     if late and end_s - settled_s >= fmean(span.duration_s for span in late):
-        return SteadyRate(_work_inside(spans, late, settled_s, end_s) / (end_s - settled_s), settled_s)
-    return _slope(sorted(span.ended_s for span in _all(spans) if span.good), end_s)
+        return SteadyRate(rate_between(spans, besides, settled_s, end_s), settled_s)
+    answered = (span for span in (*_all(spans), *besides) if span.good and span.ended_s <= end_s)
+    return _slope(sorted(span.ended_s for span in answered), end_s)
+
+
+def rate_between(spans: dict[int, list[Span]], besides: Sequence[Span], from_s: float, to_s: float) -> float:
+    """Good answers per second between two times, as `steady_rate` counts them."""
+    late = [span for span in _all(spans) if span.ended_s > from_s and span.duration_s > 0]
+    work = _of_users(spans, late, from_s, to_s) + sum(_inside(span, from_s, to_s) for span in besides)
+    return work / (to_s - from_s)
 
 
 def _settled_s(spans: dict[int, list[Span]], users: int) -> float:
@@ -80,17 +89,21 @@ def _settled_s(spans: dict[int, list[Span]], users: int) -> float:
     return firsts[needed - 1] if len(firsts) >= needed else float("inf")
 
 
-def _work_inside(spans: dict[int, list[Span]], late: Sequence[Span], from_s: float, to_s: float) -> float:
-    """How many requests' worth of work lies between the two times."""
-    work = 0.0
-    for span in late:
-        if span.good:
-            work += (min(span.ended_s, to_s) - max(span.began_s, from_s)) / span.duration_s
+def _of_users(spans: dict[int, list[Span]], late: Sequence[Span], from_s: float, to_s: float) -> float:
+    """How many requests' worth of work for the users lies between the two times."""
+    work = sum(_inside(span, from_s, to_s) for span in late)
     for requests in spans.values():
         began_s = requests[-1].ended_s
         if to_s > began_s:
             work += (to_s - max(began_s, from_s)) * _expected_pace(late, to_s - began_s)
     return work
+
+
+def _inside(span: Span, from_s: float, to_s: float) -> float:
+    """The share of a request that lies between the two times; nothing if its answer was not a good one."""
+    if not span.good or span.duration_s <= 0:
+        return 0.0
+    return max(0.0, min(span.ended_s, to_s) - max(span.began_s, from_s)) / span.duration_s
 
 
 def _expected_pace(late: Sequence[Span], so_far_s: float) -> float:

@@ -8,72 +8,81 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from common.record import Result
+from common.record import BARE, Result
 from common.report import numbers
 from common.report.columns import FIGURES, Cell, Column, figures, varying
-from common.report.summary import Summary, summarize
+from common.report.conclusion import conclusion
+from common.report.summary import Comparison, Summary, summarize
 from common.report.verdict import FAILED
 
 _STYLES = {"failed": "red", "suspect": "yellow"}
 
 
 def as_table(result: Result) -> RenderableType:
-    """The comparison, what is wrong with it, and how it was made."""
-    summaries = summarize(result)
-    if not summaries:
+    """The comparison, what is wrong with it, what it says, and how it was made."""
+    comparison = summarize(result)
+    if not comparison.cases and not comparison.ceilings:
         return Text("Nothing was measured.")
-    below = [*_failed(summaries), *_flags(summaries), Text(_footnote(result, summaries), style="dim")]
-    return Group(_Comparison(summaries), *below)
+    return Group(
+        *_figures(comparison),
+        *_failed(comparison.cases),
+        *_flags([*comparison.ceilings, *comparison.cases]),
+        *(Text(f"\n{paragraph}") for paragraph in conclusion(comparison)),
+        Text(f"\n{_footnote(result, comparison)}", style="dim"),
+    )
 
 
-class _Comparison:
-    """The figures in one table, or in two where the terminal is too narrow for one: none is ever cut."""
+def _figures(comparison: Comparison) -> Iterator[RenderableType]:
+    """All cases that have numbers."""
+    shown = [one for one in (*comparison.ceilings, *comparison.cases) if one.verdict != FAILED]
+    if shown:
+        yield _Figures(shown, comparison)
 
-    def __init__(self, summaries: Sequence[Summary]) -> None:
-        self._summaries = summaries
+
+class _Figures:
+    """One table, or two where the terminal is too narrow for one: no figure is ever cut."""
+
+    def __init__(self, shown: Sequence[Summary], comparison: Comparison) -> None:
+        self._shown, self._comparison = shown, comparison
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        whole = _table(self._summaries, FIGURES)
+        whole = self._table(FIGURES)
         if Measurement.get(console, options.update_width(1000), whole).maximum <= options.max_width:
             yield whole
         else:
             half = len(FIGURES) // 2
-            yield _table(self._summaries, FIGURES[:half])
+            yield self._table(FIGURES[:half])
             yield Text()
-            yield _table(self._summaries, FIGURES[half:])
+            yield self._table(FIGURES[half:])
+
+    def _table(self, columns: Sequence[Column]) -> Table:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+        differing = varying(self._comparison.cases)
+        for heading in ("strategy", *differing):
+            table.add_column(heading, no_wrap=True)
+        for column in columns:
+            table.add_column(column.heading, justify="right", no_wrap=True)
+        for summary in self._shown:
+            names = [Text(summary.server, style=_STYLES.get(summary.verdict, ""))]
+            names += [Text(str(getattr(summary, name))) for name in differing]
+            cells = figures(summary, self._comparison.cases, columns)
+            table.add_row(*names, *(_text(cell, column, summary) for cell, column in zip(cells, columns, strict=True)))
+        return table
 
 
-def _table(summaries: Sequence[Summary], shown: Sequence[Column]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    differing = varying(summaries)
-    for heading in ("strategy", *differing):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("workers", justify="right", no_wrap=True)
-    for figure in shown:
-        table.add_column(figure.heading, justify="right", no_wrap=True)
-    for summary in summaries:
-        if summary.verdict == FAILED:
-            continue
-        names = [Text(summary.server, style=_STYLES.get(summary.verdict, ""))]
-        names += [Text(str(getattr(summary, name))) for name in differing]
-        cells = [_text(cell, summary) for cell in figures(summary, summaries, shown)]
-        table.add_row(*names, Text(str(summary.workers or "-")), *cells)
-    return table
-
-
-def _text(cell: Cell, summary: Summary) -> Text:
+def _text(cell: Cell, column: Column, summary: Summary) -> Text:
     """Best values in bold and with a star: not everybody sees the bold."""
     if cell.best:
         return Text(f"{cell.text} *", style="bold green")
-    return Text(f"{cell.text}  ", style=_STYLES.get(summary.verdict, ""))
+    return Text(f"{cell.text}  " if column.best else cell.text, style=_STYLES.get(summary.verdict, ""))
 
 
-def _failed(summaries: Sequence[Summary]) -> Iterator[RenderableType]:
+def _failed(cases: Sequence[Summary]) -> Iterator[RenderableType]:
     """Those that have a reason in place of numbers."""
     grid = Table.grid(padding=(0, 1, 0, 0))
-    for summary in summaries:
+    for summary in cases:
         if summary.verdict == FAILED:
-            names = [summary.server, *(str(getattr(summary, name)) for name in varying(summaries))]
+            names = [summary.server, *(str(getattr(summary, name)) for name in varying(cases))]
             messages = "; ".join(reason.message for reason in summary.reasons)
             grid.add_row(*(Text(name, style="red", no_wrap=True) for name in names), Text(f"failed: {messages}"))
     if grid.rows:
@@ -84,28 +93,44 @@ def _flags(summaries: Sequence[Summary]) -> Iterator[RenderableType]:
     """What is suspect in the figures above."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     for summary in summaries:
-        for reason in summary.reasons if summary.verdict != FAILED else []:
-            grid.add_row(Text("suspect", style="yellow"), Text(f"{summary.server}: {reason.message}"))
+        for reason in summary.reasons if summary.verdict != FAILED or summary.server == BARE else []:
+            grid.add_row(Text(summary.verdict, style="yellow"), Text(f"{summary.server}: {reason.message}"))
     if grid.rows:
+        yield Text()
         yield grid
 
 
-def _footnote(result: Result, summaries: Sequence[Summary]) -> str:
-    kinds = {record.memory_kind for record in result.records if record.memory_kind}
-    rounds = max(summary.rounds for summary in summaries)
+def _footnote(result: Result, comparison: Comparison) -> str:
+    records = result.records
+    kinds = {record.memory_kind for record in records if record.memory_kind}
+    rounds = max(summary.rounds for summary in (*comparison.cases, *comparison.ceilings))
     facts = [
-        *_common(summaries),
-        f"{rounds} {'rounds' if rounds > 1 else 'round'} of {numbers.duration(result.records[0].time_s)}",
+        *_common(comparison.cases or comparison.ceilings),
+        f"{rounds} {'rounds' if rounds > 1 else 'round'} of {numbers.duration(records[0].time_s)}",
         f"{result.environment.usable_cpus} CPUs",
         f"memory is {'+'.join(sorted(kinds)).upper()}" if kinds else "",
+        _generator_share(result),
         f"seed {result.seed}",
     ]
-    starred = any(cell.best for one in summaries for cell in figures(one, summaries, FIGURES))
-    return ("* best of its column\n" if starred else "") + " · ".join(filter(None, facts))
+    cases = comparison.cases
+    starred = any(cell.best for one in cases for cell in figures(one, cases, FIGURES))
+    interval = "± 95 % confidence interval over the rounds" if rounds > 1 else "one round has no interval"
+    return (
+        " · ".join(filter(None, ["* best of its column" if starred else "", interval]))
+        + "\n"
+        + " · ".join(filter(None, facts))
+    )
 
 
-def _common(summaries: Sequence[Summary]) -> list[str]:
+def _generator_share(result: Result) -> str:
+    """What measuring itself took of all CPUs."""
+    used_s = sum((record.siege_cpu_s or 0) + (record.bench_cpu_s or 0) for record in result.records if record.machine)
+    total_s = sum(record.machine.total_s for record in result.records if record.machine)
+    return f"siege and measuring took {100 * used_s / total_s:.1f} % of the CPUs" if total_s else ""
+
+
+def _common(cases: Sequence[Summary]) -> list[str]:
     """What all cases have in common, so that it needs no column."""
-    first, differing = summaries[0], varying(summaries)
+    first, differing = cases[0], varying(cases)
     texts = {"task": first.task, "users": f"{first.users} users", "python": f"Python {first.python}"}
     return [text for name, text in texts.items() if name not in differing]

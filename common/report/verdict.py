@@ -1,16 +1,27 @@
-"""The verdict: `ok`, `suspect` or `failed`, from records alone, so that old results can be judged again."""
+"""The verdict: `ok`, `suspect` or `failed`, from records alone, so that old results can be judged again.
 
-from __future__ import annotations
+Each rule looks at one round and says what it saw, what it compared that with, and the likely cause.
+What is allowed for noise comes from the data: how far the bare case, and single runs of the task, differed themselves.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import msgspec
+import numpy as np
 
-if TYPE_CHECKING:
-    from common.report.summary import Round
+from common.report import numbers
+from common.report.intervals import ACCURACY
+from common.report.rate import SIEGE_STEP_S
+from common.report.rounds import Round
 
 OK, SUSPECT, FAILED = "ok", "suspect", "failed"
+
+# Shares of all CPUs. On a quiet machine other work takes less than 0.01, and siege and the bench 0.01 to 0.02.
+OTHER_WORK, STEAL, GENERATOR = 0.05, 0.02, 0.10
+LATE_S = 0.010  # pings sent later than this say more of this program than of the server
+FAST_SHARE = 0.05  # so many answers may look too fast because the line before them was read late
+LEAST_CPU_S = 0.001  # what the CPU clock can tell from nothing
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -20,39 +31,68 @@ class Reason(msgspec.Struct, frozen=True):
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What all rounds of the bare case say: how long the task takes alone, and how far equal things differed."""
+
+    alone_s: float | None  # the fastest single run
+    alone_cpu_s: float | None  # the one that took the least CPU
+    spread_of_rates: float  # as a fraction
+    spread_of_runs: float
+
+
+Rule = Callable[[Round, Reference], Reason | None]
+
+
 def judge(rounds: Sequence[Round]) -> list[Reason]:
     """Every reason not to take the case at face value, the gravest first. What failed is not judged further."""
-    failures = list(_each(rounds, _failure))
-    return failures or [reason for rule in _SUSPICIONS for reason in _each(rounds, rule)]
+    bare = reference_of(rounds)
+    failures = list(_found(_failure, rounds, bare))
+    return failures or [reason for rule in _SUSPICIONS for reason in _found(rule, rounds, bare)]
 
 
 def verdict_of(reasons: Sequence[Reason]) -> str:
     """The verdict that the reasons add up to."""
     if not reasons:
         return OK
-    return FAILED if any(reason.code in _FAILURE_CODES for reason in reasons) else SUSPECT
+    return SUSPECT if all(reason.code in SUSPICIONS for reason in reasons) else FAILED
 
 
-def _each(rounds: Sequence[Round], rule: Callable[[Round], Reason | None]) -> Iterator[Reason]:
-    """The reasons of all rounds, the same code only once: the first stands for the others."""
-    told: dict[str, Reason] = {}
+def reference_of(rounds: Sequence[Round]) -> Reference:
+    """From all rounds of the bare case; the spread of its rates from the quarters of a single one."""
+    bare = [one.ceiling for one in rounds if one.ceiling is not None]
+    rates = [one.rate.per_s for one in bare if one.rate.per_s]
+    if len(rates) == 1:
+        rates = bare[0].rates_of_quarters()
+    walls = [wall_s for one in bare for wall_s in one.record.alone_wall_s]
+    cpus = [cpu_s for one in bare for cpu_s in one.record.alone_cpu_s]
+    return Reference(min(walls, default=None), min(cpus, default=None), _spread(rates), _spread(walls))
+
+
+def _spread(values: Sequence[float]) -> float:
+    return (max(values) - min(values)) / min(values) if values else 0.0
+
+
+def _found(rule: Rule, rounds: Sequence[Round], bare: Reference) -> Iterator[Reason]:
+    """What a rule finds in the rounds; the same code only once, the first round stands for the others."""
+    told = set()
     for one in rounds:
-        reason = rule(one)
+        reason = rule(one, bare)
         if reason is not None and reason.code not in told:
+            told.add(reason.code)
             where = f"round {one.record.round}: " if len(rounds) > 1 else ""
-            told[reason.code] = Reason(reason.code, where + reason.message)
-    yield from told.values()
+            yield Reason(reason.code, where + reason.message)
 
 
-def _failure(one: Round) -> Reason | None:
+def _failure(one: Round, _: Reference) -> Reason | None:
     record = one.record
     if record.failure is not None:
         return Reason(record.failure.code, record.failure.message)
-    wrong = [
-        size
-        for status, size in zip(record.transactions.status, record.transactions.size_bytes, strict=True)
-        if status == 200 and size != record.answer_bytes
-    ]
+    for code, problem in zip(record.checks.code, record.checks.problem, strict=True):
+        if code == "wrong_answer":
+            return Reason(code, f"a check while the siege was on: {problem}: it is not the task that was measured")
+    sizes = zip(record.transactions.status, record.transactions.size_bytes, strict=True)
+    wrong = [size for status, size in sizes if status == 200 and size != record.answer_bytes]
     if wrong:
         return Reason(
             "wrong_answer",
@@ -64,38 +104,173 @@ def _failure(one: Round) -> Reason | None:
     return None
 
 
-def _availability(one: Round) -> Reason | None:
-    missed = one.attempts - sum(one.good)
+def _busy_machine(one: Round, _: Reference) -> Reason | None:
+    """The machine had other work. First among the suspicions, because it explains others."""
+    record, machine = one.record, one.record.machine
+    if machine is None or not machine.total_s:
+        return None
+    ours_s = (one.server_cpu_s() or 0.0) + (record.siege_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
+    other, steal = (machine.busy_s - ours_s) / machine.total_s, machine.steal_s / machine.total_s
+    if other <= OTHER_WORK and steal <= STEAL:
+        return None
+    return Reason(
+        "busy_machine",
+        f"other work took {100 * max(0, other):.0f} % of the machine's CPUs, and {100 * steal:.0f} % were stolen by "
+        "other guests of its host: the rate tells of that, too; close other programs and measure again",
+    )
+
+
+def _above_ceiling(one: Round, bare: Reference) -> Reason | None:
+    share = one.of_ceiling
+    if share is None or share <= 1 + ACCURACY + bare.spread_of_rates:
+        return None
+    assert one.ceiling is not None
+    return Reason(
+        "above_ceiling",
+        f"{numbers.rate(one.rate.per_s or 0)}/s is {numbers.significant(share)} times the ceiling of "
+        f"{numbers.rate(one.ceiling.rate.per_s or 0)}/s: answers were sent before the work was done, or without it; "
+        "look whether every result is awaited",
+    )
+
+
+def _too_fast(one: Round, bare: Reference) -> Reason | None:
+    """An answer sooner than the task takes alone: from the idle server, at a check, or too often under load."""
+    if bare.alone_s is None:
+        return None
+    least_s = bare.alone_s * (1 - ACCURACY - bare.spread_of_runs)
+    answers_s = [span.duration_s for span in one.checks if span.good]
+    if one.record.idle_answer_s is not None:
+        answers_s.append(one.record.idle_answer_s)
+    under_load_s = [one.longest_s(span) for span in one.steady_spans()]
+    if sum(seconds < least_s for seconds in under_load_s) > FAST_SHARE * len(under_load_s):
+        answers_s += under_load_s
+    soonest_s = min(answers_s, default=least_s)
+    if soonest_s >= least_s:
+        return None
+    return Reason(
+        "too_fast",
+        f"an answer came after {numbers.seconds(soonest_s)}, but the task alone takes "
+        f"{numbers.seconds(bare.alone_s)}: the answer did not wait for the work; "
+        "look whether it comes from a cache, or before the work",
+    )
+
+
+def _too_cheap(one: Round, bare: Reference) -> Reason | None:
+    """Less CPU for a transaction than the task needs."""
+    used_s, needed_s = one.cpu_s_per_transaction(), bare.alone_cpu_s
+    if used_s is None or needed_s is None or needed_s < LEAST_CPU_S:
+        return None
+    if used_s >= needed_s * (1 - ACCURACY - max(bare.spread_of_runs, bare.spread_of_rates)):
+        return None
+    return Reason(
+        "too_cheap",
+        f"{numbers.seconds(used_s)} of CPU for each transaction, but the task needs {numbers.seconds(needed_s)}: "
+        "the work is not done, or done outside of the server's processes",
+    )
+
+
+def _littles_law(one: Round, _: Reference) -> Reason | None:
+    """Rate times response time is at most the number of users (Little, Operations Research 9, 1961)."""
+    users, took = one.record.users, one.record.transactions.siege_s
+    rate = one.rate_of_users()
+    if rate is None or not took:
+        return None
+    mean_s = float(np.mean(took))
+    inside = rate * mean_s
+    if inside <= users * (1 + ACCURACY) + rate * SIEGE_STEP_S:
+        return None
+    return Reason(
+        "littles_law",
+        f"{numbers.rate(rate)}/s with a response time of {numbers.seconds(mean_s)} would be "
+        f"{inside:.1f} requests at a time, but there are {users} users: siege's figures contradict each other",
+    )
+
+
+def _availability(one: Round, _: Reference) -> Reason | None:
+    unchecked = sum(bool(code) for code in one.record.checks.code)
+    missed, asked = one.attempts - sum(one.good) + unchecked, one.attempts + len(one.checks)
     if not missed:
         return None
+    problems = [problem for problem in one.record.checks.problem if problem]
+    example = f", such as: {problems[0]}" if problems else ""
     return Reason(
         "availability",
-        f"{missed} of {one.attempts} requests got no right answer, so availability was "
-        f"{100 - 100 * missed / one.attempts:.2f} %; the rate counts only the others",
+        f"{missed} of {asked} requests got no right answer{example}; the rate counts only the others, "
+        "and errors may have come sooner than work would have",
     )
 
 
-def _unanswered_pings(one: Round) -> Reason | None:
-    problems = [problem for problem in one.record.pings.problem if problem]
-    if not problems:
-        return None
-    return Reason(
-        "pings",
-        f"{len(problems)} of {len(one.record.pings.problem)} pings got no right answer; the first: {problems[0]}",
-    )
-
-
-def _too_short(one: Round) -> Reason | None:
+def _too_short(one: Round, _: Reference) -> Reason | None:
     return Reason("too_short", one.rate.too_short) if one.rate.per_s is None else None
 
 
-_SUSPICIONS: tuple[Callable[[Round], Reason | None], ...] = (_availability, _too_short, _unanswered_pings)
-_FAILURE_CODES = {
-    "died",
-    "no_answer",
-    "no_transactions",
-    "not_ready",
-    "port_kept",
-    "siege_failed",
-    "wrong_answer",
+def _unanswered_pings(one: Round, _: Reference) -> Reason | None:
+    problems = [problem for problem in one.record.pings.problem if problem]
+    if not problems:
+        return None
+    count = f"{len(problems)} of {len(one.record.pings.problem)} pings"
+    return Reason("pings", f"{count} got no right answer; the first: {problems[0]}")
+
+
+def _starved_generator(one: Round, _: Reference) -> Reason | None:
+    record, machine = one.record, one.record.machine
+    generator_s = (record.siege_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
+    if machine is None or not machine.total_s or generator_s <= GENERATOR * machine.total_s:
+        return None
+    return Reason(
+        "generator",
+        f"siege and the bench took {100 * generator_s / machine.total_s:.0f} % of the machine's CPUs, more than "
+        f"{100 * GENERATOR:.0f} %: the server might do more; take a longer task, or fewer users",
+    )
+
+
+def _late_probe(one: Round, _: Reference) -> Reason | None:
+    pings = one.record.pings
+    if not pings.due_s:
+        return None
+    late_s = float(np.percentile(np.subtract(pings.sent_s, pings.due_s), 99))
+    p99_s = float(np.percentile(pings.waited_s, 99))
+    if late_s <= LATE_S or late_s < p99_s / 2:
+        return None
+    return Reason(
+        "late_probe",
+        f"pings were sent {numbers.seconds(late_s)} late, which is much of their {numbers.seconds(p99_s)}: "
+        "that is this program's own delay; close other programs and measure again",
+    )
+
+
+def _unknown_lines(one: Round, _: Reference) -> Reason | None:
+    if not one.record.siege_unknown:
+        return None
+    first = one.record.siege_unknown_lines[0]
+    return Reason(
+        "unknown_lines", f"siege printed {one.record.siege_unknown} lines that are not known; the first: {first}"
+    )
+
+
+_SUSPICIONS: tuple[Rule, ...] = (
+    _busy_machine,
+    _above_ceiling,
+    _too_fast,
+    _too_cheap,
+    _littles_law,
+    _availability,
+    _too_short,
+    _unanswered_pings,
+    _starved_generator,
+    _late_probe,
+    _unknown_lines,
+)
+SUSPICIONS = {
+    "busy_machine",
+    "above_ceiling",
+    "too_fast",
+    "too_cheap",
+    "littles_law",
+    "availability",
+    "too_short",
+    "pings",
+    "generator",
+    "late_probe",
+    "unknown_lines",
 }

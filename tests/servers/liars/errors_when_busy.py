@@ -1,0 +1,22 @@
+"""Sends an error at once where it would have to let somebody wait."""
+
+import asyncio
+
+from common.options import server_options
+from common.task import perform
+from common.tornado_app import TaskHandler, serve
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        if busy.locked():
+            self.set_status(503)
+            self.finish("too busy")
+            return
+        async with busy:
+            self.answer(await asyncio.to_thread(perform, self.task))
+
+
+if __name__ == "__main__":
+    busy = asyncio.Lock()
+    serve(LongTask, server_options())

@@ -1,0 +1,21 @@
+"""The published fault: the work is submitted and never awaited, and the body is empty."""
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from common.options import server_options
+from common.task import perform
+from common.tornado_app import TaskHandler, serve
+from common.worker import follow_server
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        pool.submit(perform, self.task)  # nobody looks at what comes of it
+
+
+if __name__ == "__main__":
+    options = server_options(4)
+    with ProcessPoolExecutor(options.workers, get_context("forkserver"), follow_server) as pool:
+        serve(LongTask, options)
+        pool.shutdown(cancel_futures=True)

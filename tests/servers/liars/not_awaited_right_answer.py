@@ -1,0 +1,23 @@
+"""The published fault with a right answer: the work is submitted and never awaited, the body comes from a cache."""
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from common.options import server_options
+from common.task import perform
+from common.tornado_app import TaskHandler, serve
+from common.worker import follow_server
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        pool.submit(perform, self.task)  # nobody looks at what comes of it
+        self.answer(cached)
+
+
+if __name__ == "__main__":
+    options = server_options(4)
+    cached = perform(options.task)
+    with ProcessPoolExecutor(options.workers, get_context("forkserver"), follow_server) as pool:
+        serve(LongTask, options)
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,21 @@
+"""Hangs up on every other user of siege without a word."""
+
+import itertools
+
+from common.options import server_options
+from common.task import perform
+from common.tornado_app import TaskHandler, serve
+
+requests = itertools.count()
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        if "Siege" in self.request.headers["User-Agent"] and next(requests) % 2:
+            self.detach().close()
+            return
+        self.answer(perform(self.task))
+
+
+if __name__ == "__main__":
+    serve(LongTask, server_options())

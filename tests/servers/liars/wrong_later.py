@@ -1,0 +1,22 @@
+"""Is right for the first requests, and then sends something else of the same length after the same time."""
+
+import dataclasses
+import itertools
+
+from common.options import server_options
+from common.task import perform
+from common.tornado_app import TaskHandler, serve
+
+requests = itertools.count()
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        run = perform(self.task)
+        if next(requests) > 5:
+            run = dataclasses.replace(run, answer="x" * len(run.answer))
+        self.answer(run)
+
+
+if __name__ == "__main__":
+    serve(LongTask, server_options())

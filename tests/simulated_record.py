@@ -1,0 +1,88 @@
+"""Records as an honest server, or a lying one, would give them: simulated, with figures that are known."""
+
+import itertools
+
+from simulated import constant, queue
+
+from common.record import BARE, Environment, Machine, Record, Result
+
+USERS, TIME_S, TASK_S, CPUS = 5, 4.0, 0.1, 2
+
+
+def result_of(records: list[Record], **environment) -> Result:
+    known = {
+        "cpu_model": "a CPU",
+        "cpus": CPUS,
+        "usable_cpus": CPUS,
+        "memory_bytes": 8_000_000_000,
+        "system": "Linux",
+        "pythons": {"3.11.7": "python3"},
+        "packages": {},
+        "siege": "4.0.7",
+        "commit": "",
+    }
+    return Result(
+        environment=Environment(**{**known, **environment}),
+        command=["bench.py", "run"],
+        began_at="2026-11-20T05:00:00+00:00",
+        seed=1,
+        rounds=max((record.round for record in records), default=1),
+        records=records,
+    )
+
+
+def record_of(
+    server: str, round_: int = 1, workers: int = 1, speed: float = 1.0, users: int = USERS, **values
+) -> Record:
+    """What a server with so many workers gives, `speed` times as fast as it should be."""
+    fixed = {
+        "server": server,
+        "title": f"The title of {server}.",
+        "task": "primes",
+        "users": users,
+        "python": "3.11.7",
+        "round": round_,
+        "began_at": "2026-11-20T05:00:00+00:00",
+        "load_average": 0.1,
+        "time_s": TIME_S,
+        "workers": workers,
+        "answer_bytes": 4,
+        "siege_s": TIME_S,
+        "siege_cpu_s": 0.02,
+        "bench_cpu_s": 0.1,
+        "memory_kind": "pss",
+        "idle_answer_s": TASK_S + 0.001,
+        "machine": Machine(total_s=CPUS * TIME_S, busy_s=workers * TIME_S + 0.15, steal_s=0.0),
+    }
+    record = Record(**{**fixed, **values})
+    last: dict[int, float] = {}
+    answers = queue(users, workers, constant(TASK_S / speed))
+    for at, user in itertools.takewhile(lambda answer: answer[0] <= TIME_S, answers):
+        record.transactions.finished_s.append(at)
+        record.transactions.siege_s.append(round(at - last.get(user, 0.0), 2))
+        record.transactions.status.append(200)
+        record.transactions.size_bytes.append(4)
+        record.transactions.user.append(user)
+        last[user] = at
+    for number in range(80):
+        record.pings.due_s.append(0.05 * number)
+        record.pings.sent_s.append(0.05 * number + 0.0002)
+        record.pings.waited_s.append(0.002)
+        record.pings.problem.append("")
+    for number in range(17):
+        record.samples.at_s.append(number / 4)
+        record.samples.cpu_s.append(1 + workers * number / 4)
+        record.samples.memory_bytes.append(25_000_000 * workers)
+        record.samples.processes.append(1)
+    return record
+
+
+def bare_record(round_: int = 1, speed: float = 1.0, **values) -> Record:
+    """What the same users do without a server, on both CPUs."""
+    record = record_of(BARE, round_, workers=CPUS, speed=speed, **values)
+    record.alone_wall_s += [TASK_S, TASK_S * 1.005, TASK_S]
+    record.alone_cpu_s += [TASK_S, TASK_S, TASK_S]
+    record.machine, record.idle_answer_s, record.workers, record.memory_kind = None, None, None, ""
+    for column in (record.samples.at_s, record.samples.cpu_s, record.samples.memory_bytes, record.samples.processes):
+        column.clear()
+    return record

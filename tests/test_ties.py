@@ -1,0 +1,26 @@
+"""The same server under two names must come out as a tie: how often, in so many runs. Slow; run with -m slow -s."""
+
+import shutil
+
+import pytest
+from conftest import ROOT
+
+from common.record import load
+from common.report.summary import summarize
+
+RUNS, TIES_WANTED = 20, 19
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("server", ["2_async", "4_async_processexecutor"])
+def test_the_same_server_under_two_names_is_a_tie(bench, tmp_path, server) -> None:
+    for name in ("1_one", "2_other"):
+        shutil.copy(ROOT / "servers" / f"{server}.py", tmp_path / f"{name}.py")
+    ties = 0
+    for number in range(RUNS):
+        ran = bench("run", "1_one.py", "2_other.py", "--time", "2s", "--out", "r.json")
+        ranks = {case.server: case.rank for case in summarize(load(tmp_path / "r.json")).cases}
+        ties += set(ranks.values()) == {1}
+        print(f"run {number + 1}: {ranks}, ties so far {ties}, exit {ran.returncode}")
+    assert ties >= TIES_WANTED

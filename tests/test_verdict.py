@@ -1,0 +1,200 @@
+"""The verdict: each rule fires on what it is for, names both figures, and stays quiet just short of it."""
+
+import pytest
+from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
+
+from common.record import Failure, Machine, Record
+from common.report.summary import Summary, summarize
+
+
+def judged(record: Record, *bare: Record) -> Summary:
+    """The summary of one case that was measured in one round."""
+    (case,) = summarize(result_of([*(bare or [bare_record()]), record])).cases
+    return case
+
+
+def codes(case: Summary) -> list[str]:
+    return [reason.code for reason in case.reasons]
+
+
+def test_an_honest_server_is_ok() -> None:
+    for workers in (1, 2):
+        case = judged(record_of("1_x", workers=workers))
+        assert (case.verdict, case.reasons) == ("ok", [])
+        assert case.of_ceiling == pytest.approx(workers / CPUS, rel=0.02)
+        assert case.ceiling_per_s == pytest.approx(CPUS / TASK_S, rel=0.02)
+
+
+def test_above_the_ceiling() -> None:
+    record = record_of("1_x", workers=2, speed=41)
+    case = judged(record)
+    assert case.verdict == "suspect"
+    assert "above_ceiling" in codes(case)
+    assert (
+        "/s is 41.0 times the ceiling of 20.0/s: answers were sent before the work was done" in case.reasons[0].message
+    )
+
+
+def test_what_is_allowed_above_the_ceiling_comes_from_the_data() -> None:
+    faster = record_of("1_x", workers=2, speed=1.1, round_=1)
+    again = record_of("1_x", workers=2, speed=1.1, round_=2)
+    steady = [bare_record(1), bare_record(2)]
+    restless = [bare_record(1), bare_record(2, speed=1.3)]
+    cpu = {"idle_answer_s": TASK_S}
+    for record in (faster, again):
+        record.idle_answer_s = cpu["idle_answer_s"]
+        record.samples.cpu_s[:] = [value * 1.2 for value in record.samples.cpu_s]
+    for bare, expected in ((steady, ["above_ceiling"]), (restless, [])):
+        (case,) = summarize(result_of([*bare, faster, again])).cases
+        assert codes(case) == expected
+
+
+def test_one_round_above_the_ceiling_is_enough_however_the_others_differ() -> None:
+    records = [record_of("1_x", 1, workers=1), record_of("1_x", 2, workers=2, speed=20)]
+    (case,) = summarize(result_of([bare_record(1), bare_record(2), *records])).cases
+    assert "above_ceiling" in codes(case)
+    assert case.reasons[codes(case).index("above_ceiling")].message.startswith("round 2: ")
+
+
+def test_an_answer_sooner_than_the_task_takes_alone() -> None:
+    for seconds, expected in ((TASK_S * 0.5, ["too_fast"]), (TASK_S * 0.99, [])):
+        assert codes(judged(record_of("1_x", idle_answer_s=seconds))) == expected
+    case = judged(record_of("1_x", idle_answer_s=0.001))
+    assert "an answer came after 1.0 ms, but the task alone takes 100 ms" in case.reasons[0].message
+
+
+def test_a_check_that_is_answered_too_soon() -> None:
+    record = record_of("1_x")
+    record.checks.sent_s.append(1.0)
+    record.checks.answered_s.append(1.02)
+    record.checks.code.append("")
+    record.checks.problem.append("")
+    assert "too_fast" in codes(judged(record))
+
+
+def test_less_cpu_than_the_task_needs() -> None:
+    record = record_of("1_x")
+    record.samples.cpu_s[:] = [value / 10 for value in record.samples.cpu_s]
+    record.machine = Machine(total_s=8, busy_s=0.5, steal_s=0)
+    case = judged(record)
+    assert codes(case) == ["too_cheap"]
+    assert "10 ms of CPU for each transaction, but the task needs 100 ms" in case.reasons[0].message
+
+
+def test_a_task_that_hardly_computes_can_not_be_too_cheap() -> None:
+    record, bare = record_of("1_x"), bare_record()
+    record.samples.cpu_s[:] = [0.001 * number for number in range(17)]
+    record.machine = Machine(total_s=8, busy_s=0.2, steal_s=0)
+    bare.alone_cpu_s[:] = [0.0, 0.0, 0.0]
+    assert codes(judged(record, bare)) == []
+
+
+def test_figures_that_contradict_littles_law() -> None:
+    record = record_of("1_x")
+    record.transactions.siege_s[:] = [3 * seconds for seconds in record.transactions.siege_s]
+    case = judged(record)
+    assert codes(case) == ["littles_law"]
+    assert "but there are 5 users" in case.reasons[0].message
+
+
+def test_less_than_full_availability() -> None:
+    errors = record_of("1_x")
+    errors.transactions.status[10] = 503
+    case = judged(errors)
+    assert codes(case) == ["availability"]
+    assert "1 of 39 requests got no right answer" in case.reasons[0].message
+    assert case.availability_pct == pytest.approx(100 * 38 / 39)
+    refused = record_of("1_x", socket_failures=39)
+    assert judged(refused).availability_pct == pytest.approx(50)
+
+
+def test_a_starved_generator() -> None:
+    case = judged(record_of("1_x", siege_cpu_s=0.8, machine=Machine(total_s=8, busy_s=4.9, steal_s=0)))
+    assert codes(case) == ["generator"]
+    assert "siege and the bench took 11 % of the machine's CPUs" in case.reasons[0].message
+
+
+def test_a_late_probe() -> None:
+    record = record_of("1_x")
+    record.pings.sent_s[:] = [due + 0.03 for due in record.pings.due_s]
+    record.pings.waited_s[:] = [0.032] * 80
+    assert codes(judged(record)) == ["late_probe"]
+    record.pings.waited_s[:] = [0.9] * 80  # of that, 30 ms don't matter
+    assert codes(judged(record)) == []
+
+
+def test_a_busy_machine_comes_first_because_it_explains_the_rest() -> None:
+    busy = Machine(total_s=8, busy_s=8, steal_s=0)
+    case = judged(record_of("1_x", speed=41, machine=busy))
+    assert codes(case)[0] == "busy_machine"
+    assert "other work took 49 % of the machine's CPUs" in case.reasons[0].message
+    stolen = Machine(total_s=8, busy_s=4.15, steal_s=0.8)
+    assert codes(judged(record_of("1_x", machine=stolen))) == ["busy_machine"]
+
+
+def test_pings_without_an_answer() -> None:
+    record = record_of("1_x")
+    record.pings.problem[3] = "not answered"
+    assert codes(judged(record)) == ["pings"]
+
+
+def test_lines_of_siege_that_are_not_known() -> None:
+    case = judged(record_of("1_x", siege_unknown=2, siege_unknown_lines=["what is this"]))
+    assert codes(case) == ["unknown_lines"]
+    assert "siege printed 2 lines that are not known; the first: what is this" in case.reasons[0].message
+
+
+def test_a_siege_that_was_too_short() -> None:
+    record = record_of("1_x")
+    for name in record.transactions.__struct_fields__:
+        del getattr(record.transactions, name)[2:]
+    assert "too_short" in codes(judged(record))
+    assert judged(record).rate_per_s is None
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda record: setattr(record, "failure", Failure("died", "it died")),
+        lambda record: record.transactions.size_bytes.__setitem__(5, 0),
+        lambda record: record.transactions.status.__setitem__(slice(None), [503] * len(record.transactions.status)),
+        lambda record: [
+            record.checks.sent_s.append(1.0),
+            record.checks.answered_s.append(1.5),
+            record.checks.code.append("wrong_answer"),
+            record.checks.problem.append("it is wrong"),
+        ],
+    ],
+    ids=["died", "wrong bytes", "no transaction", "wrong check"],
+)
+def test_a_failure_has_no_numbers(spoil) -> None:
+    record = record_of("1_x")
+    spoil(record)
+    case = judged(record)
+    assert case.verdict == "failed"
+    assert len(case.reasons) == 1
+    assert (case.rate_per_s, case.of_ceiling, case.response_s, case.ping_s, case.rank) == (None,) * 5
+
+
+def test_a_failure_in_one_round_fails_the_case() -> None:
+    records = [record_of("1_x", 1), record_of("1_x", 2, failure=Failure("died", "it died"))]
+    (case,) = summarize(result_of([bare_record(1), bare_record(2), *records])).cases
+    assert case.verdict == "failed"
+    assert case.reasons[0].message == "round 2: it died"
+
+
+def test_without_a_ceiling_the_other_rules_still_hold() -> None:
+    (case,) = summarize(result_of([record_of("1_x", siege_unknown=1, siege_unknown_lines=["?"])])).cases
+    assert codes(case) == ["unknown_lines"]
+    assert (case.ceiling_per_s, case.of_ceiling) == (None, None)
+
+
+def test_the_harnesss_own_requests_are_work_done() -> None:
+    alone, checked = record_of("1_x"), record_of("1_x")
+    for second in (1.0, 2.0, 3.0):
+        checked.checks.sent_s.append(second)
+        checked.checks.answered_s.append(second + 0.5)
+        checked.checks.code.append("")
+        checked.checks.problem.append("")
+    more = judged(checked).rate_per_s.mean - judged(alone).rate_per_s.mean
+    assert more == pytest.approx(3 / (TIME_S - 0.5), rel=0.1)
