@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from common.command_line import Duration, OneLineErrors, Rounds, default_result, warn_of, writable
+from common.command_line import Duration, OneLineErrors, Rounds, default_result, writable
 
 FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
@@ -59,17 +59,17 @@ def run(
     SERVER is a number (3), a name (3_async_threadexecutor) or the path of any script that keeps the contract;
     without any, all strategies take part. --task, --users and --python may be given more than once.
     """
-    from common.harness.doctor import examine
     from common.harness.plan import make_plan
     from common.harness.session import conduct
+    from common.harness.siege import find_siege
     from common.report.certainty import MOST_ROUNDS, uncertain
     from common.report.dresses import all_ok, show
     from common.report.progress import ProgressBar
     from common.report.table import as_table
 
     plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
+    find_siege()
     out = writable(out or default_result())
-    warn_of(examine(watch_s=0.3))
     with ProgressBar(plan.turns(), quiet=quiet) as progress:
         result, stopped_by = conduct(plan, out, progress, sys.argv, uncertain if rounds is None else None)
     if result.records:

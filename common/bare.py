@@ -7,9 +7,11 @@ task done: `user,began,ended,bytes`. Times are seconds of `time.monotonic`. It c
 import argparse
 import itertools
 import os
+import sys
 import time
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event, Semaphore
+from pathlib import Path
 
 from common.task import perform
 from common.worker import follow_server
@@ -21,6 +23,7 @@ CHECKER = -1  # the user that asks once in a while, as the harness does to verif
 def main() -> None:
     """Performs the task alone, then lets all users begin at the same time."""
     options = _options()
+    _silence_task()
     _run_alone(options.task)
     context = get_context("forkserver")
     context.set_forkserver_preload(["common.task"])
@@ -45,6 +48,11 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _silence_task() -> None:
+    """What the task prints must not get into our lines."""
+    sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (for as long as the process lives)
+
+
 def _run_alone(task: str) -> None:
     """Some runs, after a first one that finds and warms what the task needs."""
     perform(task)
@@ -56,6 +64,7 @@ def _run_alone(task: str) -> None:
 def _user(user: int, task: str, pause_s: float, ready: Semaphore, go: Event) -> None:
     """One user: performs the task again and again, or once every so often."""
     follow_server()
+    _silence_task()
     ready.release()
     go.wait()
     began_s = time.monotonic()

@@ -3,10 +3,9 @@
 import os
 import re
 import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
@@ -43,14 +42,6 @@ def _one_line(error: Exception) -> str:
     return " ".join(text.split()) + hint
 
 
-class Finding(Protocol):
-    """Something that would spoil a run."""
-
-    @property
-    def what(self) -> str:
-        """In a few words."""
-
-
 class Duration(click.ParamType[float]):
     """A time in seconds from text such as `4s`, `500ms` or `2m`."""
 
@@ -77,13 +68,6 @@ class Rounds(click.ParamType[int | None]):
         if not str(value).isdecimal() or int(value) < 1:
             self.fail(f"{value!r} is not a number of rounds: expected 1, 2, 3 ... or auto", param, ctx)
         return int(value)
-
-
-def warn_of(findings: Sequence[Finding]) -> None:
-    """One line on stderr if something would spoil the run."""
-    if findings:
-        what = "; ".join(finding.what for finding in findings)
-        click.echo(f"bench.py: {what} (bench.py doctor says what to do)", err=True)
 
 
 def default_result() -> Path:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,11 @@ def examine(watch_s: float = 1.0) -> list[Finding]:
     """Everything that would spoil a run; watches the CPUs for so long."""
     found = [finding for check in _CHECKS for finding in check()]
     return [*_busy(watch_s), *found]
+
+
+def in_one_line(findings: Sequence[Finding]) -> str:
+    """For the beginning of a run."""
+    return f"{'; '.join(finding.what for finding in findings)} (bench.py doctor says what to do)"
 
 
 def _busy(watch_s: float) -> Iterator[Finding]:

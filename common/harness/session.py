@@ -7,12 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from common.harness.doctor import examine, in_one_line
 from common.harness.environment import describe_environment
 from common.harness.plan import NO_SERVER, Case, Plan
 from common.harness.runner import Watcher, run, try_tasks, warn_of_short_sieges
 from common.harness.siege import siege_at_home
 from common.record import Record, Result, save
 
+LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
 Uncertain = Callable[[Result], Collection[tuple[str, str, int, str]]]
 
 
@@ -54,6 +56,8 @@ def conduct(
 
         async def go() -> None:
             expectations = await try_tasks(plan)
+            if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
+                watcher.warn(in_one_line(findings))
             warn_of_short_sieges(plan, expectations, watcher)
             await run(plan, siege, expectations, watcher, keep, wanted)
 

@@ -90,9 +90,7 @@ def siege_at_home() -> Iterator[Siege]:
     Raises:
         BadInputError: siege isn't installed; says the command that would install it.
     """
-    path = shutil.which("siege")
-    if path is None:
-        raise BadInputError(f"siege is not installed; install it with: {install_command()}")
+    path = find_siege()
     with TemporaryDirectory(prefix="under-siege-") as folder:
         home = Path(folder)
         (home / "siegerc").write_text(_RC)
@@ -100,6 +98,18 @@ def siege_at_home() -> Iterator[Siege]:
         (home / ".siege").mkdir()
         (home / ".siege" / "siege.conf").write_text(_RC)
         yield Siege(path, home)
+
+
+def find_siege() -> str:
+    """Its path.
+
+    Raises:
+        BadInputError: it isn't installed; says the command that would install it.
+    """
+    path = shutil.which("siege")
+    if path is None:
+        raise BadInputError(f"siege is not installed; install it with: {install_command()}")
+    return path
 
 
 def install_command() -> str:

@@ -22,6 +22,9 @@ OTHER_WORK, STEAL, GENERATOR = 0.05, 0.02, 0.10
 LATE_S = 0.010  # pings sent later than this say more of this program than of the server
 FAST_SHARE = 0.05  # so many answers may look too fast because the line before them was read late
 LEAST_CPU_S = 0.001  # what the CPU clock can tell from nothing
+# How far the speed of a shared machine drifts from one minute to the next, as was seen on one; what the rounds show
+# themselves comes on top. The rates of two cases drift apart less, because each is a mean over seconds.
+DRIFT_OF_RATES, DRIFT_OF_RUNS = 0.03, 0.10
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -122,7 +125,7 @@ def _busy_machine(one: Round, _: Reference) -> Reason | None:
 
 def _above_ceiling(one: Round, bare: Reference) -> Reason | None:
     share = one.of_ceiling
-    if share is None or share <= 1 + ACCURACY + bare.spread_of_rates:
+    if share is None or share <= 1 + ACCURACY + DRIFT_OF_RATES + bare.spread_of_rates:
         return None
     assert one.ceiling is not None
     return Reason(
@@ -137,7 +140,7 @@ def _too_fast(one: Round, bare: Reference) -> Reason | None:
     """An answer sooner than the task takes alone: from the idle server, at a check, or too often under load."""
     if bare.alone_s is None:
         return None
-    least_s = bare.alone_s * (1 - ACCURACY - bare.spread_of_runs)
+    least_s = bare.alone_s * (1 - DRIFT_OF_RUNS - bare.spread_of_runs)
     answers_s = [span.duration_s for span in one.checks if span.good]
     if one.record.idle_answer_s is not None:
         answers_s.append(one.record.idle_answer_s)
@@ -160,7 +163,7 @@ def _too_cheap(one: Round, bare: Reference) -> Reason | None:
     used_s, needed_s = one.cpu_s_per_transaction(), bare.alone_cpu_s
     if used_s is None or needed_s is None or needed_s < LEAST_CPU_S:
         return None
-    if used_s >= needed_s * (1 - ACCURACY - max(bare.spread_of_runs, bare.spread_of_rates)):
+    if used_s >= needed_s * (1 - DRIFT_OF_RUNS - max(bare.spread_of_runs, bare.spread_of_rates)):
         return None
     return Reason(
         "too_cheap",
