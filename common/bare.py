@@ -68,7 +68,7 @@ def _user(user: int, task: str, pause_s: float, ready: Semaphore, go: Event) -> 
     ready.release()
     go.wait()
     began_s = time.monotonic()
-    for number in itertools.count(1):
+    for number in itertools.count():
         if pause_s:
             time.sleep(max(0.0, began_s + number * pause_s - time.monotonic()))
         run = perform(task)

@@ -29,6 +29,11 @@ def half_a_second_of_computing():
     return "computed"
 
 
+def waits_long():
+    time.sleep(1.2)
+    return "waited"
+
+
 def half_a_minute():
     tell_that_it_has_begun()
     time.sleep(30)

@@ -1,12 +1,16 @@
 """The rate estimator against simulated servers whose true rate is known."""
 
 import itertools
+import shutil
 from statistics import fmean
 
 import pytest
+from conftest import TESTS
 from simulated import constant, exponential, queue, shared, siege_of, uniform
 
+from common.record import load
 from common.report.rate import spans_of, steady_rate
+from common.report.summary import summarize
 
 WITHIN = 0.02
 
@@ -87,3 +91,20 @@ def test_a_request_begins_when_the_one_before_was_answered() -> None:
     spans = spans_of([1.0, 1.5, 9.0], [0.99, 0.5, 0.2], [7, 7, 7], [True, True, False])
     assert [span.began_s for span in spans[7][:2]] == pytest.approx([0.0, 1.0])
     assert spans[7][2].began_s == pytest.approx(8.79)  # between them was one that left no line
+
+
+@pytest.mark.parametrize(
+    ("server", "task", "users", "time_s", "truth"),
+    [
+        ("1", "sample_tasks:waits_long", 5, 6, 1 / 1.2),
+        ("3", "sign_up", 25, 4, 4 / 0.2803),
+    ],
+    ids=["one after the other", "four at a time"],
+)
+def test_real_servers_whose_rate_follows_from_the_task(server, task, users, time_s, truth, bench, tmp_path) -> None:
+    """Tasks that only wait, so that the machine's speed does not matter."""
+    shutil.copy(TESTS / "sample_tasks.py", tmp_path)
+    load_ = ("--users", str(users), "--time", f"{time_s}s", "--rounds", "1", "--workers", "4")
+    bench("run", server, "--task", task, *load_, "--out", "r.json")
+    (case,) = summarize(load(tmp_path / "r.json")).cases
+    assert case.rate_per_s.mean == pytest.approx(truth, rel=WITHIN)

@@ -1,6 +1,7 @@
 """The checker: asks for the task while the siege is on and reads the answer, because siege only counts its bytes.
 
 Like the probe it does not wait for one answer before it asks again. What it asks for is work, and is counted as such.
+It begins together with the users: joining later it would make the queue longer in the middle of the measurement.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ async def checking(
             checks.problem.append(problem)
 
     async def send() -> None:
-        for number in itertools.takewhile(lambda number: number * every_s < time_s, itertools.count(1)):
+        for number in itertools.takewhile(lambda number: number * every_s < time_s, itertools.count()):
             await asyncio.sleep(began_s + number * every_s - time.monotonic())
             task = asyncio.create_task(check())
             waiting.add(task)

@@ -11,6 +11,7 @@ from common.harness.server import server_environment
 from common.harness.tail import Tail
 
 LIMIT_S = 60.0
+PATIENCE_S, LINE_BESIDES_USERS = 15.0, 10  # beside the users there are checks in the line
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,10 @@ class Expectation:
     answer: bytes
     task_s: float
     cpu_s: float
+
+    def patience_s(self, users: int) -> float:
+        """How long an answer may take if the server lets all users wait in one line."""
+        return PATIENCE_S + (users + LINE_BESIDES_USERS) * self.task_s
 
     def least_time_s(self, users: int) -> float:
         """How long a siege has to last to tell the rate of every strategy.

@@ -18,22 +18,23 @@ from common.harness.failures import CaseFailedError
 from common.record import Pings
 
 INTERVAL_S = 0.05
-PATIENCE_S = 5.0  # how long unanswered pings are waited for after the last one was sent
 
 
 @contextlib.asynccontextmanager
-async def probing(session: aiohttp.ClientSession, url: str, pings: Pings, began_s: float) -> AsyncIterator[None]:
-    """Pings at a fixed rate as long as the body runs, then waits for the answers that are still missing."""
+async def probing(
+    session: aiohttp.ClientSession, url: str, patience_s: float, pings: Pings, began_s: float
+) -> AsyncIterator[None]:
+    """Pings at a fixed rate as long as the body runs, then waits for the answers that are still missing, for so long."""
     probe = _Probe(session, f"{url}/ping", pings, began_s)
     sending = asyncio.create_task(probe.send())
-    patience_s = 0.0
+    wait_s = 0.0  # if the body fails
     try:
         yield
-        patience_s = PATIENCE_S
+        wait_s = patience_s
     finally:
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
-        await probe.finish(patience_s)
+        await probe.finish(wait_s)
 
 
 class _Probe:
@@ -49,9 +50,9 @@ class _Probe:
             self._waiting.add(ping)
             ping.add_done_callback(self._waiting.discard)
 
-    async def finish(self, patience_s: float) -> None:
-        if self._waiting and patience_s:
-            await asyncio.wait(self._waiting, timeout=patience_s)
+    async def finish(self, wait_s: float) -> None:
+        if self._waiting and wait_s:
+            await asyncio.wait(self._waiting, timeout=wait_s)
         for ping in self._waiting:
             ping.cancel()
         await asyncio.gather(*self._waiting, return_exceptions=True)

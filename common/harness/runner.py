@@ -26,7 +26,6 @@ from common.harness.server import Server, running
 from common.harness.siege import Siege
 from common.record import Failure, Record
 
-ANSWER_LIMIT_S = 15.0  # for one answer of an idle server, on top of some times what the task takes alone
 WARM_UP_BATCHES = 10
 
 Expectations = dict[tuple[str, Interpreter], Expectation]
@@ -118,7 +117,7 @@ async def _measure_server(case: Case, siege: Siege, expected: Expectation, recor
     async with client() as session, running(case, record) as server:
         record.workers = await _warm_up(server, session, case, expected, record)
         await _under_siege(server, session, siege, expected, record, watcher)
-        await server.while_alive(verify(session, server.url, expected))
+        await server.while_alive(verify(session, server.url, expected, case.users))
 
 
 async def _warm_up(
@@ -128,7 +127,7 @@ async def _warm_up(
     pong = await server.while_alive(server.ready(session))
     record.ready_s = server.age_s()
     asked_s = time.monotonic()
-    answer = await server.while_alive(verify(session, server.url, expected))
+    answer = await server.while_alive(verify(session, server.url, expected, case.users))
     record.idle_answer_s = time.monotonic() - asked_s
     told = pong.headers.get("x-workers", "")
     workers = int(told) if told.isdigit() else None
@@ -137,7 +136,7 @@ async def _warm_up(
         if len(seen) >= wanted:
             break
         # Twice as many at once as there are workers: a pool starts a worker only if none is idle.
-        batch = [verify(session, server.url, expected) for _ in range(2 * wanted)]
+        batch = [verify(session, server.url, expected, case.users) for _ in range(2 * wanted)]
         answers = await server.while_alive(_all(batch))
         seen |= {answer.headers.get("x-worker") for answer in answers}
     record.warm_s = server.age_s()
@@ -158,23 +157,25 @@ async def _under_siege(
 ) -> None:
     """Siege, pings, checks and samples at the same time."""
     began_s = time.monotonic()
-    every_s = interval_s(expected.task_s)
+    every_s, patience_s = interval_s(expected.task_s), expected.patience_s(record.users)
     async with (
-        probing(session, server.url, record.pings, began_s),
-        checking(lambda: verify(session, server.url, expected), every_s, record.time_s, record.checks, began_s),
+        probing(session, server.url, patience_s, record.pings, began_s),
+        checking(
+            lambda: verify(session, server.url, expected, record.users), every_s, record.time_s, record.checks, began_s
+        ),
         sampling(server.pid, record, began_s),
         watching_machine(record),
     ):
         await server.while_alive(besiege(siege, f"{server.url}/", record, began_s, watcher.answer_came))
 
 
-async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation) -> Answer:
+async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation, users: int) -> Answer:
     """The answer of `/`.
 
     Raises:
         CaseFailedError: it isn't the right one, or there is none.
     """
-    answer = await get(session, f"{url}/", ANSWER_LIMIT_S + 10 * expected.task_s)
+    answer = await get(session, f"{url}/", expected.patience_s(users))
     if answer.status != 200 or answer.body != expected.answer:
         right = Answer(200, expected.answer, {})
         code = "wrong_answer" if answer.status == 200 else "error_answer"
