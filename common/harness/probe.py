@@ -24,7 +24,7 @@ INTERVAL_S = 0.05
 async def probing(
     session: aiohttp.ClientSession, url: str, patience_s: float, pings: Pings, began_s: float
 ) -> AsyncIterator[None]:
-    """Pings at a fixed rate as long as the body runs, then waits for the answers that are still missing, for so long."""
+    """Pings at a fixed rate as long as the body runs, then waits so long for the answers that are still missing."""
     probe = _Probe(session, f"{url}/ping", pings, began_s)
     sending = asyncio.create_task(probe.send())
     wait_s = 0.0  # if the body fails

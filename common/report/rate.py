@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from statistics import fmean, linear_regression
 
 SETTLED_USERS = 0.9  # of the users have to have had an answer before the steady part begins
+FEWEST_ANSWERS = 4  # that a line is drawn through
+# So many answers may be missing or too many at any moment, compared with the line, or this part of all of them.
+FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
 SIEGE_STEP_S = 0.01  # siege measures in steps of 10 ms
 
 
@@ -55,12 +58,12 @@ def spans_of(
 def steady_rate(spans: dict[int, list[Span]], users: int, end_s: float, besides: Sequence[Span] = ()) -> SteadyRate:
     """Good answers per second over the steady part of a closed loop without delay.
 
-    The steady part begins when nine of ten users have had an answer. Each request counts there with the share of
-    its duration that lies inside, and those in flight at the end with the share that they may be expected to have
-    had: in the long run that is the rate, whatever the durations (for a renewal process the mean of 1/duration
-    over time is 1/mean duration: Cox, Renewal Theory, 1962, § 5). Where the siege was too short for most users to
-    have had two answers, it is the slope of the least-squares line through the answers, which is exact for answers
-    that come evenly or in even bursts.
+    The steady part begins when nine of ten users have had an answer. Where the answers come evenly there, the rate is
+    the slope of the least-squares line through them. Where they come in bursts or with pauses, each request counts
+    with the share of its duration that lies inside, and those in flight at the end with the share that they may be
+    expected to have had: in the long run that is the rate, whatever the durations (for a renewal process the mean of
+    1/duration over time is 1/mean duration: Cox, Renewal Theory, 1962, § 5). Where the siege was too short for that,
+    the line through all answers has to do, or nothing.
 
     Args:
         spans: the requests of each user, as `spans_of` gives them.
@@ -69,11 +72,37 @@ def steady_rate(spans: dict[int, list[Span]], users: int, end_s: float, besides:
         besides: requests that came from outside of the loop, each of them known to its end.
     """
     settled_s = _settled_s(spans, users)
-    late = [span for span in _all(spans) if span.ended_s > settled_s and span.duration_s > 0]
-    if late and end_s - settled_s >= fmean(span.duration_s for span in late):
+    answers = sorted(span.ended_s for span in (*_all(spans), *besides) if span.good and span.ended_s <= end_s)
+    steady = [at_s for at_s in answers if at_s >= settled_s]
+    mostly_steady = len(steady) >= max(FEWEST_ANSWERS, len(answers) / 2)
+    line = _Line(steady if mostly_steady else answers)
+    if line.spans_s >= end_s / 3 and line.is_even():
+        return SteadyRate(line.slope, settled_s if mostly_steady else 0.0)
+    late = [span.duration_s for span in _all(spans) if span.ended_s > settled_s]
+    if late and end_s - settled_s >= fmean(late):
         return SteadyRate(rate_between(spans, besides, settled_s, end_s), settled_s)
-    answered = (span for span in (*_all(spans), *besides) if span.good and span.ended_s <= end_s)
-    return _slope(sorted(span.ended_s for span in answered), end_s)
+    everything = _Line(answers)
+    if everything.spans_s >= end_s / 3:
+        return SteadyRate(everything.slope, 0.0)
+    few = f"{len(answers)} answers in {end_s:.1f} s"
+    return SteadyRate(None, 0.0, f"the siege was too short to tell the rate ({few}): take a longer --time")
+
+
+class _Line:
+    """The straight line through the times of answers and their numbers."""
+
+    def __init__(self, answered_s: Sequence[float]) -> None:
+        self._answered_s = answered_s
+        self.spans_s = answered_s[-1] - answered_s[0] if len(answered_s) > 2 else 0.0
+        if self.spans_s:
+            self.slope, self._start = linear_regression(answered_s, range(len(answered_s)))
+
+    def is_even(self) -> bool:
+        """Whether the answers are never far from the line, compared with how many there are."""
+        if len(self._answered_s) < FEWEST_ANSWERS:
+            return False
+        off = (abs(self._start + self.slope * at - number) for number, at in enumerate(self._answered_s))
+        return max(off) <= max(FEW_OFF_LINE, PART_OFF_LINE * len(self._answered_s))
 
 
 def rate_between(spans: dict[int, list[Span]], besides: Sequence[Span], from_s: float, to_s: float) -> float:
@@ -110,14 +139,6 @@ def _expected_pace(late: Sequence[Span], so_far_s: float) -> float:
     """The mean of 1/duration of a request that has taken so long already, judged by those that took longer."""
     longer = [span for span in late if span.duration_s > so_far_s]
     return fmean(span.good / span.duration_s for span in longer) if longer else 1 / so_far_s
-
-
-def _slope(ended_s: Sequence[float], end_s: float) -> SteadyRate:
-    if len(ended_s) < 3 or ended_s[-1] - ended_s[0] < end_s / 3:
-        few = f"{len(ended_s)} answers in {end_s:.1f} s"
-        return SteadyRate(None, 0.0, f"the siege was too short to tell the rate ({few}): take a longer --time")
-    slope, _ = linear_regression(ended_s, range(len(ended_s)))
-    return SteadyRate(slope, 0.0)
 
 
 def _all(spans: dict[int, list[Span]]) -> Iterable[Span]:
