@@ -71,7 +71,9 @@ def run(
     find_siege()
     out = writable(out or default_result())
     with ProgressBar(plan.turns(), quiet=quiet) as progress:
-        result, stopped_by = conduct(plan, out, progress, sys.argv, uncertain if rounds is None else None)
+        result, stopped_by = conduct(
+            plan, out, progress, ["bench.py", *sys.argv[1:]], uncertain if rounds is None else None
+        )
     if result.records:
         show(as_table(result))
         click.echo(f"Raw values: {out}", err=True)

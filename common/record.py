@@ -120,7 +120,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     usable_cpus: int
     memory_bytes: int
     system: str
-    pythons: dict[str, str]  # version: path
+    pythons: dict[str, str]  # version: build
     packages: dict[str, str]
     siege: str
     commit: str

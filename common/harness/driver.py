@@ -6,6 +6,7 @@ import pty
 import time
 import tty
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import psutil
 
@@ -41,8 +42,9 @@ async def besiege(siege: Siege, url: str, record: Record, began_s: float, tell: 
             if len(record.siege_unknown_lines) < UNKNOWN_LINES_KEPT:
                 record.siege_unknown_lines.append(line.strip()[:200])
 
-    record.siege_command = siege.command(record.users, record.time_s, url)
-    async with _siege_process(siege, record) as (process, terminal):
+    command = siege.command(record.users, record.time_s, url)
+    record.siege_command = [Path(word).name if word == siege.path else word for word in command]
+    async with _siege_process(siege, command, record) as (process, terminal):
         with reading_lines(terminal, take) as read_the_rest:
             if await process.wait(began_s + record.time_s - time.monotonic(), CALM_LOOK_S):
                 raise CaseFailedError("siege_failed", "siege ended before its time")
@@ -54,13 +56,13 @@ async def besiege(siege: Siege, url: str, record: Record, began_s: float, tell: 
 
 
 @contextlib.asynccontextmanager
-async def _siege_process(siege: Siege, record: Record) -> AsyncIterator[tuple[Started, int]]:
+async def _siege_process(siege: Siege, command: list[str], record: Record) -> AsyncIterator[tuple[Started, int]]:
     """Siege, writing to a terminal of ours, because into a pipe it would write its lines in blocks."""
     ours, theirs = pty.openpty()
     try:
         tty.setraw(theirs)
         with os.fdopen(theirs, "wb") as stdout:
-            process = Started(record.siege_command, environment={**os.environ, "HOME": str(siege.home)}, stdout=stdout)
+            process = Started(command, environment={**os.environ, "HOME": str(siege.home)}, stdout=stdout)
         summary = Tail(process.process.stderr)
         try:
             yield process, ours

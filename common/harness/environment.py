@@ -27,7 +27,7 @@ def describe_environment(siege: Siege, pythons: Iterable[Interpreter]) -> Enviro
         usable_cpus=usable_cpus(),
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
-        pythons={python.version: python.path for python in pythons},
+        pythons={python.version: python.build for python in pythons},
         packages={name: importlib.metadata.version(name) for name in _PACKAGES},
         siege=siege.version({**os.environ, "HOME": str(siege.home)}),
         commit=_commit(),

@@ -11,7 +11,8 @@ from common.errors import BadInputError
 _ASK = """
 import json, platform, sys, sysconfig
 free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-print(json.dumps([platform.python_version() + ("t" if free else ""), sys.version_info >= (3, 11)]))
+version = platform.python_version() + ("t" if free else "")
+print(json.dumps([version, " ".join(sys.version.split()), sys.version_info >= (3, 11)]))
 """
 
 
@@ -21,6 +22,7 @@ class Interpreter:
 
     path: str
     version: str
+    build: str  # as `sys.version` says
 
 
 def interpreter(path: str = sys.executable) -> Interpreter:
@@ -34,9 +36,9 @@ def interpreter(path: str = sys.executable) -> Interpreter:
         raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python")
     try:
         asked = subprocess.run([found, "-c", _ASK], capture_output=True, timeout=30, check=True)
-        version, new_enough = json.loads(asked.stdout)
+        version, build, new_enough = json.loads(asked.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         raise BadInputError(f"{path!r} is not a Python that runs") from None
     if not new_enough:
         raise BadInputError(f"{path!r} is Python {version}; expected 3.11 or later")
-    return Interpreter(found, version)
+    return Interpreter(found, version, build)
