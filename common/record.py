@@ -57,7 +57,7 @@ class Checks(msgspec.Struct, frozen=True):
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What all CPUs of the machine did while the siege was on, in CPU seconds."""
+    """What all CPUs of the machine did over some time, in CPU seconds."""
 
     total_s: float
     busy_s: float
@@ -103,7 +103,9 @@ class Record(msgspec.Struct, kw_only=True):
     pings: Pings = msgspec.field(default_factory=Pings)
     checks: Checks = msgspec.field(default_factory=Checks)
     idle_answer_s: float | None = None  # how long the first answer took, when the server had nothing else to do
-    machine: Machine | None = None
+    machine_before: Machine | None = None  # while the server started and warmed up
+    machine: Machine | None = None  # while the siege was on
+    load_average_after: float | None = None
     alone_wall_s: list[float] = []  # of the bare case: runs of the task with nothing beside it
     alone_cpu_s: list[float] = []
     samples: Samples = msgspec.field(default_factory=Samples)

@@ -80,7 +80,7 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
     assert {"tornado", "flask", "aiohttp", "gevent"} <= set(result.environment.packages)
     for record in served(result):
         assert record.failure is None
-        assert record.checks.code == [""]
+        assert record.checks.code == ["", "", ""]  # after 0 and 1 s, and at the end
         assert record.idle_answer_s > 0
         assert 0 < record.machine.busy_s <= record.machine.total_s
         assert record.siege_s == pytest.approx(2, abs=0.3)
@@ -108,7 +108,7 @@ def test_the_bare_case_is_measured_in_every_round(measured) -> None:
         assert set(record.transactions.user) == set(range(6))
         assert set(record.transactions.size_bytes) == {record.answer_bytes}
         assert len(record.alone_wall_s) == len(record.alone_cpu_s) == 3
-        assert record.checks.code == [""]
+        assert set(record.checks.code) == {""}
         assert record.siege_s == pytest.approx(2, abs=0.3)
 
 
@@ -180,7 +180,7 @@ def test_the_task_is_found_in_the_users_own_folder(bench, tmp_path) -> None:
     assert ran.returncode == 0, ran.stderr
     bench("run", "4", "--task", "my_jobs:prints", *quick)
     for case in summarize(load(tmp_path / "r.json")).cases:  # such a short task leaves siege too little time
-        assert {reason.code for reason in case.reasons} <= {"generator"}
+        assert {reason.code for reason in case.reasons} <= {"generator", "busy_machine"}
 
 
 @pytest.mark.parametrize(

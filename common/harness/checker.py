@@ -10,8 +10,6 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import aiohttp
-
 from common.harness.failures import CaseFailedError
 from common.record import Checks
 
@@ -23,41 +21,44 @@ def interval_s(task_s: float) -> float:
     return max(1.0, 2 * task_s)
 
 
-@contextlib.asynccontextmanager
-async def checking(
-    verify: Verify, every_s: float, time_s: float, checks: Checks, began_s: float
-) -> AsyncIterator[None]:
-    """Checks at a fixed rate for `time_s` or as long as the body runs, then waits for the answers still missing."""
-    waiting: set[asyncio.Task[None]] = set()
+class Checker:
+    """Asks, compares, and writes down what came of it."""
 
-    async def check() -> None:
-        sent_s, code, problem = time.monotonic() - began_s, "no_answer", "GET / was not answered"
+    def __init__(self, verify: Verify, checks: Checks, began_s: float) -> None:
+        self._verify, self._checks, self._began_s = verify, checks, began_s
+
+    async def check(self) -> None:
+        """Asks once."""
+        sent_s, code, problem = time.monotonic(), "no_answer", "GET / was not answered"
         try:
-            await verify()
+            await self._verify()
             code, problem = "", ""
         except CaseFailedError as failed:
             code, problem = failed.code, str(failed)
-        except aiohttp.ClientConnectorError as error:
-            code, problem = "refused", f"GET / was refused: {error.strerror}"
         finally:
-            checks.sent_s.append(round(sent_s, 6))
-            checks.answered_s.append(round(time.monotonic() - began_s, 6))
-            checks.code.append(code)
-            checks.problem.append(problem)
+            self._checks.sent_s.append(round(sent_s - self._began_s, 6))
+            self._checks.answered_s.append(round(time.monotonic() - self._began_s, 6))
+            self._checks.code.append(code)
+            self._checks.problem.append(problem)
 
-    async def send() -> None:
-        for number in itertools.takewhile(lambda number: number * every_s < time_s, itertools.count()):
-            await asyncio.sleep(began_s + number * every_s - time.monotonic())
-            task = asyncio.create_task(check())
-            waiting.add(task)
-            task.add_done_callback(waiting.discard)
+    @contextlib.asynccontextmanager
+    async def checking(self, every_s: float, time_s: float) -> AsyncIterator[None]:
+        """Asks at a fixed rate for `time_s` or as long as the body runs, then waits for the answers still missing."""
+        waiting: set[asyncio.Task[None]] = set()
 
-    sending = asyncio.create_task(send())
-    try:
-        yield
-        sending.cancel()
-        await asyncio.gather(*waiting)
-    finally:
-        for task in (sending, *waiting):
-            task.cancel()
-        await asyncio.gather(sending, *waiting, return_exceptions=True)
+        async def ask() -> None:
+            for number in itertools.takewhile(lambda number: number * every_s < time_s, itertools.count()):
+                await asyncio.sleep(self._began_s + number * every_s - time.monotonic())
+                task = asyncio.create_task(self.check())
+                waiting.add(task)
+                task.add_done_callback(waiting.discard)
+
+        asking = asyncio.create_task(ask())
+        try:
+            yield
+            asking.cancel()
+            await asyncio.gather(*waiting)
+        finally:
+            for task in (asking, *waiting):
+                task.cancel()
+            await asyncio.gather(asking, *waiting, return_exceptions=True)

@@ -16,15 +16,16 @@ async def watching_machine(record: Record) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        after = psutil.cpu_times()
         record.bench_cpu_s = time.process_time() - own_before_s
-        record.machine = machine_between(before, after)
+        record.machine = machine_between(before, psutil.cpu_times())
+        record.load_average_after = psutil.getloadavg()[0]
 
 
 def machine_between(before: object, after: object) -> Machine:
     """What the CPUs did between two readings of `psutil.cpu_times()`.
 
-    Of its fields, guest times are part of user time already (proc(5)), and idle ones are idle and iowait.
+    Of its fields, guest times are part of user time already (proc(5)), and idle ones are idle and iowait. Interrupts
+    are no process's work; here they are those of our own connections.
     """
     spent = {
         name: getattr(after, name) - getattr(before, name)
@@ -34,4 +35,5 @@ def machine_between(before: object, after: object) -> Machine:
     total_s = sum(spent.values())
     idle_s = spent.get("idle", 0.0) + spent.get("iowait", 0.0)
     steal_s = spent.get("steal", 0.0)
-    return Machine(total_s=total_s, busy_s=total_s - idle_s - steal_s, steal_s=steal_s)
+    interrupts_s = spent.get("irq", 0.0) + spent.get("softirq", 0.0)
+    return Machine(total_s=total_s, busy_s=total_s - idle_s - steal_s - interrupts_s, steal_s=steal_s)

@@ -12,19 +12,20 @@ import psutil
 
 from common.cpus import usable_cpus
 from common.harness.ceiling import compute_bare
-from common.harness.checker import checking, interval_s
+from common.harness.checker import Checker, interval_s
 from common.harness.client import Answer, client, get
 from common.harness.driver import besiege
 from common.harness.expectation import Expectation, try_task
 from common.harness.failures import CaseFailedError
 from common.harness.interpreter import Interpreter
-from common.harness.machine import watching_machine
+from common.harness.machine import machine_between, watching_machine
 from common.harness.plan import NO_SERVER, Case, Plan
 from common.harness.probe import probing
 from common.harness.sampler import sampling
 from common.harness.server import Server, running
 from common.harness.siege import Siege
 from common.record import Failure, Record
+from common.task import one_line
 
 WARM_UP_BATCHES = 10
 
@@ -70,12 +71,11 @@ async def run(
     expectations: Expectations,
     watcher: Watcher,
     save: Callable[[Record], None],
-    wanted: Callable[[Case], bool],
+    still_wanted: Callable[[list[Case]], list[Case]],
 ) -> None:
     """Measures every case of every round, as long as it is wanted, and saves each record as soon as it is complete."""
     for round_, cases in enumerate(plan.in_order(), 1):
-        still_wanted = [case for case in cases if wanted(case)]
-        for case in still_wanted:
+        for case in still_wanted(cases):
             record = new_record(case, plan.time_s, round_)
             watcher.case_begins(record)
             await measure(case, siege, expectations[case.task, case.python], record, watcher)
@@ -110,14 +110,17 @@ async def measure(case: Case, siege: Siege, expected: Expectation, record: Recor
             await _measure_server(case, siege, expected, record, watcher)
     except CaseFailedError as failed:
         record.failure = Failure(failed.code, str(failed))
+    except Exception as error:  # a mistake of this program must not cost the other cases
+        record.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
     record.case_s = time.monotonic() - began_s
 
 
 async def _measure_server(case: Case, siege: Siege, expected: Expectation, record: Record, watcher: Watcher) -> None:
+    machine_before = psutil.cpu_times()
     async with client() as session, running(case, record) as server:
         record.workers = await _warm_up(server, session, case, expected, record)
+        record.machine_before = machine_between(machine_before, psutil.cpu_times())
         await _under_siege(server, session, siege, expected, record, watcher)
-        await server.while_alive(verify(session, server.url, expected, case.users))
 
 
 async def _warm_up(
@@ -157,16 +160,16 @@ async def _under_siege(
 ) -> None:
     """Siege, pings, checks and samples at the same time."""
     began_s = time.monotonic()
-    every_s, patience_s = interval_s(expected.task_s), expected.patience_s(record.users)
+    checker = Checker(lambda: verify(session, server.url, expected, record.users), record.checks, began_s)
     async with (
-        probing(session, server.url, patience_s, record.pings, began_s),
-        checking(
-            lambda: verify(session, server.url, expected, record.users), every_s, record.time_s, record.checks, began_s
-        ),
+        probing(session, server.url, expected.patience_s(record.users), record.pings, began_s),
+        checker.checking(interval_s(expected.task_s), record.time_s),
         sampling(server.pid, record, began_s),
         watching_machine(record),
     ):
         await server.while_alive(besiege(siege, f"{server.url}/", record, began_s, watcher.answer_came))
+    # The last answer comes when the server has done what siege left in its line.
+    await server.while_alive(checker.check())
 
 
 async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation, users: int) -> Answer:
@@ -175,7 +178,10 @@ async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation
     Raises:
         CaseFailedError: it isn't the right one, or there is none.
     """
-    answer = await get(session, f"{url}/", expected.patience_s(users))
+    try:
+        answer = await get(session, f"{url}/", expected.patience_s(users))
+    except aiohttp.ClientConnectorError as error:
+        raise CaseFailedError("refused", f"GET {url}/ was refused: {error.strerror}") from None
     if answer.status != 200 or answer.body != expected.answer:
         right = Answer(200, expected.answer, {})
         code = "wrong_answer" if answer.status == 200 else "error_answer"

@@ -46,20 +46,24 @@ def conduct(
             result.records.append(record)
             save(result, out)
 
-        def wanted(case: Case) -> bool:
+        def still_wanted(cases: list[Case]) -> list[Case]:
             if uncertain is None or not result.records:
-                return True
+                return cases
             keys = uncertain(result)
-            if case.strategy == NO_SERVER:  # as long as one of those is wanted whose ceiling it is
-                return case.setting() in {key[1:] for key in keys}
-            return (case.strategy.stem, *case.setting()) in keys
+            settings = {key[1:] for key in keys}  # whose bare case is wanted, too
+            return [
+                case
+                for case in cases
+                if (case.strategy.stem, *case.setting()) in keys
+                or (case.strategy == NO_SERVER and case.setting() in settings)
+            ]
 
         async def go() -> None:
             expectations = await try_tasks(plan)
             if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
                 watcher.warn(in_one_line(findings))
             warn_of_short_sieges(plan, expectations, watcher)
-            await run(plan, siege, expectations, watcher, keep, wanted)
+            await run(plan, siege, expectations, watcher, keep, still_wanted)
 
         stopped_by = _until_signal(go())
     return result, stopped_by
