@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import psutil
 import pytest
 from conftest import TESTS, bench_command, gone, wait_until
 
+from common.harness.expectation import Expectation
 from common.harness.server import HOST, free_port, port_is_free
 from common.record import Record, load
 from common.report.summary import Summary, summarize
@@ -100,6 +102,31 @@ def test_a_wrong_answer_is_a_failure_not_a_number(bench, tmp_path) -> None:
     _, summary = cases["answers_wrongly_under_load"]
     assert (summary.verdict, summary.rate_per_s) == ("failed", None)
     assert "answers under load were not the right one: 0 bytes long instead of 4" in summary.reasons[0].message
+
+
+@pytest.mark.parametrize(("name", "code"), [("stops_listening", "refused"), ("speaks_no_http", "no_answer")])
+def test_one_that_can_not_be_talked_to_fails_alone(name, code, bench, tmp_path) -> None:
+    cases = besiege(bench, tmp_path, hostile(name), "2", code=1)
+    assert cases[name][1].verdict == "failed"
+    assert cases[name][1].reasons[0].code == code
+    assert cases["2_async"][1].verdict == "ok"
+
+
+def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path, monkeypatch) -> None:
+    import asyncio
+
+    from common.harness import runner
+    from common.harness.plan import make_plan
+
+    async def mistaken(*_):
+        raise ZeroDivisionError("a mistake")
+
+    monkeypatch.setattr(runner, "_measure_server", mistaken)
+    plan = make_plan(["2"], ["primes"], [2], [sys.executable], None, time_s=1, rounds=1)
+    record = runner.new_record(plan.cases[0], 1.0, 1)
+    asyncio.run(runner.measure(plan.cases[0], None, Expectation(b"1", 0.1, 0.1), record, None))
+    assert record.failure.code == "bench_error"
+    assert "ZeroDivisionError: a mistake" in record.failure.message
 
 
 def test_errors_lower_the_availability_and_are_no_transactions(bench, tmp_path) -> None:

@@ -29,10 +29,10 @@ class Expectation:
     def least_time_s(self, users: int) -> float:
         """How long a siege has to last to tell the rate of every strategy.
 
-        Where the users share one CPU they get their answers together, and two of those bursts are needed;
+        Where the users share one CPU they get their answers together, and three of those bursts are needed;
         where they get them one after the other, some answers.
         """
-        return max(4 * self.task_s, 2 * max(self.task_s, users * self.cpu_s))
+        return max(4 * self.task_s, 3 * users * self.cpu_s)
 
 
 async def try_task(task: str, python: Interpreter) -> Expectation:

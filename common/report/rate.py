@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, linear_regression
 
 SETTLED_USERS = 0.9  # of the users have to have had an answer before the steady part begins
+LEAST_CYCLES = 1.5  # of request and answer, on the average user, in a steady part whose shares tell the rate
 FEWEST_ANSWERS = 4  # that a line is drawn through
 # So many answers may be missing or too many at any moment, compared with the line, or this part of all of them.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
@@ -79,7 +80,7 @@ def steady_rate(spans: dict[int, list[Span]], users: int, end_s: float, besides:
     if line.spans_s >= end_s / 3 and line.is_even():
         return SteadyRate(line.slope, settled_s if mostly_steady else 0.0)
     late = [span.duration_s for span in _all(spans) if span.ended_s > settled_s]
-    if late and end_s - settled_s >= fmean(late):
+    if late and end_s - settled_s >= LEAST_CYCLES * fmean(late):
         return SteadyRate(rate_between(spans, besides, settled_s, end_s), settled_s)
     everything = _Line(answers)
     if everything.spans_s >= end_s / 3:

@@ -73,6 +73,11 @@ class Round:
             longest[ended] = max(took, longest.get(ended, 0.0))
         return longest
 
+    def steady_siege_s(self) -> list[float]:
+        """How long siege says the answers of the steady part took."""
+        columns = zip(self.record.transactions.finished_s, self.record.transactions.siege_s, strict=True)
+        return [took for ended, took in columns if ended >= self.rate.from_s]
+
     def rate_of_users(self) -> float | None:
         """The rate without the harness's own requests."""
         return steady_rate(self.spans, self.record.users, self.record.siege_s or 0.0).per_s

@@ -19,6 +19,7 @@ OK, SUSPECT, FAILED = "ok", "suspect", "failed"
 
 # Shares of all CPUs. On a quiet machine other work takes less than 0.01, and siege and the bench 0.01 to 0.02.
 OTHER_WORK, STEAL, GENERATOR = 0.05, 0.02, 0.10
+FEWEST_FOR_A_MEAN = 5  # answers
 LATE_S = 0.010  # pings sent later than this say more of this program than of the server
 FAST_SHARE = 0.05  # so many answers may look too fast because the line before them was read late
 LEAST_CPU_S = 0.001  # what the CPU clock can tell from nothing
@@ -174,13 +175,13 @@ def _too_cheap(one: Round, bare: Reference) -> Reason | None:
 
 def _littles_law(one: Round, _: Reference) -> Reason | None:
     """Rate times response time is at most the number of users (Little, Operations Research 9, 1961)."""
-    users, took = one.record.users, one.record.transactions.siege_s
+    users, took_s = one.record.users, one.steady_siege_s()
     rate = one.rate_of_users()
-    if rate is None or not took:
+    if rate is None or len(took_s) < FEWEST_FOR_A_MEAN:
         return None
-    mean_s = float(np.mean(took))
+    mean_s, standard_error_s = float(np.mean(took_s)), float(np.std(took_s, ddof=1)) / len(took_s) ** 0.5
     inside = rate * mean_s
-    if inside <= users * (1 + ACCURACY) + rate * SIEGE_STEP_S:
+    if inside <= users * (1 + ACCURACY + DRIFT_OF_RATES) + rate * (2 * standard_error_s + SIEGE_STEP_S):
         return None
     return Reason(
         "littles_law",
