@@ -15,7 +15,8 @@ from common.harness.siege import siege_at_home
 from common.record import Record, Result, save
 
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
-Uncertain = Callable[[Result], Collection[tuple[str, str, int, str]]]
+Key = tuple[str, str, int, str]
+Uncertain = Callable[[Result], Collection[Key]]
 
 
 def conduct(
@@ -47,16 +48,7 @@ def conduct(
             save(result, out)
 
         def still_wanted(cases: list[Case]) -> list[Case]:
-            if uncertain is None or not result.records:
-                return cases
-            keys = uncertain(result)
-            settings = {key[1:] for key in keys}  # whose bare case is wanted, too
-            return [
-                case
-                for case in cases
-                if (case.strategy.stem, *case.setting()) in keys
-                or (case.strategy == NO_SERVER and case.setting() in settings)
-            ]
+            return cases if uncertain is None or not result.records else _among(uncertain(result), cases)
 
         async def go() -> None:
             expectations = await try_tasks(plan)
@@ -67,6 +59,16 @@ def conduct(
 
         stopped_by = _until_signal(go())
     return result, stopped_by
+
+
+def _among(keys: Collection[Key], cases: list[Case]) -> list[Case]:
+    """The cases with these keys, and the bare ones that are their ceilings."""
+    settings = {key[1:] for key in keys}
+    return [
+        case
+        for case in cases
+        if (case.strategy.stem, *case.setting()) in keys or (case.strategy == NO_SERVER and case.setting() in settings)
+    ]
 
 
 def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
