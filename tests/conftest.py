@@ -16,6 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from common.report.summary import Summary
+
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 SERVERS = sorted((ROOT / "servers").glob("*.py"), key=lambda path: int(path.stem.split("_")[0]))
@@ -115,6 +117,14 @@ def gone(process: psutil.Process) -> bool:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+OF_THE_MACHINE = {"busy_machine", "late_probe"}  # flags that a test can't help: it does not have the machine to itself
+
+
+def accusations(case: Summary) -> dict[str, str]:
+    """What is held against a case itself."""
+    return {reason.code: reason.message for reason in case.reasons if reason.code not in OF_THE_MACHINE}
 
 
 def bench_command(*words: str) -> list[str]:

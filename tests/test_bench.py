@@ -9,7 +9,7 @@ import sys
 
 import psutil
 import pytest
-from conftest import ROOT, SERVERS, TESTS, bench_command
+from conftest import OF_THE_MACHINE, ROOT, SERVERS, TESTS, accusations, bench_command, gone, wait_until
 
 from common.record import BARE, SCHEMA, load
 from common.report.summary import summarize
@@ -64,10 +64,12 @@ def measured(tmp_path_factory):
 
 def test_a_run_compares_and_saves(measured) -> None:
     ran, file = measured
-    assert ran.returncode == 0, ran.stderr
-    assert re.search(r"2_async +[12] +1 +\d", ran.stdout)
-    assert re.search(r"4_async_processexecutor +1 +2 +\d", ran.stdout)
-    assert ran.stderr == f"Raw values: results/{file.name}\n"
+    cases = summarize(load(file)).cases
+    assert ran.returncode == (0 if all(case.verdict == "ok" for case in cases) else 1), ran.stderr
+    assert not any(accusations(case) for case in cases)
+    assert re.search(r"2_async +([12] +)?1 +\d", ran.stdout)
+    assert re.search(r"4_async_processexecutor +(1 +)?2 +\d", ran.stdout)
+    assert ran.stderr.endswith(f"Raw values: results/{file.name}\n")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.json", file.name)
 
 
@@ -131,7 +133,8 @@ def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_a
 def test_our_count_is_sieges_count(measured) -> None:
     for record in served(load(measured[1])):
         counted = int(re.search(r"Transactions:\s+(\d+)", record.siege_report)[1])
-        assert len(record.transactions.status) == counted
+        # At its end siege may count an answer that it did not print any more, or the other way round.
+        assert abs(len(record.transactions.status) - counted) <= record.users
 
 
 def test_every_case_takes_its_turn_in_every_round_in_the_same_order_for_the_same_seed() -> None:
@@ -153,7 +156,8 @@ def test_report_as_json_has_the_keys_of_the_contract(measured, bench) -> None:
     assert [case["server"] for case in cases] == ["2_async", "4_async_processexecutor"]
     for case in cases:
         assert set(case) == KEYS
-        assert (case["verdict"], case["reasons"], case["rounds"]) == ("ok", [], 2)
+        assert {reason["code"] for reason in case["reasons"]} <= OF_THE_MACHINE
+        assert (case["verdict"], case["rounds"]) == ("suspect" if case["reasons"] else "ok", 2)
         assert set(case["rate_per_s"]) == {"mean", "low", "high"}
         assert case["rate_per_s"]["low"] <= case["rate_per_s"]["mean"] <= case["rate_per_s"]["high"]
         assert set(case["response_s"]) == {"mean", "p50", "p95", "p99", "max"}
@@ -163,7 +167,7 @@ def test_report_as_json_has_the_keys_of_the_contract(measured, bench) -> None:
         assert case["cpu_s_per_transaction"] > 0
         assert 0.1 < case["of_ceiling"] < 1.5
         assert case["ceiling_per_s"] > 0
-        assert case["rank"] in (1, 2)
+        assert case["rank"] in ((1, 2) if case["verdict"] == "ok" else (None,))
 
 
 def test_report_shows_the_same_table_again_and_writes_files(measured, bench, tmp_path) -> None:
@@ -176,8 +180,8 @@ def test_report_shows_the_same_table_again_and_writes_files(measured, bench, tmp
 def test_the_task_is_found_in_the_users_own_folder(bench, tmp_path) -> None:
     shutil.copy(TESTS / "sample_tasks.py", tmp_path / "my_jobs.py")
     quick = ("--rounds", "1", "--time", "1s", "--users", "3", "--out", "r.json")
-    ran = bench("run", "3", "4", "--task", "my_jobs:in_slices", *quick)
-    assert ran.returncode == 0, ran.stderr
+    bench("run", "3", "4", "--task", "my_jobs:in_slices", *quick)
+    assert not any(accusations(case) for case in summarize(load(tmp_path / "r.json")).cases)
     bench("run", "4", "--task", "my_jobs:prints", *quick)
     for case in summarize(load(tmp_path / "r.json")).cases:  # such a short task leaves siege too little time
         assert {reason.code for reason in case.reasons} <= {"generator", "busy_machine"}
@@ -261,7 +265,7 @@ def test_a_hanging_task_is_given_up_before_anything_is_started(bench, tmp_path, 
     with pytest.raises(BadInputError, match="did not end within 1 s"):
         asyncio.run(expectation.try_task("sample_tasks:half_a_minute", interpreter()))
     left = [psutil.Process(pid) for pid in set(psutil.pids()) - before if psutil.pid_exists(pid)]
-    assert not [process for process in left if process.status() != psutil.STATUS_ZOMBIE]
+    wait_until(lambda: all(gone(process) for process in left), 5)
 
 
 def test_help_needs_none_of_the_heavy_packages() -> None:

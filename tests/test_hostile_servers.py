@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import TESTS, bench_command, gone, wait_until
+from conftest import TESTS, accusations, bench_command, gone, wait_until
 
 from common.harness.expectation import Expectation
 from common.harness.server import HOST, free_port, port_is_free
@@ -19,13 +19,14 @@ HOSTILE = TESTS / "servers"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")
 
 
-def besiege(bench, tmp_path: Path, *servers: str, code: int) -> dict[str, tuple[Record, Summary]]:
+def besiege(bench, tmp_path: Path, *servers: str) -> dict[str, tuple[Record, Summary]]:
     """Runs the bench with these servers; their records and summaries."""
     ran = bench("run", *servers, *QUICK, "--out", "r.json")
-    assert ran.returncode == code, ran.stderr
     result = load(tmp_path / "r.json")
     records = {record.server: record for record in result.records}
-    return {summary.server: (records[summary.server], summary) for summary in summarize(result).cases}
+    cases = summarize(result).cases
+    assert ran.returncode == (0 if all(case.verdict == "ok" for case in cases) else 1), ran.stderr
+    return {case.server: (records[case.server], case) for case in cases}
 
 
 def hostile(name: str) -> str:
@@ -33,43 +34,43 @@ def hostile(name: str) -> str:
 
 
 def test_one_that_is_slow_to_start_is_waited_for(bench, tmp_path) -> None:
-    record, summary = besiege(bench, tmp_path, hostile("slow_to_start"), code=0)["slow_to_start"]
-    assert summary.verdict == "ok"
+    record, summary = besiege(bench, tmp_path, hostile("slow_to_start"))["slow_to_start"]
+    assert not accusations(summary)
     assert record.ready_s >= 2
     assert summary.transactions > 0
 
 
 def test_one_that_dies_at_once_is_reported_at_once_with_its_last_words(bench, tmp_path) -> None:
-    cases = besiege(bench, tmp_path, hostile("dies_at_once"), "2", code=1)
+    cases = besiege(bench, tmp_path, hostile("dies_at_once"), "2")
     record, summary = cases["dies_at_once"]
     assert (summary.verdict, summary.rate_per_s) == ("failed", None)
     assert summary.reasons[0].code == "died"
     assert "exit code 1" in summary.reasons[0].message
     assert "its last line: no database at db:5432" in summary.reasons[0].message
     assert record.case_s < 5  # not the fifteen seconds that a server has to become ready
-    assert cases["2_async"][1].verdict == "ok"
+    assert not accusations(cases["2_async"][1])
 
 
 def test_one_that_dies_in_the_middle_fails_and_keeps_what_was_measured(bench, tmp_path) -> None:
-    cases = besiege(bench, tmp_path, hostile("dies_in_the_middle"), "2", code=1)
+    cases = besiege(bench, tmp_path, hostile("dies_in_the_middle"), "2")
     record, summary = cases["dies_in_the_middle"]
     assert summary.verdict == "failed"
     assert "its last line: Segmentation fault" in summary.reasons[0].message
     assert 0 < len(record.transactions.status) <= 10
-    assert cases["2_async"][1].verdict == "ok"
+    assert not accusations(cases["2_async"][1])
 
 
 def test_one_that_is_never_ready_is_given_up_after_fifteen_seconds(bench, tmp_path) -> None:
-    cases = besiege(bench, tmp_path, hostile("never_ready"), "2", code=1)
+    cases = besiege(bench, tmp_path, hostile("never_ready"), "2")
     record, summary = cases["never_ready"]
     assert summary.reasons[0].code == "not_ready"
     assert "not ready within 15 s" in summary.reasons[0].message
     assert 15 <= record.case_s < 22
-    assert cases["2_async"][1].verdict == "ok"
+    assert not accusations(cases["2_async"][1])
 
 
 def test_one_that_floods_its_output_neither_blocks_nor_disturbs(bench, tmp_path) -> None:
-    cases = besiege(bench, tmp_path, hostile("floods"), "2", code=0)
+    cases = besiege(bench, tmp_path, hostile("floods"), "2")
     record, summary = cases["floods"]
     assert summary.transactions > 0
     assert len(record.server_said) <= 4000
@@ -79,9 +80,9 @@ def test_one_that_floods_its_output_neither_blocks_nor_disturbs(bench, tmp_path)
 
 def test_one_that_clings_to_its_port_is_ended_with_its_runaway_child(bench, tmp_path) -> None:
     before = set(psutil.pids())
-    cases = besiege(bench, tmp_path, hostile("clings_to_its_port"), "2", code=0)
+    cases = besiege(bench, tmp_path, hostile("clings_to_its_port"), "2")
     record, summary = cases["clings_to_its_port"]
-    assert summary.verdict == "ok"
+    assert not accusations(summary)
     assert 5 <= record.stop_s < 6
     assert port_is_free(8000)
     assert not [pid for pid in set(psutil.pids()) - before if "clings" in _command(pid)]
@@ -95,7 +96,7 @@ def _command(pid: int) -> str:
 
 
 def test_a_wrong_answer_is_a_failure_not_a_number(bench, tmp_path) -> None:
-    cases = besiege(bench, tmp_path, hostile("answers_wrongly"), hostile("answers_wrongly_under_load"), code=1)
+    cases = besiege(bench, tmp_path, hostile("answers_wrongly"), hostile("answers_wrongly_under_load"))
     _, summary = cases["answers_wrongly"]
     assert summary.reasons[0].code == "wrong_answer"
     assert "GET / gives 200 with 2 bytes '42' instead of 200 with 4 bytes '4017'" in summary.reasons[0].message
@@ -106,10 +107,10 @@ def test_a_wrong_answer_is_a_failure_not_a_number(bench, tmp_path) -> None:
 
 @pytest.mark.parametrize(("name", "code"), [("stops_listening", "refused"), ("speaks_no_http", "no_answer")])
 def test_one_that_can_not_be_talked_to_fails_alone(name, code, bench, tmp_path) -> None:
-    cases = besiege(bench, tmp_path, hostile(name), "2", code=1)
+    cases = besiege(bench, tmp_path, hostile(name), "2")
     assert cases[name][1].verdict == "failed"
     assert cases[name][1].reasons[0].code == code
-    assert cases["2_async"][1].verdict == "ok"
+    assert not accusations(cases["2_async"][1])
 
 
 def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path, monkeypatch) -> None:
@@ -130,9 +131,9 @@ def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path, monkeypatch) -> No
 
 
 def test_errors_lower_the_availability_and_are_no_transactions(bench, tmp_path) -> None:
-    record, summary = besiege(bench, tmp_path, hostile("fails_every_other_time"), code=1)["fails_every_other_time"]
+    record, summary = besiege(bench, tmp_path, hostile("fails_every_other_time"))["fails_every_other_time"]
     assert summary.verdict == "suspect"
-    assert summary.reasons[0].code == "availability"
+    assert "availability" in accusations(summary)
     assert 30 < summary.availability_pct < 70
     assert summary.transactions == record.transactions.status.count(200)
 
@@ -197,7 +198,7 @@ def test_a_server_whose_default_port_is_taken_gets_the_next_free_one(bench, tmp_
 
     with socket.create_server((HOST, 8001)):
         taken = free_port(8001)
-        record, summary = besiege(bench, tmp_path, "2", code=0)["2_async"]
+        record, summary = besiege(bench, tmp_path, "2")["2_async"]
     assert taken > 8001
-    assert summary.verdict == "ok"
+    assert not accusations(summary)
     assert str(taken) in record.siege_command[-1]

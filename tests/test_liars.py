@@ -1,7 +1,7 @@
 """The controls: servers that lie in every way we can think of, under real siege, and honest ones by the same rules."""
 
 import pytest
-from conftest import SERVERS, TESTS
+from conftest import SERVERS, TESTS, accusations
 
 from common.record import load
 from common.report.summary import Summary, summarize
@@ -18,7 +18,6 @@ EXPECTED = {
     "works_after_the_answer": ("suspect", "too_fast"),
     "wrong_later": ("failed", "wrong_answer"),
 }
-OF_THE_MACHINE = {"busy_machine", "late_probe"}  # what a test can't help
 
 
 def summaries(bench, tmp_path, *servers: str, time_s: int = 2) -> dict[str, Summary]:
@@ -45,8 +44,7 @@ def test_no_honest_strategy_is_accused(bench, tmp_path) -> None:
     cases = summaries(bench, tmp_path, time_s=4)
     assert set(cases) == {path.stem for path in SERVERS}
     for name, case in cases.items():
-        accused = {reason.code: reason.message for reason in case.reasons if reason.code not in OF_THE_MACHINE}
-        assert not accused, name
+        assert not accusations(case), name
 
 
 @pytest.mark.timeout(300)

@@ -4,6 +4,7 @@ import pytest
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
 from common.record import Failure, Machine, Record
+from common.report.dresses import all_ok
 from common.report.summary import Summary, summarize
 
 
@@ -198,3 +199,9 @@ def test_the_harnesss_own_requests_are_work_done() -> None:
         checked.checks.problem.append("")
     more = judged(checked).rate_per_s.mean - judged(alone).rate_per_s.mean
     assert more == pytest.approx(3 / (TIME_S - 0.5), rel=0.15)
+
+
+def test_a_run_is_all_right_only_if_every_case_is_ok() -> None:
+    fine, flawed = record_of("1_x"), record_of("2_x", socket_failures=1)
+    assert all_ok(result_of([bare_record(), fine]))
+    assert not all_ok(result_of([bare_record(), fine, flawed]))
