@@ -25,7 +25,7 @@ FAST_SHARE = 0.05  # so many answers may look too fast because the line before t
 LEAST_CPU_S = 0.001  # what the CPU clock can tell from nothing
 # How far the speed of a shared machine drifts from one minute to the next, as was seen on one; what the rounds show
 # themselves comes on top. The rates of two cases drift apart less, because each is a mean over seconds.
-DRIFT_OF_RATES, DRIFT_OF_RUNS = 0.03, 0.10
+DRIFT_OF_RATES, DRIFT_OF_RUNS = 0.03, 0.25
 
 
 class Reason(msgspec.Struct, frozen=True):
