@@ -35,7 +35,7 @@ def hostile(name: str) -> str:
 
 def test_one_that_is_slow_to_start_is_waited_for(bench, tmp_path) -> None:
     record, summary = besiege(bench, tmp_path, hostile("slow_to_start"))["slow_to_start"]
-    assert not accusations(summary)
+    assert summary.verdict != "failed"
     assert record.ready_s >= 2
     assert summary.transactions > 0
 
@@ -48,7 +48,7 @@ def test_one_that_dies_at_once_is_reported_at_once_with_its_last_words(bench, tm
     assert "exit code 1" in summary.reasons[0].message
     assert "its last line: no database at db:5432" in summary.reasons[0].message
     assert record.case_s < 5  # not the fifteen seconds that a server has to become ready
-    assert not accusations(cases["2_async"][1])
+    assert cases["2_async"][1].verdict != "failed"
 
 
 def test_one_that_dies_in_the_middle_fails_and_keeps_what_was_measured(bench, tmp_path) -> None:
@@ -57,7 +57,7 @@ def test_one_that_dies_in_the_middle_fails_and_keeps_what_was_measured(bench, tm
     assert summary.verdict == "failed"
     assert "its last line: Segmentation fault" in summary.reasons[0].message
     assert 0 < len(record.transactions.status) <= 10
-    assert not accusations(cases["2_async"][1])
+    assert cases["2_async"][1].verdict != "failed"
 
 
 def test_one_that_is_never_ready_is_given_up_after_fifteen_seconds(bench, tmp_path) -> None:
@@ -66,7 +66,7 @@ def test_one_that_is_never_ready_is_given_up_after_fifteen_seconds(bench, tmp_pa
     assert summary.reasons[0].code == "not_ready"
     assert "not ready within 15 s" in summary.reasons[0].message
     assert 15 <= record.case_s < 22
-    assert not accusations(cases["2_async"][1])
+    assert cases["2_async"][1].verdict != "failed"
 
 
 def test_one_that_floods_its_output_neither_blocks_nor_disturbs(bench, tmp_path) -> None:
@@ -82,7 +82,7 @@ def test_one_that_clings_to_its_port_is_ended_with_its_runaway_child(bench, tmp_
     before = set(psutil.pids())
     cases = besiege(bench, tmp_path, hostile("clings_to_its_port"), "2")
     record, summary = cases["clings_to_its_port"]
-    assert not accusations(summary)
+    assert summary.verdict != "failed"
     assert 5 <= record.stop_s < 6
     assert port_is_free(8000)
     assert not [pid for pid in set(psutil.pids()) - before if "clings" in _command(pid)]
@@ -110,7 +110,7 @@ def test_one_that_can_not_be_talked_to_fails_alone(name, code, bench, tmp_path) 
     cases = besiege(bench, tmp_path, hostile(name), "2")
     assert cases[name][1].verdict == "failed"
     assert cases[name][1].reasons[0].code == code
-    assert not accusations(cases["2_async"][1])
+    assert cases["2_async"][1].verdict != "failed"
 
 
 def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path, monkeypatch) -> None:
@@ -200,5 +200,5 @@ def test_a_server_whose_default_port_is_taken_gets_the_next_free_one(bench, tmp_
         taken = free_port(8001)
         record, summary = besiege(bench, tmp_path, "2")["2_async"]
     assert taken > 8001
-    assert not accusations(summary)
+    assert summary.verdict != "failed"
     assert str(taken) in record.siege_command[-1]
