@@ -9,6 +9,9 @@ from common.command_line import Duration, OneLineErrors, Rounds, default_result,
 
 FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
+DRESSES = ["table", "markdown", "csv", "json", "html"]
+PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap"]
+TRACED_REQUESTS = 8
 
 
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
@@ -41,6 +44,8 @@ def list_servers(as_json: bool) -> None:
 @click.option("--python", "pythons", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
 @click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
+@click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
+@click.option("--trace", "traced", is_flag=True, help="At the end, trace every strategy: see bench.py trace.")
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
 def run(
     servers: tuple[str, ...],
@@ -52,6 +57,8 @@ def run(
     pythons: tuple[str, ...],
     seed: int | None,
     out: Path | None,
+    html: Path | None,
+    traced: bool,
     quiet: bool,
 ) -> None:
     """Start each SERVER, put it under siege, and compare.
@@ -63,20 +70,27 @@ def run(
     from common.harness.session import conduct
     from common.harness.siege import find_siege
     from common.report.certainty import MOST_ROUNDS, uncertain
-    from common.report.dresses import all_ok, show
+    from common.report.dresses import all_ok, as_html, as_shown, show
     from common.report.progress import ProgressBar
-    from common.report.table import as_table
 
     plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
     find_siege()
-    out = writable(out or default_result())
-    with ProgressBar(plan.turns(), quiet=quiet) as progress:
+    out, page = writable(out or default_result()), writable(html) if html else None
+    with ProgressBar(plan.turns() + traced * len(plan.cases), quiet=quiet) as progress:
         result, stopped_by = conduct(
-            plan, out, progress, ["bench.py", *sys.argv[1:]], uncertain if rounds is None else None
+            plan,
+            out,
+            progress,
+            ["bench.py", *sys.argv[1:]],
+            uncertain if rounds is None else None,
+            TRACED_REQUESTS if traced else 0,
         )
     if result.records:
-        show(as_table(result))
+        show(as_shown(result))
         click.echo(f"Raw values: {out}", err=True)
+        if page:
+            page.write_text(as_html(result), encoding="utf-8")
+            click.echo(f"Page: {page}", err=True)
     if stopped_by:
         sys.exit(128 + stopped_by)
     sys.exit(0 if all_ok(result) else 1)
@@ -84,21 +98,63 @@ def run(
 
 @bench.command()
 @click.argument("result", type=FILE)
-@click.option("--format", "dress", type=click.Choice(["table", "json"]), default="table", help="How it is shown.")
+@click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="How it is shown.")
+@click.option("--picture", type=click.Choice(PICTURES), help="One picture instead, into --out FILE.svg or .png.")
 @click.option("--out", type=FILE, help="A file instead of the terminal.")
-def report(result: Path, dress: str, out: Path | None) -> None:
+def report(result: Path, dress: str, picture: str | None, out: Path | None) -> None:
     """Show the RESULT of a run again."""
     from common.record import load
-    from common.report.dresses import DRESSES, show
-    from common.report.table import as_table
+    from common.report.dresses import as_shown, dressed, show
 
     measured = load(result)
-    if out is not None:
-        writable(out).write_text(DRESSES[dress](measured) + "\n", encoding="utf-8")
+    if picture is not None:
+        from common.report.pictures import write_picture
+
+        write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
+    elif out is not None:
+        writable(out).write_text(dressed(measured, dress) + "\n", encoding="utf-8")
     elif dress == "table":
-        show(as_table(measured))
+        show(as_shown(measured))
     else:
-        click.echo(DRESSES[dress](measured))
+        click.echo(dressed(measured, dress))
+
+
+@bench.command()
+@click.argument("servers", metavar="[SERVER]...", nargs=-1)
+@click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Sent at the same moment.")
+@click.option("--task", "tasks", multiple=True, default=["primes"], help="As for run.")
+@click.option("--workers", type=click.IntRange(1, 1000), help="As for run.")
+@click.option("--python", "pythons", multiple=True, default=[sys.executable], help="As for run.")
+@click.option("--out", type=FILE, help="A picture of it: FILE.svg, .png or .html; raw values: .json.")
+@click.option("--quiet", is_flag=True, help="No progress, only the result.")
+def trace(
+    servers: tuple[str, ...],
+    requests: int,
+    tasks: tuple[str, ...],
+    workers: int | None,
+    pythons: tuple[str, ...],
+    out: Path | None,
+    quiet: bool,
+) -> None:
+    """Draw who computes when: send each SERVER some requests at once, with pings beside them."""
+    from common.harness.plan import make_plan
+    from common.harness.session import conduct_traces
+    from common.report.dresses import as_shown, show
+    from common.report.pictures import check_suffix, write_picture
+    from common.report.progress import ProgressBar
+
+    if out is not None:
+        check_suffix(writable(out))
+    plan = make_plan(servers, tasks, [requests], pythons, workers, time_s=0, rounds=1)
+    with ProgressBar(len(plan.cases), quiet=quiet) as progress:
+        result, stopped_by = conduct_traces(plan, progress, ["bench.py", *sys.argv[1:]])
+    if result.traces and out is not None:
+        write_picture(result, "timeline", out)
+    elif result.traces:
+        show(as_shown(result))
+    if stopped_by:
+        sys.exit(128 + stopped_by)
+    sys.exit(1 if any(one.failure for one in result.traces) else 0)
 
 
 @bench.command()

@@ -3,6 +3,7 @@
 History of the file format:
     1  the first one
     2  adds the bare case, the checks while the siege is on, and what else the machine did
+    3  adds the traces
 """
 
 import os
@@ -13,7 +14,7 @@ import msgspec
 
 from common.errors import BadInputError
 
-SCHEMA = 2
+SCHEMA = 3
 BARE = "bare"  # what stands for a server where there is none
 
 
@@ -54,6 +55,17 @@ class Checks(msgspec.Struct, frozen=True):
     answered_s: list[float] = []  # or given up
     code: list[str] = []  # empty where the answer was right, else what was wrong with it: for programs
     problem: list[str] = []  # and for people
+
+
+class TracedRequests(msgspec.Struct, frozen=True):
+    """Requests for the task that were sent at the same time; times in seconds since the first ping."""
+
+    sent_s: list[float] = []
+    answered_s: list[float] = []
+    worker: list[str] = []  # "process id/thread name" where the server tells, else empty
+    # For each request the stretches in which its task ran: from, to, and how much it computed in between. That is
+    # None where the server doesn't tell; then the stretch is its Server-Timing, counted back from the answer.
+    ran_s: list[list[tuple[float, float, float | None]]] = []
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -114,6 +126,19 @@ class Record(msgspec.Struct, kw_only=True):
     failure: Failure | None = None
 
 
+class Trace(msgspec.Struct, kw_only=True):
+    """Who computed when: a handful of requests at once and the pings beside them."""
+
+    server: str  # the stem of its file
+    title: str
+    task: str
+    python: str
+    workers: int | None = None
+    requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
+    pings: Pings = msgspec.field(default_factory=Pings)  # since the first one was due
+    failure: Failure | None = None
+
+
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The machine and the versions that a result was made with."""
 
@@ -137,6 +162,7 @@ class Result(msgspec.Struct, kw_only=True):
     seed: int
     rounds: int  # as planned; fewer are in `records` if the run was stopped
     records: list[Record] = []
+    traces: list[Trace] = []
     schema: int = SCHEMA
 
 

@@ -4,6 +4,7 @@ import time
 from http import HTTPStatus
 
 from common.options import Options
+from common.stopwatch import Stretch
 from common.task import TaskError, TaskRun, one_line
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
@@ -12,13 +13,23 @@ WRONG_METHOD = "405 Method Not Allowed: only GET"
 
 
 def task_headers(run: TaskRun, received_s: float) -> dict[str, str]:
-    """`Server-Timing` (W3C, milliseconds) and `X-Worker` for a task whose request came at `received_s`."""
+    """`Server-Timing` (W3C, milliseconds) and `X-Worker` for a task whose request came at `received_s`.
+
+    And for `bench.py trace`: `X-Ran` has when the task began (`time.monotonic`, in seconds) and then, in milliseconds,
+    each stretch in which it ran: from/to/how much it computed, counted from its beginning.
+    """
     queue_ms = max(0.0, run.started_s - received_s) * 1000
     task_ms = (run.finished_s - run.started_s) * 1000
     return {
         "Server-Timing": f"queue;dur={queue_ms:.3f}, task;dur={task_ms:.3f}",
         "X-Worker": run.worker.encode("ascii", "replace").decode(),
+        "X-Ran": " ".join([f"{run.started_s:.6f}", *(_in_ms(stretch, run.started_s) for stretch in run.stretches)]),
     }
+
+
+def _in_ms(stretch: Stretch, zero_s: float) -> str:
+    from_s, to_s, cpu_s = stretch
+    return f"{(from_s - zero_s) * 1000:.2f}/{(to_s - zero_s) * 1000:.2f}/{cpu_s * 1000:.2f}"
 
 
 def ping_headers(options: Options) -> dict[str, str]:

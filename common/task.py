@@ -18,6 +18,7 @@ from typing import cast
 
 from common.builtin_tasks import BUILTIN_TASKS
 from common.errors import BadInputError
+from common.stopwatch import Stopwatch, Stretch
 
 _MAIN_THREAD = threading.get_native_id()  # greenlets all run in it, whatever name gevent gives them
 
@@ -31,6 +32,7 @@ class TaskRun:
     finished_s: float
     cpu_s: float
     worker: str  # "process id/thread name"
+    stretches: tuple[Stretch, ...] = ()  # when it ran, and how much it computed then
 
 
 class UnknownTaskError(BadInputError):
@@ -74,7 +76,8 @@ class _Steps:
         self.run: TaskRun
 
     def __iter__(self) -> Generator[float, None, None]:
-        cpu_s, started_s = -time.thread_time(), time.monotonic()
+        stopwatch = Stopwatch()
+        stopwatch.start()
         try:
             answer = self._function()
             if inspect.isgenerator(answer):
@@ -85,14 +88,15 @@ class _Steps:
                     except StopIteration as end:
                         answer = end.value
                         break
-                    cpu_s += time.thread_time()  # what others compute in the pause is not this task's
+                    stopwatch.stop()  # what others compute in the pause is not this task's
                     yield pause_s
-                    cpu_s -= time.thread_time()
+                    stopwatch.start()
             text = str(answer)
         except (Exception, SystemExit) as error:
             raise TaskError(one_line(error)) from None
-        cpu_s += time.thread_time()
-        self.run = TaskRun(text, started_s, time.monotonic(), cpu_s, _this_worker())
+        stopwatch.stop()
+        ran = tuple(stopwatch.stretches)
+        self.run = TaskRun(text, ran[0].from_s, ran[-1].to_s, stopwatch.cpu_s(), _this_worker(), ran)
 
 
 def one_line(error: BaseException) -> str:

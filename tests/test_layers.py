@@ -8,7 +8,7 @@ from conftest import ROOT, SERVERS
 
 COMMON = sorted((ROOT / "common").glob("*.py"))
 HARNESS = sorted((ROOT / "common" / "harness").glob("*.py"))
-REPORT = sorted((ROOT / "common" / "report").glob("*.py"))
+REPORT = sorted((ROOT / "common" / "report").rglob("*.py"))
 STARTS_PROCESSES = {"subprocess", "multiprocessing", "concurrent.futures", "pty"}
 
 

@@ -1,7 +1,6 @@
 """What one has to know about the machine and the versions to believe a result."""
 
 import importlib.metadata
-import os
 import platform
 import shutil
 import subprocess
@@ -12,14 +11,13 @@ import psutil
 
 from common.cpus import usable_cpus
 from common.harness.interpreter import Interpreter
-from common.harness.siege import Siege
 from common.record import Environment
 from common.strategies import ROOT
 
 _PACKAGES = ("aiohttp", "flask", "gevent", "psutil", "tornado", "werkzeug")
 
 
-def describe_environment(siege: Siege, pythons: Iterable[Interpreter]) -> Environment:
+def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environment:
     """This machine and these versions."""
     return Environment(
         cpu_model=_cpu_model(),
@@ -29,7 +27,7 @@ def describe_environment(siege: Siege, pythons: Iterable[Interpreter]) -> Enviro
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},
         packages={name: importlib.metadata.version(name) for name in _PACKAGES},
-        siege=siege.version({**os.environ, "HOME": str(siege.home)}),
+        siege=siege,
         commit=_commit(),
     )
 

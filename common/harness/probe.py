@@ -22,11 +22,16 @@ INTERVAL_S = 0.05
 
 @contextlib.asynccontextmanager
 async def probing(
-    session: aiohttp.ClientSession, url: str, patience_s: float, pings: Pings, began_s: float
+    session: aiohttp.ClientSession,
+    url: str,
+    patience_s: float,
+    pings: Pings,
+    began_s: float,
+    interval_s: float = INTERVAL_S,
 ) -> AsyncIterator[None]:
     """Pings at a fixed rate as long as the body runs, then waits so long for the answers that are still missing."""
     probe = _Probe(session, f"{url}/ping", pings, began_s)
-    sending = asyncio.create_task(probe.send())
+    sending = asyncio.create_task(probe.send(interval_s))
     wait_s = 0.0  # if the body fails
     try:
         yield
@@ -42,9 +47,9 @@ class _Probe:
         self._session, self._url, self._pings, self._began_s = session, url, pings, began_s
         self._waiting: set[asyncio.Task[None]] = set()
 
-    async def send(self) -> None:
+    async def send(self, interval_s: float) -> None:
         for number in itertools.count():
-            due_s = self._began_s + number * INTERVAL_S
+            due_s = self._began_s + number * interval_s
             await asyncio.sleep(due_s - time.monotonic())
             ping = asyncio.create_task(self._ping(due_s))
             self._waiting.add(ping)

@@ -38,14 +38,14 @@ class Watcher(Protocol):
     def warn(self, message: str) -> None:
         """Something will make the result worse than it could be."""
 
-    def case_begins(self, record: Record) -> None:
-        """A server is about to be started."""
+    def case_begins(self, what: str, time_s: float) -> None:
+        """A server is about to be started, and will be under siege for so long."""
 
     def answer_came(self) -> None:
         """Siege got an answer."""
 
-    def case_ends(self, record: Record) -> None:
-        """The record is complete."""
+    def case_ends(self) -> None:
+        """All is measured and the server is gone."""
 
 
 async def try_tasks(plan: Plan) -> Expectations:
@@ -77,10 +77,10 @@ async def run(
     for round_, cases in enumerate(plan.in_order(), 1):
         for case in still_wanted(cases):
             record = new_record(case, plan.time_s, round_)
-            watcher.case_begins(record)
+            watcher.case_begins(f"round {round_}  {record.server}", plan.time_s)
             await measure(case, siege, expectations[case.task, case.python], record, watcher)
             save(record)
-            watcher.case_ends(record)
+            watcher.case_ends()
 
 
 def new_record(case: Case, time_s: float, round_: int) -> Record:
@@ -118,15 +118,15 @@ async def measure(case: Case, siege: Siege, expected: Expectation, record: Recor
 async def _measure_server(case: Case, siege: Siege, expected: Expectation, record: Record, watcher: Watcher) -> None:
     machine_before = psutil.cpu_times()
     async with client() as session, running(case, record) as server:
-        record.workers = await _warm_up(server, session, case, expected, record)
+        await warm_up(server, session, case, expected, record)
         record.machine_before = machine_between(machine_before, psutil.cpu_times())
         await _under_siege(server, session, siege, expected, record, watcher)
 
 
-async def _warm_up(
+async def warm_up(
     server: Server, session: aiohttp.ClientSession, case: Case, expected: Expectation, record: Record
-) -> int | None:
-    """Waits for the server, checks its answer, and asks until each worker has worked; how many there are."""
+) -> None:
+    """Waits for the server, checks its answer, and asks until each worker has worked."""
     pong = await server.while_alive(server.ready(session))
     record.ready_s = server.age_s()
     asked_s = time.monotonic()
@@ -143,7 +143,7 @@ async def _warm_up(
         answers = await server.while_alive(_all(batch))
         seen |= {answer.headers.get("x-worker") for answer in answers}
     record.warm_s = server.age_s()
-    return workers
+    record.workers = workers
 
 
 async def _all(batch: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:

@@ -1,6 +1,7 @@
 """A session: one run from its plan to its file, and what a signal does to it."""
 
 import asyncio
+import os
 import signal
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from datetime import UTC, datetime
@@ -12,7 +13,8 @@ from common.harness.environment import describe_environment
 from common.harness.plan import NO_SERVER, Case, Plan
 from common.harness.runner import Watcher, run, try_tasks, warn_of_short_sieges
 from common.harness.siege import siege_at_home
-from common.record import Record, Result, save
+from common.harness.tracer import trace_all
+from common.record import Record, Result, Trace, save
 
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
 Key = tuple[str, str, int, str]
@@ -20,13 +22,19 @@ Uncertain = Callable[[Result], Collection[Key]]
 
 
 def conduct(
-    plan: Plan, out: Path, watcher: Watcher, command: Sequence[str], uncertain: Uncertain | None = None
+    plan: Plan,
+    out: Path,
+    watcher: Watcher,
+    command: Sequence[str],
+    uncertain: Uncertain | None = None,
+    traced_requests: int = 0,
 ) -> tuple[Result, int | None]:
     """Runs the whole plan; the file is written after every case.
 
     Args:
         uncertain: tells before each round but the first which cases (server, task, users, Python) still need one;
             without it all of them do.
+        traced_requests: if not 0, every strategy is traced at the end with so many requests.
 
     Returns:
         What was measured, and the number of the signal that stopped it or None.
@@ -35,16 +43,14 @@ def conduct(
         BadInputError: siege is missing, or a task can't be performed; nothing was started.
     """
     with siege_at_home() as siege:
-        result = Result(
-            environment=describe_environment(siege, [case.python for case in plan.cases]),
-            command=list(command),
-            began_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            seed=plan.seed,
-            rounds=plan.rounds,
-        )
+        result = _empty_result(plan, command, siege.version({**os.environ, "HOME": str(siege.home)}))
 
         def keep(record: Record) -> None:
             result.records.append(record)
+            save(result, out)
+
+        def keep_trace(trace: Trace) -> None:
+            result.traces.append(trace)
             save(result, out)
 
         def still_wanted(cases: list[Case]) -> list[Case]:
@@ -56,9 +62,39 @@ def conduct(
                 watcher.warn(in_one_line(findings))
             warn_of_short_sieges(plan, expectations, watcher)
             await run(plan, siege, expectations, watcher, keep, still_wanted)
+            if traced_requests:
+                await trace_all(plan, traced_requests, expectations, watcher, keep_trace)
 
         stopped_by = _until_signal(go())
     return result, stopped_by
+
+
+def conduct_traces(plan: Plan, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:
+    """Traces every strategy with as many requests as the plan has users; without siege, and nothing is written.
+
+    Returns:
+        What was seen, and the number of the signal that stopped it or None.
+
+    Raises:
+        BadInputError: a task can't be performed; nothing was started.
+    """
+    result = _empty_result(plan, command, siege="")
+
+    async def go() -> None:
+        expectations = await try_tasks(plan)
+        await trace_all(plan, plan.cases[0].users, expectations, watcher, result.traces.append)
+
+    return result, _until_signal(go())
+
+
+def _empty_result(plan: Plan, command: Sequence[str], siege: str) -> Result:
+    return Result(
+        environment=describe_environment(siege, [case.python for case in plan.cases]),
+        command=list(command),
+        began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=plan.seed,
+        rounds=plan.rounds,
+    )
 
 
 def _among(keys: Collection[Key], cases: list[Case]) -> list[Case]:

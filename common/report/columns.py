@@ -22,7 +22,8 @@ class Cell(NamedTuple):
 class Column:
     """A figure of the summary: what it is called, where it is found, how it is written, and which is the best."""
 
-    heading: str
+    name: str
+    heading: str  # the same in two lines, under the heading to the left where it begins with a line break
     value: Value
     text: Callable[[float], str]
     best: Callable[[Sequence[float]], float] | None = None  # None where a best one would not mean anything
@@ -45,8 +46,6 @@ class _Rate(Column):
 
     def cell(self, summary: Summary, rivals: Sequence[Summary]) -> Cell:
         plain = super().cell(summary, rivals)
-        if summary.rank is None:
-            return plain
         return Cell(plain.text, summary.rank == 1 and any(rival.rank not in (None, 1) for rival in rivals))
 
 
@@ -70,18 +69,18 @@ def _percent(value: float) -> str:
 
 
 FIGURES = (
-    Column("rank", lambda summary: summary.rank, str),
-    Column("workers", lambda summary: summary.workers, str),
-    _Rate("trans/s", _of("rate_per_s", "mean"), numbers.rate, max),
-    Column("±", _half_width, numbers.margin),
-    Column("of\nceiling", lambda summary: summary.of_ceiling, _percent),
-    Column("avail-\nability", lambda summary: summary.availability_pct, numbers.percent, max),
-    Column("response\np50", _of("response_s", "p50"), numbers.seconds, min),
-    Column("\np99", _of("response_s", "p99"), numbers.seconds, min),
-    Column("ping\np50", _of("ping_s", "p50"), numbers.seconds, min),
-    Column("\np99", _of("ping_s", "p99"), numbers.seconds, min),
-    Column("CPU per\ntrans", lambda summary: summary.cpu_s_per_transaction, numbers.seconds, min),
-    Column("memory", lambda summary: summary.memory_pss_bytes, numbers.megabytes, min),
+    Column("rank", "rank", lambda summary: summary.rank, str),
+    Column("workers", "workers", lambda summary: summary.workers, str),
+    _Rate("trans/s", "trans/s", _of("rate_per_s", "mean"), numbers.rate, max),
+    Column("±", "±", _half_width, numbers.margin),
+    Column("of ceiling", "of\nceiling", lambda summary: summary.of_ceiling, _percent),
+    Column("availability", "avail-\nability", lambda summary: summary.availability_pct, numbers.percent, max),
+    Column("response p50", "response\np50", _of("response_s", "p50"), numbers.seconds, min),
+    Column("response p99", "\np99", _of("response_s", "p99"), numbers.seconds, min),
+    Column("ping p50", "ping\np50", _of("ping_s", "p50"), numbers.seconds, min),
+    Column("ping p99", "\np99", _of("ping_s", "p99"), numbers.seconds, min),
+    Column("CPU per trans", "CPU per\ntrans", lambda summary: summary.cpu_s_per_transaction, numbers.seconds, min),
+    Column("memory", "memory", lambda summary: summary.memory_pss_bytes, numbers.megabytes, min),
 )
 
 

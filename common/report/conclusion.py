@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from common.report import numbers
+from common.report.alone import alone_wall_s
 from common.report.summary import Comparison, Summary
 from common.report.verdict import OK
 
@@ -12,7 +13,15 @@ from common.report.verdict import OK
 def conclusion(comparison: Comparison) -> list[str]:
     """A paragraph for each task and number of users."""
     settings = dict.fromkeys((case.task, case.users) for case in comparison.cases)
-    return [" ".join(_sentences(comparison, task, users, len(settings) > 1)) for task, users in settings]
+    told = [" ".join(_sentences(comparison, task, users, len(settings) > 1)) for task, users in settings]
+    return [_ONE_ROUND, *told] if sum(map(_one_round, comparison.cases)) > 1 else told
+
+
+_ONE_ROUND = "One round can't tell a difference from noise, so nothing is ranked: take --rounds 3 or more."
+
+
+def _one_round(case: Summary) -> bool:
+    return case.verdict == OK and case.rank is None
 
 
 def _sentences(comparison: Comparison, task: str, users: int, named: bool) -> Iterator[str]:
@@ -21,8 +30,9 @@ def _sentences(comparison: Comparison, task: str, users: int, named: bool) -> It
     if named:
         yield f"{task}, {users} users:"
     if len(sound) > 1:
-        yield _fastest(sound) if all(case.rank for case in sound) else _one_round()
-        yield _pings(sound, _alone_s(comparison, task))
+        if all(case.rank for case in sound):
+            yield _fastest(sound)
+        yield _pings(sound, alone_wall_s(comparison, task))
         yield from _memory(sound)
         yield from _undecided(sound)
     elif not sound:
@@ -46,10 +56,6 @@ def _fastest(sound: Sequence[Summary]) -> str:
         f"{_listed([case.server for case in first])} {are} the fastest with {_rates(first)}{of_ceiling}, "
         f"{numbers.significant(times)} times the next best."
     )
-
-
-def _one_round() -> str:
-    return "One round can't tell a difference from noise, so nothing is ranked: take --rounds 3 or more."
 
 
 def _pings(sound: Sequence[Summary], alone_s: float | None) -> str:
@@ -94,18 +100,6 @@ def _undecided(sound: Sequence[Summary]) -> Iterator[str]:
     ties = [names for _, names in sorted(by_rank.items()) if len(names) > 1]
     for names in ties:
         yield f"Which of {_listed(names, 'or')} does more could not be decided."
-
-
-def _alone_s(comparison: Comparison, task: str) -> float | None:
-    """The fastest single run of the task, with nothing beside it."""
-    walls = [
-        wall
-        for case in comparison.rounds
-        for one in case
-        if one.ceiling is not None and one.record.task == task
-        for wall in one.ceiling.record.alone_wall_s
-    ]
-    return min(walls, default=None)
 
 
 def _rate(case: Summary) -> float:

@@ -1,20 +1,32 @@
-"""The dresses of a result: the same comparison as a table and as JSON."""
+"""The dresses of a result: the same comparison as a table, Markdown, CSV, JSON and HTML."""
 
 import io
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from common.record import Result
+from common.report.markdown import as_markdown
+from common.report.spreadsheet import as_csv
 from common.report.summary import summarize
 from common.report.table import as_table
+from common.report.timeline_text import TimelinesAsText
 
 WIDTH = 130  # of what does not go to a terminal
 
 
 def as_text(result: Result) -> str:
-    """The table as plain text."""
-    return _plain(as_table(result))
+    """The table, and the timelines if there are any, as plain text."""
+    return _plain(as_shown(result))
+
+
+def as_shown(result: Result) -> RenderableType:
+    """The same for a terminal, as wide as that is."""
+    if not result.traces:
+        return as_table(result)
+    timelines = TimelinesAsText(result)
+    return Group(as_table(result), Text(), timelines) if result.records else timelines
 
 
 def _plain(shown: RenderableType) -> str:
@@ -29,7 +41,17 @@ def as_json(result: Result) -> str:
     return msgspec.json.format(encoded, indent=2).decode()
 
 
-DRESSES = {"table": as_text, "json": as_json}
+def as_html(result: Result) -> str:
+    """One page that holds everything, pictures included."""
+    from common.report.page.page import as_html  # drawing takes a while to load
+
+    return as_html(result)
+
+
+def dressed(result: Result, dress: str) -> str:
+    """As `table`, `markdown`, `csv`, `json` or `html`."""
+    dresses = {"table": as_text, "markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}
+    return dresses[dress](result)
 
 
 def show(shown: RenderableType) -> None:

@@ -6,7 +6,6 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from common.record import Record
 from common.report import numbers
 
 
@@ -42,10 +41,10 @@ class ProgressBar:
         """One line, terminal or not."""
         self._progress.console.print(f"bench.py: {message}", markup=False, highlight=False, soft_wrap=True)
 
-    def case_begins(self, record: Record) -> None:
+    def case_begins(self, what: str, time_s: float) -> None:
         """Shows what is at work."""
-        self._began_s, self._answers, self._time_s = 0.0, 0, record.time_s
-        self._progress.update(self._task, description=f"round {record.round}  {record.server}", rate="")
+        self._began_s, self._answers, self._time_s = 0.0, 0, time_s
+        self._progress.update(self._task, description=what, rate="")
 
     def answer_came(self) -> None:
         """Counts it into the live rate."""
@@ -58,7 +57,7 @@ class ProgressBar:
             live = f"{numbers.rate((self._answers - 1) / took_s)}/s" if self._answers > 1 else ""
             self._progress.update(self._task, completed=self._cases_done + part, rate=live)
 
-    def case_ends(self, _record: Record) -> None:
+    def case_ends(self) -> None:
         """Moves the bar on."""
         self._cases_done += 1
         self._progress.update(self._task, completed=self._cases_done)

@@ -5,10 +5,15 @@ would count as time without work; the first answers come before the queue has it
 start together finish together, so that counting from the first answer to the last one counts a burst too many.
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, linear_regression
+from itertools import accumulate
+from statistics import fmean
+
+import msgspec
+import numpy as np
 
 SETTLED_USERS = 0.9  # of the users have to have had an answer before the steady part begins
 LEAST_CYCLES = 1.5  # of request and answer, on the average user, in a steady part whose shares tell the rate
@@ -18,8 +23,7 @@ FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
 SIEGE_STEP_S = 0.01  # siege measures in steps of 10 ms
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, gc=False):  # there are millions of them in a large result
     """One request: when it was sent and when it was answered, in seconds since the siege began."""
 
     began_s: float
@@ -96,14 +100,15 @@ class _Line:
         self._answered_s = answered_s
         self.spans_s = answered_s[-1] - answered_s[0] if len(answered_s) > 2 else 0.0
         if self.spans_s:
-            self.slope, self._start = linear_regression(answered_s, range(len(answered_s)))
+            self.slope, self._start = map(float, np.polyfit(answered_s, range(len(answered_s)), 1))
 
     def is_even(self) -> bool:
         """Whether the answers are never far from the line, compared with how many there are."""
         if len(self._answered_s) < FEWEST_ANSWERS:
             return False
-        off = (abs(self._start + self.slope * at - number) for number, at in enumerate(self._answered_s))
-        return max(off) <= max(FEW_OFF_LINE, PART_OFF_LINE * len(self._answered_s))
+        numbers = np.arange(len(self._answered_s))
+        off = np.abs(self._start + self.slope * np.asarray(self._answered_s) - numbers)
+        return float(off.max()) <= max(FEW_OFF_LINE, PART_OFF_LINE * len(numbers))
 
 
 def rate_between(spans: dict[int, list[Span]], besides: Sequence[Span], from_s: float, to_s: float) -> float:
@@ -121,11 +126,11 @@ def _settled_s(spans: dict[int, list[Span]], users: int) -> float:
 
 def _of_users(spans: dict[int, list[Span]], late: Sequence[Span], from_s: float, to_s: float) -> float:
     """How many requests' worth of work for the users lies between the two times."""
-    work = sum(_inside(span, from_s, to_s) for span in late)
+    work, pace = sum(_inside(span, from_s, to_s) for span in late), _Pace(late)
     for requests in spans.values():
         began_s = requests[-1].ended_s
         if to_s > began_s:
-            work += (to_s - max(began_s, from_s)) * _expected_pace(late, to_s - began_s)
+            work += (to_s - max(began_s, from_s)) * pace.after(to_s - began_s)
     return work
 
 
@@ -136,10 +141,18 @@ def _inside(span: Span, from_s: float, to_s: float) -> float:
     return max(0.0, min(span.ended_s, to_s) - max(span.began_s, from_s)) / span.duration_s
 
 
-def _expected_pace(late: Sequence[Span], so_far_s: float) -> float:
-    """The mean of 1/duration of a request that has taken so long already, judged by those that took longer."""
-    longer = [span for span in late if span.duration_s > so_far_s]
-    return fmean(span.good / span.duration_s for span in longer) if longer else 1 / so_far_s
+class _Pace:
+    """The mean of 1/duration of requests that take longer than some time, judged by those that were answered."""
+
+    def __init__(self, answered: Sequence[Span]) -> None:
+        longest_first = sorted(answered, key=lambda span: -span.duration_s)
+        self._minus_s = [-span.duration_s for span in longest_first]
+        self._sums = [0.0, *accumulate(span.good / span.duration_s for span in longest_first)]
+
+    def after(self, so_far_s: float) -> float:
+        """Of a request that has taken so long already; if none took longer, as if it ended now."""
+        longer = bisect_left(self._minus_s, -so_far_s)
+        return self._sums[longer] / longer if longer else 1 / so_far_s
 
 
 def _all(spans: dict[int, list[Span]]) -> Iterable[Span]:

@@ -56,6 +56,7 @@ class Round:
         """Requests that ended in one way or another."""
         return len(self.good) + self.record.socket_failures
 
+    @cached_property
     def steady_spans(self) -> list[Span]:
         """The requests with right answers that ended in the steady part."""
         spans = (span for requests in self.spans.values() for span in requests)

@@ -62,25 +62,32 @@ class Comparison(msgspec.Struct, frozen=True):
     cases: list[Summary]
     ceilings: list[Summary]
     rounds: list[list[Round]]  # of each of `cases`
+    bare_rounds: list[list[Round]]  # of each of `ceilings`
+
+    def every_round(self) -> list[Round]:
+        """Case by case, the bare ones first."""
+        return [one for case in (*self.bare_rounds, *self.rounds) for one in case]
 
 
 def summarize(result: Result) -> Comparison:
     """The summary of every case, in the order of the servers' numbers."""
-    cases, rounds, ceilings = [], [], []
+    cases, rounds, ceilings, bare_rounds = [], [], [], []
     for case, is_bare in cases_of(result.records):
-        summary = _summary(case)
+        summary = summary_of(case)
         if is_bare:
             ceilings.append(summary)
+            bare_rounds.append(list(case))
         else:
             cases.append(summary)
             rounds.append(list(case))
     ranked = [
         msgspec.structs.replace(summary, rank=rank) for summary, rank in zip(cases, ranks(cases, rounds), strict=True)
     ]
-    return Comparison(ranked, ceilings, rounds)
+    return Comparison(ranked, ceilings, rounds, bare_rounds)
 
 
-def _summary(rounds: Sequence[Round]) -> Summary:
+def summary_of(rounds: Sequence[Round]) -> Summary:
+    """What so many rounds of one case say; without a rank, which only a comparison gives."""
     first = rounds[0].record
     reasons = judge(rounds)
     identity = Summary(
@@ -107,7 +114,7 @@ def _with_numbers(summary: Summary, rounds: Sequence[Round]) -> Summary:
         rate_per_s=mean_interval([one.rate.per_s for one in rounds if one.rate.per_s is not None]),
         of_ceiling=_mean([one.of_ceiling for one in rounds]),
         availability_pct=100 * summary.transactions / attempts if attempts else None,
-        response_s=_latency([span.duration_s for one in rounds for span in one.steady_spans()]),
+        response_s=_latency([span.duration_s for one in rounds for span in one.steady_spans]),
         ping_s=_ping_latency(pings),
         cpu_s_per_transaction=_mean([one.cpu_s_per_transaction() for one in rounds]),
         memory_pss_bytes=_median([one.memory_bytes() for one in rounds]),

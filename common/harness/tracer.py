@@ -1,0 +1,95 @@
+"""The tracer: a handful of requests at once, with pings beside them, and what the answers tell of who ran when."""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import aiohttp
+
+from common.harness.client import Answer, client
+from common.harness.expectation import Expectation
+from common.harness.failures import CaseFailedError
+from common.harness.plan import Case, Plan
+from common.harness.probe import probing
+from common.harness.runner import Expectations, Watcher, new_record, verify, warm_up
+from common.harness.server import running
+from common.record import Failure, Trace
+from common.task import one_line
+
+PING_INTERVAL_S = 0.025
+PINGS_AROUND = 3  # so many before the requests and after their answers, to see what is usual
+CLOCKS_AGREE_S = 0.005  # what is told to have happened so much before it was asked for is not believed
+
+Stretch = tuple[float, float, float | None]  # from, to, and how much of it was computed
+
+
+async def trace_all(
+    plan: Plan, requests: int, expectations: Expectations, watcher: Watcher, keep: Callable[[Trace], None]
+) -> None:
+    """Traces every strategy with every task under every Python, and keeps each trace as soon as it is complete."""
+    for case in dict.fromkeys(replace(case, users=requests) for case in plan.cases):
+        watcher.case_begins(f"trace  {case.strategy.stem}", 0.0)
+        keep(await trace(case, expectations[case.task, case.python]))
+        watcher.case_ends()
+
+
+async def trace(case: Case, expected: Expectation) -> Trace:
+    """Sends as many requests at once as the case has users. Whatever goes wrong with the server is a failure in it."""
+    found = Trace(server=case.strategy.stem, title=case.strategy.title, task=case.task, python=case.python.version)
+    record = new_record(case, 0.0, 1)  # of starting and stopping; nothing of it is kept
+    try:
+        async with client() as session, running(case, record) as server:
+            await warm_up(server, session, case, expected, record)
+            found.workers = record.workers
+            await server.while_alive(_besides_pings(session, server.url, expected, case.users, found))
+    except CaseFailedError as failed:
+        found.failure = Failure(failed.code, str(failed))
+    except Exception as error:  # a mistake of this program must not cost the other cases
+        found.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+    return found
+
+
+async def _besides_pings(
+    session: aiohttp.ClientSession, url: str, expected: Expectation, requests: int, found: Trace
+) -> None:
+    began_s = time.monotonic()
+    async with probing(session, url, expected.patience_s(requests), found.pings, began_s, PING_INTERVAL_S):
+        await asyncio.sleep((PINGS_AROUND - 0.5) * PING_INTERVAL_S)
+        await asyncio.gather(*(_request(session, url, expected, requests, found, began_s) for _ in range(requests)))
+        await asyncio.sleep(PINGS_AROUND * PING_INTERVAL_S)
+
+
+async def _request(
+    session: aiohttp.ClientSession, url: str, expected: Expectation, requests: int, found: Trace, began_s: float
+) -> None:
+    sent_s = time.monotonic()
+    answer = await verify(session, url, expected, requests)
+    answered_s = time.monotonic()
+    ran_s = _as_told(answer, sent_s, answered_s) or _counted_back(answer, sent_s, answered_s)
+    columns = found.requests
+    columns.sent_s.append(round(sent_s - began_s, 6))
+    columns.answered_s.append(round(answered_s - began_s, 6))
+    columns.worker.append(answer.headers.get("x-worker", ""))
+    columns.ran_s.append([(round(since - began_s, 6), round(to - began_s, 6), cpu) for since, to, cpu in ran_s])
+
+
+def _as_told(answer: Answer, sent_s: float, answered_s: float) -> list[Stretch]:
+    """The stretches in its header `X-Ran`; none if there is none or it can't be true."""
+    try:
+        zero_s, *stretches = answer.headers.get("x-ran", "").split()
+        told = [
+            (float(zero_s) + float(since) / 1000, float(zero_s) + float(to) / 1000, float(cpu) / 1000)
+            for since, to, cpu in (stretch.split("/") for stretch in stretches)
+        ]
+    except ValueError:
+        return []
+    likely = all(sent_s - CLOCKS_AGREE_S <= since <= to <= answered_s + CLOCKS_AGREE_S for since, to, _ in told)
+    return list(told) if likely else []
+
+
+def _counted_back(answer: Answer, sent_s: float, answered_s: float) -> list[Stretch]:
+    """From `Server-Timing`, as if the answer came at once when the task had ended; none if there is no such header."""
+    task = re.search(r"\btask\s*;\s*dur=([\d.]+)", answer.headers.get("server-timing", ""))
+    return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []

@@ -1,0 +1,1 @@
+"""Pictures of a result, drawn with Altair as SVG or PNG: no browser and no script is needed to make or to see them."""

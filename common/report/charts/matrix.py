@@ -1,0 +1,106 @@
+"""Several tasks, or numbers of users: a heat map of strategies and settings, and the rate over the users as curves."""
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from common.report import numbers
+from common.report.charts.look import Drawing, Look
+from common.report.charts.rows import name_of
+from common.report.charts.sheet import Sheet
+from common.report.summary import Summary
+from common.report.verdict import FAILED, OK
+
+_CELL, _HEAD = 44, 38  # pixels
+_LETTER = 7  # pixels, about
+
+
+def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
+    """A cell for each case with its rate and its share of the ceiling: the stronger, the nearer to it."""
+    settings = list(dict.fromkeys((case.task, case.users) for case in cases))
+    names = list(dict.fromkeys(name_of(case, cases) for case in cases))
+    left = 30 if look.is_narrow else 240
+    width = look.width - left - 10
+    wide = width / len(settings)
+    sheet = Sheet(width, _HEAD + _CELL * len(names), alt.Scale(domain=[0, width], nice=False), None)
+    cells, rates, shares = [], [], []
+    for case in cases:
+        x, y = wide * settings.index((case.task, case.users)), _HEAD + _CELL * names.index(name_of(case, cases))
+        share = min(1.0, case.of_ceiling or 0.0) if case.verdict == OK else 0.0
+        cells.append({"x": x + 1, "x2": x + wide - 1, "y": y + 1, "y2": y + _CELL - 1, "share": 0.05 + 0.5 * share})
+        best = " ★" if case.rank == 1 else ""
+        rates.append({"x": x + wide / 2, "y": y + 15, "text": _rate(case) + best})
+        shares.append({"x": x + wide / 2, "y": y + 31, "text": _share(case)})
+    heads, users_below = [], []
+    for place, (task, users) in enumerate(settings):
+        middle, most = wide * (place + 0.5), int(wide / _LETTER)
+        short = task.split(":")[-1]
+        heads.append({"x": middle, "y": 10, "text": short if len(short) <= most else f"{short[: most - 1]}…"})
+        users_below.append({"x": middle, "y": 26, "text": f"{users} users" if wide > 60 else str(users)})
+    shown = [name.split("_")[0] if look.is_narrow else name for name in names]
+    labels = [{"y": _HEAD + _CELL * (row + 0.5), "text": name} for row, name in enumerate(shown)]
+    size = 10 if look.is_narrow else 12
+    return sheet.drawn(
+        sheet.bars("cells", cells, alt.Opacity("share:Q", scale=None), color=look.work),
+        sheet.text("rates", rates, fontSize=size + 1, fontWeight="bold", color=look.ink),
+        sheet.text("shares", shares, fontSize=size, color=look.ink),
+        sheet.text("tasks", heads, fontSize=size, fontWeight="bold", color=look.ink),
+        sheet.text("users", users_below, fontSize=size, color=look.ink),
+        sheet.text("names", labels, -8, align="right", fontSize=12, color=look.ink),
+    )
+
+
+def curves(cases: Sequence[Summary], look: Look) -> Drawing:
+    """The rate over the number of users, a curve for each strategy, of cases with the same task."""
+    known = [case for case in cases if case.verdict == OK and case.rate_per_s]
+    names = list(dict.fromkeys(name_of(case, known) for case in known))
+    rows = [
+        {"users": case.users, "rate": case.rate_per_s.mean, "name": name_of(case, known)}
+        for case in known
+        if case.rate_per_s
+    ]
+    rows += [
+        {"users": case.users, "rate": case.ceiling_per_s, "name": "the ceiling"} for case in known if case.ceiling_per_s
+    ]
+    series = [*names, "the ceiling"]
+    colours = [look.lines[number % len(look.lines)] for number in range(len(names))] + [look.limit]
+    dashes = [[1, 0] if number < len(look.lines) else [2, 2] for number in range(len(names))] + [[6, 3]]
+    legend = alt.Legend(
+        title=None,
+        orient="bottom",
+        columns=1 if look.is_narrow else 3,
+        labelColor=look.ink,
+        labelFontSize=12,
+        symbolSize=120,
+    )
+    marks = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
+    shapes = [marks[number % len(marks)] for number in range(len(names))] + ["stroke"]
+    base = alt.Chart(alt.NamedData("curves"), name="curves").encode(
+        alt.X(
+            "users:Q",
+            title="users at the same time",
+            scale=alt.Scale(zero=False),
+            axis=alt.Axis(values=sorted({case.users for case in known})),
+        ),
+        alt.Y("rate:Q", title="transactions per second", scale=alt.Scale(zero=True)),
+        alt.Color("name:N", scale=alt.Scale(domain=series, range=colours), legend=legend),
+    )
+    line = base.mark_line(strokeWidth=2).encode(
+        alt.StrokeDash("name:N", scale=alt.Scale(domain=series, range=dashes), legend=None)
+    )
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(
+        alt.Shape("name:N", scale=alt.Scale(domain=series, range=shapes), legend=legend)
+    )
+    return Drawing(alt.layer(line, points).properties(width=look.width - 70, height=260), {"curves": rows})
+
+
+def _rate(case: Summary) -> str:
+    if case.verdict == FAILED or case.rate_per_s is None:
+        return "failed"
+    return f"{numbers.rate(case.rate_per_s.mean)}/s"
+
+
+def _share(case: Summary) -> str:
+    if case.verdict != OK:
+        return case.verdict if case.verdict != FAILED else ""
+    return f"{100 * case.of_ceiling:.0f} %" if case.of_ceiling is not None else ""

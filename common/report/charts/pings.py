@@ -1,0 +1,59 @@
+"""What everybody else felt: how long pings took while the siege was on, on a logarithmic axis."""
+
+from collections.abc import Sequence
+
+import altair as alt
+import numpy as np
+
+from common.report import numbers
+from common.report.charts.look import Drawing, Look
+from common.report.charts.rows import Rows
+from common.report.rounds import Round
+from common.report.summary import Summary
+
+_BAND = 26
+_DOTS = 100  # each stands for one per cent of the pings (a quantile dot plot: Kay et al., CHI 2016)
+_LEAST_S = 0.0005  # what is shorter can't be told from it
+_LABELS = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
+
+
+def pings_chart(
+    cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: float | None, look: Look
+) -> Drawing:
+    """Of cases with the same task and users; `task_s` is how long the task takes alone."""
+    rows = Rows(cases, _BAND, look)
+    waited_s = [[max(_LEAST_S, value) for one in case for value in one.record.pings.waited_s] for case in rounds]
+    longest_s = max([0.1, task_s or 0.0, *(value for values in waited_s for value in values)])
+    steps = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
+    axis = alt.Axis(title="how long a ping took", orient="top", values=steps, labelExpr=_LABELS)
+    scale = alt.Scale(type="log", domain=[_LEAST_S, longest_s * 1.3], nice=False)
+    sheet = rows.sheet(scale, axis)
+    dots, medians, figures = [], [], ["no pings"] * len(cases)
+    for number, values in enumerate(waited_s):
+        y = rows.top(number)
+        for place, value in enumerate(_quantiles(values)):
+            dots.append({"x": value, "y": y + 3 + (_BAND - 6) * _scattered(place)})
+        if values:
+            p50, p99 = np.percentile(values, [50, 99])
+            medians.append({"x": float(p50), "y": y, "y2": y + _BAND})
+            figures[number] = f"half below {numbers.seconds(p50)}, 99 % below {numbers.seconds(p99)}"
+    alone = [{"x": task_s, "y": 0, "y2": sheet.height}] if task_s else []
+    label = [{"x": task_s, "y": sheet.height - 4, "text": f"one task: {numbers.seconds(task_s)}"}] if task_s else []
+    return sheet.drawn(
+        sheet.posts("one_task", alone, color=look.limit, strokeWidth=1.5, strokeDash=[5, 3]),
+        sheet.text("one_task_label", label, align="left", dx=5, color=look.ink),
+        sheet.of("pings", dots).mark_circle(size=22, opacity=0.55, color=look.ping).encode(sheet.x, sheet.y),
+        sheet.posts("medians", medians, color=look.ink, strokeWidth=2.5),
+        *rows.texts(sheet, figures),
+    )
+
+
+def _quantiles(values: Sequence[float]) -> list[float]:
+    if not values:
+        return []
+    return [float(value) for value in np.percentile(values, (np.arange(_DOTS) + 0.5) * 100 / _DOTS)]
+
+
+def _scattered(number: int) -> float:
+    """Between 0 and 1, neighbours far apart (additive recurrence with the golden ratio)."""
+    return number * 0.6180339887 % 1

@@ -1,0 +1,65 @@
+"""How much work got done: a bar with its interval for each case, against the line of the ceiling."""
+
+from collections.abc import Sequence
+
+import altair as alt
+
+from common.report import numbers
+from common.report.charts.look import Drawing, Look
+from common.report.charts.rows import Rows
+from common.report.charts.sheet import Layer, Sheet
+from common.report.summary import Summary
+from common.report.verdict import OK
+
+_BAR = 20
+_ROOM = 1.25  # of the largest value that can be true: what is longer is cut and says so
+
+
+def throughput_chart(cases: Sequence[Summary], look: Look) -> Drawing:
+    """Of cases that have numbers, with the same task and users."""
+    rows = Rows(cases, _BAR, look)
+    ceiling = max((case.ceiling_per_s for case in cases if case.ceiling_per_s), default=0.0)
+    most = _ROOM * max([ceiling, 1e-9, *(_high(case) for case in cases if case.verdict == OK)])
+    axis = alt.Axis(title="transactions per second", orient="top", tickCount=look.width // 100)
+    sheet = rows.sheet(alt.Scale(domain=[0, most], nice=False, clamp=True), axis)
+    bars, intervals = [], []
+    for number, case in enumerate(cases):
+        rate = case.rate_per_s
+        assert rate is not None
+        y = rows.top(number)
+        bars.append({"x": 0, "x2": min(rate.mean, most), "y": y, "y2": y + _BAR, "sound": case.verdict == OK})
+        if rate.low is not None and rate.high is not None and rate.high < most:
+            intervals.append({"x": max(0.0, rate.low), "x2": rate.high, "y": y + _BAR / 2})
+    opacity = alt.condition("datum.sound", alt.value(1), alt.value(0.35))
+    return sheet.drawn(
+        sheet.bars("bars", bars, color=look.work).encode(opacity=opacity),
+        sheet.rules("intervals", intervals, color=look.ink, strokeWidth=2),
+        *_ceiling(sheet, ceiling, look),
+        *rows.texts(sheet, [_told(case, most) for case in cases]),
+    )
+
+
+def _ceiling(sheet: Sheet, ceiling: float, look: Look) -> list[Layer]:
+    if not ceiling:
+        return []
+    text = "ceiling" if look.is_narrow else f"ceiling: {numbers.rate(ceiling)}/s is all that this machine can do"
+    line = [{"x": ceiling, "y": 0, "y2": sheet.height}]
+    label = [{"x": ceiling, "y": sheet.height - 2, "text": text}]
+    return [
+        sheet.posts("ceiling", line, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
+        sheet.text("ceiling_label", label, align="right", dx=-5, color=look.ink),
+    ]
+
+
+def _told(case: Summary, most: float) -> str:
+    assert case.rate_per_s is not None
+    fastest = "fastest: " if case.rank == 1 else ""
+    rate = case.rate_per_s
+    interval = f" ± {numbers.margin(rate.high - rate.mean)}" if rate.high is not None else ""
+    cut = ", off the scale" if rate.mean > most else ""
+    return f"{fastest}{numbers.rate(rate.mean)}/s{interval}{cut}"
+
+
+def _high(case: Summary) -> float:
+    assert case.rate_per_s is not None
+    return case.rate_per_s.high or case.rate_per_s.mean

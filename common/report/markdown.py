@@ -1,0 +1,64 @@
+"""The comparison as Markdown, for a comment on a pull request."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from common.record import Result
+from common.report.columns import FIGURES, figures, varying
+from common.report.conclusion import conclusion
+from common.report.footnote import footnote
+from common.report.summary import Comparison, Summary, summarize
+from common.report.verdict import FAILED, OK
+
+
+def as_markdown(result: Result) -> str:
+    """A table, what is wrong with it, what it says, and how it was made."""
+    comparison = summarize(result)
+    if not comparison.cases and not comparison.ceilings:
+        return "Nothing was measured."
+    parts = [
+        "\n".join(_table(comparison)),
+        "\n".join(_flags(comparison)),
+        *(_plain(paragraph) for paragraph in conclusion(comparison)),
+        "<br>".join(
+            f"<sub>{_plain(line)}</sub>"
+            for line in footnote(result, comparison).replace("* best", "bold: best").splitlines()
+        ),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _table(comparison: Comparison) -> Iterator[str]:
+    shown = [one for one in (*comparison.ceilings, *comparison.cases) if one.verdict != FAILED]
+    if not shown:
+        return
+    differing = varying(comparison.cases)
+    yield _row(["strategy", *differing, *(column.name for column in FIGURES)])
+    yield _row(["---"] * (1 + len(differing)) + ["---:"] * len(FIGURES))
+    for summary in shown:
+        cells = figures(summary, comparison.cases, FIGURES)
+        texts = [f"**{_plain(cell.text)}**" if cell.best else _plain(cell.text) for cell in cells]
+        yield _row([*_names(summary, differing), *texts])
+
+
+def _names(summary: Summary, differing: Sequence[str]) -> list[str]:
+    flag = "" if summary.verdict == OK else f" ({summary.verdict})"
+    return [_plain(summary.server) + flag, *(_plain(str(getattr(summary, name))) for name in differing)]
+
+
+def _flags(comparison: Comparison) -> Iterator[str]:
+    differing = varying(comparison.cases)
+    for summary in (*comparison.ceilings, *comparison.cases):
+        for reason in summary.reasons:
+            name = ", ".join([summary.server, *(str(getattr(summary, name)) for name in differing)])
+            yield f"- **{summary.verdict}** {_plain(name)}: {_plain(reason.message)}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _plain(text: str) -> str:
+    """The text as it is, whatever Markdown or HTML would make of it."""
+    one_line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\|*\[\]`~])", r"\\\1", one_line)

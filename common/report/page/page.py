@@ -1,0 +1,102 @@
+"""The page as HTML, from the template and the style sheet beside this file. Whatever comes from outside is escaped."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from common.record import BARE, Result
+from common.report import numbers
+from common.report.columns import FIGURES, figures, varying
+from common.report.conclusion import conclusion
+from common.report.footnote import footnote
+from common.report.page.sections import sections
+from common.report.summary import Comparison, Summary, summarize
+from common.report.verdict import FAILED, OK
+
+HERE = Path(__file__).parent
+MOST_ROWS = 400
+
+
+def as_html(result: Result) -> str:
+    """One page that holds everything."""
+    comparison = summarize(result)
+    ordered = [*comparison.ceilings, *comparison.cases]
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template(
+        "template.html"
+    ).render(
+        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
+        heading=_heading(result),
+        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        answer=conclusion(comparison),
+        rows=[_row(summary, comparison) for summary in ordered[:MOST_ROWS]],
+        left_out=max(0, len(ordered) - MOST_ROWS),
+        caption=footnote(result, comparison).splitlines()[0].replace("* best", "★ best") if ordered else "",
+        columns=FIGURES,
+        differing=varying(comparison.cases),
+        sections=list(sections(result, comparison)),
+        facts=list(_facts(result, comparison)),
+        flags=[
+            f"{summary.verdict}: {summary.server}: {reason.message}"
+            for summary in ordered[:MOST_ROWS]
+            for reason in summary.reasons
+        ],
+    )
+
+
+def _heading(result: Result) -> str:
+    tasks = list(dict.fromkeys([*(one.task for one in result.records), *(one.task for one in result.traces)]))
+    if not tasks:
+        return "Nothing was measured"
+    listed = tasks[0] if len(tasks) == 1 else f"{', '.join(tasks[:-1])} and {tasks[-1]}"
+    return f"Which concurrency strategy should run {listed}?"
+
+
+def _row(summary: Summary, comparison: Comparison) -> dict[str, Any]:
+    if summary.verdict == FAILED:
+        cells = [(column.name, {"text": "", "best": False}) for column in FIGURES]
+    else:
+        shown = figures(summary, comparison.cases, FIGURES)
+        cells = [
+            (column.name, {"text": cell.text, "best": cell.best}) for column, cell in zip(FIGURES, shown, strict=True)
+        ]
+    return {
+        "server": summary.server,
+        "is_bare": summary.server == BARE,
+        "setting": [(name, getattr(summary, name)) for name in varying(comparison.cases)],
+        "cells": cells,
+        "verdict": summary.verdict if summary.verdict != OK else "",
+        "codes": ", ".join(reason.code.replace("_", " ") for reason in summary.reasons),
+        "reasons": [reason.message for reason in summary.reasons],
+    }
+
+
+def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Name and value of all that one has to know to repeat it, or to doubt it."""
+    machine = result.environment
+    yield "command", shlex.join(result.command)
+    if comparison.cases or comparison.ceilings:
+        yield "figures", footnote(result, comparison).splitlines()[1]
+    yield "CPU", f"{machine.cpu_model}, {machine.usable_cpus} of {machine.cpus} CPUs"
+    yield "memory", f"{machine.memory_bytes / 1e9:.0f} GB"
+    yield "system", machine.system
+    for version, build in machine.pythons.items():
+        yield f"Python {version}", build
+    yield "packages", ", ".join(f"{name} {version}" for name, version in machine.packages.items())
+    if machine.siege:
+        yield "siege", machine.siege
+    if result.records:
+        yield "siege command", shlex.join(next((one.siege_command for one in result.records if one.siege_command), []))
+        yield "load average", " to ".join(_extremes([one.load_average for one in result.records])) + " before the cases"
+    if machine.commit:
+        yield "Under Siege", f"commit {machine.commit}"
+
+
+def _extremes(values: list[float]) -> list[str]:
+    return [numbers.significant(min(values), 2), numbers.significant(max(values), 2)]

@@ -1,0 +1,178 @@
+"""The pictures of the page: which there are for a result, how each is to be read, and what it says in words."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from altair.utils.schemapi import debug_mode
+from markupsafe import Markup
+
+from common.record import Result
+from common.report import numbers
+from common.report.alone import alone_cpu_s, alone_wall_s
+from common.report.charts.cost import cpu_chart, memory_chart
+from common.report.charts.look import NARROW, WIDE, Drawing, Look, for_page
+from common.report.charts.matrix import curves, heat_map
+from common.report.charts.moments import moments_chart
+from common.report.charts.pings import pings_chart
+from common.report.charts.rows import name_of
+from common.report.charts.throughput import throughput_chart
+from common.report.charts.timeline import timeline_chart
+from common.report.rounds import Round
+from common.report.summary import Comparison, Summary
+from common.report.timeline import timelines
+from common.report.verdict import FAILED
+
+MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; the table has all
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A chart that can be drawn in any look."""
+
+    name: str  # of the file that it would be saved as
+    title: str
+    how: str  # to read it
+    draw: Callable[[Look], Drawing]
+    alternative: str  # in words, for those who can't see it
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture as it stands on the page, for a desk and for a phone."""
+
+    title: str
+    how: str
+    wide: Markup
+    narrow: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Some pictures under one heading."""
+
+    title: str
+    pictures: list[Picture]
+
+    @property
+    def figures(self) -> list[Figure]:
+        """Drawn for the page."""
+        return [_figure(picture) for picture in self.pictures]
+
+
+def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
+    """Everything that can be drawn of a result, in the order in which it is told."""
+    settings = list(dict.fromkeys((case.task, case.users) for case in comparison.cases))
+    if result.traces:
+        yield Section("Who computed when", [_timeline(result)])
+    if len(settings) > 1:
+        yield Section("All tasks and users", list(_overview(comparison)))
+    for task, users in settings[:MOST_SETTINGS]:
+        pairs = [
+            (case, rounds)
+            for case, rounds in zip(comparison.cases, comparison.rounds, strict=True)
+            if (case.task, case.users) == (task, users) and case.verdict != FAILED and case.rate_per_s
+        ][:MOST_CASES]
+        if pairs:
+            cases, rounds = [case for case, _ in pairs], [rounds for _, rounds in pairs]
+            yield Section(f"{task}, {users} users", list(_of_setting(comparison, task, cases, rounds)))
+
+
+def _timeline(result: Result) -> Picture:
+    drawn = timelines(result.traces)
+    requests = max((len(trace.requests.sent_s) for trace in result.traces), default=0)
+    return Picture(
+        "timeline",
+        "",
+        f"{requests} requests were sent to each server at the same moment. A bar is a request, in the lane of the "
+        "worker that had it: pale while it waits, strong while it computes. Below are pings, sent every 25 ms; "
+        "each line is as long as the ping had to wait.",
+        lambda look: timeline_chart(drawn, look),
+        "Timelines. " + ". ".join(one.described() for one in drawn),
+    )
+
+
+def _overview(comparison: Comparison) -> Iterator[Picture]:
+    cases = comparison.cases
+    yield Picture(
+        "heatmap",
+        "Which strategy for which task",
+        "Each cell has the transactions per second, and below it what share of the ceiling that is: "
+        "the stronger its colour, the nearer to all that the machine can do. ★ is the fastest of its column.",
+        lambda look: heat_map(cases, look),
+        "Rates: "
+        + ", ".join(f"{_name(case, cases)} with {case.task} and {case.users} users {_rate(case)}" for case in cases),
+    )
+    for task in list(dict.fromkeys(case.task for case in cases))[:MOST_SETTINGS]:
+        of_task = [case for case in cases if case.task == task]
+        if len({case.users for case in of_task}) > 1:
+            yield Picture(
+                f"users-{task}",
+                f"{task}: more users",
+                "Transactions per second over the number of users at the same time, against the ceiling.",
+                lambda look, of_task=of_task: curves(of_task, look),  # type: ignore[misc]
+                "Rates: "
+                + ", ".join(f"{_name(case, cases)} with {case.users} users {_rate(case)}" for case in of_task),
+            )
+
+
+def _of_setting(
+    comparison: Comparison, task: str, cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]
+) -> Iterator[Picture]:
+    wall_s, cpu_s = alone_wall_s(comparison, task), alone_cpu_s(comparison, task)
+    yield Picture(
+        "throughput",
+        "How much work got done",
+        "Right answers per second; the thin line is the 95 % confidence interval over the rounds. "
+        "The dashed line is the ceiling: what the same users reach without any server.",
+        lambda look: throughput_chart(cases, look),
+        "Transactions per second: " + _each(cases, _rate),
+    )
+    yield Picture(
+        "pings",
+        "What everybody else felt",
+        "How long a trivial request to the same server took meanwhile. Each dot is one per cent of the pings, "
+        "the line is the median; further left is better, and each step of the axis is ten times as long.",
+        lambda look: pings_chart(cases, rounds, wall_s, look),
+        "Ping, 99th percentile: "
+        + _each(cases, lambda case: numbers.seconds(case.ping_s.p99) if case.ping_s else "none"),
+    )
+    yield Picture(
+        "moments",
+        "How the siege went on",
+        "Above, each answer is a tick. Below, each ping is a bar as tall as it had to wait: "
+        "where the bars are tall, the server was stuck. This is the first round.",
+        lambda look: moments_chart(cases, rounds, look),
+        "Right answers in the first round: " + _each(cases, lambda case: str(sum(rounds[cases.index(case)][0].good))),
+    )
+    yield Picture(
+        "memory",
+        "What it costs: memory",
+        "Further up is more work done, further right is more memory taken.",
+        lambda look: memory_chart(cases, look),
+        "Memory: " + _each(cases, lambda case: numbers.megabytes(case.memory_pss_bytes or 0)),
+    )
+    yield Picture(
+        "cpu",
+        "What it costs: CPU time for each answer",
+        "What is right of the dashed line is spent on anything but the task.",
+        lambda look: cpu_chart(cases, cpu_s, look),
+        "CPU time per transaction: " + _each(cases, lambda case: numbers.seconds(case.cpu_s_per_transaction or 0)),
+    )
+
+
+def _figure(picture: Picture) -> Figure:
+    with debug_mode(False):  # the tests have every chart checked against the schema; here it would double the time
+        wide, narrow = (for_page(picture.draw(look), look, picture.alternative) for look in (WIDE, NARROW))
+    return Figure(picture.title, picture.how, Markup(wide), Markup(narrow))  # noqa: S704 (escaped there)
+
+
+def _each(cases: Sequence[Summary], told: Callable[[Summary], str]) -> str:
+    return ", ".join(f"{_name(case, cases)} {told(case)}" for case in cases)
+
+
+def _name(case: Summary, cases: Sequence[Summary]) -> str:
+    return name_of(case, cases)
+
+
+def _rate(case: Summary) -> str:
+    return f"{numbers.rate(case.rate_per_s.mean)}/s" if case.rate_per_s else case.verdict

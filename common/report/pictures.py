@@ -1,0 +1,42 @@
+"""One picture of a result in a file of its own, for a slide or a README."""
+
+from pathlib import Path
+
+from common.errors import BadInputError
+from common.record import Result, save
+from common.report.charts.look import FILE, as_png, as_svg
+from common.report.page.page import as_html
+from common.report.page.sections import sections
+from common.report.summary import summarize
+
+_SUFFIXES = (".svg", ".png", ".html", ".json")
+
+
+def check_suffix(path: Path) -> None:
+    """Raises BadInputError if nothing can be drawn as that."""
+    if path.suffix not in _SUFFIXES:
+        raise BadInputError(f"can't draw as {path.name!r}: expected a name that ends in {', '.join(_SUFFIXES)}")
+
+
+def write_picture(result: Result, name: str, path: Path) -> None:
+    """Draws the picture of that name (of the first task, where there are several); the suffix says as what.
+
+    Raises:
+        BadInputError: the result has nothing to draw it from, or the suffix is unknown.
+    """
+    check_suffix(path)
+    if path.suffix == ".html":
+        path.write_text(as_html(result), encoding="utf-8")
+        return
+    if path.suffix == ".json":
+        save(result, path)
+        return
+    pictures = (picture for section in sections(result, summarize(result)) for picture in section.pictures)
+    picture = next((picture for picture in pictures if picture.name == name), None)
+    if picture is None:
+        how = "run with --trace" if name == "timeline" else "take a result with cases that have numbers"
+        raise BadInputError(f"nothing in this result to draw {name} from: {how}")
+    if path.suffix == ".svg":
+        path.write_text(as_svg(picture.draw(FILE), FILE), encoding="utf-8")
+    else:
+        path.write_bytes(as_png(picture.draw(FILE), FILE))

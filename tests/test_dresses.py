@@ -1,0 +1,86 @@
+"""The dresses of a result: the same figures as a table, Markdown, CSV and JSON."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from conftest import ROOT
+from golden_file import assert_golden
+from simulated_record import bare_record, record_of, result_of
+
+from common.record import Failure, load, save
+from common.report.columns import FIGURES
+from common.report.dresses import dressed
+from common.report.summary import summarize
+
+DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "published.csv", "json": "published.json"}
+Bench = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.parametrize("dress", DRESSES)
+def test_the_published_comparison_in_every_dress(dress: str, bench: Bench, renew: bool) -> None:
+    printed = bench("report", str(ROOT / "results" / "published.json"), "--format", dress)
+    assert printed.stderr == ""
+    assert_golden(DRESSES[dress], printed.stdout, renew)
+
+
+def hostile() -> str:
+    return "=1+1|<script>alert(1)</script>*`_\n\"'&"
+
+
+def hostile_result():
+    records = [
+        *(bare_record(number, task=hostile()) for number in (1, 2, 3)),
+        *(record_of(hostile(), number, workers=2, task=hostile()) for number in (1, 2, 3)),
+        *(record_of("2_honest", number, task=hostile()) for number in (1, 2, 3)),
+        record_of("3_failed", 1, task=hostile(), failure=Failure("died", hostile())),
+    ]
+    return result_of(records)
+
+
+def test_markdown_shows_hostile_text_as_it_is() -> None:
+    text = dressed(hostile_result(), "markdown")
+    assert "<script" not in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {len(FIGURES) + 2}
+    assert "\\`" in text
+    assert "\\*" in text
+
+
+def test_no_cell_of_the_csv_is_a_formula_and_every_record_has_its_row() -> None:
+    result = hostile_result()
+    rows = list(csv.DictReader(io.StringIO(dressed(result, "csv"))))
+    assert len(rows) == len(result.records)
+    assert not [cell for row in rows for cell in row.values() if cell[:1] in "=+-@" and cell]
+    assert [row["server"] for row in rows if "script" in row["server"]] == ["'" + hostile()] * 3
+
+
+def test_the_csv_has_the_figures_of_the_json() -> None:
+    result = load(ROOT / "results" / "sample.json")
+    rows = list(csv.DictReader(io.StringIO(dressed(result, "csv"))))
+    for case in json.loads(dressed(result, "json")):
+        rates = [float(row["rate_per_s"]) for row in rows if row["server"] == case["server"]]
+        assert sum(rates) / len(rates) == pytest.approx(case["rate_per_s"]["mean"], rel=1e-5)
+
+
+def test_markdown_fits_into_a_comment() -> None:
+    assert len(dressed(load(ROOT / "results" / "sample.json"), "markdown")) < 65_536
+
+
+@pytest.mark.parametrize("dress", ["table", "markdown", "csv", "json", "html"])
+def test_a_result_without_a_record_is_no_error(dress: str, bench: Bench, tmp_path) -> None:
+    save(result_of([]), tmp_path / "empty.json")
+    ended = bench("report", "empty.json", "--format", dress)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_all_dresses_agree_on_who_is_fastest() -> None:
+    result = load(ROOT / "results" / "sample.json")
+    first = [case.server for case in summarize(result).cases if case.rank == 1]
+    assert first == ["4_async_processexecutor"]
+    for dress in ("table", "markdown", "html"):
+        assert f"{first[0]} is the fastest" in dressed(result, dress)

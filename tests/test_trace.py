@@ -1,0 +1,196 @@
+"""The trace: real requests to real servers, and what is drawn of them."""
+
+import itertools
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import TESTS
+from simulated_record import result_of
+
+from common.harness.client import Answer
+from common.harness.tracer import _as_told, _counted_back
+from common.record import Pings, Trace, TracedRequests, load, save
+from common.report.dresses import as_text
+from common.report.timeline import Bar, Ran, Timeline, timelines
+
+Bench = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
+    """Of all kinds of strategies, with four requests each."""
+    from conftest import bench_command
+
+    out = tmp_path_factory.mktemp("trace") / "trace.json"
+    command = bench_command("trace", "2", "3", "4", "5", "--requests", "4", "--out", str(out))
+    subprocess.run(command, check=True, cwd=out.parent)
+    return timelines(load(out).traces)
+
+
+def named(drawn: list[Timeline], name: str) -> Timeline:
+    return next(one for one in drawn if one.name.startswith(name))
+
+
+def bars_of(one: Timeline) -> list[Bar]:
+    return [bar for lane in one.lanes for bar in lane.bars]
+
+
+def both_at_once_s(one: Bar, other: Bar) -> float:
+    """How long both computed at the same moment."""
+    pairs = itertools.product([ran for ran in one.ran if ran.share], [ran for ran in other.ran if ran.share])
+    return sum(
+        max(0.0, min(a.to_s, b.to_s) - max(a.from_s, b.from_s)) * (a.share or 0) * (b.share or 0) for a, b in pairs
+    )
+
+
+def computed_s(bar: Bar) -> float:
+    return sum((ran.to_s - ran.from_s) * (ran.share or 0) for ran in bar.ran)
+
+
+def test_every_request_is_drawn_with_a_number_of_its_own(traced: list[Timeline]) -> None:
+    for one in traced:
+        assert sorted(bar.number for bar in bars_of(one)) == [1, 2, 3, 4]
+        for bar in bars_of(one):
+            assert bar.sent_s <= bar.ran[0].from_s <= bar.ran[-1].to_s <= bar.answered_s + 0.005
+
+
+def test_on_the_loop_one_computes_after_the_other(traced: list[Timeline]) -> None:
+    bars = bars_of(named(traced, "2_"))
+    for one, other in itertools.pairwise(bars):
+        assert one.ran[-1].to_s <= other.ran[0].from_s
+
+
+def test_threads_under_the_gil_are_never_drawn_as_parallel(traced: list[Timeline]) -> None:
+    one = named(traced, "3_")
+    assert len(one.lanes) > 1
+    computed = sum(computed_s(bar) for bar in bars_of(one))
+    assert computed <= 1.1 * one.done_s
+    for some, other in itertools.combinations(bars_of(one), 2):
+        assert both_at_once_s(some, other) < 0.25 * min(computed_s(some), computed_s(other))
+
+
+def test_processes_are_drawn_with_a_lane_each(traced: list[Timeline]) -> None:
+    one = named(traced, "4_")
+    assert [lane.worker for lane in one.lanes] == [f"process {number}" for number in range(1, len(one.lanes) + 1)]
+
+
+def test_slices_are_drawn_as_slices(traced: list[Timeline]) -> None:
+    one = named(traced, "5_")
+    assert len(one.lanes) == 1
+    assert all(len(bar.ran) > 10 for bar in bars_of(one))
+
+
+def test_there_are_pings_before_beside_and_after(traced: list[Timeline]) -> None:
+    for one in traced:
+        assert min(ping.due_s for ping in one.pings) < 0
+        assert max(ping.due_s for ping in one.pings) > one.done_s
+        steps = [after.due_s - before.due_s for before, after in itertools.pairwise(one.pings)]
+        assert all(step == pytest.approx(0.025, abs=1e-5) for step in steps)
+    assert named(traced, "2_").longest_ping_s > named(traced, "4_").longest_ping_s
+
+
+def test_in_the_terminal_each_strategy_has_its_lines(bench: Bench) -> None:
+    ended = bench("trace", "4", "--requests", "3")
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("4_async_processexecutor: In a process pool")
+    assert {line.split()[-1] for line in lines[1:] if "░" in line and "computes" not in line} == {"1", "2", "3"}
+    assert re.search(r"pings .*▁", ended.stdout)
+    assert all(len(line) <= 130 for line in lines)
+
+
+def test_a_server_that_answers_wrongly_is_named_and_the_others_are_drawn(bench: Bench) -> None:
+    ended = bench("trace", str(TESTS / "servers" / "answers_wrongly.py"), "1", "--requests", "2")
+    assert ended.returncode == 1
+    assert "failed: GET / gives 200" in ended.stdout
+    assert "1_sync: One request at a time" in ended.stdout
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
+def test_it_is_drawn_as(suffix: str, bench: Bench, tmp_path: Path) -> None:
+    out = tmp_path / f"picture{suffix}"
+    assert bench("trace", "2", "--requests", "2", "--out", str(out)).returncode == 0
+    begins = {".svg": b"<svg", ".png": b"\x89PNG", ".html": b"<!doctype html>"}[suffix]
+    assert out.read_bytes().startswith(begins)
+
+
+def test_another_suffix_is_refused_before_anything_is_started(bench: Bench) -> None:
+    ended = bench("trace", "--out", "picture.gif")
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert ".svg" in ended.stderr
+
+
+def answer(**headers: str) -> Answer:
+    return Answer(200, b"", {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def test_what_a_server_tells_is_taken_if_it_can_be_true() -> None:
+    told = answer(x_ran="100.000000 0.00/20.00/20.00 30.00/40.00/5.00")
+    assert _as_told(told, 99.9, 100.1) == [
+        pytest.approx((100.0, 100.02, 0.02)),
+        pytest.approx((100.03, 100.04, 0.005)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["", "nonsense", "100 1/2", "90.0 0.00/20.00/20.00", "100.0 0.00/200.00/20.00", "100.0 20.00/10.00/20.00", "100"],
+)
+def test_what_can_not_be_true_is_not_taken(told: str) -> None:
+    assert _as_told(answer(x_ran=told), 99.9, 100.1) == []
+
+
+def test_without_that_the_task_ended_when_the_answer_came() -> None:
+    told = answer(server_timing="queue;dur=10.0, task;dur=50.0")
+    assert _counted_back(told, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
+    assert _counted_back(answer(), 99.9, 100.1) == []
+
+
+def trace_of(workers: list[str]) -> Trace:
+    requests = TracedRequests(
+        [0.1] * len(workers), [0.2] * len(workers), workers, [[(0.11, 0.19, 0.08)]] * len(workers)
+    )
+    return Trace(
+        server="x",
+        title="t",
+        task="primes",
+        python="3.11.7",
+        requests=requests,
+        pings=Pings([0.0], [0.0], [0.001], [""]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "names"),
+    [
+        (["1/MainThread"], ["thread 1"]),
+        (["1/Pool_0", "1/Pool_1"], ["thread 1", "thread 2"]),
+        (["1/MainThread", "2/MainThread"], ["process 1", "process 2"]),
+        (["1/InterpreterPoolExecutor-0_0", "1/InterpreterPoolExecutor-0_1"], ["interpreter 1", "interpreter 2"]),
+        (["1/a", "1/b", "2/a"], ["1/a", "1/b", "2/a"]),
+        ([""], ["thread 1"]),
+    ],
+)
+def test_workers_have_names_that_say_something(workers: list[str], names: list[str]) -> None:
+    assert [lane.worker for lane in timelines([trace_of(workers)])[0].lanes] == names
+
+
+def test_a_bar_tells_its_share_of_any_moment() -> None:
+    bar = Bar(1, 0.0, 1.0, (Ran(0.2, 0.4, 0.5), Ran(0.6, 0.8, None)))
+    assert bar.share_between(0.0, 0.2) == 0
+    assert bar.share_between(0.2, 0.4) == pytest.approx(0.5)
+    assert bar.share_between(0.5, 0.7) == pytest.approx(0.5)
+
+
+def test_traces_are_kept_in_the_file_and_shown_again(bench: Bench, tmp_path: Path) -> None:
+    result = result_of([])
+    result.traces.append(trace_of(["1/MainThread"]))
+    save(result, tmp_path / "r.json")
+    assert load(tmp_path / "r.json").traces == result.traces
+    shown = bench("report", "r.json").stdout
+    assert shown == as_text(result) + "\n"
+    assert "thread 1" in shown
