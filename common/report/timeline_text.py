@@ -84,8 +84,7 @@ class TimelinesAsText:
 
 
 def _ticks(from_s: float, to_s: float, most: int) -> Sequence[float]:
-    """Round times between the two, at most so many."""
+    """Round times from when the requests were sent, at most so many between the two."""
     steps = (factor * 10.0**power for power in range(-4, 4) for factor in (1, 2, 5))
     step_s = next((step for step in steps if (to_s - from_s) / step <= max(1, most)), to_s)
-    first = -int(-from_s / step_s) if from_s < 0 else int(from_s / step_s) + 1
-    return [number * step_s for number in range(first, int(to_s / step_s) + 1)]
+    return [number * step_s for number in range(int(to_s / step_s) + 1)]

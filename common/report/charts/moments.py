@@ -11,11 +11,10 @@ from common.report.rounds import Round
 from common.report.summary import Summary
 
 _TICK, _PINGS = 8, 26  # pixels
-_MOST_MARKS = 600  # of answers in a row; more could not be seen
 
 
-def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], look: Look) -> Drawing:
-    """Of the first round of each case."""
+def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_ticks: int, look: Look) -> Drawing:
+    """Of the first round of each case; where it has more answers than ticks, every second or third is drawn."""
     rows = Rows(cases, _TICK + _PINGS + 2, look)
     first = [case[0] for case in rounds]
     end_s = max(one.record.siege_s or one.record.time_s for one in first)
@@ -27,7 +26,7 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], l
         y, record = rows.top(number), one.record
         ground = y + _TICK + 2 + _PINGS
         finished_s = [at for at in record.transactions.finished_s if at <= end_s]
-        for at in finished_s[:: 1 + len(finished_s) // _MOST_MARKS]:
+        for at in finished_s[:: 1 + len(finished_s) // most_ticks]:
             answers.append({"x": at, "y": y, "y2": y + _TICK})
         for due_s, waited_s in zip(record.pings.due_s, record.pings.waited_s, strict=True):
             if due_s <= end_s:

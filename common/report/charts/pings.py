@@ -12,15 +12,17 @@ from common.report.rounds import Round
 from common.report.summary import Summary
 
 _BAND = 26
-_DOTS = 100  # each stands for one per cent of the pings (a quantile dot plot: Kay et al., CHI 2016)
 _LEAST_S = 0.0005  # what is shorter can't be told from it
 _LABELS = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 
 
 def pings_chart(
-    cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: float | None, look: Look
+    cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: float | None, dots_each: int, look: Look
 ) -> Drawing:
-    """Of cases with the same task and users; `task_s` is how long the task takes alone."""
+    """Of cases with the same task and users; `task_s` is how long the task takes alone.
+
+    Each of the dots of a case stands for an equal part of its pings (a quantile dot plot: Kay et al., CHI 2016).
+    """
     rows = Rows(cases, _BAND, look)
     waited_s = [[max(_LEAST_S, value) for one in case for value in one.record.pings.waited_s] for case in rounds]
     longest_s = max([0.1, task_s or 0.0, *(value for values in waited_s for value in values)])
@@ -31,7 +33,7 @@ def pings_chart(
     dots, medians, figures = [], [], ["no pings"] * len(cases)
     for number, values in enumerate(waited_s):
         y = rows.top(number)
-        for place, value in enumerate(_quantiles(values)):
+        for place, value in enumerate(_quantiles(values, dots_each)):
             dots.append({"x": value, "y": y + 3 + (_BAND - 6) * _scattered(place)})
         if values:
             p50, p99 = np.percentile(values, [50, 99])
@@ -48,10 +50,10 @@ def pings_chart(
     )
 
 
-def _quantiles(values: Sequence[float]) -> list[float]:
+def _quantiles(values: Sequence[float], count: int) -> list[float]:
     if not values:
         return []
-    return [float(value) for value in np.percentile(values, (np.arange(_DOTS) + 0.5) * 100 / _DOTS)]
+    return [float(value) for value in np.percentile(values, (np.arange(count) + 0.5) * 100 / count)]
 
 
 def _scattered(number: int) -> float:

@@ -23,6 +23,7 @@ from common.report.timeline import timelines
 from common.report.verdict import FAILED
 
 MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; the table has all
+MOST_TICKS, MOST_ROWS = 600, 15  # in a row; in rows beyond that there are fewer marks, or the page would grow too large
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
         yield Section("Who computed when", [_timeline(result)])
     if len(settings) > 1:
         yield Section("All tasks and users", list(_overview(comparison)))
+    detail = min(1.0, MOST_ROWS / max(1, len(comparison.cases[: MOST_SETTINGS * MOST_CASES])))
     for task, users in settings[:MOST_SETTINGS]:
         pairs = [
             (case, rounds)
@@ -74,7 +76,7 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
         ][:MOST_CASES]
         if pairs:
             cases, rounds = [case for case, _ in pairs], [rounds for _, rounds in pairs]
-            yield Section(f"{task}, {users} users", list(_of_setting(comparison, task, cases, rounds)))
+            yield Section(f"{task}, {users} users", list(_of_setting(comparison, task, cases, rounds, detail)))
 
 
 def _timeline(result: Result) -> Picture:
@@ -116,8 +118,9 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
 
 
 def _of_setting(
-    comparison: Comparison, task: str, cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]
+    comparison: Comparison, task: str, cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], detail: float
 ) -> Iterator[Picture]:
+    dots = next(count for count in (100, 50, 20) if count <= 100 * detail or count == 20)
     wall_s, cpu_s = alone_wall_s(comparison, task), alone_cpu_s(comparison, task)
     yield Picture(
         "throughput",
@@ -130,9 +133,9 @@ def _of_setting(
     yield Picture(
         "pings",
         "What everybody else felt",
-        "How long a trivial request to the same server took meanwhile. Each dot is one per cent of the pings, "
+        f"How long a trivial request to the same server took meanwhile. Each dot is {100 // dots} % of the pings, "
         "the line is the median; further left is better, and each step of the axis is ten times as long.",
-        lambda look: pings_chart(cases, rounds, wall_s, look),
+        lambda look: pings_chart(cases, rounds, wall_s, dots, look),
         "Ping, 99th percentile: "
         + _each(cases, lambda case: numbers.seconds(case.ping_s.p99) if case.ping_s else "none"),
     )
@@ -141,7 +144,7 @@ def _of_setting(
         "How the siege went on",
         "Above, each answer is a tick. Below, each ping is a bar as tall as it had to wait: "
         "where the bars are tall, the server was stuck. This is the first round.",
-        lambda look: moments_chart(cases, rounds, look),
+        lambda look: moments_chart(cases, rounds, int(MOST_TICKS * detail), look),
         "Right answers in the first round: " + _each(cases, lambda case: str(sum(rounds[cases.index(case)][0].good))),
     )
     yield Picture(

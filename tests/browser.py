@@ -1,0 +1,100 @@
+"""A real browser without a network, and what it says of a page."""
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# It is run by root in containers, and must not look for anything outside.
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """The system's Chromium; skips the test where there is none."""
+    if CHROMIUM is None:
+        pytest.skip("no chromium here: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Opened:
+    """A page that was opened from a file."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)  # of the console, and what was asked of a network
+
+    def count(self, selector: str) -> int:
+        return self.page.locator(selector).count()
+
+    def overflow(self) -> int:
+        """By how many pixels it is wider than the window."""
+        return self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+
+
+@contextlib.contextmanager
+def opened(browser: Browser, path: Path, width: int = 1440, scheme: str = "light") -> Iterator[Opened]:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+    try:
+        found = Opened(context.new_page())
+        found.page.on("console", lambda message: found.complaints.append(message.text))
+        found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
+        found.page.on("dialog", lambda dialog: found.complaints.append(dialog.message))
+        found.page.on("request", lambda request: _own(request.url, path) or found.complaints.append(request.url))
+        found.page.goto(path.as_uri())
+        yield found
+    finally:
+        context.close()
+
+
+def _own(url: str, path: Path) -> bool:
+    return url == path.as_uri() or url.startswith("data:")
+
+
+# The WCAG 2.2 contrast of every text that is seen with what is behind it: the least, and the text.
+LEAST_CONTRAST = """
+() => {
+  const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const luminance = (rgb) => {
+    const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = rgb.slice(0, 3).map((v) => linear(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const found = channels(getComputedStyle(one).backgroundColor);
+      if (found.length < 4 || found[3] > 0) return found;
+    }
+    return [255, 255, 255];
+  };
+  let least = [Infinity, "nothing"];
+  for (const element of document.querySelectorAll("body *")) {
+    const text = [...element.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data).join("").trim();
+    if (!text || !element.getClientRects().length) continue;
+    const style = getComputedStyle(element);
+    const ink = channels(element.closest("svg") ? style.fill : style.color);
+    const [light, dark] = [luminance(ink), luminance(behind(element))].sort((a, b) => b - a);
+    const contrast = (light + 0.05) / (dark + 0.05);
+    if (contrast < least[0]) least = [contrast, text];
+  }
+  return least;
+}
+"""

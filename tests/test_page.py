@@ -1,0 +1,200 @@
+"""The page in a real browser: nothing fetched, nothing cut off, every mark there, and readable."""
+
+import functools
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import LEAST_CONTRAST, Opened, chromium, opened
+from conftest import ROOT
+from playwright.sync_api import Browser
+from simulated_record import bare_record, record_of, result_of
+from test_trace import trace_of
+
+from common.record import Failure, Result, load
+from common.report.dresses import dressed
+from common.report.summary import summarize
+
+HOSTILE = "9_<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+def several() -> Result:
+    """Two tasks, three numbers of users, two Pythons; one case failed, one is above the ceiling."""
+    records = []
+    for task, users, python, round_ in itertools.product(
+        ("primes", "digest"), (5, 10, 25), ("3.11.7", "3.14.0t"), (1, 2)
+    ):
+        setting = {"task": task, "users": users, "python": python}
+        records += [
+            bare_record(round_, **setting),
+            record_of("1_sync", round_, **setting),
+            record_of("4_async_processexecutor", round_, workers=2, **setting),
+            record_of("7_lies", round_, workers=40, speed=3, **setting),
+            record_of("8_dies", round_, failure=Failure("died", "it died"), **setting),
+        ]
+    result = result_of(records)
+    result.traces += [trace_of(["1/MainThread"]), trace_of(["1/MainThread", "2/MainThread"])]
+    return result
+
+
+def hostile() -> Result:
+    records = [bare_record(1, task=HOSTILE), record_of(HOSTILE, 1, task=HOSTILE, python=HOSTILE)]
+    records.append(record_of(HOSTILE + "2", 1, task=HOSTILE, failure=Failure("died", HOSTILE)))
+    result = result_of(records, cpu_model=HOSTILE, system=HOSTILE, packages={HOSTILE: HOSTILE}, commit=HOSTILE)
+    result.command = ["bench.py", HOSTILE]
+    trace = trace_of([HOSTILE, HOSTILE + "2"])
+    trace.server = trace.title = trace.task = HOSTILE
+    result.traces.append(trace)
+    return result
+
+
+RESULTS = {
+    "sample": lambda: load(ROOT / "results" / "sample.json"),
+    "published": lambda: load(ROOT / "results" / "published.json"),
+    "several": several,
+    "hostile": hostile,
+    "empty": lambda: result_of([]),
+    "failed": lambda: result_of([record_of("1_sync", 1, failure=Failure("died", "it died"))]),
+}
+
+
+@functools.cache
+def result(name: str) -> Result:
+    return RESULTS[name]()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    for name in RESULTS:
+        (folder / f"{name}.html").write_text(dressed(result(name), "html"))
+    return {name: folder / f"{name}.html" for name in RESULTS}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_opens_offline_fits_and_can_be_read(
+    browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: str
+) -> None:
+    with opened(browser, pages[name], width, scheme) as shown:
+        for flag in shown.page.locator("summary").all():
+            flag.click()
+        assert shown.complaints == []
+        assert shown.overflow() <= 0
+        contrast, text = shown.page.evaluate(LEAST_CONTRAST)
+        assert contrast >= 4.5, text
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_it_is_one_file_of_a_size_that_can_be_mailed(pages: dict[str, Path], name: str) -> None:
+    text = pages[name].read_text()
+    assert len(text) < 1_500_000
+    assert "<script" not in text
+    assert "http://" not in text.replace("http://www.w3.org/", "").replace("http://127.0.0.1", "")
+
+
+def marks(shown: Opened, name: str) -> int:
+    """How many marks of a layer there are in the picture that is seen."""
+    return shown.page.locator(f".wide [class$='{name}_marks'] > *").count()
+
+
+def test_there_are_as_many_marks_as_there_is_data(browser: Browser, pages: dict[str, Path]) -> None:
+    sample = result("sample")
+    comparison = summarize(sample)
+    with opened(browser, pages["sample"]) as shown:
+        assert marks(shown, "bars") == marks(shown, "cpu") == marks(shown, "cases") == len(comparison.cases)
+        assert marks(shown, "intervals") == len(comparison.cases)
+        firsts = [case[0].record for case in comparison.rounds]
+        answers = sum(at <= one.siege_s for one in firsts for at in one.transactions.finished_s)
+        assert marks(shown, "answers") == answers
+        waited = shown.page.locator("figure:has(.wide .medians_marks) .wide .pings_marks > *").count()
+        assert waited == 100 * len(comparison.cases)
+        assert shown.count("table.cases tbody tr") == len(comparison.cases) + len(comparison.ceilings)
+
+
+def test_the_timeline_has_a_bar_for_each_request(browser: Browser, pages: dict[str, Path]) -> None:
+    traces = result("sample").traces
+    requests = sum(len(trace.requests.sent_s) for trace in traces)
+    assert requests
+    with opened(browser, pages["sample"]) as shown:
+        assert marks(shown, "numbers") == requests
+        assert marks(shown, "waiting") == requests + 1  # one is the legend's
+        assert marks(shown, "computing") == 1 + sum(len(ran) for trace in traces for ran in trace.requests.ran_s)
+
+
+def test_several_tasks_and_users_have_a_heat_map_and_curves(browser: Browser, pages: dict[str, Path]) -> None:
+    cases = summarize(result("several")).cases
+    with opened(browser, pages["several"]) as shown:
+        assert marks(shown, "cells") == len(cases)
+        assert shown.page.get_by_role("heading", name="primes: more users").is_visible()
+        assert shown.page.get_by_role("heading", name="digest: more users").is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_flag_explains_itself_when_it_is_touched(browser: Browser, pages: dict[str, Path], width: int) -> None:
+    reasons = next(case.reasons for case in summarize(result("published")).cases if case.verdict == "suspect")
+    with opened(browser, pages["published"], width) as shown:
+        table = shown.page.locator("table.cases")
+        explanation = table.get_by_text(reasons[0].message)
+        assert not explanation.is_visible()
+        table.get_by_text("suspect: above ceiling").click()
+        assert explanation.is_visible()
+
+
+def test_text_from_outside_is_shown_and_does_nothing(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["hostile"]) as shown:
+        assert shown.page.get_by_role("rowheader", name=HOSTILE, exact=True).is_visible()
+        assert shown.count("img") == shown.count("script") == 0
+        assert shown.complaints == []
+
+
+def test_who_can_not_see_the_pictures_is_told_what_they_show(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["sample"]) as shown:
+        pictures = shown.page.get_by_role("img").all()
+        assert len(pictures) == shown.count("figure")
+        for picture in pictures:
+            assert "4_async_processexecutor" in picture.get_attribute("aria-label")
+        assert shown.page.get_by_role("table").count() == 1
+        assert shown.page.get_by_role("columnheader", name="ping p99").count() == 1
+        levels = [
+            int(tag[1]) for tag in shown.page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)")
+        ]
+        assert levels[0] == 1
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_the_answer_comes_first(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["sample"]) as shown:
+        answer = shown.page.get_by_text("4_async_processexecutor is the fastest")
+        assert answer.bounding_box()["y"] < 300
+
+
+def test_it_can_be_printed(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+    with opened(browser, pages["several"]) as shown:
+        shown.page.pdf(path=tmp_path / "page.pdf", format="A4")
+        assert (tmp_path / "page.pdf").stat().st_size > 10_000
+        shown.page.emulate_media(media="print")
+        flagged = shown.page.get_by_role("heading", name="What was flagged").locator("+ ul")
+        assert flagged.get_by_text("it died").first.is_visible()  # though no flag was touched
+
+
+def test_a_large_result_makes_a_page_of_a_reasonable_size() -> None:
+    records = []
+    for round_, users in itertools.product(range(1, 101), range(1, 21)):
+        setting = {"users": users, "time_s": 1.0}
+        records += [bare_record(round_, **setting)]
+        records += [record_of(f"{number}_server", round_, **setting) for number in range(1, 5)]
+    assert len(records) == 10_000
+    for record in records:  # so that making it takes less time than what is tested
+        for column in (record.transactions.finished_s, record.transactions.siege_s):
+            del column[10:]
+        del record.transactions.status[10:], record.transactions.size_bytes[10:], record.transactions.user[10:]
+    assert len(dressed(result_of(records), "html")) < 5_000_000
