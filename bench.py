@@ -9,7 +9,7 @@ from common.command_line import Duration, OneLineErrors, Rounds, default_result,
 
 FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
-DRESSES = ["table", "markdown", "csv", "json", "html"]
+DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap"]
 TRACED_REQUESTS = 8
 
@@ -70,7 +70,7 @@ def run(
     from common.harness.session import conduct
     from common.harness.siege import find_siege
     from common.report.certainty import MOST_ROUNDS, uncertain
-    from common.report.dresses import all_ok, as_html, as_shown, show
+    from common.report.dresses import all_ok, as_html, as_shown, as_timelines, show
     from common.report.progress import ProgressBar
 
     plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
@@ -87,6 +87,8 @@ def run(
         )
     if result.records:
         show(as_shown(result))
+        if result.traces:
+            show(as_timelines(result))
         click.echo(f"Raw values: {out}", err=True)
         if page:
             page.write_text(as_html(result), encoding="utf-8")
@@ -113,8 +115,8 @@ def report(result: Path, dress: str, picture: str | None, out: Path | None) -> N
         write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
     elif out is not None:
         writable(out).write_text(dressed(measured, dress) + "\n", encoding="utf-8")
-    elif dress == "table":
-        show(as_shown(measured))
+    elif dress in ("table", "timeline"):
+        show(as_shown(measured, dress))
     else:
         click.echo(dressed(measured, dress))
 

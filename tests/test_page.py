@@ -103,14 +103,14 @@ def test_it_is_one_file_of_a_size_that_can_be_mailed(pages: dict[str, Path], nam
 
 def marks(shown: Opened, name: str) -> int:
     """How many marks of a layer there are in the picture that is seen."""
-    return shown.page.locator(f".wide [class$='{name}_marks'] > *").count()
+    return shown.page.locator(f".wide [class*=' {name}_'][class$=_marks] > *").count()
 
 
 def test_there_are_as_many_marks_as_there_is_data(browser: Browser, pages: dict[str, Path]) -> None:
     sample = result("sample")
     comparison = summarize(sample)
     with opened(browser, pages["sample"]) as shown:
-        assert marks(shown, "bars") == marks(shown, "cpu") == marks(shown, "cases") == len(comparison.cases)
+        assert marks(shown, "bars") == marks(shown, "cpu") == marks(shown, "memory") == len(comparison.cases)
         assert marks(shown, "intervals") == len(comparison.cases)
         firsts = [case[0].record for case in comparison.rounds]
         answers = sum(at <= one.siege_s for one in firsts for at in one.transactions.finished_s)

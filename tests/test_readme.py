@@ -3,12 +3,13 @@
 import re
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import ROOT, SERVERS, bench_command
 
 README = ROOT / "README.md"
-BLOCK = re.compile(r"<!-- python (bench\.py .*?) -->\n```text\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"<!-- python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
 
 
 @pytest.mark.parametrize("words", [words for words, _ in BLOCK.findall(README.read_text())])
@@ -25,6 +26,27 @@ def test_what_a_command_is_said_to_print_is_what_it_prints(words: str, renew: bo
             )
         )
     assert dict(BLOCK.findall(README.read_text()))[words] == printed
+
+
+PICTURE = re.compile(r"<!-- python (bench\.py report .*?) --out (\S+) -->\n!\[[^\]]+\]\((\S+)\)")
+
+
+@pytest.mark.parametrize(("words", "out", "shown"), PICTURE.findall(README.read_text()))
+def test_a_picture_is_what_its_command_draws(words: str, out: str, shown: str, renew: bool, tmp_path: Path) -> None:
+    drawn = ROOT / out if renew else tmp_path / Path(out).name
+    subprocess.run(bench_command(*shlex.split(words)[1:], "--out", str(drawn)), cwd=ROOT, check=True)
+    assert out == shown
+    assert what_is_drawn(ROOT / out) == what_is_drawn(drawn)
+
+
+def what_is_drawn(path: Path) -> list[str]:
+    """All texts and the shapes of all marks; where they are placed may differ by the width of a font."""
+    return re.findall(r">([^<]+)</text>|<path d=\"([^\"]+)\" fill", path.read_text())
+
+
+def test_the_first_thing_that_is_seen_is_the_timeline() -> None:
+    assert "timeline" in re.search(r"!\[[^\]]*\]\((.*?)\)", README.read_text())[1]
+    assert README.read_text().index("![") < README.read_text().index("```")
 
 
 def test_there_is_a_table() -> None:

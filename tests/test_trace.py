@@ -13,7 +13,7 @@ from simulated_record import result_of
 from common.harness.client import Answer
 from common.harness.tracer import _as_told, _counted_back
 from common.record import Pings, Trace, TracedRequests, load, save
-from common.report.dresses import as_text
+from common.report.dresses import dressed
 from common.report.timeline import Bar, Ran, Timeline, timelines
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
@@ -192,5 +192,5 @@ def test_traces_are_kept_in_the_file_and_shown_again(bench: Bench, tmp_path: Pat
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json").traces == result.traces
     shown = bench("report", "r.json").stdout
-    assert shown == as_text(result) + "\n"
+    assert shown == dressed(result, "timeline") + "\n"
     assert "thread 1" in shown

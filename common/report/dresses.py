@@ -3,7 +3,7 @@
 import io
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from common.record import Result
@@ -16,17 +16,18 @@ from common.report.timeline_text import TimelinesAsText
 WIDTH = 130  # of what does not go to a terminal
 
 
-def as_text(result: Result) -> str:
-    """The table, and the timelines if there are any, as plain text."""
-    return _plain(as_shown(result))
+def as_timelines(result: Result) -> RenderableType:
+    """Who computed when, for a terminal."""
+    return (
+        TimelinesAsText(result)
+        if result.traces
+        else Text("Nothing was traced: run with --trace, or see bench.py trace.")
+    )
 
 
-def as_shown(result: Result) -> RenderableType:
-    """The same for a terminal, as wide as that is."""
-    if not result.traces:
-        return as_table(result)
-    timelines = TimelinesAsText(result)
-    return Group(as_table(result), Text(), timelines) if result.records else timelines
+def as_shown(result: Result, dress: str = "table") -> RenderableType:
+    """The table or the timelines for a terminal, as wide as that is."""
+    return as_table(result) if dress == "table" and (result.records or not result.traces) else as_timelines(result)
 
 
 def _plain(shown: RenderableType) -> str:
@@ -49,8 +50,10 @@ def as_html(result: Result) -> str:
 
 
 def dressed(result: Result, dress: str) -> str:
-    """As `table`, `markdown`, `csv`, `json` or `html`."""
-    dresses = {"table": as_text, "markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}
+    """As `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
+    if dress in ("table", "timeline"):
+        return _plain(as_shown(result, dress))
+    dresses = {"markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}
     return dresses[dress](result)
 
 

@@ -17,7 +17,7 @@ _HEIGHT, _LINE, _BAR = 240, 16, 16  # pixels
 def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
     """A dot for each case: the higher the more work, the further right the more memory; its name beside it."""
     known = sorted((case for case in cases if case.memory_pss_bytes), key=_rate)
-    labels = 40 if look.is_narrow else 220
+    labels = 75 if look.is_narrow else 240
     width = look.width - labels - 60
     most_mb = max((_mb(case) for case in known), default=1.0) * 1.15
     most = max((_rate(case) for case in known if case.verdict == OK), default=1.0) * 1.2
@@ -32,7 +32,8 @@ def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
     for case, y, at in zip(known, ys, _apart(ys), strict=True):
         dots.append({"x": _mb(case), "y": y})
         leaders.append({"x": _mb(case), "y": y, "x2": most_mb, "y2": at})
-        names.append({"y": at, "text": case.server.split("_")[0] if look.is_narrow else name_of(case, cases)})
+        name = case.server.split("_")[0] if look.is_narrow else name_of(case, cases)
+        names.append({"y": at, "text": f"{name}: {numbers.megabytes(case.memory_pss_bytes or 0)}"})
     rate_axis = alt.Axis(title="trans/s: more is better →", tickCount=5)
     rates = sheet.of("rates", [{"y": 0.0}, {"y": most}]).mark_point(opacity=0)
     lines = (
@@ -40,7 +41,7 @@ def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
     )
     drawn = sheet.drawn(
         lines,
-        sheet.of("cases", dots).mark_circle(size=110, color=look.work, opacity=1).encode(sheet.x, sheet.y),
+        sheet.of("memory", dots).mark_circle(size=110, color=look.work, opacity=1).encode(sheet.x, sheet.y),
         sheet.text("names", names, width + 6, align="left", fontSize=12, color=look.ink),
     )
     scale = alt.Scale(domain=[0, most], nice=False)
