@@ -1,5 +1,6 @@
 """Which concurrency strategy should run your long task? Puts each one under siege and compares them."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -108,6 +109,7 @@ def report(result: Path, dress: str, picture: str | None, out: Path | None) -> N
     from common.record import load
     from common.report.dresses import as_shown, dressed, show
 
+    gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
     if picture is not None:
         from common.report.pictures import write_picture

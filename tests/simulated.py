@@ -5,7 +5,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 
-from common.report.rate import Span, spans_of
+from common.report.spans import Spans, spans_of
 
 Service = Callable[[float], float]  # when it begins → how long it takes, in seconds
 
@@ -59,7 +59,7 @@ def shared(users: int, work_s: float, slice_s: float = 0.0005) -> Iterator[tuple
             yield now, user
 
 
-def siege_of(answers: Iterator[tuple[float, int]], time_s: float) -> dict[int, list[Span]]:
+def siege_of(answers: Iterator[tuple[float, int]], time_s: float) -> Spans:
     """The answers that a siege of that length sees; what is in flight at its end is lost."""
     ended, took, who = [], [], []
     last: dict[int, float] = {}

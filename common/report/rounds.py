@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from common.record import BARE, Record
-from common.report.rate import SIEGE_STEP_S, Span, SteadyRate, rate_between, spans_of, steady_rate
+from common.report.rate import SteadyRate, rate_between, steady_rate
+from common.report.spans import SIEGE_STEP_S, Flags, Floats, Spans, loose_spans, spans_of
 
 CaseKey = tuple[str, int, str, str]  # task, users, Python, server
 
@@ -21,23 +22,20 @@ class Round:
         self.record = record
         self.ceiling = ceiling
         columns = record.transactions
-        self.good = [
-            status == 200 and size == record.answer_bytes
-            for status, size in zip(columns.status, columns.size_bytes, strict=True)
-        ]
+        right = np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes
+        self.good: Flags = right & (np.asarray(columns.status, dtype=int) == 200)
 
     @cached_property
-    def spans(self) -> dict[int, list[Span]]:
-        """The requests of each user."""
+    def spans(self) -> Spans:
+        """The requests of the users."""
         columns = self.record.transactions
         return spans_of(columns.finished_s, columns.siege_s, columns.user, self.good)
 
     @cached_property
-    def checks(self) -> list[Span]:
+    def checks(self) -> Spans:
         """The harness's own requests for the task."""
         checks = self.record.checks
-        columns = zip(checks.sent_s, checks.answered_s, checks.code, strict=True)
-        return [Span(sent, answered, not code) for sent, answered, code in columns]
+        return loose_spans(checks.sent_s, checks.answered_s, [not code for code in checks.code])
 
     @cached_property
     def rate(self) -> SteadyRate:
@@ -56,28 +54,34 @@ class Round:
         """Requests that ended in one way or another."""
         return len(self.good) + self.record.socket_failures
 
-    @cached_property
-    def steady_spans(self) -> list[Span]:
-        """The requests with right answers that ended in the steady part."""
-        spans = (span for requests in self.spans.values() for span in requests)
-        return [span for span in spans if span.good and span.ended_s >= self.rate.from_s]
-
-    def longest_s(self, span: Span) -> float:
-        """How long a request can have taken at the most, given what siege itself says, rounded down to its step."""
-        return max(span.duration_s, self._siege_s.get(span.ended_s, 0.0) + SIEGE_STEP_S)
+    @property
+    def completed(self) -> int:
+        """Right answers."""
+        return int(self.good.sum())
 
     @cached_property
-    def _siege_s(self) -> dict[float, float]:
-        columns = self.record.transactions
+    def steady_s(self) -> Floats:
+        """How long the requests took whose right answers came in the steady part."""
+        return self.spans.duration_s[self._steady]
+
+    def steady_at_most_s(self) -> Floats:
+        """How long each of them can have taken, given what siege itself says, rounded down to its step."""
+        columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
         longest: dict[float, float] = {}
         for ended, took in zip(columns.finished_s, columns.siege_s, strict=True):
             longest[ended] = max(took, longest.get(ended, 0.0))
-        return longest
+        by_siege = np.array([longest[ended] + SIEGE_STEP_S for ended in ended_s.tolist()])
+        return np.maximum(self.steady_s, by_siege) if len(by_siege) else by_siege
 
-    def steady_siege_s(self) -> list[float]:
+    @cached_property
+    def _steady(self) -> Flags:
+        return self.spans.good & (self.spans.ended_s >= self.rate.from_s)
+
+    def steady_siege_s(self) -> Floats:
         """How long siege says the answers of the steady part took."""
-        columns = zip(self.record.transactions.finished_s, self.record.transactions.siege_s, strict=True)
-        return [took for ended, took in columns if ended >= self.rate.from_s]
+        columns = self.record.transactions
+        steady = np.asarray(columns.finished_s) >= self.rate.from_s
+        return np.asarray(columns.siege_s, dtype=float)[steady]
 
     def rate_of_users(self) -> float | None:
         """The rate without the harness's own requests."""

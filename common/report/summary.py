@@ -9,6 +9,7 @@ from common.record import Result
 from common.report.intervals import Interval, mean_interval
 from common.report.ranking import ranks
 from common.report.rounds import Round, cases_of
+from common.report.spans import Floats
 from common.report.verdict import FAILED, OK, Reason, judge, verdict_of
 
 
@@ -101,7 +102,7 @@ def summary_of(rounds: Sequence[Round]) -> Summary:
         verdict=verdict_of(reasons),
         reasons=reasons,
         ceiling_per_s=_mean([one.ceiling.rate.per_s for one in rounds if one.ceiling]),
-        transactions=sum(sum(one.good) for one in rounds),
+        transactions=sum(one.completed for one in rounds),
     )
     return identity if identity.verdict == FAILED else _with_numbers(identity, rounds)
 
@@ -114,18 +115,18 @@ def _with_numbers(summary: Summary, rounds: Sequence[Round]) -> Summary:
         rate_per_s=mean_interval([one.rate.per_s for one in rounds if one.rate.per_s is not None]),
         of_ceiling=_mean([one.of_ceiling for one in rounds]),
         availability_pct=100 * summary.transactions / attempts if attempts else None,
-        response_s=_latency([span.duration_s for one in rounds for span in one.steady_spans]),
+        response_s=_latency(np.concatenate([one.steady_s for one in rounds])),
         ping_s=_ping_latency(pings),
         cpu_s_per_transaction=_mean([one.cpu_s_per_transaction() for one in rounds]),
         memory_pss_bytes=_median([one.memory_bytes() for one in rounds]),
     )
 
 
-def _latency(values: Sequence[float]) -> Latency | None:
-    if not values:
+def _latency(values: Floats) -> Latency | None:
+    if not len(values):
         return None
     p50, p95, p99 = np.percentile(values, [50, 95, 99])
-    return Latency(float(np.mean(values)), float(p50), float(p95), float(p99), max(values))
+    return Latency(float(values.mean()), float(p50), float(p95), float(p99), float(values.max()))
 
 
 def _ping_latency(values: Sequence[float]) -> PingLatency | None:

@@ -12,8 +12,8 @@ import numpy as np
 
 from common.report import numbers
 from common.report.intervals import ACCURACY
-from common.report.rate import SIEGE_STEP_S
 from common.report.rounds import Round
+from common.report.spans import SIEGE_STEP_S
 
 OK, SUSPECT, FAILED = "ok", "suspect", "failed"
 
@@ -95,15 +95,15 @@ def _failure(one: Round, _: Reference) -> Reason | None:
     for code, problem in zip(record.checks.code, record.checks.problem, strict=True):
         if code == "wrong_answer":
             return Reason(code, f"a check while the siege was on: {problem}: it is not the task that was measured")
-    sizes = zip(record.transactions.status, record.transactions.size_bytes, strict=True)
-    wrong = [size for status, size in sizes if status == 200 and size != record.answer_bytes]
-    if wrong:
+    sizes = np.asarray(record.transactions.size_bytes, dtype=int)
+    wrong = sizes[(np.asarray(record.transactions.status, dtype=int) == 200) & (sizes != record.answer_bytes)]
+    if len(wrong):
         return Reason(
             "wrong_answer",
             f"{len(wrong)} of {len(one.good)} answers under load were not the right one: "
             f"{wrong[0]} bytes long instead of {record.answer_bytes}",
         )
-    if not any(one.good):
+    if not one.completed:
         return Reason("no_transactions", f"no transaction was completed in {record.siege_s or 0:.1f} s of siege")
     return None
 
@@ -142,13 +142,13 @@ def _too_fast(one: Round, bare: Reference) -> Reason | None:
     if bare.alone_s is None:
         return None
     least_s = bare.alone_s * (1 - DRIFT_OF_RUNS - bare.spread_of_runs)
-    answers_s = [span.duration_s for span in one.checks if span.good]
+    answers_s = one.checks.duration_s[one.checks.good].tolist()
     if one.record.idle_answer_s is not None:
         answers_s.append(one.record.idle_answer_s)
-    under_load = one.steady_spans
-    fast_s = [one.longest_s(span) for span in under_load if span.duration_s < least_s]
-    if sum(seconds < least_s for seconds in fast_s) > FAST_SHARE * len(under_load):
-        answers_s += fast_s
+    if (one.steady_s < least_s).any():
+        at_most_s = one.steady_at_most_s()
+        if (at_most_s < least_s).sum() > FAST_SHARE * len(at_most_s):
+            answers_s += at_most_s.tolist()
     soonest_s = min(answers_s, default=least_s)
     if soonest_s >= least_s:
         return None
@@ -179,7 +179,7 @@ def _littles_law(one: Round, _: Reference) -> Reason | None:
     users, took_s = one.record.users, one.steady_siege_s()
     if one.rate.per_s is None or len(took_s) < FEWEST_FOR_A_MEAN:
         return None
-    mean_s, standard_error_s = float(np.mean(took_s)), float(np.std(took_s, ddof=1)) / len(took_s) ** 0.5
+    mean_s, standard_error_s = float(took_s.mean()), float(took_s.std(ddof=1)) / len(took_s) ** 0.5
     allowed = users * (1 + ACCURACY + DRIFT_OF_RATES)
     if one.rate.per_s * mean_s <= allowed:
         return None  # so it is without the harness's own requests
@@ -196,7 +196,7 @@ def _littles_law(one: Round, _: Reference) -> Reason | None:
 
 def _availability(one: Round, _: Reference) -> Reason | None:
     unchecked = sum(bool(code) for code in one.record.checks.code)
-    missed, asked = one.attempts - sum(one.good) + unchecked, one.attempts + len(one.checks)
+    missed, asked = one.attempts - one.completed + unchecked, one.attempts + len(one.record.checks.code)
     if not missed:
         return None
     problems = [problem for problem in one.record.checks.problem if problem]
@@ -236,7 +236,10 @@ def _late_probe(one: Round, _: Reference) -> Reason | None:
     pings = one.record.pings
     if not pings.due_s:
         return None
-    late_s = float(np.percentile(np.subtract(pings.sent_s, pings.due_s), 99))
+    delays_s = np.subtract(pings.sent_s, pings.due_s)
+    if delays_s.max() <= LATE_S:
+        return None
+    late_s = float(np.percentile(delays_s, 99))
     p99_s = float(np.percentile(pings.waited_s, 99))
     if late_s <= LATE_S or late_s < p99_s / 2:
         return None

@@ -43,4 +43,4 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
 
 def _told(one: Round) -> str:
     longest_s = max(one.record.pings.waited_s, default=0.0)
-    return f"{sum(one.good)} answers above, longest ping {numbers.seconds(longest_s)} below"
+    return f"{one.completed} answers above, longest ping {numbers.seconds(longest_s)} below"

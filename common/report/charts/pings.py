@@ -9,6 +9,7 @@ from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
 from common.report.rounds import Round
+from common.report.spans import Floats
 from common.report.summary import Summary
 
 _BAND = 26
@@ -24,8 +25,8 @@ def pings_chart(
     Each of the dots of a case stands for an equal part of its pings (a quantile dot plot: Kay et al., CHI 2016).
     """
     rows = Rows(cases, _BAND, look)
-    waited_s = [[max(_LEAST_S, value) for one in case for value in one.record.pings.waited_s] for case in rounds]
-    longest_s = max([0.1, task_s or 0.0, *(value for values in waited_s for value in values)])
+    waited_s = [np.maximum(_LEAST_S, np.concatenate([one.record.pings.waited_s for one in case])) for case in rounds]
+    longest_s = float(max([0.1, task_s or 0.0, *(values.max() for values in waited_s if len(values))]))
     steps = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
     axis = alt.Axis(title="how long a ping took", orient="top", values=steps, labelExpr=_LABELS)
     scale = alt.Scale(type="log", domain=[_LEAST_S, longest_s * 1.3], nice=False)
@@ -35,7 +36,7 @@ def pings_chart(
         y = rows.top(number)
         for place, value in enumerate(_quantiles(values, dots_each)):
             dots.append({"x": value, "y": y + 3 + (_BAND - 6) * _scattered(place)})
-        if values:
+        if len(values):
             p50, p99 = np.percentile(values, [50, 99])
             medians.append({"x": float(p50), "y": y, "y2": y + _BAND})
             figures[number] = f"half below {numbers.seconds(p50)}, 99 % below {numbers.seconds(p99)}"
@@ -50,8 +51,8 @@ def pings_chart(
     )
 
 
-def _quantiles(values: Sequence[float], count: int) -> list[float]:
-    if not values:
+def _quantiles(values: Floats, count: int) -> list[float]:
+    if not len(values):
         return []
     return [float(value) for value in np.percentile(values, (np.arange(count) + 0.5) * 100 / count)]
 

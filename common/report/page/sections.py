@@ -22,7 +22,7 @@ from common.report.summary import Comparison, Summary
 from common.report.timeline import timelines
 from common.report.verdict import FAILED
 
-MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; the table has all
+MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two
 MOST_TICKS, MOST_ROWS = 600, 15  # in a row; in rows beyond that there are fewer marks, or the page would grow too large
 
 
@@ -67,8 +67,10 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
         yield Section("Who computed when", [_timeline(result)])
     if len(settings) > 1:
         yield Section("All tasks and users", list(_overview(comparison)))
-    detail = min(1.0, MOST_ROWS / max(1, len(comparison.cases[: MOST_SETTINGS * MOST_CASES])))
-    for task, users in settings[:MOST_SETTINGS]:
+    drawn = settings if len(settings) <= MOST_SETTINGS else settings[:2]
+    rows = sum((case.task, case.users) in drawn for case in comparison.cases)
+    detail = min(1.0, MOST_ROWS / max(1, rows))
+    for task, users in drawn:
         pairs = [
             (case, rounds)
             for case, rounds in zip(comparison.cases, comparison.rounds, strict=True)
@@ -145,7 +147,7 @@ def _of_setting(
         "Above, each answer is a tick. Below, each ping is a bar as tall as it had to wait: "
         "where the bars are tall, the server was stuck. This is the first round.",
         lambda look: moments_chart(cases, rounds, int(MOST_TICKS * detail), look),
-        "Right answers in the first round: " + _each(cases, lambda case: str(sum(rounds[cases.index(case)][0].good))),
+        "Right answers in the first round: " + _each(cases, lambda case: str(rounds[cases.index(case)][0].completed)),
     )
     yield Picture(
         "memory",

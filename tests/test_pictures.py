@@ -1,0 +1,51 @@
+"""Single pictures: each can be drawn, as SVG and as PNG, and is what its schema allows."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from test_page import result
+
+from common.report.charts.look import FILE, NARROW, WIDE, Look, specification
+from common.report.page.sections import Picture, sections
+from common.report.summary import summarize
+
+Bench = Callable[..., subprocess.CompletedProcess[str]]
+SAMPLE = str(ROOT / "results" / "sample.json")
+
+
+def pictures(name: str) -> list[Picture]:
+    return [picture for section in sections(result(name), summarize(result(name))) for picture in section.pictures]
+
+
+@pytest.mark.parametrize("name", ["sample", "published", "several", "hostile"])
+@pytest.mark.parametrize("look", [FILE, WIDE, NARROW], ids=["file", "wide", "narrow"])
+def test_every_picture_keeps_the_schema(name: str, look: Look) -> None:
+    drawn = pictures(name)
+    assert drawn
+    for picture in drawn:
+        specification(picture.draw(look), look, validate=True)
+
+
+@pytest.mark.parametrize("name", ["timeline", "throughput", "pings", "moments", "memory", "cpu"])
+@pytest.mark.parametrize("suffix", [".svg", ".png"])
+def test_it_can_be_drawn_alone(name: str, suffix: str, bench: Bench, tmp_path: Path) -> None:
+    out = tmp_path / f"picture{suffix}"
+    ended = bench("report", SAMPLE, "--picture", name, "--out", str(out))
+    assert ended.returncode == 0, ended.stderr
+    assert out.read_bytes().startswith({".svg": b"<svg", ".png": b"\x89PNG"}[suffix])
+
+
+def test_a_picture_that_the_result_has_nothing_for_says_so(bench: Bench) -> None:
+    ended = bench("report", SAMPLE, "--picture", "heatmap")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "nothing in this result to draw heatmap from" in ended.stderr
+
+
+def test_only_the_page_leaves_its_colours_to_the_style_sheet() -> None:
+    style = (ROOT / "common" / "report" / "page" / "style.css").read_text()
+    for value in (WIDE.ink, WIDE.work, WIDE.ping, *WIDE.lines):
+        assert f"{value.removeprefix('var(').removesuffix(')')}:" in style
+    assert "var(" not in str(FILE)
