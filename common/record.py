@@ -3,7 +3,7 @@
 History of the file format:
     1  the first one
     2  adds the bare case, the checks while the siege is on, and what else the machine did
-    3  adds the traces
+    3  adds the traces, what was left out, and whether the GIL was on
 """
 
 import os
@@ -98,6 +98,7 @@ class Record(msgspec.Struct, kw_only=True):
     load_average: float  # of the machine over the last minute, before the server was started
     time_s: float  # how long the siege was asked to last
     workers: int | None = None  # how many tasks the server runs at once, as it says itself
+    gil: bool | None = None  # whether the server had a GIL while it served; None where it can't be otherwise
     answer_bytes: int = 0  # the length of the right answer
     ready_s: float | None = None  # from the start of the server to its first right answer to a ping
     warm_s: float | None = None  # from the start of the server to when all its workers had worked
@@ -139,6 +140,15 @@ class Trace(msgspec.Struct, kw_only=True):
     failure: Failure | None = None
 
 
+class LeftOut(msgspec.Struct, frozen=True):
+    """A strategy that can't run with one of the Pythons at hand, which is nobody's fault."""
+
+    server: str
+    title: str
+    python: str
+    reason: str  # and what to do about it
+
+
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
     """The machine and the versions that a result was made with."""
 
@@ -163,6 +173,7 @@ class Result(msgspec.Struct, kw_only=True):
     rounds: int  # as planned; fewer are in `records` if the run was stopped
     records: list[Record] = []
     traces: list[Trace] = []
+    left_out: list[LeftOut] = []
     schema: int = SCHEMA
 
 

@@ -1,5 +1,6 @@
 """What an answer tells beside itself: where the task ran, how long it waited and how long it took."""
 
+import sys
 import time
 from http import HTTPStatus
 
@@ -33,8 +34,13 @@ def _in_ms(stretch: Stretch, zero_s: float) -> str:
 
 
 def ping_headers(options: Options) -> dict[str, str]:
-    """`X-Workers`: how many tasks this server runs at the same time, so that a client can warm up them all."""
-    return {"X-Workers": str(options.workers)}
+    """What this server is: how many tasks it runs at the same time, and whether it has a GIL.
+
+    `X-Workers` is there so that a client can warm up them all. `X-GIL` is `on` or `off`, from Python 3.13 on, where
+    that can change while it runs: importing a package that needs the GIL switches it on.
+    """
+    gil = {"X-GIL": "on" if sys._is_gil_enabled() else "off"} if hasattr(sys, "_is_gil_enabled") else {}
+    return {"X-Workers": str(options.workers), **gil}
 
 
 def error_text(error: BaseException) -> str:

@@ -106,8 +106,23 @@ def one_line(error: BaseException) -> str:
 
 
 def _this_worker() -> str:
-    in_main = threading.get_native_id() == _MAIN_THREAD
-    return f"{os.getpid()}/{'MainThread' if in_main else threading.current_thread().name}"
+    interpreter = _interpreter_number()
+    if interpreter:
+        name = f"Interpreter-{interpreter}"
+    elif threading.get_native_id() == _MAIN_THREAD:
+        name = "MainThread"
+    else:
+        name = threading.current_thread().name
+    return f"{os.getpid()}/{name}"
+
+
+@cache
+def _interpreter_number() -> int:
+    """0 in the main interpreter, and always before Python 3.14."""
+    try:
+        return int(importlib.import_module("concurrent.interpreters").get_current().id)
+    except ImportError:
+        return 0
 
 
 @cache

@@ -1,10 +1,14 @@
 """What the Tornado servers share: the ping, the headers, the errors, starting and stopping."""
 
 import asyncio
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from tornado.httpserver import HTTPServer
-from tornado.web import Application, RequestHandler
+from tornado.web import Application, HTTPError, RequestHandler
 
 from common.listening import announce, listening_socket
 from common.options import Options
@@ -18,9 +22,11 @@ class TaskHandler(RequestHandler):
 
     in_progress = 0  # requests that have begun and not ended, in all handlers
 
-    def initialize(self, options: Options) -> None:
+    def initialize(self, options: Options, resource: Any = None) -> None:
         self.server = options  # `self.options` would be the handler of the method OPTIONS
         self.task = options.task
+        self.resource = resource  # what the server keeps open as long as it serves
+        self._when_client_leaves: Callable[[], object] | None = None
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Type", PLAIN_TEXT)
@@ -37,6 +43,18 @@ class TaskHandler(RequestHandler):
         for name, value in task_headers(run, self.received_s).items():
             self.set_header(name, value)
         self.finish(run.answer)
+
+    async def unless_client_leaves(self, future: Future[TaskRun]) -> TaskRun:
+        """What the future results in; it is cancelled when the client closes its connection."""
+        self._when_client_leaves = future.cancel
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            raise HTTPError(499) from None  # as nginx calls it: nobody is there to read it
+
+    def on_connection_close(self) -> None:
+        if self._when_client_leaves is not None:
+            self._when_client_leaves()
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         self.finish(error_text(kwargs["exc_info"][1]) if status_code == 500 else status_text(status_code))
@@ -58,13 +76,22 @@ class _NotFound(TaskHandler):
         self.send_error(404)
 
 
-def serve(long_task: type[TaskHandler], options: Options) -> None:
-    """Serves the long task until a signal says stop."""
-    asyncio.run(_serve(long_task, options))
+def serve(
+    long_task: type[TaskHandler], options: Options, resource: AbstractAsyncContextManager[Any] | None = None
+) -> None:
+    """Serves the long task until a signal says stop, and keeps the resource open meanwhile, for `self.resource`."""
+    asyncio.run(_serve_with(long_task, options, resource or contextlib.nullcontext()))
 
 
-async def _serve(long_task: type[TaskHandler], options: Options) -> None:
-    settings = {"options": options}
+async def _serve_with(
+    long_task: type[TaskHandler], options: Options, resource: AbstractAsyncContextManager[Any]
+) -> None:
+    async with resource as opened:
+        await _serve(long_task, {"options": options, "resource": opened})
+
+
+async def _serve(long_task: type[TaskHandler], settings: dict[str, Any]) -> None:
+    options = settings["options"]
     routes = [("/", long_task, settings), ("/ping", _Ping, settings)]
     application = Application(
         routes,

@@ -17,6 +17,12 @@ def follow_server() -> None:
     threading.Thread(target=_end_with_server, name="follow_server", daemon=True).start()
 
 
+def follow_server_and_obey() -> None:
+    """Makes this worker process end with its server, or when the server itself stops it; not with the whole group."""
+    os.setpgrp()
+    threading.Thread(target=_end_with_server, name="follow_server", daemon=True).start()
+
+
 def _end_with_server() -> None:
     server = multiprocessing.parent_process()
     if server is not None:

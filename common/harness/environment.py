@@ -14,7 +14,7 @@ from common.harness.interpreter import Interpreter
 from common.record import Environment
 from common.strategies import ROOT
 
-_PACKAGES = ("aiohttp", "flask", "gevent", "psutil", "tornado", "werkzeug")
+_PACKAGES = ("aiohttp", "distributed", "flask", "gevent", "gunicorn", "pebble", "psutil", "tornado", "werkzeug")
 
 
 def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environment:

@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from common.errors import BadInputError
 
@@ -12,7 +12,9 @@ _ASK = """
 import json, platform, sys, sysconfig
 free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 version = platform.python_version() + ("t" if free else "")
-print(json.dumps([version, " ".join(sys.version.split()), sys.version_info >= (3, 11)]))
+packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+in_venv = sys.prefix != sys.base_prefix
+print(json.dumps([version, " ".join(sys.version.split()), sys.version_info[:2], sys.prefix, in_venv * packages]))
 """
 
 
@@ -23,6 +25,14 @@ class Interpreter:
     path: str
     version: str
     build: str  # as `sys.version` says
+    minor: tuple[int, int]  # (3, 14)
+    prefix: str
+    packages: tuple[str, ...] = ()  # the folders of its packages if it is that of a virtual environment
+    missing: tuple[tuple[str, str], ...] = ()  # packages that it can't have, each with the reason
+
+    def why_missing(self, package: str) -> str:
+        """Why it does not have the package; empty where that isn't known."""
+        return dict(self.missing).get(package, "")
 
 
 def interpreter(path: str = sys.executable) -> Interpreter:
@@ -36,9 +46,18 @@ def interpreter(path: str = sys.executable) -> Interpreter:
         raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python")
     try:
         asked = subprocess.run([found, "-c", _ASK], capture_output=True, timeout=30, check=True)
-        version, build, new_enough = json.loads(asked.stdout)
+        version, build, minor, prefix, packages = json.loads(asked.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         raise BadInputError(f"{path!r} is not a Python that runs") from None
-    if not new_enough:
+    if tuple(minor) < (3, 11):
         raise BadInputError(f"{path!r} is Python {version}; expected 3.11 or later")
-    return Interpreter(found, version, build)
+    return Interpreter(found, version, build, tuple(minor), prefix, tuple(packages))
+
+
+def told_apart(interpreters: list[Interpreter]) -> list[Interpreter]:
+    """The same, with the folder behind the version of those that share it with another."""
+    versions = [one.version for one in interpreters]
+    return [
+        replace(one, version=f"{one.version} in {one.prefix}") if versions.count(one.version) > 1 else one
+        for one in interpreters
+    ]

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from common.harness.interpreter import Interpreter, interpreter
-from common.record import BARE
+from common.errors import BadInputError
+from common.harness.interpreter import Interpreter, interpreter, told_apart
+from common.record import BARE, LeftOut
+from common.requirement import unmet
 from common.strategies import Strategy, all_strategies, find_strategy
 
 T = TypeVar("T")
@@ -38,6 +40,7 @@ class Plan:
     time_s: float
     rounds: int
     seed: int
+    left_out: tuple[LeftOut, ...] = ()  # what can't run with the Pythons at hand
 
     def in_order(self) -> Iterator[list[Case]]:
         """The cases of round after round: every round shuffles them anew, the bare ones among them."""
@@ -69,13 +72,26 @@ def make_plan(
     """The plan for what was asked on the command line; no servers means all of them.
 
     Raises:
-        BadInputError: there is no such server, or no such Python.
+        BadInputError: there is no such server, or no such Python, or no server that can run with it.
     """
-    strategies = [find_strategy(name) for name in servers] if servers else all_strategies()
-    interpreters = [interpreter(path) for path in _distinct(pythons)]
-    combinations = itertools.product(_distinct(strategies), _distinct(tasks), _distinct(users), interpreters)
-    cases = tuple(Case(*combination, workers) for combination in combinations)
-    return Plan(cases, time_s, rounds, random.randrange(2**32) if seed is None else seed)  # noqa: S311
+    strategies = _distinct([find_strategy(name) for name in servers] if servers else all_strategies())
+    interpreters = told_apart(_distinct([interpreter(path) for path in _distinct(pythons)]))
+    left_out = tuple(
+        LeftOut(strategy.stem, strategy.title, python.version, why)
+        for strategy, python in itertools.product(strategies, interpreters)
+        if (why := cannot_run(strategy, python))
+    )
+    combinations = itertools.product(strategies, _distinct(tasks), _distinct(users), interpreters)
+    cases = tuple(Case(*one, workers) for one in combinations if not cannot_run(one[0], one[-1]))
+    if not cases:
+        raise BadInputError("; ".join(f"{one.server} {one.reason}" for one in left_out))
+    return Plan(cases, time_s, rounds, random.randrange(2**32) if seed is None else seed, left_out)  # noqa: S311
+
+
+def cannot_run(strategy: Strategy, python: Interpreter) -> str:
+    """Why the strategy can't run with that Python, and what to do about it; empty if it can."""
+    lacking = unmet(strategy.requires, python.minor)
+    return f"{lacking}: run it with --python PATH of such a one" if lacking else ""
 
 
 def _distinct(things: Sequence[T]) -> list[T]:

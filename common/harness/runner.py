@@ -170,6 +170,8 @@ async def _under_siege(
         await server.while_alive(besiege(siege, f"{server.url}/", record, began_s, watcher.answer_came))
     # The last answer comes when the server has done what siege left in its line.
     await server.while_alive(checker.check())
+    pong = await server.while_alive(get(session, f"{server.url}/ping", expected.patience_s(record.users)))
+    record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", ""))
 
 
 async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation, users: int) -> Answer:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import time
@@ -30,7 +31,7 @@ class Server:
 
     def __init__(self, case: Case, port: int) -> None:
         self.started_s = time.monotonic()
-        self.port = port
+        self.port, self._python = port, case.python
         self.url = f"http://{HOST}:{port}"
         options = ["--host", HOST, "--port", str(port), "--task", case.task]
         if case.workers is not None:
@@ -75,8 +76,15 @@ class Server:
         status = self._started.process.wait()
         how = f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
         lines = [line for line in self.last_words().splitlines() if line.strip()]
+        if lines and (lacking := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
+            raise self._missing(lacking[1])
         said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing on stderr"
         return CaseFailedError("died", f"the server {how} after {self.age_s():.1f} s{said}")
+
+    def _missing(self, package: str) -> CaseFailedError:
+        why = self._python.why_missing(package)
+        because = f": {why}" if why else "; install it there"
+        return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
     async def ready(self, session: aiohttp.ClientSession) -> Answer:
         """Its first right answer to a ping.

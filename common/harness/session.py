@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from common.harness.plan import NO_SERVER, Case, Plan
 from common.harness.runner import Watcher, run, try_tasks, warn_of_short_sieges
 from common.harness.siege import siege_at_home
 from common.harness.tracer import trace_all
+from common.harness.virtualenv import with_packages
 from common.record import Record, Result, Trace, save
 
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
@@ -57,13 +59,14 @@ def conduct(
             return cases if uncertain is None or not result.records else _among(uncertain(result), cases)
 
         async def go() -> None:
-            expectations = await try_tasks(plan)
+            ready = await with_environments(plan, watcher)
+            expectations = await try_tasks(ready)
             if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
                 watcher.warn(in_one_line(findings))
-            warn_of_short_sieges(plan, expectations, watcher)
-            await run(plan, siege, expectations, watcher, keep, still_wanted)
+            warn_of_short_sieges(ready, expectations, watcher)
+            await run(ready, siege, expectations, watcher, keep, still_wanted)
             if traced_requests:
-                await trace_all(plan, traced_requests, expectations, watcher, keep_trace)
+                await trace_all(ready, traced_requests, expectations, watcher, keep_trace)
 
         stopped_by = _until_signal(go())
     return result, stopped_by
@@ -81,8 +84,9 @@ def conduct_traces(plan: Plan, watcher: Watcher, command: Sequence[str]) -> tupl
     result = _empty_result(plan, command, siege="")
 
     async def go() -> None:
-        expectations = await try_tasks(plan)
-        await trace_all(plan, plan.cases[0].users, expectations, watcher, result.traces.append)
+        ready = await with_environments(plan, watcher)
+        expectations = await try_tasks(ready)
+        await trace_all(ready, plan.cases[0].users, expectations, watcher, result.traces.append)
 
     return result, _until_signal(go())
 
@@ -94,7 +98,15 @@ def _empty_result(plan: Plan, command: Sequence[str], siege: str) -> Result:
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=plan.seed,
         rounds=plan.rounds,
+        left_out=list(plan.left_out),
     )
+
+
+async def with_environments(plan: Plan, watcher: Watcher) -> Plan:
+    """The same plan with Pythons that have what the servers need."""
+    pythons = dict.fromkeys(case.python for case in plan.cases)
+    prepared = {python: await with_packages(python, watcher.warn) for python in pythons}
+    return replace(plan, cases=tuple(replace(case, python=prepared[case.python]) for case in plan.cases))
 
 
 def _among(keys: Collection[Key], cases: list[Case]) -> list[Case]:

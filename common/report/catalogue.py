@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 from common.options import default_port
+from common.requirement import unmet
 from common.strategies import Strategy
 
 
@@ -14,7 +15,8 @@ def catalogue_as_text(strategies: Sequence[Strategy]) -> str:
 
 
 def _needs(strategy: Strategy) -> str:
-    return f" (needs {strategy.requires})" if strategy.requires else ""
+    lacking = unmet(strategy.requires)
+    return f" ({lacking}: run it with --python PATH of such a one)" if lacking else ""
 
 
 def catalogue_as_json(strategies: Sequence[Strategy]) -> str:
@@ -27,6 +29,7 @@ def catalogue_as_json(strategies: Sequence[Strategy]) -> str:
             "path": str(strategy.path),
             "port": default_port(strategy.stem),
             "requires": strategy.requires or None,
+            "lacking": unmet(strategy.requires) or None,
         }
         for strategy in strategies
     ]

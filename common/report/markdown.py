@@ -7,6 +7,7 @@ from common.record import Result
 from common.report.columns import FIGURES, figures, varying
 from common.report.conclusion import conclusion
 from common.report.footnote import footnote
+from common.report.notes import notes
 from common.report.summary import Comparison, Summary, summarize
 from common.report.verdict import FAILED, OK
 
@@ -18,7 +19,7 @@ def as_markdown(result: Result) -> str:
         return "Nothing was measured."
     parts = [
         "\n".join(_table(comparison)),
-        "\n".join(_flags(comparison)),
+        "\n".join([*_flags(comparison), *_notes(result, comparison)]),
         *(_plain(paragraph) for paragraph in conclusion(comparison)),
         "<br>".join(
             f"<sub>{_plain(line)}</sub>"
@@ -52,6 +53,11 @@ def _flags(comparison: Comparison) -> Iterator[str]:
         for reason in summary.reasons:
             name = ", ".join([summary.server, *(str(getattr(summary, name)) for name in differing)])
             yield f"- **{summary.verdict}** {_plain(name)}: {_plain(reason.message)}"
+
+
+def _notes(result: Result, comparison: Comparison) -> Iterator[str]:
+    for server, note in notes(result, comparison):
+        yield f"- note: {_plain(server)}: {_plain(note)}"
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -41,6 +41,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     workers: int | None
     python: str
     rounds: int
+    gil: bool | None = None  # whether the server had one while it served; None where it can't be otherwise
     verdict: str = OK
     reasons: list[Reason] = []
     rate_per_s: Interval | None = None
@@ -99,6 +100,7 @@ def summary_of(rounds: Sequence[Round]) -> Summary:
         workers=first.workers,
         python=first.python,
         rounds=len(rounds),
+        gil=_gil([one.record.gil for one in rounds]),
         verdict=verdict_of(reasons),
         reasons=reasons,
         ceiling_per_s=_mean([one.ceiling.rate.per_s for one in rounds if one.ceiling]),
@@ -134,6 +136,11 @@ def _ping_latency(values: Sequence[float]) -> PingLatency | None:
         return None
     p50, p99 = np.percentile(values, [50, 99])
     return PingLatency(float(p50), float(p99), max(values))
+
+
+def _gil(seen: Sequence[bool | None]) -> bool | None:
+    known = [value for value in seen if value is not None]
+    return any(known) if known else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

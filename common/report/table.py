@@ -12,6 +12,7 @@ from common.record import BARE, Result
 from common.report.columns import FIGURES, Cell, Column, figures, varying
 from common.report.conclusion import conclusion
 from common.report.footnote import footnote
+from common.report.notes import notes
 from common.report.summary import Comparison, Summary, summarize
 from common.report.verdict import FAILED
 
@@ -22,11 +23,12 @@ def as_table(result: Result) -> RenderableType:
     """The comparison, what is wrong with it, what it says, and how it was made."""
     comparison = summarize(result)
     if not comparison.cases and not comparison.ceilings:
-        return Text("Nothing was measured.")
+        return Group(Text("Nothing was measured."), *_notes(result, comparison))
     return Group(
         *_figures(comparison),
         *_failed(comparison.cases),
         *_flags([*comparison.ceilings, *comparison.cases]),
+        *_notes(result, comparison),
         *(Text(f"\n{paragraph}") for paragraph in conclusion(comparison)),
         Text(f"\n{footnote(result, comparison)}", style="dim"),
     )
@@ -95,6 +97,16 @@ def _flags(summaries: Sequence[Summary]) -> Iterator[RenderableType]:
     for summary in summaries:
         for reason in summary.reasons if summary.verdict != FAILED or summary.server == BARE else []:
             grid.add_row(Text(summary.verdict, style="yellow"), Text(f"{summary.server}: {reason.message}"))
+    if grid.rows:
+        yield Text()
+        yield grid
+
+
+def _notes(result: Result, comparison: Comparison) -> Iterator[RenderableType]:
+    """What has to be known though nothing is wrong."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for server, note in notes(result, comparison):
+        grid.add_row(Text("note", style="cyan"), Text(f"{server}: {note}"))
     if grid.rows:
         yield Text()
         yield grid

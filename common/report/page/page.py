@@ -13,6 +13,7 @@ from common.report import numbers
 from common.report.columns import FIGURES, figures, varying
 from common.report.conclusion import conclusion
 from common.report.footnote import footnote
+from common.report.notes import notes
 from common.report.page.sections import sections
 from common.report.summary import Comparison, Summary, summarize
 from common.report.verdict import FAILED, OK
@@ -40,6 +41,7 @@ def as_html(result: Result) -> str:
         caption=footnote(result, comparison).splitlines()[0].replace("* best", "★ best") if ordered else "",
         columns=FIGURES,
         differing=varying(comparison.cases),
+        notes=[f"{server}: {note}" for server, note in notes(result, comparison)],
         sections=list(sections(result, comparison)),
         facts=list(_facts(result, comparison)),
         flags=[

@@ -1,0 +1,45 @@
+"""A Dask cluster for the server: one of its own, or the one that Dask's configuration names."""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+import dask
+from distributed import Client, Future
+
+from common.options import quit_with
+from common.task import TaskError, TaskRun, one_line
+
+CONNECT_LIMIT_S = 10
+
+
+@contextlib.asynccontextmanager
+async def cluster(workers: int) -> AsyncIterator[Client]:
+    """A client of the cluster; one that is embedded has so many workers, each a process with one thread."""
+    address = dask.config.get("scheduler-address", None)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the client is told; the terminal stays quiet
+    embedded: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+    try:
+        client: Client = await Client(  # type: ignore[no-untyped-call]
+            asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else embedded)
+        )
+    except (OSError, ValueError) as error:
+        quit_with(f"no Dask scheduler at {address!r}: {one_line(error)}; start one, or unset DASK_SCHEDULER_ADDRESS")
+    async with client:
+        yield client
+
+
+async def outcome(future: Future[TaskRun]) -> TaskRun:
+    """What came of a task.
+
+    Raises:
+        TaskError: the cluster lost it, or is gone itself.
+    """
+    try:
+        run: TaskRun = await future
+    except TaskError:
+        raise
+    except Exception as error:
+        raise TaskError(f"the Dask cluster lost the task: {one_line(error)}") from None
+    return run

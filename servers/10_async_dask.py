@@ -1,0 +1,17 @@
+"""On a cluster: Dask hands the task to a worker on this machine, or on any of those behind DASK_SCHEDULER_ADDRESS."""
+
+from common.cpus import usable_cpus as default_workers
+from common.dask_cluster import cluster, outcome
+from common.options import server_options
+from common.task import perform
+from common.tornado_app import TaskHandler, serve
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        self.answer(await outcome(self.resource.submit(perform, self.task, pure=False)))
+
+
+if __name__ == "__main__":
+    options = server_options(default_workers())
+    serve(LongTask, options, cluster(options.workers))

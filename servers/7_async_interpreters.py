@@ -1,0 +1,23 @@
+"""In sub-interpreters of this process: each has a GIL of its own, so every core computes, with no other process."""
+
+from concurrent import futures
+
+from tornado.ioloop import IOLoop
+
+from common.cpus import usable_cpus as default_workers
+from common.options import server_options
+from common.task import perform
+from common.tornado_app import TaskHandler, serve
+
+REQUIRES = "python>=3.14"
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        self.answer(await IOLoop.current().run_in_executor(pool, perform, self.task))
+
+
+if __name__ == "__main__":
+    options = server_options(default_workers())
+    with futures.InterpreterPoolExecutor(options.workers) as pool:
+        serve(LongTask, options)

@@ -1,0 +1,21 @@
+"""Several processes, each serving one request at a time (gunicorn): every core computes, but the ping waits in line."""
+
+from flask import Response
+
+from common.cpus import usable_cpus as default_workers
+from common.flask_app import answer, task_app
+from common.gunicorn_app import serve
+from common.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task() -> Response:
+    return answer(perform(options.task))
+
+
+if __name__ == "__main__":
+    options = server_options(default_workers())
+    serve(app, options)
