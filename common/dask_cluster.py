@@ -19,7 +19,8 @@ async def cluster(workers: int) -> AsyncIterator[Client]:
     """A client of the cluster; one that is embedded has so many workers, each a process with one thread."""
     address = dask.config.get("scheduler-address", None)
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the client is told; the terminal stays quiet
-    embedded: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": None}
+    dask.config.set({"distributed.worker.preload": ["common.dask_worker"]})
+    embedded: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     try:
         client: Client = await Client(  # type: ignore[no-untyped-call]
             asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else embedded)

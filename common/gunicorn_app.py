@@ -1,6 +1,7 @@
 """Serving a Flask application with gunicorn's sync workers: one process for each, forked before any request."""
 
 import signal
+from multiprocessing import get_context
 
 from flask import Flask
 from gunicorn.app.base import BaseApplication
@@ -25,8 +26,7 @@ def serve(app: Flask, options: Options) -> None:
             "loglevel": "critical",
             "control_socket_disable": True,
             "on_starting": _stop_gently_at_ctrl_c,
-            "post_worker_init": _leave_ctrl_c_to_the_arbiter,
-            "when_ready": lambda arbiter: announce(options, arbiter.LISTENERS[0].sock),
+            "post_worker_init": _Readiness(options),
         },
     ).run()
 
@@ -50,5 +50,16 @@ def _stop_gently_at_ctrl_c(arbiter: Arbiter) -> None:
     arbiter.handle_int = arbiter.handle_term
 
 
-def _leave_ctrl_c_to_the_arbiter(_worker: Worker) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+class _Readiness:
+    """Called by each worker when it can serve and be stopped; the last of them says that the server listens."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._ready = get_context("fork").Value("i", 0)  # shared by the workers, which gunicorn forks
+
+    def __call__(self, worker: Worker) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the arbiter, which lets us finish
+        with self._ready.get_lock():
+            self._ready.value += 1
+            if self._ready.value == self._options.workers:
+                announce(self._options, worker.sockets[0].sock)

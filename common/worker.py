@@ -19,6 +19,7 @@ def follow_server() -> None:
 
 def follow_server_and_obey() -> None:
     """Makes this worker process end with its server, or when the server itself stops it; not with the whole group."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgrp()
     threading.Thread(target=_end_with_server, name="follow_server", daemon=True).start()
 

@@ -1,10 +1,13 @@
 """Starting real servers and the real bench, and making sure that nothing of them is left."""
 
+import asyncio
 import contextlib
 import dataclasses
+import functools
 import http.client
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +19,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from common.harness.interpreter import interpreter
+from common.harness.virtualenv import with_packages
 from common.report.summary import Summary
+from common.requirement import unmet
+from common.strategies import read_strategy
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -76,10 +83,24 @@ def receive(connection: http.client.HTTPConnection) -> Answer:
         return Answer(response.status, response.read().decode(), {k.lower(): v for k, v in response.getheaders()})
 
 
+@functools.cache
+def python_for(script: Path) -> str:
+    """A Python that can run it: this one, or the python3.14 on the PATH, with the bench's environment for it."""
+    requires = read_strategy(script).requires
+    lacking = unmet(requires)
+    if not lacking:
+        return sys.executable
+    other = shutil.which(requires.replace(">=", ""))
+    if other is None:
+        pytest.skip(f"{script.stem} {lacking}; there is no {requires.replace('>=', '')} on the PATH")
+    return asyncio.run(with_packages(interpreter(other), print)).path
+
+
 def start(script: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(script), *options],
+        [python_for(script), str(script), *options],
         cwd=TESTS,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -157,6 +178,8 @@ def _ours(before: set[int]) -> list[Sequence[str]]:
         with contextlib.suppress(psutil.Error):
             command = process.cmdline()
             names = " ".join(command[:3])
-            if process.pid not in before and ("servers/" in names or "siege" in names):
+            if process.pid in before or before & {parent.pid for parent in process.parents()[:-1]} - {os.getpid()}:
+                continue  # of a server that a module's fixture has started
+            if "servers/" in names or "siege" in names:
                 found.append(command)
     return found

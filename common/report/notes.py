@@ -8,7 +8,7 @@ from common.report.summary import Comparison
 
 def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Each with the server that it is about."""
-    several = len({one.python for one in (*result.left_out, *comparison.cases)}) > 1
+    several = len({*(one.python for one in result.left_out), *(case.python for case in comparison.cases)}) > 1
     for one in result.left_out:
         yield one.server, f"not run{f' under Python {one.python}' if several else ''}: it {one.reason}"
     told = set()
