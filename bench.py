@@ -161,6 +161,29 @@ def trace(
     sys.exit(1 if any(one.failure for one in result.traces) else 0)
 
 
+@bench.command(name="try")
+@click.argument("task")
+@click.option("--limit", "limit_s", type=Duration(), default="30s", help="A first run that takes longer is stopped.")
+@click.option("--python", default=sys.executable, help="As for run.")
+def try_task(task: str, limit_s: float, python: str) -> None:
+    """Say of a TASK what matters for the choice of a strategy, in seconds and without any server.
+
+    TASK is primes, digest, sign_up, or your own as module:function. Exit 1 if no strategy is worth a run.
+    """
+    from common.harness.interpreter import interpreter
+    from common.harness.trying import conduct_try
+    from common.report.advice import is_worth_a_run
+    from common.report.dresses import show
+    from common.report.tryout import as_advice
+    from common.strategies import all_strategies
+
+    found, stopped_by = conduct_try(task, interpreter(python), limit_s, lambda line: click.echo(line, err=True))
+    if found is None or stopped_by:
+        sys.exit(128 + (stopped_by or 0))
+    show(as_advice(found, all_strategies()))
+    sys.exit(0 if is_worth_a_run(found, all_strategies()) else 1)
+
+
 @bench.command()
 @click.argument("base", type=FILE)
 @click.argument("new", type=FILE)

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import warnings
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from distributed import Client, Future
 from common.options import quit_with
 from common.task import TaskError, TaskRun, one_line
 
-CONNECT_LIMIT_S = 10
+CONNECT_LIMIT_S = 5
 
 
 @contextlib.asynccontextmanager
@@ -26,6 +27,7 @@ async def cluster(workers: int) -> AsyncIterator[Client]:
             asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else embedded)
         )
     except (OSError, ValueError) as error:
+        warnings.simplefilter("ignore")  # of a client that was never opened and can't be closed properly
         quit_with(f"no Dask scheduler at {address!r}: {one_line(error)}; start one, or unset DASK_SCHEDULER_ADDRESS")
     async with client:
         yield client

@@ -14,7 +14,7 @@ from common.listening import announce, listening_socket
 from common.options import Options
 from common.response import PLAIN_TEXT, error_text, now_s, ping_headers, status_text, task_headers
 from common.stopping import on_stop_signal
-from common.task import TaskRun
+from common.task import TaskError, TaskRun
 
 
 class TaskHandler(RequestHandler):
@@ -49,6 +49,8 @@ class TaskHandler(RequestHandler):
         self._when_client_leaves = future.cancel
         try:
             return await asyncio.wrap_future(future)
+        except TimeoutError:
+            raise TaskError("the task was stopped at its time limit") from None
         except asyncio.CancelledError:
             raise HTTPError(499) from None  # as nginx calls it: nobody is there to read it
 

@@ -1,16 +1,15 @@
-"""A session: one run from its plan to its file, and what a signal does to it."""
+"""A session: one run from its plan to its file."""
 
 import asyncio
 import os
-import signal
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from common.harness.doctor import examine, in_one_line
 from common.harness.environment import describe_environment
+from common.harness.interruption import until_signal
 from common.harness.plan import NO_SERVER, Case, Plan
 from common.harness.runner import Watcher, run, try_tasks, warn_of_short_sieges
 from common.harness.siege import siege_at_home
@@ -68,7 +67,7 @@ def conduct(
             if traced_requests:
                 await trace_all(ready, traced_requests, expectations, watcher, keep_trace)
 
-        stopped_by = _until_signal(go())
+        stopped_by = until_signal(go())
     return result, stopped_by
 
 
@@ -88,7 +87,7 @@ def conduct_traces(plan: Plan, watcher: Watcher, command: Sequence[str]) -> tupl
         expectations = await try_tasks(ready)
         await trace_all(ready, plan.cases[0].users, expectations, watcher, result.traces.append)
 
-    return result, _until_signal(go())
+    return result, until_signal(go())
 
 
 def _empty_result(plan: Plan, command: Sequence[str], siege: str) -> Result:
@@ -117,31 +116,3 @@ def _among(keys: Collection[Key], cases: list[Case]) -> list[Case]:
         for case in cases
         if (case.strategy.stem, *case.setting()) in keys or (case.strategy == NO_SERVER and case.setting() in settings)
     ]
-
-
-def _until_signal(work: Coroutine[Any, Any, None]) -> int | None:
-    """Does the work; the first SIGINT or SIGTERM cancels it, and its number is returned.
-
-    Cancelling reaches the work only where it waits, so that no process is started and then forgotten,
-    and only once, so that impatience does not interrupt the cleaning up.
-    """
-    stopped_by: list[int] = []
-
-    async def supervised() -> None:
-        task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-
-        def stop(number: int) -> None:
-            if not stopped_by:
-                stopped_by.append(number)
-                task.cancel()
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop, number)
-        try:
-            await task
-        except asyncio.CancelledError:
-            if not stopped_by:
-                raise
-
-    asyncio.run(supervised())
-    return stopped_by[0] if stopped_by else None

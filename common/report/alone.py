@@ -6,9 +6,17 @@ from common.record import Record
 from common.report.summary import Comparison
 
 
-def alone_wall_s(comparison: Comparison, task: str) -> float | None:
-    """The fastest single run."""
-    return min((wall_s for record in _bare(comparison, task) for wall_s in record.alone_wall_s), default=None)
+def alone_wall_s(comparison: Comparison, task: str, python: str | None = None) -> float | None:
+    """The fastest single run, of all Pythons or of one."""
+    return min(
+        (
+            wall_s
+            for record in _bare(comparison, task)
+            if python in (None, record.python)
+            for wall_s in record.alone_wall_s
+        ),
+        default=None,
+    )
 
 
 def alone_cpu_s(comparison: Comparison, task: str) -> float | None:

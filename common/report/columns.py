@@ -93,3 +93,8 @@ def figures(summary: Summary, summaries: Sequence[Summary], shown: Sequence[Colu
 def varying(summaries: Sequence[Summary]) -> list[str]:
     """Which of task, users and Python differ between the cases, and so need a column."""
     return [name for name in ("task", "users", "python") if len({getattr(one, name) for one in summaries}) > 1]
+
+
+def name_of(case: Summary, cases: Sequence[Summary]) -> str:
+    """The server, and the Python where the cases differ in it."""
+    return f"{case.server} on {case.python}" if "python" in varying(cases) else case.server

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
 
 from common.report import numbers
 from common.report.alone import alone_wall_s
+from common.report.columns import name_of
 from common.report.summary import Comparison, Summary
 from common.report.verdict import OK
 
@@ -14,9 +16,11 @@ def conclusion(comparison: Comparison) -> list[str]:
     """A paragraph for each task and number of users."""
     settings = dict.fromkeys((case.task, case.users) for case in comparison.cases)
     told = [" ".join(_sentences(comparison, task, users, len(settings) > 1)) for task, users in settings]
+    told = [paragraph for paragraph in told if paragraph]
     return [_ONE_ROUND, *told] if sum(map(_one_round, comparison.cases)) > 1 else told
 
 
+MOST_NAMES = 6  # in a sentence
 _ONE_ROUND = "One round can't tell a difference from noise, so nothing is ranked: take --rounds 3 or more."
 
 
@@ -25,14 +29,18 @@ def _one_round(case: Summary) -> bool:
 
 
 def _sentences(comparison: Comparison, task: str, users: int, named: bool) -> Iterator[str]:
-    cases = [case for case in comparison.cases if (case.task, case.users) == (task, users)]
+    cases = [
+        msgspec.structs.replace(case, server=name_of(case, comparison.cases))
+        for case in comparison.cases
+        if (case.task, case.users) == (task, users)
+    ]
     sound = [case for case in cases if case.verdict == OK and case.rate_per_s]
     if named:
         yield f"{task}, {users} users:"
     if len(sound) > 1:
         if all(case.rank for case in sound):
             yield _fastest(sound)
-        yield _pings(sound, alone_wall_s(comparison, task))
+        yield _pings(sound, {case.python: alone_wall_s(comparison, task, case.python) for case in sound})
         yield from _memory(sound)
         yield from _undecided(sound)
     elif not sound:
@@ -46,7 +54,8 @@ def _fastest(sound: Sequence[Summary]) -> str:
     first = [case for case in sound if case.rank == 1]
     rest = [case for case in sound if case.rank != 1]
     share = [case.of_ceiling for case in first if case.of_ceiling is not None]
-    of_ceiling = f", {100 * float(np.mean(share)):.0f} % of what this machine can do at all" if share else ""
+    python = " with that Python" if len({case.python for case in sound}) > 1 else ""
+    of_ceiling = f", {100 * float(np.mean(share)):.0f} % of what this machine can do at all{python}" if share else ""
     if not rest:
         return f"No strategy is faster than another beyond the noise: all reach about {_rates(first)}{of_ceiling}."
     next_best = max(_rate(case) for case in rest)
@@ -58,14 +67,15 @@ def _fastest(sound: Sequence[Summary]) -> str:
     )
 
 
-def _pings(sound: Sequence[Summary], alone_s: float | None) -> str:
+def _pings(sound: Sequence[Summary], alone_s: dict[str, float | None]) -> str:
     """Which keep pings short; the measure is the task itself: who waits longer was blocked by more than one."""
-    pinged = [case for case in sound if case.ping_s]
-    short = [case for case in pinged if alone_s is not None and _p99(case) < alone_s]
-    slow = [case for case in pinged if case not in short]
-    if alone_s is None or not pinged:
+    pinged = [case for case in sound if case.ping_s and alone_s[case.python] is not None]
+    if not pinged:
         return ""
-    limit = f"the {numbers.seconds(alone_s)} that one task takes"
+    short = [case for case in pinged if _p99(case) < (alone_s[case.python] or 0.0)]
+    slow = [case for case in pinged if case not in short]
+    known = sorted(seconds for seconds in alone_s.values() if seconds is not None)
+    limit = f"the {_between(numbers.seconds(known[0]), numbers.seconds(known[-1]))} that one task takes"
     if not short:
         best = min(pinged, key=_p99)
         return (
@@ -115,4 +125,6 @@ def _p99(case: Summary) -> float:
 
 
 def _listed(names: Sequence[str], word: str = "and") -> str:
+    if len(names) > MOST_NAMES + 1:
+        names = [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} others"]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"

@@ -6,8 +6,8 @@ import altair as alt
 
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
-from common.report.charts.rows import name_of
 from common.report.charts.sheet import Sheet
+from common.report.columns import name_of
 from common.report.summary import Summary
 from common.report.verdict import FAILED, OK
 

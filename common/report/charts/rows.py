@@ -7,16 +7,11 @@ import altair as alt
 
 from common.report.charts.look import Look
 from common.report.charts.sheet import Layer, Sheet
-from common.report.columns import varying
+from common.report.columns import name_of
 from common.report.summary import Summary
 from common.report.verdict import OK
 
 _LINE, _GAP = 18, 12  # pixels
-
-
-def name_of(case: Summary, cases: Sequence[Summary]) -> str:
-    """The server, and the Python where the cases differ in it."""
-    return f"{case.server} · Python {case.python}" if "python" in varying(cases) else case.server
 
 
 @dataclass(frozen=True, slots=True)

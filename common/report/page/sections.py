@@ -14,9 +14,9 @@ from common.report.charts.look import NARROW, WIDE, Drawing, Look, for_page
 from common.report.charts.matrix import curves, heat_map
 from common.report.charts.moments import moments_chart
 from common.report.charts.pings import pings_chart
-from common.report.charts.rows import name_of
 from common.report.charts.throughput import throughput_chart
 from common.report.charts.timeline import timeline_chart
+from common.report.columns import name_of
 from common.report.rounds import Round
 from common.report.summary import Comparison, Summary
 from common.report.timeline import timelines

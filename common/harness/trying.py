@@ -1,0 +1,102 @@
+"""Trying a task without any server, in a process that is ended if a step takes too long."""
+
+import json
+from collections.abc import Callable
+from tempfile import TemporaryFile
+from typing import Any
+
+import msgspec
+
+from common.cpus import usable_cpus
+from common.findings import Findings
+from common.harness.interpreter import Interpreter
+from common.harness.interruption import until_signal
+from common.harness.processes import LOOK_S, Started, until
+from common.harness.server import server_environment
+from common.harness.tail import Tail
+from common.harness.virtualenv import with_packages
+
+_RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 6, 4, 5.0  # no step performs the task more often; slower than alone by so much
+_STEPS = {
+    "alone": "performing it once",
+    "effects": "looking what it left behind",
+    "again": "performing it again",
+    "yields": "looking how it gives way",
+    "threads": "performing it in two threads at once",
+    "process": "performing it in another process",
+    "interpreter": "performing it in a sub-interpreter",
+}
+
+
+def conduct_try(
+    task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
+) -> tuple[Findings | None, int | None]:
+    """What can be said of the task, and the number of the signal that stopped it or None."""
+    found: list[Findings] = []
+
+    async def go() -> None:
+        found.append(await try_out(task, await with_packages(python, tell), limit_s))
+
+    stopped_by = until_signal(go())
+    return (found[0] if found else None), stopped_by
+
+
+async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
+    """What can be said of the task; the first run may take as long as the limit, and so may each of the later ones."""
+    with TemporaryFile() as output:
+        command = [python.path, "-m", "common.tryout", task]
+        started = Started(command, environment=server_environment(), stdout=output)
+        errors = Tail(started.process.stderr)
+        try:
+            steps, stopped = await _follow(started, output, limit_s)
+        finally:
+            await started.stop()
+    if not stopped and "done" not in steps:
+        last = [line for line in errors.text().splitlines() if line.strip()]
+        stopped = f"it ended the process while {_next(steps)}{f': {last[-1]}' if last else ''}"
+    known = {name: found for name, found in steps.items() if name in _STEPS}
+    return msgspec.convert(
+        {
+            "task": task,
+            "python": python.version,
+            "free_threaded": python.version.split()[0].endswith("t"),
+            "cpus": usable_cpus(),
+            "missing": [package for package, _ in python.missing],
+            "stopped": stopped,
+            **known,
+        },
+        Findings,
+    )
+
+
+async def _follow(started: Started, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
+    """The steps as far as they came, and why not all of them."""
+    steps: dict[str, Any] = {}
+    while "done" not in steps:
+        count = len(steps)
+
+        def moved(count: int = count) -> bool:
+            return started.ended() or len(_read(output)) > count
+
+        patience_s = limit_s
+        if count:
+            alone_s = steps["alone"].get("wall_s", 0.0)
+            patience_s = max(_LEAST_S, min(limit_s, _SLOWER * alone_s) * _RUNS_OF_A_STEP)
+        in_time = await until(moved, patience_s, LOOK_S)
+        steps = _read(output)
+        if not in_time:
+            return steps, f"{_next(steps)} did not end within {patience_s:g} s: it was stopped"
+        if started.ended():
+            break
+    return steps, ""
+
+
+def _read(output: Any) -> dict[str, Any]:
+    output.seek(0)
+    lines = output.read().decode(errors="replace").splitlines(keepends=True)
+    found = [json.loads(line) for line in lines if line.endswith("\n")]
+    return {step.pop("step"): step for step in found}
+
+
+def _next(steps: dict[str, Any]) -> str:
+    return next((told for name, told in _STEPS.items() if name not in steps), "ending")

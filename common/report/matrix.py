@@ -1,0 +1,53 @@
+"""The matrix: a line for each strategy and a column for each task and number of users, where there are several."""
+
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from common.record import BARE
+from common.report import numbers
+from common.report.columns import name_of
+from common.report.summary import Comparison, Summary
+from common.report.verdict import FAILED, OK
+
+LEGEND = "each cell: transactions per second, share of the ceiling, ping p99"
+_STYLES = {FAILED: "red", "suspect": "yellow"}
+
+
+def settings_of(comparison: Comparison) -> list[tuple[str, int]]:
+    """Each task and number of users that something was measured with."""
+    return list(dict.fromkeys((case.task, case.users) for case in (*comparison.cases, *comparison.ceilings)))
+
+
+def matrix(comparison: Comparison) -> Table:
+    """Each cell has the rate, its share of the ceiling, and the 99th percentile of the pings; the best is marked."""
+    settings = settings_of(comparison)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), show_lines=False)
+    table.add_column("strategy", no_wrap=True)
+    for task, users in settings:
+        table.add_column(f"{task}\n{users} users", justify="right", no_wrap=True)
+    everything = [*comparison.ceilings, *comparison.cases]
+    cells = {(name_of(case, comparison.cases), case.task, case.users): case for case in everything}
+    for name in dict.fromkeys(name for name, *_ in cells):
+        row = [_cell(cells.get((name, *setting)), comparison.cases) for setting in settings]
+        table.add_row(Text(name), *row, end_section=False)
+        table.add_row()
+    return table
+
+
+def _cell(case: Summary | None, cases: Sequence[Summary]) -> Text:
+    if case is None:
+        return Text("")
+    if case.verdict == FAILED or case.rate_per_s is None:
+        return Text("failed  ", style=_STYLES[FAILED])
+    rivals = [one for one in cases if (one.task, one.users) == (case.task, case.users)]
+    best = case.rank == 1 and any(rival.rank not in (None, 1) for rival in rivals)
+    mark = " *" if best else " ?" if case.verdict != OK else "  "
+    lines = [f"{numbers.rate(case.rate_per_s.mean)}{mark}"]
+    if case.of_ceiling is not None and case.server != BARE:
+        lines.append(f"{100 * case.of_ceiling:.0f} %  ")
+    if case.ping_s:
+        lines.append(f"{numbers.seconds(case.ping_s.p99)}  ")
+    return Text("\n".join(lines), style="bold green" if best else _STYLES.get(case.verdict, ""))

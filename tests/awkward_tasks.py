@@ -1,0 +1,96 @@
+"""Tasks that make trouble, each in its own way."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+LOCK = threading.Lock()
+counter = 0
+
+
+def holds_the_gil_in_c():
+    return sum(range(3_000_000))
+
+
+def recurses():
+    def depth(left):
+        return 0 if left == 0 else 1 + depth(left - 1)
+
+    return depth(900)
+
+
+def recurses_too_deep():
+    return recurses_too_deep()
+
+
+def large_answer():
+    return "x" * 20_000_000
+
+
+def counts_its_runs():
+    global counter
+    counter += 1
+    return counter
+
+
+def answers_with_what_can_not_be_pickled():
+    return threading.Lock().locked
+
+
+not_picklable = lambda: f"{LOCK.locked()}"  # noqa: E731
+
+
+async def is_async():
+    return 1
+
+
+def never_ends():
+    while True:
+        time.sleep(60)
+
+
+def prints():
+    print("said something")
+    print("and complained", file=sys.stderr)
+    return "printed"
+
+
+def forks():
+    child = os.fork()
+    if child == 0:
+        return "from the child"
+    os.waitpid(child, 0)
+    return "forked"
+
+
+def leaves_a_process():
+    subprocess.Popen(["sleep", "30"])
+    return "left"
+
+
+def leaves_a_thread():
+    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+    return "left"
+
+
+def exits_hard():
+    os._exit(3)
+
+
+def only_once():
+    global counter
+    counter += 1
+    if counter > 1:
+        raise RuntimeError("once is enough")
+    return 1
+
+
+def waits_without_yielding():
+    time.sleep(0.05)
+    return "waited"
+
+
+def takes_memory():
+    return len(b"x" * 60_000_000)

@@ -1,0 +1,103 @@
+"""10_async_dask on a cluster of other processes, started with Dask's own commands."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import ROOT, TESTS, free_port, receive, serving, start, wait_until
+
+SERVER = ROOT / "servers" / "10_async_dask.py"
+DASK = str(Path(sys.executable).with_name("dask"))
+
+
+@contextlib.contextmanager
+def dask(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """One of Dask's commands, ended with all that it started."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{TESTS}"}
+    process = subprocess.Popen(
+        [DASK, *words, "--no-dashboard"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+class Cluster:
+    """A scheduler and two workers."""
+
+    def __init__(self, stack: contextlib.ExitStack, folder: Path) -> None:
+        port = free_port()
+        self.address = f"tcp://127.0.0.1:{port}"
+        self.scheduler = stack.enter_context(dask("scheduler", "--host", "127.0.0.1", "--port", str(port)))
+        options = ("--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
+        self.workers = [stack.enter_context(dask("worker", self.address, *options)) for _ in range(2)]
+        wait_until(lambda: all(self._is_connected(worker) for worker in self.workers))
+
+    def _is_connected(self, worker: subprocess.Popen[str]) -> bool:
+        port = int(self.address.rpartition(":")[2])
+        connections = psutil.Process(worker.pid).net_connections("tcp")
+        return any(one.raddr and one.raddr.port == port and one.status == "ESTABLISHED" for one in connections)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    with contextlib.ExitStack() as stack:
+        started = Cluster(stack, tmp_path)
+        monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", started.address)
+        yield started
+
+
+def test_tasks_run_on_the_workers_of_the_cluster(cluster: Cluster) -> None:
+    with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
+        answers = [receive(request) for request in [served.send("/") for _ in range(4)]]
+        ran_in = {int(answer.headers["x-worker"].split("/")[0]) for answer in answers}
+        assert ran_in == {worker.pid for worker in cluster.workers}
+        assert not psutil.Process(served.process.pid).children(recursive=True)
+
+
+def test_the_loss_of_a_worker_costs_no_answer(cluster: Cluster, tmp_path: Path) -> None:
+    with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
+        requests = [served.send("/") for _ in range(6)]
+        wait_until((tmp_path / "begun").exists)
+        cluster.workers[0].kill()
+        answers = [receive(request) for request in requests]
+    assert [(answer.status, answer.body) for answer in answers] == [(200, "computed")] * 6
+
+
+def test_when_the_scheduler_is_gone_a_request_is_told_so_in_one_line(cluster: Cluster, tmp_path: Path) -> None:
+    with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
+        request = served.send("/")
+        wait_until((tmp_path / "begun").exists)
+        cluster.scheduler.kill()
+        for answer in (receive(request), served.request("/")):
+            assert answer.status == 500
+            assert answer.body.startswith("the Dask cluster lost the task: ")
+            assert "\n" not in answer.body
+        assert served.request("/ping").body == "pong"
+        served.process.terminate()
+        assert served.process.wait(timeout=6) == 0
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])
+def test_without_a_scheduler_it_does_not_start(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", address)
+    process = start(SERVER, "--port", str(free_port()))
+    output, errors = process.communicate(timeout=30)
+    assert (process.returncode, output) == (2, "")
+    assert errors.startswith(f"10_async_dask: no Dask scheduler at '{address}'")
+    assert errors.count("\n") == 1

@@ -1,0 +1,74 @@
+"""9_async_pebble: lost workers are replaced, tasks can be stopped, and nobody else notices."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import ROOT, Served, gone, receive, serving, wait_until
+
+SERVER = ROOT / "servers" / "9_async_pebble.py"
+
+
+def workers(served: Served) -> list[psutil.Process]:
+    """The processes of the pool: the children of the fork server."""
+    found = psutil.Process(served.process.pid).children(recursive=True)
+    parents = {process.ppid() for process in found}
+    return [process for process in found if process.pid not in parents and process.ppid() != served.process.pid]
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """With two workers that are busy for half a second with each request."""
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    with serving(SERVER, "--workers", "2", "--task", "sample_tasks:half_a_second_of_computing") as started:
+        yield started
+
+
+def test_a_killed_worker_costs_at_most_the_request_that_it_had(served: Served, tmp_path: Path) -> None:
+    requests = [served.send("/") for _ in range(6)]
+    wait_until((tmp_path / "begun").exists)
+    wait_until(lambda: len(workers(served)) == 2)
+    lost = workers(served)[0]
+    os.kill(lost.pid, signal.SIGKILL)
+    answers = [receive(request) for request in requests]
+    failed = [answer for answer in answers if answer.status != 200]
+    assert len(failed) <= 1
+    assert {answer.body for answer in answers if answer.status == 200} == {"computed"}
+    for answer in failed:
+        assert (answer.status, answer.body.count("\n")) == (500, 0)
+        assert "Abnormal termination" in answer.body
+    wait_until(lambda: len(workers(served)) == 2 and gone(lost))
+
+
+def test_a_worker_that_is_killed_while_it_has_nothing_to_do_is_replaced(served: Served) -> None:
+    assert served.request("/").status == 200
+    before = wait_until(lambda: workers(served) if len(workers(served)) == 2 else None)
+    for worker in before:
+        os.kill(worker.pid, signal.SIGKILL)
+    wait_until(lambda: len(workers(served)) == 2 and not set(workers(served)) & set(before))
+    assert served.request("/").body == "computed"
+
+
+def test_a_client_that_leaves_frees_the_worker_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    with serving(SERVER, "--workers", "1", "--task", "sample_tasks:half_a_minute_of_computing") as served:
+        connection = served.send("/")
+        wait_until((tmp_path / "begun").exists)
+        (busy,) = wait_until(lambda: workers(served))
+        connection.close()
+        wait_until(lambda: gone(busy), 5)
+        served.process.terminate()  # nothing is in progress that it would have to finish
+        assert served.process.wait(timeout=3) == 0
+
+
+def test_a_task_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    impatient = tmp_path / SERVER.name
+    impatient.write_text(SERVER.read_text().replace("TIME_LIMIT_S = 60", "TIME_LIMIT_S = 0.2"))
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    with serving(impatient, "--workers", "1", "--task", "sample_tasks:half_a_minute_of_computing") as served:
+        answer = served.request("/")
+        assert (answer.status, answer.body) == (500, "the task was stopped at its time limit")
+        assert served.request("/ping").body == "pong"
