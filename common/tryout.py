@@ -128,12 +128,14 @@ def _threads(spec: str, alone_s: float) -> Found:
     with futures.ThreadPoolExecutor(2) as pool:
         run = pool.submit(_once, spec).result()
         alone_s = min(alone_s, run.finished_s - run.started_s)
-        running = [pool.submit(_once, spec), pool.submit(_once, spec)]
         last_s, stalled_s = time.monotonic(), 0.0
-        while not all(one.done() for one in running):
-            time.sleep(TICK_S)
+        running = [pool.submit(_once, spec), pool.submit(_once, spec)]
+        while True:
             now_s = time.monotonic()
             stalled_s, last_s = max(stalled_s, now_s - last_s - TICK_S), now_s
+            if all(one.done() for one in running):
+                break
+            time.sleep(TICK_S)
     runs = [one.result() for one in running]
     two_s = max(run.finished_s for run in runs) - min(run.started_s for run in runs)
     left = threading.active_count() - 1

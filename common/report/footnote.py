@@ -11,7 +11,7 @@ from common.report.summary import Comparison, Summary
 def footnote(result: Result, comparison: Comparison) -> str:
     """Two lines: how to read the figures, and what all cases have in common."""
     records = result.records
-    kinds = {record.memory_kind for record in records if record.memory_kind}
+    kinds = {kind for record in records for kind in record.memory_kind.split("+") if kind}
     rounds = max(summary.rounds for summary in (*comparison.cases, *comparison.ceilings))
     facts = [
         *_common(comparison.cases or comparison.ceilings),

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -21,9 +23,26 @@ def settings_of(comparison: Comparison) -> list[tuple[str, int]]:
     return list(dict.fromkeys((case.task, case.users) for case in (*comparison.cases, *comparison.ceilings)))
 
 
-def matrix(comparison: Comparison) -> Table:
-    """Each cell has the rate, its share of the ceiling, and the 99th percentile of the pings; the best is marked."""
-    settings = settings_of(comparison)
+class Matrix:
+    """Each cell has the rate, its share of the ceiling, and the 99th percentile of the pings; the best is marked.
+
+    One table, or several where the terminal is too narrow for all columns.
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        settings = settings_of(self._comparison)
+        for count in range(len(settings), 0, -1):
+            tables = [_table(self._comparison, settings[at : at + count]) for at in range(0, len(settings), count)]
+            unlimited = options.update_width(10_000)
+            if max(Measurement.get(console, unlimited, table).maximum for table in tables) <= options.max_width:
+                break
+        yield from tables
+
+
+def _table(comparison: Comparison, settings: Sequence[tuple[str, int]]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), show_lines=False)
     table.add_column("strategy", no_wrap=True)
     for task, users in settings:

@@ -12,7 +12,7 @@ from common.record import BARE, Result
 from common.report.columns import FIGURES, Cell, Column, figures, varying
 from common.report.conclusion import conclusion
 from common.report.footnote import footnote
-from common.report.matrix import LEGEND, matrix, settings_of
+from common.report.matrix import LEGEND, Matrix, settings_of
 from common.report.notes import notes
 from common.report.summary import Comparison, Summary, summarize
 from common.report.verdict import FAILED
@@ -38,7 +38,7 @@ def as_table(result: Result) -> RenderableType:
 def _figures(comparison: Comparison) -> Iterator[RenderableType]:
     """All cases that have numbers; for several tasks or users at a glance."""
     if len(settings_of(comparison)) > 1:
-        yield matrix(comparison)
+        yield Matrix(comparison)
         yield Text(f"{LEGEND}; all figures: --format markdown, csv or html", style="dim")
         return
     shown = [one for one in (*comparison.ceilings, *comparison.cases) if one.verdict != FAILED]

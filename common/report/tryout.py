@@ -24,7 +24,7 @@ def as_advice(found: Findings, strategies: Sequence[Strategy]) -> RenderableType
         advice.add_row(
             Text(server, no_wrap=True), Text(judgement, style=_STYLES.get(judgement, ""), no_wrap=True), Text(why)
         )
-    worth = [server for server, one in advise(found, strategies) if one.judgement == YES]
+    worth = [server.split("_")[0] for server, one in advise(found, strategies) if one.judgement == YES]
     command = f"python bench.py run {' '.join(worth)} --task {found.task}"
     return Group(facts, Text(), advice, *([Text(f"\nMeasure those: {command}")] if worth else []))
 

@@ -1,0 +1,136 @@
+"""bench.py try: tasks that make trouble get a clear word and not a hang, and leave nothing behind."""
+
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+from conftest import TESTS, gone, wait_until
+
+Try = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def tried(bench, tmp_path) -> Iterator[Try]:
+    shutil.copy(TESTS / "awkward_tasks.py", tmp_path)
+    before = set(psutil.pids())
+
+    def call(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+        task = name if name in ("primes", "digest", "sign_up") else f"awkward_tasks:{name}"
+        return bench("try", task, *options, env={"COLUMNS": "200"})
+
+    yield call
+    left = [process for process in psutil.process_iter() if process.pid not in before and _is_ours(process)]
+    wait_until(lambda: all(gone(process) for process in left), 10)
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    try:
+        return "common.tryout" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+def advice(shown: str) -> dict[str, str]:
+    """Number of the server: what is said of it."""
+    found = re.findall(r"^(\d+)_\S+\s+(worth a run|not worth it|cannot work)", shown, re.MULTILINE)
+    return dict(found)
+
+
+def flat(shown: str) -> str:
+    return " ".join(shown.split())
+
+
+def test_a_task_that_holds_the_gil_wants_processes(tried: Try) -> None:
+    ended = tried("primes")
+    assert ended.returncode == 0, ended.stderr
+    assert "held: two at once in threads take" in flat(ended.stdout)
+    judged = advice(ended.stdout)
+    assert len(judged) == 10
+    assert (judged["3"], judged["4"], judged["8"], judged["5"]) == (
+        "not worth it",
+        "worth a run",
+        "worth a run",
+        "worth a run",
+    )
+    assert re.search(r"Measure those: python bench.py run 4 5 6 .*--task primes", flat(ended.stdout))
+
+
+def test_a_task_that_lets_go_of_it_can_have_threads(tried: Try) -> None:
+    assert advice(tried("digest").stdout)["3"] == "worth a run"
+
+
+def test_a_task_that_waits_needs_no_processes(tried: Try) -> None:
+    judged = advice(tried("sign_up").stdout)
+    assert (judged["3"], judged["4"], judged["5"], judged["6"]) == (
+        "worth a run",
+        "not worth it",
+        "worth a run",
+        "worth a run",
+    )
+
+
+def test_one_that_holds_the_gil_in_c_makes_all_threads_wait(tried: Try) -> None:
+    shown = flat(tried("holds_the_gil_in_c").stdout)
+    takes_ms, stalled_ms = (
+        float(re.search(words, shown)[1]) for words in (r"takes ([\d.]+) ms", r"threads wait ([\d.]+) ms")
+    )
+    assert stalled_ms > 0.5 * takes_ms
+    assert advice(tried("holds_the_gil_in_c").stdout)["3"] == "not worth it"
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("recurses_too_deep", "RecursionError"),
+        ("is_async", "is an async function; expected a plain function"),
+        ("no_such_function", "cannot import task"),
+        ("exits_hard", "it ended the process while performing it once"),
+        ("only_once", "it worked once and then failed: RuntimeError: once is enough"),
+        ("counts_its_runs", "its answer differs"),
+        ("answers_with_what_can_not_be_pickled", "its answer differs"),
+    ],
+)
+def test_one_that_no_strategy_can_run_gets_a_clear_word(tried: Try, name: str, word: str) -> None:
+    ended = tried(name)
+    assert ended.returncode == 1
+    assert word in flat(ended.stdout)
+    assert set(advice(ended.stdout).values()) == {"cannot work"}
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("recurses", "takes less than a request itself costs"),
+        ("not_picklable", "takes less than a request itself costs"),
+        ("large_answer", "20,000,000 bytes"),
+        ("large_answer", "costs more than a fifth of what it takes"),
+        ("prints", "beware it prints"),
+        ("forks", "beware it forks"),
+        ("leaves_a_process", "beware it leaves 1 processes behind"),
+        ("leaves_a_thread", "threads behind"),
+        ("waits_without_yielding", "it waits without yielding, and so stops the loop"),
+        ("takes_memory", "60 MB more at its peak"),
+    ],
+)
+def test_one_that_is_peculiar_is_told_of(tried: Try, name: str, word: str) -> None:
+    ended = tried(name)
+    assert ended.returncode == 0, ended.stderr
+    assert word in flat(ended.stdout)
+
+
+def test_one_that_never_ends_is_stopped_at_the_limit(tried: Try) -> None:
+    began_s = time.monotonic()
+    ended = tried("never_ends", "--limit", "500ms")
+    assert ended.returncode == 1
+    assert "performing it once did not end within 0.5 s: it was stopped" in flat(ended.stdout)
+    assert time.monotonic() - began_s < 15  # it would take for ever
+
+
+def test_a_wrong_limit_is_wrong_use(tried: Try) -> None:
+    ended = tried("primes", "--limit", "soon")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
