@@ -1,5 +1,6 @@
 """9_async_pebble: lost workers are replaced, tasks can be stopped, and nobody else notices."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -14,9 +15,12 @@ SERVER = ROOT / "servers" / "9_async_pebble.py"
 
 def workers(served: Served) -> list[psutil.Process]:
     """The processes of the pool: the children of the fork server."""
-    found = psutil.Process(served.process.pid).children(recursive=True)
-    parents = {process.ppid() for process in found}
-    return [process for process in found if process.pid not in parents and process.ppid() != served.process.pid]
+    parents = {}
+    for process in psutil.Process(served.process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            parents[process] = process.ppid()
+    others = {served.process.pid, *parents.values()}
+    return [one for one, parent in parents.items() if one.pid not in others and parent != served.process.pid]
 
 
 @pytest.fixture

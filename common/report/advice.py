@@ -7,7 +7,10 @@ from common.findings import Elsewhere, Findings, Threads
 from common.strategies import Strategy
 
 MOSTLY_WAITING = 0.1  # of its time is computing
-HELD = 1.5  # two at once take twice as long as one where the GIL is held, and as long as one where not
+HELD = (
+    1.75  # two at once take twice as long as one where the GIL is held; where not, as long, or up to half more on CPUs
+)
+# that share a core
 BRIEF_S = 0.001  # a request costs about as much
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
 
