@@ -52,7 +52,7 @@ class TaskHandler(RequestHandler):
         except TimeoutError:
             raise TaskError("the task was stopped at its time limit") from None
         except asyncio.CancelledError:
-            raise HTTPError(499) from None  # as nginx calls it: nobody is there to read it
+            raise HTTPError(503) from None  # nobody is there to read it
 
     def on_connection_close(self) -> None:
         if self._when_client_leaves is not None:

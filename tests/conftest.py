@@ -140,7 +140,11 @@ def gone(process: psutil.Process) -> bool:
         return True
 
 
-OF_THE_MACHINE = {"busy_machine", "late_probe"}  # flags that a test can't help: it does not have the machine to itself
+OF_THE_MACHINE = {
+    "busy_machine",
+    "late_probe",
+    "unsteady_ceiling",
+}  # flags that a test can't help: it does not have the machine to itself
 
 
 def accusations(case: Summary) -> dict[str, str]:

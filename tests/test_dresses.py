@@ -81,6 +81,7 @@ def test_a_result_without_a_record_is_no_error(dress: str, bench: Bench, tmp_pat
 def test_all_dresses_agree_on_who_is_fastest() -> None:
     result = load(ROOT / "results" / "sample.json")
     first = [case.server for case in summarize(result).cases if case.rank == 1]
-    assert first == ["4_async_processexecutor"]
+    assert "4_async_processexecutor" in first
     for dress in ("table", "markdown", "html"):
-        assert f"{first[0]} is the fastest" in dressed(result, dress)
+        said = " ".join(dressed(result, dress).split())
+        assert f"{first[-1]} {'is' if len(first) == 1 else 'are equally'} the fastest" in said

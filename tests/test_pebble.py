@@ -66,6 +66,7 @@ def test_a_client_that_leaves_frees_the_worker_at_once(tmp_path: Path, monkeypat
         wait_until(lambda: gone(busy), 5)
         served.process.terminate()  # nothing is in progress that it would have to finish
         assert served.process.wait(timeout=3) == 0
+        assert served.process.stderr.read() == ""
 
 
 def test_a_task_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,9 +45,17 @@ def test_what_is_allowed_above_the_ceiling_comes_from_the_data() -> None:
     for record in (faster, again):
         record.idle_answer_s = cpu["idle_answer_s"]
         record.samples.cpu_s[:] = [value * 1.3 for value in record.samples.cpu_s]
-    for bare, expected in ((steady, ["above_ceiling"]), (restless, [])):
+    for bare, expected in ((steady, ["above_ceiling"]), (restless, ["unsteady_ceiling"])):
         (case,) = summarize(result_of([*bare, faster, again])).cases
         assert codes(case) == expected
+
+
+def test_a_ceiling_that_was_disturbed_is_named_and_not_the_server() -> None:
+    bare = [bare_record(1), bare_record(2), bare_record(3, speed=0.6)]
+    (case,) = summarize(result_of([*bare, *(record_of("1_x", round_, workers=2) for round_ in (1, 2, 3))])).cases
+    assert codes(case) == ["unsteady_ceiling"]
+    assert "round 3: " in case.reasons[0].message
+    assert "the ceilings of the rounds differ by 67 % themselves" in case.reasons[0].message
 
 
 def test_one_round_above_the_ceiling_is_enough_however_the_others_differ() -> None:

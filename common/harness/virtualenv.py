@@ -46,7 +46,7 @@ async def with_packages(python: Interpreter, tell: Callable[[str], None]) -> Int
 
 def _name(python: Interpreter) -> str:
     """The version, and a digest of all that it depends on."""
-    parts = [python.path, python.prefix, python.build, *python.packages, REQUIREMENTS.read_text(encoding="utf-8")]
+    parts = [python.prefix, python.build, *python.packages, REQUIREMENTS.read_text(encoding="utf-8")]
     return f"{python.version.split()[0]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
 
 

@@ -128,12 +128,30 @@ def _above_ceiling(one: Round, bare: Reference) -> Reason | None:
     share = one.of_ceiling
     if share is None or share <= 1 + ACCURACY + DRIFT_OF_RATES + bare.spread_of_rates:
         return None
-    assert one.ceiling is not None
     return Reason(
         "above_ceiling",
-        f"{numbers.rate(one.rate.per_s or 0)}/s is {numbers.significant(share)} times the ceiling of "
-        f"{numbers.rate(one.ceiling.rate.per_s or 0)}/s: answers were sent before the work was done, or without it; "
+        f"{_beside_ceiling(one, share)}: answers were sent before the work was done, or without it; "
         "look whether every result is awaited",
+    )
+
+
+def _unsteady_ceiling(one: Round, bare: Reference) -> Reason | None:
+    """More than the ceiling of its round, but not more than the ceilings of the rounds differ themselves."""
+    share = one.of_ceiling
+    if share is None or share <= 1 + ACCURACY + DRIFT_OF_RATES or _above_ceiling(one, bare):
+        return None
+    return Reason(
+        "unsteady_ceiling",
+        f"{_beside_ceiling(one, share)}, but the ceilings of the rounds differ by {100 * bare.spread_of_rates:.0f} % "
+        "themselves: something disturbed the bare case; measure again",
+    )
+
+
+def _beside_ceiling(one: Round, share: float) -> str:
+    assert one.ceiling is not None
+    return (
+        f"{numbers.rate(one.rate.per_s or 0)}/s is {numbers.significant(share)} times the ceiling of "
+        f"{numbers.rate(one.ceiling.rate.per_s or 0)}/s"
     )
 
 
@@ -262,6 +280,7 @@ def _unknown_lines(one: Round, _: Reference) -> Reason | None:
 _SUSPICIONS: tuple[Rule, ...] = (
     _busy_machine,
     _above_ceiling,
+    _unsteady_ceiling,
     _too_fast,
     _too_cheap,
     _littles_law,
@@ -275,6 +294,7 @@ _SUSPICIONS: tuple[Rule, ...] = (
 SUSPICIONS = {
     "busy_machine",
     "above_ceiling",
+    "unsteady_ceiling",
     "too_fast",
     "too_cheap",
     "littles_law",
