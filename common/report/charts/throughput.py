@@ -34,19 +34,30 @@ def throughput_chart(cases: Sequence[Summary], look: Look) -> Drawing:
     return sheet.drawn(
         sheet.bars("bars", bars, color=look.work).encode(opacity=opacity),
         sheet.rules("intervals", intervals, color=look.ink, strokeWidth=2),
-        *_ceiling(sheet, ceiling, look),
+        *_ceilings(sheet, rows, look),
         *rows.texts(sheet, [_told(case, most) for case in cases]),
     )
 
 
-def _ceiling(sheet: Sheet, ceiling: float, look: Look) -> list[Layer]:
-    if not ceiling:
+def _ceilings(sheet: Sheet, rows: Rows, look: Look) -> list[Layer]:
+    """One line through all rows where they share a ceiling, else one for each row."""
+    known = [(rows.top(row), case.ceiling_per_s) for row, case in enumerate(rows.cases) if case.ceiling_per_s]
+    if not known:
         return []
-    text = "ceiling" if look.is_narrow else f"ceiling: {numbers.rate(ceiling)}/s is all that this machine can do"
-    line = [{"x": ceiling, "y": 0, "y2": sheet.height}]
-    label = [{"x": ceiling, "y": sheet.height - 2, "text": text}]
+    highest = max(ceiling for _, ceiling in known)
+    if len({ceiling for _, ceiling in known}) == 1:
+        lines = [{"x": highest, "y": 0, "y2": sheet.height}]
+        text = "ceiling" if look.is_narrow else f"ceiling: {numbers.rate(highest)}/s is all that this machine can do"
+    else:
+        lines = [{"x": ceiling, "y": top - 4, "y2": top + _BAR + 4} for top, ceiling in known]
+        text = (
+            "dashed: its ceiling"
+            if look.is_narrow
+            else "dashed: the ceiling, all that this machine can do with that Python"
+        )
+    label = [{"x": highest, "y": sheet.height - 2, "text": text}]
     return [
-        sheet.posts("ceiling", line, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
+        sheet.posts("ceiling", lines, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
         sheet.text("ceiling_label", label, align="right", dx=-5, color=look.ink),
     ]
 

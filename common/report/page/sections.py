@@ -123,7 +123,9 @@ def _of_setting(
     comparison: Comparison, task: str, cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], detail: float
 ) -> Iterator[Picture]:
     dots = next(count for count in (100, 50, 20) if count <= 100 * detail or count == 20)
-    wall_s, cpu_s = alone_wall_s(comparison, task), alone_cpu_s(comparison, task)
+    one_python = len({case.python for case in cases}) == 1  # else there is not one line for what the task takes alone
+    wall_s = alone_wall_s(comparison, task) if one_python else None
+    cpu_s = alone_cpu_s(comparison, task) if one_python else None
     yield Picture(
         "throughput",
         "How much work got done",
@@ -159,7 +161,9 @@ def _of_setting(
     yield Picture(
         "cpu",
         "What it costs: CPU time for each answer",
-        "What is right of the dashed line is spent on anything but the task.",
+        "What is right of the dashed line is spent on anything but the task."
+        if cpu_s
+        else "CPU time of the server and all its children for each right answer.",
         lambda look: cpu_chart(cases, cpu_s, look),
         "CPU time per transaction: " + _each(cases, lambda case: numbers.seconds(case.cpu_s_per_transaction or 0)),
     )
