@@ -32,10 +32,8 @@ def conduct(
 ) -> tuple[Result, int | None]:
     """Runs the whole plan; the file is written after every case.
 
-    Args:
-        uncertain: tells before each round but the first which cases (server, task, users, Python) still need one;
-            without it all of them do.
-        traced_requests: if not 0, every strategy is traced at the end with so many requests.
+    `uncertain` tells before each round but the first which cases (server, task, users, Python) still need one;
+    without it all of them do. If `traced_requests` is not 0, every strategy is traced at the end with so many.
 
     Returns:
         What was measured, and the number of the signal that stopped it or None.
@@ -46,12 +44,8 @@ def conduct(
     with siege_at_home() as siege:
         result = _empty_result(plan, command, siege.version({**os.environ, "HOME": str(siege.home)}))
 
-        def keep(record: Record) -> None:
-            result.records.append(record)
-            save(result, out)
-
-        def keep_trace(trace: Trace) -> None:
-            result.traces.append(trace)
+        def keep(kept: Record | Trace) -> None:
+            (result.records if isinstance(kept, Record) else result.traces).append(kept)  # type: ignore[arg-type]
             save(result, out)
 
         def still_wanted(cases: list[Case]) -> list[Case]:
@@ -65,7 +59,7 @@ def conduct(
             warn_of_short_sieges(ready, expectations, watcher)
             await run(ready, siege, expectations, watcher, keep, still_wanted)
             if traced_requests:
-                await trace_all(ready, traced_requests, expectations, watcher, keep_trace)
+                await trace_all(ready, traced_requests, expectations, watcher, keep)
 
         stopped_by = until_signal(go())
     return result, stopped_by

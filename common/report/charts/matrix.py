@@ -1,4 +1,4 @@
-"""Several tasks, or numbers of users: a heat map of strategies and settings, and the rate over the users as curves."""
+"""Several tasks, or numbers of users: a heat map of strategies and settings."""
 
 from collections.abc import Sequence
 
@@ -48,50 +48,6 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
         sheet.text("users", users_below, fontSize=size, color=look.ink),
         sheet.text("names", labels, -8, align="right", fontSize=12, color=look.ink),
     )
-
-
-def curves(cases: Sequence[Summary], look: Look) -> Drawing:
-    """The rate over the number of users, a curve for each strategy, of cases with the same task."""
-    known = [case for case in cases if case.verdict == OK and case.rate_per_s]
-    names = list(dict.fromkeys(name_of(case, known) for case in known))
-    rows = [
-        {"users": case.users, "rate": case.rate_per_s.mean, "name": name_of(case, known)}
-        for case in known
-        if case.rate_per_s
-    ]
-    rows += [
-        {"users": case.users, "rate": case.ceiling_per_s, "name": "the ceiling"} for case in known if case.ceiling_per_s
-    ]
-    series = [*names, "the ceiling"]
-    colours = [look.lines[number % len(look.lines)] for number in range(len(names))] + [look.limit]
-    dashes = [[1, 0] if number < len(look.lines) else [2, 2] for number in range(len(names))] + [[6, 3]]
-    legend = alt.Legend(
-        title=None,
-        orient="bottom",
-        columns=1 if look.is_narrow else 3,
-        labelColor=look.ink,
-        labelFontSize=12,
-        symbolSize=120,
-    )
-    marks = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
-    shapes = [marks[number % len(marks)] for number in range(len(names))] + ["stroke"]
-    base = alt.Chart(alt.NamedData("curves"), name="curves").encode(
-        alt.X(
-            "users:Q",
-            title="users at the same time",
-            scale=alt.Scale(zero=False),
-            axis=alt.Axis(values=sorted({case.users for case in known})),
-        ),
-        alt.Y("rate:Q", title="transactions per second", scale=alt.Scale(zero=True)),
-        alt.Color("name:N", scale=alt.Scale(domain=series, range=colours), legend=legend),
-    )
-    line = base.mark_line(strokeWidth=2).encode(
-        alt.StrokeDash("name:N", scale=alt.Scale(domain=series, range=dashes), legend=None)
-    )
-    points = base.mark_point(filled=True, size=70, opacity=1).encode(
-        alt.Shape("name:N", scale=alt.Scale(domain=series, range=shapes), legend=legend)
-    )
-    return Drawing(alt.layer(line, points).properties(width=look.width - 70, height=260), {"curves": rows})
 
 
 def _rate(case: Summary) -> str:

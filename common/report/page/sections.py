@@ -10,8 +10,9 @@ from common.record import Result
 from common.report import numbers
 from common.report.alone import alone_cpu_s, alone_wall_s
 from common.report.charts.cost import cpu_chart, memory_chart
+from common.report.charts.curves import curves
 from common.report.charts.look import NARROW, WIDE, Drawing, Look, for_page
-from common.report.charts.matrix import curves, heat_map
+from common.report.charts.matrix import heat_map
 from common.report.charts.moments import moments_chart
 from common.report.charts.pings import pings_chart
 from common.report.charts.throughput import throughput_chart
@@ -78,7 +79,10 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
         ][:MOST_CASES]
         if pairs:
             cases, rounds = [case for case, _ in pairs], [rounds for _, rounds in pairs]
-            yield Section(f"{task}, {users} users", list(_of_setting(comparison, task, cases, rounds, detail)))
+            yield Section(
+                f"{task}, {users} users",
+                [*_work(comparison, task, cases, rounds, detail), *_costs(comparison, task, cases)],
+            )
 
 
 def _timeline(result: Result) -> Picture:
@@ -119,13 +123,11 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
             )
 
 
-def _of_setting(
+def _work(
     comparison: Comparison, task: str, cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], detail: float
 ) -> Iterator[Picture]:
     dots = next(count for count in (100, 50, 20) if count <= 100 * detail or count == 20)
-    one_python = len({case.python for case in cases}) == 1  # else there is not one line for what the task takes alone
-    wall_s = alone_wall_s(comparison, task) if one_python else None
-    cpu_s = alone_cpu_s(comparison, task) if one_python else None
+    wall_s = alone_wall_s(comparison, task) if _one_python(cases) else None
     yield Picture(
         "throughput",
         "How much work got done",
@@ -151,6 +153,10 @@ def _of_setting(
         lambda look: moments_chart(cases, rounds, int(MOST_TICKS * detail), look),
         "Right answers in the first round: " + _each(cases, lambda case: str(rounds[cases.index(case)][0].completed)),
     )
+
+
+def _costs(comparison: Comparison, task: str, cases: Sequence[Summary]) -> Iterator[Picture]:
+    cpu_s = alone_cpu_s(comparison, task) if _one_python(cases) else None
     yield Picture(
         "memory",
         "What it costs: memory",
@@ -167,6 +173,11 @@ def _of_setting(
         lambda look: cpu_chart(cases, cpu_s, look),
         "CPU time per transaction: " + _each(cases, lambda case: numbers.seconds(case.cpu_s_per_transaction or 0)),
     )
+
+
+def _one_python(cases: Sequence[Summary]) -> bool:
+    """Else there is not one line for what the task takes alone."""
+    return len({case.python for case in cases}) == 1
 
 
 def _figure(picture: Picture) -> Figure:
