@@ -25,7 +25,12 @@ Bench = Callable[..., subprocess.CompletedProcess[str]]
 def test_the_published_comparison_in_every_dress(dress: str, bench: Bench, renew: bool) -> None:
     printed = bench("report", str(ROOT / "results" / "published.json"), "--format", dress)
     assert printed.stderr == ""
-    assert_golden(DRESSES[dress], printed.stdout, renew)
+    assert_golden(DRESSES[dress], in_ten_digits(printed.stdout), renew)
+
+
+def in_ten_digits(text: str) -> str:
+    """Numbers as they are on every machine: the last digits depend on the order in which a CPU adds."""
+    return re.sub(r"\d+\.\d{9,}", lambda number: f"{float(number[0]):.10g}", text)
 
 
 def hostile() -> str:
