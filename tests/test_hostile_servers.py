@@ -74,7 +74,7 @@ def test_one_that_floods_its_output_neither_blocks_nor_disturbs(bench, tmp_path)
     record, summary = cases["floods"]
     assert summary.transactions > 0
     assert len(record.server_said) <= 4000
-    assert record.server_said.endswith("dull server")
+    assert "all work and no play makes a dull server" in record.server_said
     assert record.bench_cpu_s < 0.5 * record.siege_s
 
 

@@ -1,6 +1,6 @@
 """Prints as much as it can on stdout and stderr while it serves."""
 
-import sys
+import os
 import threading
 
 from flask import Response
@@ -18,12 +18,12 @@ def long_task() -> Response:
 
 
 def flood(stream):
-    while True:
-        stream.write("all work and no play makes a dull server\n" * 1000)
+    while True:  # past Python's buffers, whose locks it could not get any more while it shuts down
+        os.write(stream, b"all work and no play makes a dull server\n" * 1000)
 
 
 if __name__ == "__main__":
     options = server_options()
-    threading.Thread(target=flood, args=[sys.stdout], daemon=True).start()
-    threading.Thread(target=flood, args=[sys.stderr], daemon=True).start()
+    threading.Thread(target=flood, args=[1], daemon=True).start()
+    threading.Thread(target=flood, args=[2], daemon=True).start()
     serve(app, options, threaded=True)
