@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import BadInputError
+from common.requirement import unmet
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVERS = ROOT / "servers"
@@ -57,7 +58,8 @@ def read_strategy(path: Path) -> Strategy:
     """What a server file says of itself.
 
     Raises:
-        NoSuchServerError: it isn't there, isn't Python, or has neither a docstring nor a --port.
+        NoSuchServerError: it isn't there, isn't Python, has neither a docstring nor a --port,
+            or a REQUIRES that can't be understood.
     """
     try:
         source = path.read_text(encoding="utf-8")
@@ -73,7 +75,12 @@ def read_strategy(path: Path) -> Strategy:
             "is its title, nor a --port; see README, 'Add your own'"
         )
     title = docstring.splitlines()[0] if docstring else path.stem
-    return Strategy(path.stem, title, path.resolve(), _requires(module))
+    requires = _requires(module)
+    try:
+        unmet(requires)
+    except BadInputError as error:
+        raise NoSuchServerError(f"server {str(path)!r} says {error}") from None
+    return Strategy(path.stem, title, path.resolve(), requires)
 
 
 def _requires(module: ast.Module) -> str:

@@ -1,6 +1,7 @@
 """What can't run with a Python is left out with a reason and a remedy, and is no error."""
 
 import json
+import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from conftest import ROOT
 
+from common.errors import BadInputError
 from common.record import load
 from common.report.dresses import dressed
 from common.requirement import unmet
@@ -25,8 +27,24 @@ def test_what_is_lacking_is_said_in_words() -> None:
 
 
 def test_a_line_that_is_no_requirement_is_a_mistake_of_the_server() -> None:
-    with pytest.raises(ValueError, match="expected something like"):
+    with pytest.raises(BadInputError, match="expected something like"):
         unmet("a quantum computer")
+
+
+def test_such_a_server_is_refused_in_one_line_that_names_it(bench: Bench, tmp_path) -> None:
+    (tmp_path / "1_x.py").write_text('"""Title, on a --port."""\n\nREQUIRES = "a quantum computer"\n')
+    ended = bench("run", "1_x.py")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "server '1_x.py' says REQUIRES = 'a quantum computer': expected something like" in ended.stderr
+
+
+@too_old
+def test_the_trace_says_what_it_leaves_out(bench: Bench) -> None:
+    ended = bench("trace", "2", "7", "--requests", "1")
+    assert ended.returncode == 0, ended.stderr
+    assert f"7_async_interpreters: not run under Python {platform.python_version()}: it {NEEDS}" in " ".join(
+        ended.stdout.split()
+    )
 
 
 @too_old

@@ -170,8 +170,16 @@ async def _under_siege(
         await server.while_alive(besiege(siege, f"{server.url}/", record, began_s, watcher.answer_came))
     # The last answer comes when the server has done what siege left in its line.
     await server.while_alive(checker.check())
-    pong = await server.while_alive(get(session, f"{server.url}/ping", expected.patience_s(record.users)))
-    record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", ""))
+    record.gil = await server.while_alive(_has_gil(session, server.url, expected.patience_s(record.users)))
+
+
+async def _has_gil(session: aiohttp.ClientSession, url: str, patience_s: float) -> bool | None:
+    """What the server says of its GIL; None if it says nothing, which costs it no figure."""
+    try:
+        pong = await get(session, f"{url}/ping", patience_s)
+    except (aiohttp.ClientConnectorError, CaseFailedError):
+        return None
+    return {"on": True, "off": False}.get(pong.headers.get("x-gil", ""))
 
 
 async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation, users: int) -> Answer:

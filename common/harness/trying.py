@@ -1,6 +1,7 @@
 """Trying a task without any server, in a process that is ended if a step takes too long."""
 
 import json
+import os
 from collections.abc import Callable
 from tempfile import TemporaryFile
 from typing import Any
@@ -17,6 +18,7 @@ from common.harness.tail import Tail
 from common.harness.virtualenv import with_packages
 
 _RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0  # no step performs the task more often; slower than alone by so much
+MOST_BYTES = 1_000_000  # of all steps together; an answer is shortened
 _STEPS = {
     "alone": "performing it once",
     "effects": "looking what it left behind",
@@ -42,7 +44,7 @@ def conduct_try(
 
 
 async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
-    """What can be said of the task; the first run may take as long as the limit, and so may each of the later ones."""
+    """What can be said of the task; its first run may take as long as the limit, the later steps in proportion."""
     with TemporaryFile() as output:
         command = [python.path, "-m", "common.tryout", task]
         started = Started(command, environment=server_environment(), stdout=output)
@@ -92,8 +94,8 @@ async def _follow(started: Started, output: Any, limit_s: float) -> tuple[dict[s
 
 
 def _read(output: Any) -> dict[str, Any]:
-    output.seek(0)
-    lines = output.read().decode(errors="replace").splitlines(keepends=True)
+    # Not seek and read: the place in the file is shared with the process that is still writing there.
+    lines = os.pread(output.fileno(), MOST_BYTES, 0).decode(errors="replace").splitlines(keepends=True)
     found = [json.loads(line) for line in lines if line.endswith("\n")]
     return {step.pop("step"): step for step in found}
 

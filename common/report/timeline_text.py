@@ -19,7 +19,7 @@ class TimelinesAsText:
     """All timelines below each other on one axis, as wide as the terminal."""
 
     def __init__(self, result: Result) -> None:
-        self._timelines = timelines(result.traces)
+        self._timelines, self._left_out = timelines(result.traces), result.left_out
         self._from_s, self._to_s = span_s(self._timelines)
         # Where no ping waited long, none shall look tall.
         least_s = (self._to_s - self._from_s) / 4
@@ -32,6 +32,10 @@ class TimelinesAsText:
             yield Text(f"{one.name}: {one.title}", style="bold", no_wrap=True, overflow="ellipsis")
             yield from self._lines(one)
             yield Text()
+        for left_out in self._left_out:
+            yield Text(
+                f"{left_out.server}: not run under Python {left_out.python}: it {left_out.reason}\n", style="cyan"
+            )
         yield self._axis()
         yield Text("█ computes   ▓▒ takes turns   ░ waits   ▁█ a ping, as tall as it had to wait", style="dim")
 
