@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from common.command_line import Duration, OneLineErrors, Rounds, default_result, writable
+from common.command_line import Duration, OneLineErrors, Rounds, SiegeTime, default_result, writable
 
 FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
@@ -39,7 +39,7 @@ def list_servers(as_json: bool) -> None:
 @click.argument("servers", metavar="[SERVER]...", nargs=-1)
 @click.option("--task", "tasks", multiple=True, default=["primes"], help="primes, digest, sign_up, or module:function.")
 @click.option("--users", type=AT_LEAST_ONE, multiple=True, default=[25], help="Users at the same time.")
-@click.option("--time", "time_s", type=Duration(), default="4s", help="How long each siege lasts.")
+@click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
 @click.option("--rounds", type=Rounds(), default="3", help="How often every case takes its turn; auto: until certain.")
 @click.option("--workers", type=click.IntRange(1, 1000), help="Threads or processes, for strategies that have a pool.")
 @click.option("--python", "pythons", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
@@ -52,7 +52,7 @@ def run(
     servers: tuple[str, ...],
     tasks: tuple[str, ...],
     users: tuple[int, ...],
-    time_s: float,
+    time_s: float | None,
     rounds: int | None,
     workers: int | None,
     pythons: tuple[str, ...],

@@ -56,6 +56,16 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
+class SiegeTime(Duration):
+    """A duration, or `auto`, which becomes None."""
+
+    name = "duration|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:  # type: ignore[override]
+        """The seconds."""
+        return None if value in ("auto", None) else super().convert(value, param, ctx)
+
+
 class Rounds(click.ParamType[int | None]):
     """A number of rounds, or `auto`, which becomes None."""
 

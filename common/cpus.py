@@ -11,6 +11,11 @@ def usable_cpus() -> int:
     return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
 
 
+def usable_cpu_numbers() -> list[int]:
+    """The numbers of the CPUs that affinity leaves; only 0 where a process can't be pinned to one."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+
+
 def default_threads() -> int:
     """What `ThreadPoolExecutor()` would take on that many CPUs (its documentation, since Python 3.8)."""
     return min(32, usable_cpus() + 4)

@@ -4,6 +4,7 @@ History of the file format:
     1  the first one
     2  adds the bare case, the checks while the siege is on, and what else the machine did
     3  adds the traces, what was left out, and whether the GIL was on
+    4  adds the metronome, how busy each CPU was, and runs of the task with nothing beside them around every case
 """
 
 import os
@@ -14,7 +15,7 @@ import msgspec
 
 from common.errors import BadInputError
 
-SCHEMA = 3
+SCHEMA = 4
 BARE = "bare"  # what stands for a server where there is none
 
 
@@ -76,6 +77,21 @@ class Machine(msgspec.Struct, frozen=True):
     steal_s: float  # taken by other guests of the same host
 
 
+class Beats(msgspec.Struct, frozen=True):
+    """The metronome: the same small work again and again on every CPU; times in seconds since the siege began."""
+
+    at_s: list[float] = []  # negative before the siege
+    cpu: list[int] = []
+    took_s: list[float] = []  # of that CPU's own time, so that waiting for the CPU does not count
+
+
+class CpuTimes(msgspec.Struct, frozen=True):
+    """How busy each CPU was; times in seconds since the siege began."""
+
+    at_s: list[float] = []
+    busy_s: dict[int, list[float]] = {}  # for each CPU of the metronome: CPU seconds since the machine started
+
+
 class Samples(msgspec.Struct, frozen=True):
     """The server's whole process tree over time; times in seconds since the siege began."""
 
@@ -96,12 +112,13 @@ class Record(msgspec.Struct, kw_only=True):
     round: int
     began_at: str  # UTC, ISO 8601
     load_average: float  # of the machine over the last minute, before the server was started
-    time_s: float  # how long the siege was asked to last
+    time_s: float  # how long the siege was to last
     workers: int | None = None  # how many tasks the server runs at once, as it says itself
     gil: bool | None = None  # whether the server had a GIL while it served; None where it can't be otherwise
     answer_bytes: int = 0  # the length of the right answer
     ready_s: float | None = None  # from the start of the server to its first right answer to a ping
     warm_s: float | None = None  # from the start of the server to when all its workers had worked
+    siege_began_s: float | None = None  # on the monotonic clock of the machine, so that cases have an order in time
     siege_s: float | None = None  # how long the siege really lasted
     stop_s: float | None = None  # from SIGTERM to when nothing was left of the server
     case_s: float | None = None  # the whole case
@@ -119,8 +136,13 @@ class Record(msgspec.Struct, kw_only=True):
     machine_before: Machine | None = None  # while the server started and warmed up
     machine: Machine | None = None  # while the siege was on
     load_average_after: float | None = None
-    alone_wall_s: list[float] = []  # of the bare case: runs of the task with nothing beside it
+    # Runs of the task with nothing beside them, before and after the siege; up to schema 3 of the bare case only.
+    alone_at_s: list[float] = []  # when each began, in seconds since the siege began
+    alone_wall_s: list[float] = []
     alone_cpu_s: list[float] = []
+    alone_on_cpu: list[int] = []  # the number of the CPU that each ended on; -1 where the system doesn't tell
+    beats: Beats = msgspec.field(default_factory=Beats)
+    cpu_times: CpuTimes = msgspec.field(default_factory=CpuTimes)
     samples: Samples = msgspec.field(default_factory=Samples)
     memory_kind: str = ""  # "pss", or "uss" or "rss" where the system has no PSS
     server_said: str = ""  # the end of what the server printed on stderr

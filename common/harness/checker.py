@@ -42,12 +42,12 @@ class Checker:
             self._checks.problem.append(problem)
 
     @contextlib.asynccontextmanager
-    async def checking(self, every_s: float, time_s: float) -> AsyncIterator[None]:
-        """Asks at a fixed rate for `time_s` or as long as the body runs, then waits for the answers still missing."""
+    async def checking(self, every_s: float) -> AsyncIterator[None]:
+        """Asks at a fixed rate as long as the body runs, then waits for the answers still missing."""
         waiting: set[asyncio.Task[None]] = set()
 
         async def ask() -> None:
-            for number in itertools.takewhile(lambda number: number * every_s < time_s, itertools.count()):
+            for number in itertools.count():
                 await asyncio.sleep(self._began_s + number * every_s - time.monotonic())
                 task = asyncio.create_task(self.check())
                 waiting.add(task)

@@ -1,6 +1,7 @@
 """Driving the load: runs siege for an exact time and stamps each line of it as it comes."""
 
 import contextlib
+import math
 import os
 import pty
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from common.harness.failures import CaseFailedError
+from common.harness.length import Length
 from common.harness.lines import reading_lines
 from common.harness.processes import CALM_LOOK_S, Started, until
 from common.harness.siege import Siege, Transaction, parse, socket_failures
@@ -21,8 +23,10 @@ LIFT_LIMIT_S = 5.0  # how long siege may take to end; 0.02 s is usual
 UNKNOWN_LINES_KEPT = 20
 
 
-async def besiege(siege: Siege, url: str, record: Record, began_s: float, tell: Callable[[], None]) -> None:
-    """Puts the URL under siege for `record.time_s` and writes every answer into the record as it comes.
+async def besiege(
+    siege: Siege, url: str, record: Record, began_s: float, length: Length, tell: Callable[[], None]
+) -> None:
+    """Puts the URL under siege for that length and writes every answer into the record as it comes.
 
     Args:
         began_s: the `time.monotonic` that times in the record count from.
@@ -36,17 +40,19 @@ async def besiege(siege: Siege, url: str, record: Record, began_s: float, tell: 
         transaction = parse(line)
         if transaction is not None:
             _append(record, transaction, arrived_s - began_s)
+            length.answer(transaction.user, arrived_s - began_s)
             tell()
         elif line.strip():
             record.siege_unknown += 1
             if len(record.siege_unknown_lines) < UNKNOWN_LINES_KEPT:
                 record.siege_unknown_lines.append(line.strip()[:200])
 
-    command = siege.command(record.users, record.time_s, url)
+    command = siege.command(record.users, length.end_s, url)
     record.siege_command = [Path(word).name if word == siege.path else word for word in command]
     async with _siege_process(siege, command, record) as (process, terminal):
         with reading_lines(terminal, take) as read_the_rest:
-            if await process.wait(began_s + record.time_s - time.monotonic(), CALM_LOOK_S):
+            await until(lambda: process.ended() or time.monotonic() >= began_s + length.end_s, math.inf, CALM_LOOK_S)
+            if process.ended():
                 raise CaseFailedError("siege_failed", "siege ended before its time")
             record.siege_s = time.monotonic() - began_s
             record.siege_cpu_s = _cpu_s(process.pid)

@@ -26,14 +26,6 @@ class Expectation:
         """How long an answer may take if the server lets all users wait in one line."""
         return PATIENCE_S + (users + LINE_BESIDES_USERS) * self.task_s
 
-    def least_time_s(self, users: int) -> float:
-        """How long a siege has to last to tell the rate of every strategy.
-
-        Where the users share one CPU they get their answers together, and three of those bursts are needed;
-        where they get them one after the other, some answers.
-        """
-        return max(4 * self.task_s, 3 * users * self.cpu_s)
-
 
 async def try_task(task: str, python: Interpreter) -> Expectation:
     """Performs the task once, in a process of its own.

@@ -22,18 +22,25 @@ async def watching_machine(record: Record) -> AsyncIterator[None]:
 
 
 def machine_between(before: object, after: object) -> Machine:
-    """What the CPUs did between two readings of `psutil.cpu_times()`.
+    """What the CPUs did between two readings of `psutil.cpu_times()`."""
+    spent = _fields(after)
+    for name, earlier_s in _fields(before).items():
+        spent[name] -= earlier_s
+    return Machine(total_s=sum(spent.values()), busy_s=_busy_s(spent), steal_s=spent.get("steal", 0.0))
 
-    Of its fields, guest times are part of user time already (proc(5)), and idle ones are idle and iowait. Interrupts
-    are no process's work; here they are those of our own connections.
-    """
-    spent = {
-        name: getattr(after, name) - getattr(before, name)
-        for name in getattr(after, "_fields", ())
-        if name not in ("guest", "guest_nice")
-    }
-    total_s = sum(spent.values())
-    idle_s = spent.get("idle", 0.0) + spent.get("iowait", 0.0)
-    steal_s = spent.get("steal", 0.0)
-    interrupts_s = spent.get("irq", 0.0) + spent.get("softirq", 0.0)
-    return Machine(total_s=total_s, busy_s=total_s - idle_s - steal_s - interrupts_s, steal_s=steal_s)
+
+def busy_s(times: object) -> float:
+    """How long a CPU has worked for processes, from a reading of `psutil.cpu_times()`."""
+    return _busy_s(_fields(times))
+
+
+def _fields(times: object) -> dict[str, float]:
+    """Guest times are left out: they are part of user time already (proc(5))."""
+    names = getattr(times, "_fields", ())
+    return {name: getattr(times, name) for name in names if name not in ("guest", "guest_nice")}
+
+
+def _busy_s(spent: dict[str, float]) -> float:
+    """Interrupts are no process's work; here they are those of our own connections."""
+    others = ("idle", "iowait", "steal", "irq", "softirq")
+    return sum(spent.values()) - sum(spent.get(name, 0.0) for name in others)

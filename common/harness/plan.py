@@ -37,7 +37,7 @@ class Plan:
     """Every case, how long each siege lasts, and how often they all take their turn."""
 
     cases: tuple[Case, ...]
-    time_s: float
+    time_s: float | None  # None: as long as each case needs
     rounds: int
     seed: int
     left_out: tuple[LeftOut, ...] = ()  # what can't run with the Pythons at hand
@@ -65,7 +65,7 @@ def make_plan(
     pythons: Sequence[str],
     workers: int | None,
     *,
-    time_s: float,
+    time_s: float | None,
     rounds: int,
     seed: int | None = None,
 ) -> Plan:

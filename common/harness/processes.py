@@ -26,12 +26,13 @@ class Started:
         command: Sequence[str],
         *,
         environment: Mapping[str, str],
+        stdin: int = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.PIPE,
     ) -> None:
         self._mark = uuid.uuid4().hex
         self.process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
             env={**environment, MARK: self._mark},
@@ -62,7 +63,7 @@ class Started:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         await until(lambda: not any(_works(process) for process in left), GRACE_S)
-        for stream in (self.process.stdout, self.process.stderr):
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
 
@@ -82,7 +83,7 @@ def _works(process: psutil.Process) -> bool:
 
 
 async def until(condition: Callable[[], bool], limit_s: float, look_s: float = LOOK_S) -> bool:
-    """Whether the condition came true within the limit; looks that often."""
+    """Whether the condition came true within the limit (which may be `math.inf`); looks that often."""
     deadline_s = time.monotonic() + limit_s
     while not condition():
         left_s = deadline_s - time.monotonic()

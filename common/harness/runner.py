@@ -1,9 +1,9 @@
 """The run: every case of every round, one after the other, each one recorded whatever becomes of it."""
 
 import asyncio
-import math
+import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -11,6 +11,8 @@ import aiohttp
 import psutil
 
 from common.cpus import usable_cpus
+from common.harness.beside.metronome import ticking
+from common.harness.beside.solo import Soloist, soloist
 from common.harness.ceiling import compute_bare
 from common.harness.checker import Checker, interval_s
 from common.harness.client import Answer, client, get
@@ -18,6 +20,7 @@ from common.harness.driver import besiege
 from common.harness.expectation import Expectation, try_task
 from common.harness.failures import CaseFailedError
 from common.harness.interpreter import Interpreter
+from common.harness.length import Length, in_words, run_length_s, too_short_for
 from common.harness.machine import machine_between, watching_machine
 from common.harness.plan import NO_SERVER, Case, Plan
 from common.harness.probe import probing
@@ -38,6 +41,9 @@ class Watcher(Protocol):
     def warn(self, message: str) -> None:
         """Something will make the result worse than it could be."""
 
+    def say(self, message: str) -> None:
+        """Something that is good to know."""
+
     def case_begins(self, what: str, time_s: float) -> None:
         """A server is about to be started, and will be under siege for so long."""
 
@@ -54,15 +60,15 @@ async def try_tasks(plan: Plan) -> Expectations:
     return {(task, python): await try_task(task, python) for task, python in pairs}
 
 
-def warn_of_short_sieges(plan: Plan, expectations: Expectations, watcher: Watcher) -> None:
-    """Says beforehand which tasks take so long that the sieges may end before the rate can be told."""
-    needed: dict[str, float] = {}
-    for case in plan.cases:
-        least_s = expectations[case.task, case.python].least_time_s(case.users)
-        needed[case.task] = max(least_s, needed.get(case.task, 0.0))
-    for task, least_s in needed.items():
-        if least_s > plan.time_s:
-            watcher.warn(f"--time {plan.time_s:g}s is short for {task}: take --time {math.ceil(least_s)}s or more")
+def say_how_long(plan: Plan, expectations: Expectations, watcher: Watcher) -> None:
+    """Says beforehand how long the run will take, and which tasks take so long that its sieges are too short."""
+    for case, least_s in too_short_for(plan, expectations):
+        watcher.warn(
+            f"--time {plan.time_s:g}s is short for {case.task} with {case.users} users: "
+            f"take --time auto, or {least_s:.0f}s or more"
+        )
+    least_s, most_s = run_length_s(plan, usable_cpus(), expectations)
+    watcher.say(f"{plan.turns()} sieges take {in_words(least_s, most_s)}")
 
 
 async def run(
@@ -74,13 +80,34 @@ async def run(
     still_wanted: Callable[[list[Case]], list[Case]],
 ) -> None:
     """Measures every case of every round, as long as it is wanted, and saves each record as soon as it is complete."""
-    for round_, cases in enumerate(plan.in_order(), 1):
-        for case in still_wanted(cases):
-            record = new_record(case, plan.time_s, round_)
-            watcher.case_begins(f"round {round_}  {record.server}", plan.time_s)
-            await measure(case, siege, expectations[case.task, case.python], record, watcher)
-            save(record)
-            watcher.case_ends()
+    async with contextlib.AsyncExitStack() as stack:
+        soloists = {
+            key: await stack.enter_async_context(soloist(*key, expected.patience_s(users=1)))
+            for key, expected in expectations.items()
+        }
+        for round_, cases in enumerate(plan.in_order(), 1):
+            for case in still_wanted(cases):
+                expected = expectations[case.task, case.python]
+                length = Length(plan.time_s, case.users, expected)
+                record = new_record(case, length.end_s, round_)
+                watcher.case_begins(f"round {round_}  {record.server}", length.end_s)
+                async with beside_the_machine(record, soloists[case.task, case.python]):
+                    await measure(case, siege, expected, length, record, watcher)
+                save(record)
+                watcher.case_ends()
+
+
+@contextlib.asynccontextmanager
+async def beside_the_machine(record: Record, alone: Soloist) -> AsyncIterator[None]:
+    """What the machine could do at that moment: the metronome, and the task alone before and after the body."""
+    began_s = time.monotonic()
+    async with ticking(record):
+        await alone.perform(record)
+        yield
+        await alone.perform(record)
+    zero_s = began_s if record.siege_began_s is None else record.siege_began_s
+    for column in (record.beats.at_s, record.cpu_times.at_s, record.alone_at_s):
+        column[:] = [round(at_s - zero_s, 4) for at_s in column]
 
 
 def new_record(case: Case, time_s: float, round_: int) -> Record:
@@ -99,28 +126,33 @@ def new_record(case: Case, time_s: float, round_: int) -> Record:
     )
 
 
-async def measure(case: Case, siege: Siege, expected: Expectation, record: Record, watcher: Watcher) -> None:
+async def measure(
+    case: Case, siege: Siege, expected: Expectation, length: Length, record: Record, watcher: Watcher
+) -> None:
     """Measures one case once. Whatever goes wrong with the server is a failure in the record."""
     began_s = time.monotonic()
     record.answer_bytes = len(expected.answer)
     try:
         if case.strategy == NO_SERVER:
-            await compute_bare(case, interval_s(expected.task_s), record, watcher.answer_came)
+            await compute_bare(case, interval_s(expected.task_s), record, length, watcher.answer_came)
         else:
-            await _measure_server(case, siege, expected, record, watcher)
+            await _measure_server(case, siege, expected, length, record, watcher)
     except CaseFailedError as failed:
         record.failure = Failure(failed.code, str(failed))
     except Exception as error:  # a mistake of this program must not cost the other cases
         record.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+    record.time_s = length.end_s
     record.case_s = time.monotonic() - began_s
 
 
-async def _measure_server(case: Case, siege: Siege, expected: Expectation, record: Record, watcher: Watcher) -> None:
+async def _measure_server(
+    case: Case, siege: Siege, expected: Expectation, length: Length, record: Record, watcher: Watcher
+) -> None:
     machine_before = psutil.cpu_times()
     async with client() as session, running(case, record) as server:
         await warm_up(server, session, case, expected, record)
         record.machine_before = machine_between(machine_before, psutil.cpu_times())
-        await _under_siege(server, session, siege, expected, record, watcher)
+        await _under_siege(server, session, siege, expected, length, record, watcher)
 
 
 async def warm_up(
@@ -155,19 +187,20 @@ async def _under_siege(
     session: aiohttp.ClientSession,
     siege: Siege,
     expected: Expectation,
+    length: Length,
     record: Record,
     watcher: Watcher,
 ) -> None:
     """Siege, pings, checks and samples at the same time."""
-    began_s = time.monotonic()
+    record.siege_began_s = began_s = time.monotonic()
     checker = Checker(lambda: verify(session, server.url, expected, record.users), record.checks, began_s)
     async with (
         probing(session, server.url, expected.patience_s(record.users), record.pings, began_s),
-        checker.checking(interval_s(expected.task_s), record.time_s),
+        checker.checking(interval_s(expected.task_s)),
         sampling(server.pid, record, began_s),
         watching_machine(record),
     ):
-        await server.while_alive(besiege(siege, f"{server.url}/", record, began_s, watcher.answer_came))
+        await server.while_alive(besiege(siege, f"{server.url}/", record, began_s, length, watcher.answer_came))
     # The last answer comes when the server has done what siege left in its line.
     await server.while_alive(checker.check())
     record.gil = await server.while_alive(_has_gil(session, server.url, expected.patience_s(record.users)))

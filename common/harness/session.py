@@ -11,7 +11,7 @@ from common.harness.doctor import examine, in_one_line
 from common.harness.environment import describe_environment
 from common.harness.interruption import until_signal
 from common.harness.plan import NO_SERVER, Case, Plan
-from common.harness.runner import Watcher, run, try_tasks, warn_of_short_sieges
+from common.harness.runner import Watcher, run, say_how_long, try_tasks
 from common.harness.siege import siege_at_home
 from common.harness.tracer import trace_all
 from common.harness.virtualenv import with_packages
@@ -56,7 +56,7 @@ def conduct(
             expectations = await try_tasks(ready)
             if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
                 watcher.warn(in_one_line(findings))
-            warn_of_short_sieges(ready, expectations, watcher)
+            say_how_long(ready, expectations, watcher)
             await run(ready, siege, expectations, watcher, keep, still_wanted)
             if traced_requests:
                 await trace_all(ready, traced_requests, expectations, watcher, keep)

@@ -13,7 +13,7 @@ class ProgressBar:
     """Told how a run goes on, shows it; shows nothing where there is no terminal, or it shall be quiet."""
 
     def __init__(self, cases: int, *, quiet: bool) -> None:
-        console = Console(stderr=True)
+        console, self._quiet = Console(stderr=True), quiet
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -40,6 +40,11 @@ class ProgressBar:
     def warn(self, message: str) -> None:
         """One line, terminal or not."""
         self._progress.console.print(f"bench.py: {message}", markup=False, highlight=False, soft_wrap=True)
+
+    def say(self, message: str) -> None:
+        """One line, unless it shall be quiet."""
+        if not self._quiet:
+            self.warn(message)
 
     def case_begins(self, what: str, time_s: float) -> None:
         """Shows what is at work."""

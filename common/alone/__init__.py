@@ -1,0 +1,1 @@
+"""What runs in the target's own Python without a server."""

@@ -1,0 +1,1 @@
+"""What runs beside a siege and writes down what it sees."""

@@ -1,0 +1,68 @@
+"""The soloist: performs the task with nothing beside it, right before and after a siege."""
+
+import contextlib
+import subprocess
+import time
+from collections.abc import AsyncIterator
+
+from common.harness.interpreter import Interpreter
+from common.harness.lines import reading_lines
+from common.harness.processes import Started, until
+from common.harness.server import server_environment
+from common.harness.tail import Tail
+from common.record import Record
+
+MOST_RUNS, ENOUGH_S = 3, 0.25  # at a time: so many, or as many as begin in so long
+
+
+class Soloist:
+    """A process that has the task ready, and waits to be asked."""
+
+    def __init__(self, process: Started, patience_s: float) -> None:
+        self._process, self._patience_s = process, patience_s
+        self._lines: list[list[float]] = []
+        self._lost = False  # it raised, ended or took too long once, and is not asked again
+
+    def take(self, line: str, _arrived_s: float) -> None:
+        """A line that it printed."""
+        self._lines.append([float(word) for word in line.split(",")])
+
+    async def perform(self, record: Record) -> None:
+        """Some runs of the task, written into the record; times are of `time.monotonic`. None if it can't any more."""
+        began_s, runs = time.monotonic(), 0
+        while runs < MOST_RUNS and (not runs or time.monotonic() - began_s < ENOUGH_S):
+            self._lost = self._lost or not await self._once()
+            if self._lost:
+                return
+            runs += 1
+            at_s, wall_s, cpu_s, cpu = self._lines[-1]
+            record.alone_at_s.append(at_s)
+            record.alone_wall_s.append(wall_s)
+            record.alone_cpu_s.append(cpu_s)
+            record.alone_on_cpu.append(int(cpu))
+
+    async def _once(self) -> bool:
+        before, stdin = len(self._lines), self._process.process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(b"\n")
+            stdin.flush()
+        except OSError:  # it has ended
+            return False
+        done = await until(lambda: len(self._lines) > before or self._process.ended(), self._patience_s, look_s=0.002)
+        return done and len(self._lines) > before
+
+
+@contextlib.asynccontextmanager
+async def soloist(task: str, python: Interpreter, patience_s: float) -> AsyncIterator[Soloist]:
+    """A soloist for the task, which is gone at the end."""
+    command = [python.path, "-P", "-m", "common.alone.solo", task]
+    process = Started(command, environment=server_environment(), stdin=subprocess.PIPE)
+    Tail(process.process.stderr)  # or it would have to wait when it has printed much
+    try:
+        assert process.process.stdout is not None
+        one = Soloist(process, patience_s)
+        with reading_lines(process.process.stdout.fileno(), one.take):
+            yield one
+    finally:
+        await process.stop(grace_s=0)

@@ -1,0 +1,71 @@
+"""How long a siege lasts: as long as was asked for, or (`auto`) as long as the case needs for its settled part."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from common.harness.expectation import Expectation
+from common.harness.interpreter import Interpreter
+from common.harness.plan import Case, Plan
+
+LEAST_S = 4.0
+SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
+TIMES_SETTLED = 2.75  # so much longer than until then: more than one and a half cycles of request and answer
+SLOWER = 1.3  # than one after the other; a server that takes still longer is not waited for
+BESIDES_S = 1.5  # of a case, for starting, warming up and stopping
+
+
+Expectations = Mapping[tuple[str, Interpreter], Expectation]
+
+
+class Length:
+    """When a siege ends; told of the answers as they come."""
+
+    def __init__(self, asked_s: float | None, users: int, expected: Expectation) -> None:
+        self._asked_s = asked_s
+        self._needed = max(1, round(SETTLED_USERS * users))
+        self._answered: set[int] = set()
+        self.end_s = asked_s or max(LEAST_S, SLOWER * most_needed_s(users, expected))  # since it began
+
+    def answer(self, user: int, at_s: float) -> None:
+        """The user got an answer so many seconds after the siege began."""
+        if self._asked_s is not None or len(self._answered) >= self._needed:
+            return
+        self._answered.add(user)
+        if len(self._answered) >= self._needed:
+            self.end_s = max(LEAST_S, TIMES_SETTLED * at_s)
+
+
+def most_needed_s(users: int, expected: Expectation) -> float:
+    """What a server needs that performs one task after the other; the checks stand in the same line."""
+    return TIMES_SETTLED * (users + 1) * max(expected.task_s, expected.cpu_s)
+
+
+def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
+    """What a server needs that uses every CPU and lets all wait at the same time."""
+    return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
+
+
+def run_length_s(plan: Plan, cpus: int, expectations: Expectations) -> tuple[float, float]:
+    """How long all rounds will take, at least and at the most."""
+    least_s = most_s = 0.0
+    for case in (*plan.bare_cases(), *plan.cases):
+        expected = expectations[case.task, case.python]
+        least_s += BESIDES_S + (plan.time_s or max(LEAST_S, least_needed_s(case.users, cpus, expected)))
+        most_s += BESIDES_S + (plan.time_s or max(LEAST_S, most_needed_s(case.users, expected)))
+    return plan.rounds * least_s, plan.rounds * most_s
+
+
+def in_words(least_s: float, most_s: float) -> str:
+    """Such as `about 2 min` or `2 to 7 min`."""
+    least, most = (f"{limit_s:.0f} s" if limit_s < 100 else f"{limit_s / 60:.0f} min" for limit_s in (least_s, most_s))
+    return f"about {least}" if most_s < 1.3 * least_s else f"{least} to {most}"
+
+
+def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:
+    """The cases whose rate the asked time may not tell, one of each task, and how long that would take."""
+    needed: dict[str, tuple[Case, float]] = {}
+    for case in plan.cases:
+        least_s = most_needed_s(case.users, expectations[case.task, case.python])
+        if plan.time_s is not None and plan.time_s < least_s > needed.get(case.task, (case, 0.0))[1]:
+            needed[case.task] = case, float(math.ceil(least_s))
+    return needed.values()
