@@ -71,7 +71,7 @@ def run(
     from common.harness.session import conduct
     from common.harness.siege import find_siege
     from common.report.certainty import MOST_ROUNDS, uncertain
-    from common.report.dresses import all_ok, as_html, as_shown, as_timelines, show
+    from common.report.dresses import as_html, as_shown, as_timelines, exit_code, show
     from common.report.progress import ProgressBar
 
     plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
@@ -96,7 +96,7 @@ def run(
             click.echo(f"Page: {page}", err=True)
     if stopped_by:
         sys.exit(128 + stopped_by)
-    sys.exit(0 if all_ok(result) else 1)
+    sys.exit(exit_code(result))
 
 
 @bench.command()
@@ -104,7 +104,8 @@ def run(
 @click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="How it is shown.")
 @click.option("--picture", type=click.Choice(PICTURES), help="One picture instead, into --out FILE.svg or .png.")
 @click.option("--out", type=FILE, help="A file instead of the terminal.")
-def report(result: Path, dress: str, picture: str | None, out: Path | None) -> None:
+@click.option("--uncorrected", is_flag=True, help="As if the machine had always had the same speed.")
+def report(result: Path, dress: str, picture: str | None, out: Path | None, uncorrected: bool) -> None:
     """Show the RESULT of a run again."""
     from common.record import load
     from common.report.dresses import as_shown, dressed, show
@@ -116,11 +117,11 @@ def report(result: Path, dress: str, picture: str | None, out: Path | None) -> N
 
         write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
     elif out is not None:
-        writable(out).write_text(dressed(measured, dress) + "\n", encoding="utf-8")
+        writable(out).write_text(dressed(measured, dress, corrected=not uncorrected) + "\n", encoding="utf-8")
     elif dress in ("table", "timeline"):
-        show(as_shown(measured, dress))
+        show(as_shown(measured, dress, corrected=not uncorrected))
     else:
-        click.echo(dressed(measured, dress))
+        click.echo(dressed(measured, dress, corrected=not uncorrected))
 
 
 @bench.command()

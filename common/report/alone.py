@@ -1,31 +1,27 @@
-"""What the task takes with nothing beside it, as the bare cases of a comparison measured it."""
+"""What the task takes with nothing beside it, as it was measured around the cases of a comparison."""
 
 from collections.abc import Iterator
+
+import numpy as np
 
 from common.record import Record
 from common.report.summary import Comparison
 
 
 def alone_wall_s(comparison: Comparison, task: str, python: str | None = None) -> float | None:
-    """The fastest single run, of all Pythons or of one."""
-    return min(
-        (
-            wall_s
-            for record in _bare(comparison, task)
-            if python in (None, record.python)
-            for wall_s in record.alone_wall_s
-        ),
-        default=None,
-    )
+    """The median of all runs, under all Pythons or under one."""
+    records = [record for record in _records(comparison, task) if python in (None, record.python)]
+    return _median([wall_s for record in records for wall_s in record.alone_wall_s])
 
 
 def alone_cpu_s(comparison: Comparison, task: str) -> float | None:
-    """The CPU time of the run that needed the least."""
-    return min((cpu_s for record in _bare(comparison, task) for cpu_s in record.alone_cpu_s), default=None)
+    """The CPU time of a run, the median of all."""
+    return _median([cpu_s for record in _records(comparison, task) for cpu_s in record.alone_cpu_s])
 
 
-def _bare(comparison: Comparison, task: str) -> Iterator[Record]:
-    for case in comparison.rounds:
-        for one in case:
-            if one.ceiling is not None and one.record.task == task:
-                yield one.ceiling.record
+def _records(comparison: Comparison, task: str) -> Iterator[Record]:
+    yield from (one.record for one in comparison.every_round() if one.record.task == task)
+
+
+def _median(values: list[float]) -> float | None:
+    return float(np.median(values)) if values else None

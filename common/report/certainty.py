@@ -1,8 +1,8 @@
 """When enough rounds were measured."""
 
 from common.record import Result
+from common.report.judging.rules import FAILED
 from common.report.summary import Summary, summarize
-from common.report.verdict import FAILED
 
 WITHIN = 0.03  # how far the interval of a rate may reach to each side, as a fraction of the rate
 LEAST_ROUNDS = 3  # Student's t is so wide below that hardly anything would ever be certain

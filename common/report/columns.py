@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from common.report import numbers
-from common.report.summary import Summary
-from common.report.verdict import OK
+from common.report.summary import Interval, Latency, Speed, Summary
 
-Value = Callable[[Summary], float | None]
+Text = Callable[[Summary], str]
 
 
 class Cell(NamedTuple):
-    """A figure as it is shown, and whether it is the best of its column."""
+    """A figure as it is shown, and whether it is among the best of its column."""
 
     text: str
     best: bool = False
@@ -20,74 +19,82 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A figure of the summary: what it is called, where it is found, how it is written, and which is the best."""
+    """A figure of the summary: what it is called, and how it is written; empty where a case does not have it."""
 
     name: str
     heading: str  # the same in two lines, under the heading to the left where it begins with a line break
-    value: Value
-    text: Callable[[float], str]
-    best: Callable[[Sequence[float]], float] | None = None  # None where a best one would not mean anything
+    text: Text
+    figure: str = ""  # as `Summary.best` calls it; empty where a best one would not mean anything
 
-    def cell(self, summary: Summary, rivals: Sequence[Summary]) -> Cell:
-        """Its figure for one case; best if no rival is written with a better one, and one with a worse."""
-        value = self.value(summary)
-        if value is None:
-            return Cell("")
-        text = self.text(value)
-        if self.best is None or summary not in rivals:
-            return Cell(text)
-        known = [other for rival in rivals if (other := self.value(rival)) is not None]
-        tells_apart = len({self.text(other) for other in known}) > 1
-        return Cell(text, tells_apart and text == self.text(self.best(known)))
+    def cell(self, summary: Summary) -> Cell:
+        """Its figure for one case; best if nothing beats it by more than noise, and it beats something."""
+        return Cell(self.text(summary), self.figure in summary.best)
 
 
-class _Rate(Column):
-    """The rate is best for all that share the first rank: what can't be told apart is not marked apart."""
+def _figure(value: Callable[[Summary], float | None], text: Callable[[float], str]) -> Text:
+    """The text of a figure that may not be there."""
 
-    def cell(self, summary: Summary, rivals: Sequence[Summary]) -> Cell:
-        plain = super().cell(summary, rivals)
-        return Cell(plain.text, summary.rank == 1 and any(rival.rank not in (None, 1) for rival in rivals))
+    def shown(summary: Summary) -> str:
+        found = value(summary)
+        return "" if found is None else text(found)
 
-
-def _of(part: str, name: str) -> Value:
-    """A figure that may not be there, such as `_of("ping_s", "p99")`."""
-
-    def value(summary: Summary) -> float | None:
-        figure: float | None = getattr(getattr(summary, part), name, None)
-        return figure
-
-    return value
+    return shown
 
 
-def _half_width(summary: Summary) -> float | None:
+def _wait(latency: Callable[[Summary], Latency | None], name: str) -> Text:
+    """A percentile, or how long it is at least."""
+
+    def shown(summary: Summary) -> str:
+        found = latency(summary)
+        if found is None:
+            return ""
+        value: float | None = getattr(found, name)
+        return f"> {numbers.seconds(found.max)}" if value is None else numbers.seconds(value)
+
+    return shown
+
+
+def _mean(interval: Interval | Speed | None) -> float | None:
+    return None if interval is None else interval.mean
+
+
+def half_width(summary: Summary) -> float | None:
+    """Of the interval of the rate, in transactions per second."""
     rate = summary.rate_per_s
-    return None if rate is None or rate.high is None else rate.high - rate.mean
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.0f} %"
+    return None if rate is None or rate.high is None or rate.low is None else (rate.high - rate.low) / 2
 
 
 FIGURES = (
-    Column("rank", "rank", lambda summary: summary.rank, str),
-    Column("workers", "workers", lambda summary: summary.workers, str),
-    _Rate("trans/s", "trans/s", _of("rate_per_s", "mean"), numbers.rate, max),
-    Column("±", "±", _half_width, numbers.margin),
-    Column("of ceiling", "of\nceiling", lambda summary: summary.of_ceiling, _percent),
-    Column("availability", "avail-\nability", lambda summary: summary.availability_pct, numbers.percent, max),
-    Column("response p50", "response\np50", _of("response_s", "p50"), numbers.seconds, min),
-    Column("response p99", "\np99", _of("response_s", "p99"), numbers.seconds, min),
-    Column("ping p50", "ping\np50", _of("ping_s", "p50"), numbers.seconds, min),
-    Column("ping p99", "\np99", _of("ping_s", "p99"), numbers.seconds, min),
-    Column("CPU per trans", "CPU per\ntrans", lambda summary: summary.cpu_s_per_transaction, numbers.seconds, min),
-    Column("memory", "memory", lambda summary: summary.memory_pss_bytes, numbers.megabytes, min),
+    Column("rank", "rank", _figure(lambda case: case.rank, str)),
+    Column("workers", "workers", _figure(lambda case: case.workers, str)),
+    Column("trans/s", "trans/s", _figure(lambda case: _mean(case.rate_per_s), numbers.rate), "rate_per_s"),
+    Column("at usual speed", "at usual\nspeed", _figure(lambda case: case.rate_at_usual_speed_per_s, numbers.rate)),
+    Column("±", "±", _figure(half_width, numbers.margin)),
+    Column("of ceiling", "of\nceiling", _figure(lambda case: _mean(case.of_ceiling), numbers.share)),
+    Column("availability", "avail-\nability", _figure(lambda case: case.availability_pct, numbers.percent)),
+    Column("response p50", "response\np50", _wait(lambda case: case.response_s, "p50"), "response_p50_s"),
+    Column("response p99", "\np99", _wait(lambda case: case.response_s, "p99"), "response_p99_s"),
+    Column("ping p50", "ping\np50", _wait(lambda case: case.ping_s, "p50"), "ping_p50_s"),
+    Column("ping p99", "\np99", _wait(lambda case: case.ping_s, "p99"), "ping_p99_s"),
+    Column(
+        "CPU per trans",
+        "CPU per\ntrans",
+        _figure(lambda case: case.cpu_s_per_transaction, numbers.seconds),
+        "cpu_s_per_transaction",
+    ),
+    Column("memory", "memory", _figure(lambda case: case.memory_bytes, numbers.megabytes), "memory_bytes"),
+    Column("speed", "machine's\nspeed", _figure(lambda case: _mean(case.speed), numbers.share)),
 )
 
 
-def figures(summary: Summary, summaries: Sequence[Summary], shown: Sequence[Column]) -> list[Cell]:
+def columns_for(shown: Sequence[Summary]) -> list[Column]:
+    """The columns in which at least one case has a figure."""
+    return [column for column in FIGURES if any(column.text(summary) for summary in shown)]
+
+
+def figures(summary: Summary, columns: Sequence[Column]) -> list[Cell]:
     """The cells of a case that has numbers."""
-    rivals = [one for one in summaries if one.verdict == OK and (one.task, one.users) == (summary.task, summary.users)]
-    return [figure.cell(summary, rivals) for figure in shown]
+    return [column.cell(summary) for column in columns]
 
 
 def varying(summaries: Sequence[Summary]) -> list[str]:
@@ -98,3 +105,9 @@ def varying(summaries: Sequence[Summary]) -> list[str]:
 def name_of(case: Summary, cases: Sequence[Summary]) -> str:
     """The server, and the Python where the cases differ in it."""
     return f"{case.server} on {case.python}" if "python" in varying(cases) else case.server
+
+
+def full_name(case: Summary, cases: Sequence[Summary]) -> str:
+    """The server, and all of task, users and Python in which the cases differ."""
+    values = {"task": case.task, "users": f"{case.users} users", "python": f"Python {case.python}"}
+    return ", ".join([case.server, *(values[name] for name in varying(cases))])

@@ -13,9 +13,9 @@ from common.errors import BadInputError
 from common.record import Result
 from common.report import numbers
 from common.report.intervals import Interval, differs, ratio_of_means
+from common.report.judging.rules import FAILED
 from common.report.rounds import Round
 from common.report.summary import Comparison, Summary, summarize
-from common.report.verdict import FAILED
 
 Key = tuple[str, str, int]
 

@@ -7,6 +7,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from common.record import Result
+from common.report.judging.rules import FAILED, OK
 from common.report.markdown import as_markdown
 from common.report.spreadsheet import as_csv
 from common.report.summary import summarize
@@ -25,9 +26,11 @@ def as_timelines(result: Result) -> RenderableType:
     )
 
 
-def as_shown(result: Result, dress: str = "table") -> RenderableType:
+def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) -> RenderableType:
     """The table or the timelines for a terminal, as wide as that is."""
-    return as_table(result) if dress == "table" and (result.records or not result.traces) else as_timelines(result)
+    if dress == "table" and (result.records or not result.traces):
+        return as_table(result, corrected=corrected)
+    return as_timelines(result)
 
 
 def _plain(shown: RenderableType) -> str:
@@ -36,25 +39,31 @@ def _plain(shown: RenderableType) -> str:
     return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
 
 
-def as_json(result: Result) -> str:
-    """A list with one object for each case; its keys are a contract."""
-    encoded = msgspec.json.encode(summarize(result).cases)
-    return msgspec.json.format(encoded, indent=2).decode()
+def as_json(result: Result, *, corrected: bool = True) -> str:
+    """What was measured where, and an object for each case; the keys are a contract."""
+    told = {
+        "schema": result.schema,
+        "command": result.command,
+        "began_at": result.began_at,
+        "environment": result.environment,
+        "cases": summarize(result, corrected=corrected).cases,
+    }
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
 
-def as_html(result: Result) -> str:
+def as_html(result: Result, *, corrected: bool = True) -> str:
     """One page that holds everything, pictures included."""
     from common.report.page.page import as_html  # drawing takes a while to load
 
-    return as_html(result)
+    return as_html(result, corrected=corrected)
 
 
-def dressed(result: Result, dress: str) -> str:
+def dressed(result: Result, dress: str, *, corrected: bool = True) -> str:
     """As `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
     if dress in ("table", "timeline"):
-        return _plain(as_shown(result, dress))
+        return _plain(as_shown(result, dress, corrected=corrected))
     dresses = {"markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}
-    return dresses[dress](result)
+    return dresses[dress](result, corrected=corrected)
 
 
 def show(shown: RenderableType) -> None:
@@ -66,6 +75,7 @@ def show(shown: RenderableType) -> None:
         print(_plain(shown))  # noqa: T201
 
 
-def all_ok(result: Result) -> bool:
-    """Whether every case has the verdict `ok`."""
-    return all(summary.verdict == "ok" for summary in summarize(result).cases)
+def exit_code(result: Result) -> int:
+    """0 if every case is `ok`, 1 if one failed, 3 if none failed but one is suspect or unclear."""
+    verdicts = {summary.verdict for summary in summarize(result).cases}
+    return 1 if FAILED in verdicts else 3 if verdicts - {OK} else 0

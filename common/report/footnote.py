@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from common.record import Result
+from common.record import Record, Result
 from common.report import numbers
-from common.report.columns import FIGURES, figures, varying
+from common.report.columns import varying
 from common.report.summary import Comparison, Summary
 
 
@@ -15,19 +15,37 @@ def footnote(result: Result, comparison: Comparison) -> str:
     rounds = max(summary.rounds for summary in (*comparison.cases, *comparison.ceilings))
     facts = [
         *_common(comparison.cases or comparison.ceilings),
-        f"{rounds} {'rounds' if rounds > 1 else 'round'} of {numbers.duration(records[0].time_s)}",
+        f"{rounds} {'rounds' if rounds > 1 else 'round'} of {_times(records)}",
         f"{result.environment.usable_cpus} CPUs",
         f"memory is {'+'.join(sorted(kinds)).upper()}" if kinds else "",
         _generator_share(result),
         f"seed {result.seed}",
     ]
-    cases = comparison.cases
-    starred = any(cell.best for one in cases for cell in figures(one, cases, FIGURES))
-    interval = "± 95 % confidence interval over the rounds" if rounds > 1 else "one round has no interval"
+    starred = any(one.best for one in comparison.cases)
+    interval = "± 95 % confidence interval" if rounds > 1 else "one round has no interval"
+    star = "* nothing is better, beyond noise" if starred else ""
+    return " · ".join(filter(None, [star, interval, _correction(comparison)])) + "\n" + " · ".join(filter(None, facts))
+
+
+def _times(records: Sequence[Record]) -> str:
+    """How long the sieges lasted."""
+    known_s = sorted(record.siege_s or record.time_s for record in records)
+    shortest, longest = (numbers.duration(round(value_s)) for value_s in (known_s[0], known_s[-1]))
+    return longest if shortest == longest else f"{shortest} to {longest}"
+
+
+def _correction(comparison: Comparison) -> str:
+    """What was corrected for the machine's speed, and by how much."""
+    shifts = [
+        abs(case.rate_at_usual_speed_per_s / case.rate_per_s.mean - 1)
+        for case in (*comparison.ceilings, *comparison.cases)
+        if case.rate_at_usual_speed_per_s and case.rate_per_s
+    ]
+    if not shifts:
+        return ""
     return (
-        " · ".join(filter(None, ["* best of its column" if starred else "", interval]))
-        + "\n"
-        + " · ".join(filter(None, facts))
+        f"rank, ± and share of the ceiling are those at the machine's usual speed (corrected by up to "
+        f"{100 * max(shifts):.0f} %; --uncorrected shows the difference), trans/s is as measured"
     )
 
 

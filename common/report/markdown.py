@@ -4,23 +4,23 @@ import re
 from collections.abc import Iterator, Sequence
 
 from common.record import Result
-from common.report.columns import FIGURES, figures, varying
+from common.report.columns import columns_for, figures, full_name, varying
 from common.report.conclusion import conclusion
 from common.report.footnote import footnote
+from common.report.judging.rules import FAILED, OK
 from common.report.notes import notes
 from common.report.summary import Comparison, Summary, summarize
-from common.report.verdict import FAILED, OK
 
 
-def as_markdown(result: Result) -> str:
-    """A table, what is wrong with it, what it says, and how it was made."""
-    comparison = summarize(result)
+def as_markdown(result: Result, *, corrected: bool = True) -> str:
+    """What the comparison says, its figures, what is wrong with them, and how it was made."""
+    comparison = summarize(result, corrected=corrected)
     if not comparison.cases and not comparison.ceilings:
         return "Nothing was measured."
     parts = [
+        *(_plain(paragraph) for paragraph in conclusion(comparison)),
         "\n".join(_table(comparison)),
         "\n".join([*_flags(comparison), *_notes(result, comparison)]),
-        *(_plain(paragraph) for paragraph in conclusion(comparison)),
         "<br>".join(
             f"<sub>{_plain(line)}</sub>"
             for line in footnote(result, comparison).replace("* best", "bold: best").splitlines()
@@ -34,10 +34,11 @@ def _table(comparison: Comparison) -> Iterator[str]:
     if not shown:
         return
     differing = varying(comparison.cases)
-    yield _row(["strategy", *differing, *(column.name for column in FIGURES)])
-    yield _row(["---"] * (1 + len(differing)) + ["---:"] * len(FIGURES))
+    columns = columns_for(shown)
+    yield _row(["strategy", *differing, *(column.name for column in columns)])
+    yield _row(["---"] * (1 + len(differing)) + ["---:"] * len(columns))
     for summary in shown:
-        cells = figures(summary, comparison.cases, FIGURES)
+        cells = figures(summary, columns)
         texts = [f"**{_plain(cell.text)}**" if cell.best else _plain(cell.text) for cell in cells]
         yield _row([*_names(summary, differing), *texts])
 
@@ -48,10 +49,9 @@ def _names(summary: Summary, differing: Sequence[str]) -> list[str]:
 
 
 def _flags(comparison: Comparison) -> Iterator[str]:
-    differing = varying(comparison.cases)
     for summary in (*comparison.ceilings, *comparison.cases):
         for reason in summary.reasons:
-            name = ", ".join([summary.server, *(str(getattr(summary, name)) for name in differing)])
+            name = full_name(summary, comparison.cases)
             yield f"- **{summary.verdict}** {_plain(name)}: {_plain(reason.message)}"
 
 

@@ -10,12 +10,13 @@ from rich.text import Text
 
 from common.record import BARE
 from common.report import numbers
-from common.report.columns import name_of
+from common.report.columns import FIGURES, name_of
+from common.report.judging.rules import FAILED, OK
 from common.report.summary import Comparison, Summary
-from common.report.verdict import FAILED, OK
 
+PING_P99 = next(column for column in FIGURES if column.name == "ping p99")
 LEGEND = "each cell: transactions per second, share of the ceiling, ping p99"
-_STYLES = {FAILED: "red", "suspect": "yellow"}
+_STYLES = {FAILED: "red", "suspect": "yellow", "unclear": "yellow"}
 
 
 def settings_of(comparison: Comparison) -> list[tuple[str, int]]:
@@ -50,23 +51,22 @@ def _table(comparison: Comparison, settings: Sequence[tuple[str, int]]) -> Table
     everything = [*comparison.ceilings, *comparison.cases]
     cells = {(name_of(case, comparison.cases), case.task, case.users): case for case in everything}
     for name in dict.fromkeys(name for name, *_ in cells):
-        row = [_cell(cells.get((name, *setting)), comparison.cases) for setting in settings]
+        row = [_cell(cells.get((name, *setting))) for setting in settings]
         table.add_row(Text(name), *row, end_section=False)
         table.add_row()
     return table
 
 
-def _cell(case: Summary | None, cases: Sequence[Summary]) -> Text:
+def _cell(case: Summary | None) -> Text:
     if case is None:
         return Text("")
     if case.verdict == FAILED or case.rate_per_s is None:
         return Text("failed  ", style=_STYLES[FAILED])
-    rivals = [one for one in cases if (one.task, one.users) == (case.task, case.users)]
-    best = case.rank == 1 and any(rival.rank not in (None, 1) for rival in rivals)
+    best = "rate_per_s" in case.best
     mark = " *" if best else " ?" if case.verdict != OK else "  "
     lines = [f"{numbers.rate(case.rate_per_s.mean)}{mark}"]
     if case.of_ceiling is not None and case.server != BARE:
-        lines.append(f"{100 * case.of_ceiling:.0f} %  ")
+        lines.append(f"{numbers.share(case.of_ceiling.mean)}  ")
     if case.ping_s:
-        lines.append(f"{numbers.seconds(case.ping_s.p99)}  ")
+        lines.append(f"{PING_P99.text(case)}  ")
     return Text("\n".join(lines), style="bold green" if best else _STYLES.get(case.verdict, ""))

@@ -30,6 +30,11 @@ def percent(value: float) -> str:
     return "100 %" if value == 100 else f"{min(value, 99.99):.2f} %"
 
 
+def share(value: float) -> str:
+    """`97 %` of 0.97."""
+    return f"{100 * value:.0f} %"
+
+
 def megabytes(size_bytes: float) -> str:
     """`72 MB`, of a million bytes each."""
     return f"{size_bytes / 1e6:.0f} MB"

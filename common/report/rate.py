@@ -24,6 +24,7 @@ class SteadyRate:
 
     per_s: float | None
     from_s: float  # where the steady part begins
+    evenly: bool = False  # whether its answers came one after the other, and not in bursts
     too_short: str = ""
 
 
@@ -50,7 +51,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NONE) -
     mostly_steady = len(steady) >= max(FEWEST_ANSWERS, len(answers) / 2)
     line = _Line(steady if mostly_steady else answers)
     if line.spans_s >= end_s / 3 and line.is_even():
-        return SteadyRate(line.slope, settled_s if mostly_steady else 0.0)
+        return SteadyRate(line.slope, settled_s if mostly_steady else 0.0, evenly=True)
     late_s = spans.duration_s[spans.ended_s > settled_s]
     if len(late_s) and end_s - settled_s >= LEAST_CYCLES * late_s.mean():
         return SteadyRate(rate_between(spans, besides, settled_s, end_s), settled_s)
@@ -58,7 +59,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NONE) -
     if everything.spans_s >= end_s / 3:
         return SteadyRate(everything.slope, 0.0)
     few = f"{len(answers)} answers in {end_s:.1f} s"
-    return SteadyRate(None, 0.0, f"the siege was too short to tell the rate ({few}): take a longer --time")
+    return SteadyRate(None, 0.0, too_short=f"the siege was too short to tell the rate ({few}): take a longer --time")
 
 
 class _Line:
@@ -76,6 +77,12 @@ class _Line:
             return False
         off = np.abs(self._start + self.slope * self._answered_s - self._numbers)
         return float(off.max()) <= max(FEW_OFF_LINE, PART_OFF_LINE * len(off))
+
+
+def slope_between(answered_s: Floats, from_s: float, to_s: float) -> float | None:
+    """The slope of the line through the answers between two times; None where they are too few for one."""
+    line = _Line(answered_s[(answered_s >= from_s) & (answered_s < to_s)])
+    return line.slope if line.spans_s > (to_s - from_s) / 2 else None
 
 
 def rate_between(spans: Spans, besides: Spans, from_s: float, to_s: float) -> float:

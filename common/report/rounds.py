@@ -9,10 +9,13 @@ from functools import cached_property
 import numpy as np
 
 from common.record import BARE, Record
-from common.report.rate import SteadyRate, rate_between, steady_rate
+from common.report.figures.speed import Speeds, speeds_of
+from common.report.figures.survival import Waits
+from common.report.rate import SteadyRate, rate_between, slope_between, steady_rate
 from common.report.spans import SIEGE_STEP_S, Flags, Floats, Spans, loose_spans, spans_of
 
 CaseKey = tuple[str, int, str, str]  # task, users, Python, server
+BATCH_S, CYCLES_IN_A_BATCH, MOST_BATCHES = 1.0, 2.0, 8
 
 
 class Round:
@@ -20,7 +23,7 @@ class Round:
 
     def __init__(self, record: Record, ceiling: Round | None = None) -> None:
         self.record = record
-        self.ceiling = ceiling
+        self.ceiling = self if record.server == BARE else ceiling
         columns = record.transactions
         right = np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes
         self.good: Flags = right & (np.asarray(columns.status, dtype=int) == 200)
@@ -41,13 +44,6 @@ class Round:
     def rate(self) -> SteadyRate:
         """The rate over the steady part. The harness's own requests are work done, too."""
         return steady_rate(self.spans, self.record.users, self.record.siege_s or 0.0, self.checks)
-
-    @property
-    def of_ceiling(self) -> float | None:
-        """Its rate as a fraction of the ceiling of the same round."""
-        if self.ceiling is None or not self.ceiling.rate.per_s or self.rate.per_s is None:
-            return None
-        return self.rate.per_s / self.ceiling.rate.per_s
 
     @property
     def attempts(self) -> int:
@@ -87,12 +83,58 @@ class Round:
         """The rate without the harness's own requests."""
         return steady_rate(self.spans, self.record.users, self.record.siege_s or 0.0).per_s
 
-    def rates_of_quarters(self) -> list[float]:
-        """The rate in each quarter of the steady part."""
-        if self.rate.per_s is None or not self.record.siege_s:
+    @cached_property
+    def speeds(self) -> Speeds | None:
+        """How fast the machine was, where that was measured."""
+        return speeds_of(self.record)
+
+    @property
+    def steady_part(self) -> tuple[float, float]:
+        """From when to when the rate counts."""
+        return self.rate.from_s, self.record.siege_s or 0.0
+
+    @cached_property
+    def speed(self) -> float | None:
+        """The machine's speed over the steady part, in units of the metronome."""
+        return None if self.speeds is None else self.speeds.mean(*self.steady_part)
+
+    @cached_property
+    def batches(self) -> list[tuple[float, float, float]]:
+        """Parts of the steady part, from, to, and the rate: long enough to have one, short enough to differ."""
+        if not self.rate.per_s or not len(self.steady_s):
             return []
-        edges = np.linspace(self.rate.from_s, self.record.siege_s, 5)
-        return [rate_between(self.spans, self.checks, start, end) for start, end in itertools.pairwise(edges)]
+        from_s, to_s = self.steady_part
+        least_s = BATCH_S if self.rate.evenly else max(BATCH_S, CYCLES_IN_A_BATCH * float(self.steady_s.mean()))
+        count = min(MOST_BATCHES, max(1, int((to_s - from_s) / least_s)))
+        edges = np.linspace(from_s, to_s, count + 1).tolist()
+        rates = [(start, end, self._rate_between(start, end)) for start, end in itertools.pairwise(edges)]
+        return [(start, end, rate) for start, end, rate in rates if rate]
+
+    def _rate_between(self, from_s: float, to_s: float) -> float | None:
+        if not self.rate.evenly:
+            return rate_between(self.spans, self.checks, from_s, to_s)
+        answered_s = np.concatenate((self.spans.ended_s[self.spans.good], self.checks.ended_s[self.checks.good]))
+        return slope_between(np.sort(answered_s), from_s, to_s)
+
+    @cached_property
+    def responses(self) -> Waits:
+        """How long the users waited for right answers: for all but their first, which came before the line was full.
+
+        What was still waiting at the end is not dropped, as siege does, but known in part.
+        """
+        spans, end_s = self.spans, self.record.siege_s or 0.0
+        never = self.record.users - int(spans.first.sum())
+        in_flight_s = np.maximum(end_s - spans.ended_s[spans.last], 0.0)
+        return Waits(
+            np.concatenate((spans.duration_s[~spans.first], in_flight_s, np.full(max(0, never), end_s))),
+            np.concatenate((spans.good[~spans.first], np.zeros(len(in_flight_s) + max(0, never), dtype=bool))),
+        )
+
+    @cached_property
+    def pings(self) -> Waits:
+        """How long pings waited for right answers; the others are known in part."""
+        right = np.asarray([not problem for problem in self.record.pings.problem], dtype=bool)
+        return Waits(np.asarray(self.record.pings.waited_s, dtype=float), right)
 
     def server_cpu_s(self) -> float | None:
         """CPU seconds of the whole server between the first sample and the last."""
@@ -120,7 +162,8 @@ def cases_of(records: Iterable[Record]) -> Iterator[tuple[Sequence[Round], bool]
     cases: dict[CaseKey, list[Round]] = {}
     for record in rounds:
         ceiling = bare.get((*_setting(record), record.round))
-        cases.setdefault((*_setting(record), record.server), []).append(Round(record, ceiling))
+        one = ceiling if ceiling is not None and record.server == BARE else Round(record, ceiling)
+        cases.setdefault((*_setting(record), record.server), []).append(one)
     for key, case in cases.items():
         yield case, key[-1] == BARE
 

@@ -5,23 +5,24 @@ import io
 
 from common.record import Result
 from common.report.rounds import Round
-from common.report.summary import Summary, summarize, summary_of
+from common.report.summary import Comparison, Summary, summarize
 
 Value = str | float | None
 
 
-def as_csv(result: Result) -> str:
+def as_csv(result: Result, *, corrected: bool = True) -> str:
     """A line of heads, then a line for each record; what isn't known is left empty."""
     page = io.StringIO()
-    rows = [_row(one) for one in summarize(result).every_round()]
+    comparison = summarize(result, corrected=corrected)
+    rows = [_row(one, comparison) for one in comparison.every_round()]
     writer = csv.DictWriter(page, rows[0] if rows else ["server"], lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return page.getvalue().rstrip("\n")
 
 
-def _row(one: Round) -> dict[str, Value]:
-    summary, record = summary_of([one]), one.record
+def _row(one: Round, comparison: Comparison) -> dict[str, Value]:
+    summary, record = comparison.summary_of_one(one), one.record
     return {
         "server": record.server,
         "task": record.task,
@@ -43,11 +44,11 @@ def _figures(summary: Summary) -> dict[str, Value]:
     response, ping = summary.response_s, summary.ping_s
     return {
         "rate_per_s": summary.rate_per_s.mean if summary.rate_per_s else None,
+        "rate_at_usual_speed_per_s": summary.rate_at_usual_speed_per_s,
         "ceiling_per_s": summary.ceiling_per_s,
-        "of_ceiling": summary.of_ceiling,
+        "of_ceiling": summary.of_ceiling.mean if summary.of_ceiling else None,
         "availability_pct": summary.availability_pct,
         "transactions": summary.transactions,
-        "response_mean_s": response.mean if response else None,
         "response_p50_s": response.p50 if response else None,
         "response_p95_s": response.p95 if response else None,
         "response_p99_s": response.p99 if response else None,
@@ -56,7 +57,9 @@ def _figures(summary: Summary) -> dict[str, Value]:
         "ping_p99_s": ping.p99 if ping else None,
         "ping_max_s": ping.max if ping else None,
         "cpu_s_per_transaction": summary.cpu_s_per_transaction,
-        "memory_pss_bytes": summary.memory_pss_bytes,
+        "memory_bytes": summary.memory_bytes,
+        "memory_kind": summary.memory_kind,
+        "speed": summary.speed.mean if summary.speed else None,
     }
 
 

@@ -1,5 +1,6 @@
 """The comparison as a table in the terminal."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from rich.box import SIMPLE_HEAD
@@ -9,28 +10,28 @@ from rich.table import Table
 from rich.text import Text
 
 from common.record import BARE, Result
-from common.report.columns import FIGURES, Cell, Column, figures, varying
+from common.report.columns import Cell, Column, columns_for, figures, full_name, varying
 from common.report.conclusion import conclusion
 from common.report.footnote import footnote
+from common.report.judging.rules import FAILED
 from common.report.matrix import LEGEND, Matrix, settings_of
 from common.report.notes import notes
 from common.report.summary import Comparison, Summary, summarize
-from common.report.verdict import FAILED
 
-_STYLES = {"failed": "red", "suspect": "yellow"}
+_STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
 
 
-def as_table(result: Result) -> RenderableType:
-    """The comparison, what is wrong with it, what it says, and how it was made."""
-    comparison = summarize(result)
+def as_table(result: Result, *, corrected: bool = True) -> RenderableType:
+    """What the comparison says, its figures, what is wrong with them, and how it was made."""
+    comparison = summarize(result, corrected=corrected)
     if not comparison.cases and not comparison.ceilings:
         return Group(Text("Nothing was measured."), *_notes(result, comparison))
     return Group(
+        *(Text(f"{paragraph}\n") for paragraph in conclusion(comparison)),
         *_figures(comparison),
         *_failed(comparison.cases),
-        *_flags([*comparison.ceilings, *comparison.cases]),
+        *_flags([*comparison.ceilings, *comparison.cases], comparison.cases),
         *_notes(result, comparison),
-        *(Text(f"\n{paragraph}") for paragraph in conclusion(comparison)),
         Text(f"\n{footnote(result, comparison)}", style="dim"),
     )
 
@@ -47,20 +48,21 @@ def _figures(comparison: Comparison) -> Iterator[RenderableType]:
 
 
 class _Figures:
-    """One table, or two where the terminal is too narrow for one: no figure is ever cut."""
+    """One table, or several where the terminal is too narrow for one: no figure is ever cut."""
 
     def __init__(self, shown: Sequence[Summary], comparison: Comparison) -> None:
         self._shown, self._comparison = shown, comparison
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        whole = self._table(FIGURES)
-        if Measurement.get(console, options.update_width(1000), whole).maximum <= options.max_width:
-            yield whole
-        else:
-            half = len(FIGURES) // 2
-            yield self._table(FIGURES[:half])
-            yield Text()
-            yield self._table(FIGURES[half:])
+        columns = columns_for(self._shown)
+        for parts in range(1, len(columns) + 1):
+            tables = [self._table(columns[start:end]) for start, end in _split(len(columns), parts)]
+            widths = [Measurement.get(console, options.update_width(1000), table).maximum for table in tables]
+            if max(widths) <= options.max_width:
+                break
+        for place, table in enumerate(tables):
+            yield from ([Text()] if place else [])
+            yield table
 
     def _table(self, columns: Sequence[Column]) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
@@ -72,7 +74,7 @@ class _Figures:
         for summary in self._shown:
             names = [Text(summary.server, style=_STYLES.get(summary.verdict, ""))]
             names += [Text(str(getattr(summary, name))) for name in differing]
-            cells = figures(summary, self._comparison.cases, columns)
+            cells = figures(summary, columns)
             table.add_row(*names, *(_text(cell, column, summary) for cell, column in zip(cells, columns, strict=True)))
         return table
 
@@ -81,7 +83,7 @@ def _text(cell: Cell, column: Column, summary: Summary) -> Text:
     """Best values in bold and with a star: not everybody sees the bold."""
     if cell.best:
         return Text(f"{cell.text} *", style="bold green")
-    return Text(f"{cell.text}  " if column.best else cell.text, style=_STYLES.get(summary.verdict, ""))
+    return Text(f"{cell.text}  " if column.figure else cell.text, style=_STYLES.get(summary.verdict, ""))
 
 
 def _failed(cases: Sequence[Summary]) -> Iterator[RenderableType]:
@@ -96,12 +98,18 @@ def _failed(cases: Sequence[Summary]) -> Iterator[RenderableType]:
         yield grid
 
 
-def _flags(summaries: Sequence[Summary]) -> Iterator[RenderableType]:
-    """What is suspect in the figures above."""
+def _split(count: int, parts: int) -> Iterator[tuple[int, int]]:
+    """From where to where each of so many parts reaches, as equal as can be."""
+    edges = [round(part * count / parts) for part in range(parts + 1)]
+    yield from itertools.pairwise(edges)
+
+
+def _flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[RenderableType]:
+    """What is suspect in the figures above, or can't be told."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     for summary in summaries:
         for reason in summary.reasons if summary.verdict != FAILED or summary.server == BARE else []:
-            grid.add_row(Text(summary.verdict, style="yellow"), Text(f"{summary.server}: {reason.message}"))
+            grid.add_row(Text(summary.verdict, style="yellow"), Text(f"{full_name(summary, cases)}: {reason.message}"))
     if grid.rows:
         yield Text()
         yield grid

@@ -9,15 +9,15 @@ from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
 from common.report.charts.sheet import Sheet
 from common.report.columns import name_of
+from common.report.judging.rules import OK
 from common.report.summary import Summary
-from common.report.verdict import OK
 
 _HEIGHT, _LINE, _BAR = 240, 16, 16  # pixels
 
 
 def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
     """A dot for each case: the higher the more work, the further right the more memory; its name beside it."""
-    known = sorted((case for case in cases if case.memory_pss_bytes), key=_rate)
+    known = sorted((case for case in cases if case.memory_bytes), key=_rate)
     labels = 75 if look.is_narrow else 240
     width = look.width - labels - 60
     most_mb = max((_mb(case) for case in known), default=1.0) * 1.15
@@ -34,7 +34,7 @@ def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
         dots.append({"x": _mb(case), "y": y})
         leaders.append({"x": _mb(case), "y": y, "x2": most_mb, "y2": at})
         name = case.server.split("_")[0] if look.is_narrow else name_of(case, cases)
-        names.append({"y": at, "text": f"{name}: {numbers.megabytes(case.memory_pss_bytes or 0)}"})
+        names.append({"y": at, "text": f"{name}: {numbers.megabytes(case.memory_bytes or 0)}"})
     rate_axis = alt.Axis(title="trans/s: more is better →", tickCount=5)
     rates = sheet.of("rates", [{"y": 0.0}, {"y": most}]).mark_point(opacity=0)
     lines = (
@@ -87,4 +87,4 @@ def _rate(case: Summary) -> float:
 
 
 def _mb(case: Summary) -> float:
-    return (case.memory_pss_bytes or 0) / 1e6
+    return (case.memory_bytes or 0) / 1e6

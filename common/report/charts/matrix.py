@@ -8,8 +8,8 @@ from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
 from common.report.columns import name_of
+from common.report.judging.rules import FAILED, OK
 from common.report.summary import Summary
-from common.report.verdict import FAILED, OK
 
 _CELL, _HEAD = 44, 38  # pixels
 _LETTER = 7  # pixels, about
@@ -26,7 +26,7 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
     cells, rates, shares = [], [], []
     for case in cases:
         x, y = wide * settings.index((case.task, case.users)), _HEAD + _CELL * names.index(name_of(case, cases))
-        share = min(1.0, case.of_ceiling or 0.0) if case.verdict == OK else 0.0
+        share = min(1.0, case.of_ceiling.mean if case.of_ceiling else 0.0) if case.verdict == OK else 0.0
         cells.append({"x": x + 1, "x2": x + wide - 1, "y": y + 1, "y2": y + _CELL - 1, "share": 0.05 + 0.5 * share})
         best = " ★" if case.rank == 1 else ""
         rates.append({"x": x + wide / 2, "y": y + 15, "text": _rate(case) + best})
@@ -59,4 +59,4 @@ def _rate(case: Summary) -> str:
 def _share(case: Summary) -> str:
     if case.verdict != OK:
         return case.verdict if case.verdict != FAILED else ""
-    return f"{100 * case.of_ceiling:.0f} %" if case.of_ceiling is not None else ""
+    return numbers.share(case.of_ceiling.mean) if case.of_ceiling is not None else ""

@@ -8,8 +8,9 @@ from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
 from common.report.charts.sheet import Layer, Sheet
+from common.report.columns import half_width
+from common.report.judging.rules import OK
 from common.report.summary import Summary
-from common.report.verdict import OK
 
 _BAR = 20
 _ROOM = 1.25  # of the largest value that can be true: what is longer is cut and says so
@@ -66,7 +67,8 @@ def _told(case: Summary, most: float) -> str:
     assert case.rate_per_s is not None
     fastest = "fastest: " if case.rank == 1 else ""
     rate = case.rate_per_s
-    interval = f" ± {numbers.margin(rate.high - rate.mean)}" if rate.high is not None else ""
+    width = half_width(case)
+    interval = f" ± {numbers.margin(width)}" if width is not None else ""
     cut = ", off the scale" if rate.mean > most else ""
     return f"{fastest}{numbers.rate(rate.mean)}/s{interval}{cut}"
 

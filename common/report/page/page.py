@@ -1,7 +1,7 @@
 """The page as HTML, from the template and the style sheet beside this file. Whatever comes from outside is escaped."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +10,23 @@ from markupsafe import Markup
 
 from common.record import BARE, Result
 from common.report import numbers
-from common.report.columns import FIGURES, figures, varying
+from common.report.columns import Column, columns_for, figures, full_name, varying
 from common.report.conclusion import conclusion
 from common.report.footnote import footnote
+from common.report.judging.rules import FAILED, OK
 from common.report.notes import notes
 from common.report.page.sections import sections
 from common.report.summary import Comparison, Summary, summarize
-from common.report.verdict import FAILED, OK
 
 HERE = Path(__file__).parent
 MOST_ROWS = 400
 
 
-def as_html(result: Result) -> str:
+def as_html(result: Result, *, corrected: bool = True) -> str:
     """One page that holds everything."""
-    comparison = summarize(result)
+    comparison = summarize(result, corrected=corrected)
     ordered = [*comparison.ceilings, *comparison.cases]
+    columns = columns_for([one for one in ordered if one.verdict != FAILED])
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -36,16 +37,16 @@ def as_html(result: Result) -> str:
         heading=_heading(result),
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=conclusion(comparison),
-        rows=[_row(summary, comparison) for summary in ordered[:MOST_ROWS]],
+        rows=[_row(summary, comparison, columns) for summary in ordered[:MOST_ROWS]],
         left_out=max(0, len(ordered) - MOST_ROWS),
         caption=footnote(result, comparison).splitlines()[0].replace("* best", "★ best") if ordered else "",
-        columns=FIGURES,
+        columns=columns,
         differing=varying(comparison.cases),
         notes=[f"{server}: {note}" for server, note in notes(result, comparison)],
         sections=list(sections(result, comparison)),
         facts=list(_facts(result, comparison)),
         flags=[
-            f"{summary.verdict}: {summary.server}: {reason.message}"
+            f"{summary.verdict}: {full_name(summary, comparison.cases)}: {reason.message}"
             for summary in ordered[:MOST_ROWS]
             for reason in summary.reasons
         ],
@@ -60,13 +61,13 @@ def _heading(result: Result) -> str:
     return f"Which concurrency strategy should run {listed}?"
 
 
-def _row(summary: Summary, comparison: Comparison) -> dict[str, Any]:
+def _row(summary: Summary, comparison: Comparison, columns: Sequence[Column]) -> dict[str, Any]:
     if summary.verdict == FAILED:
-        cells = [(column.name, {"text": "", "best": False}) for column in FIGURES]
+        cells = [(column.name, {"text": "", "best": False}) for column in columns]
     else:
-        shown = figures(summary, comparison.cases, FIGURES)
+        shown = figures(summary, columns)
         cells = [
-            (column.name, {"text": cell.text, "best": cell.best}) for column, cell in zip(FIGURES, shown, strict=True)
+            (column.name, {"text": cell.text, "best": cell.best}) for column, cell in zip(columns, shown, strict=True)
         ]
     return {
         "server": summary.server,

@@ -18,10 +18,10 @@ from common.report.charts.pings import pings_chart
 from common.report.charts.throughput import throughput_chart
 from common.report.charts.timeline import timeline_chart
 from common.report.columns import name_of
+from common.report.judging.rules import FAILED
 from common.report.rounds import Round
 from common.report.summary import Comparison, Summary
 from common.report.timeline import timelines
-from common.report.verdict import FAILED
 
 MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two
 MOST_TICKS, MOST_ROWS = 600, 15  # in a row; in rows beyond that there are fewer marks, or the page would grow too large
@@ -143,7 +143,7 @@ def _work(
         "the line is the median; further left is better, and each step of the axis is ten times as long.",
         lambda look: pings_chart(cases, rounds, wall_s, dots, look),
         "Ping, 99th percentile: "
-        + _each(cases, lambda case: numbers.seconds(case.ping_s.p99) if case.ping_s else "none"),
+        + _each(cases, lambda case: numbers.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
     )
     yield Picture(
         "moments",
@@ -162,7 +162,7 @@ def _costs(comparison: Comparison, task: str, cases: Sequence[Summary]) -> Itera
         "What it costs: memory",
         "Further up is more work done, further right is more memory taken.",
         lambda look: memory_chart(cases, look),
-        "Memory: " + _each(cases, lambda case: numbers.megabytes(case.memory_pss_bytes or 0)),
+        "Memory: " + _each(cases, lambda case: numbers.megabytes(case.memory_bytes or 0)),
     )
     yield Picture(
         "cpu",

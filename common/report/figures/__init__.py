@@ -1,0 +1,1 @@
+"""From raw values to figures: speeds, spreads, survival."""

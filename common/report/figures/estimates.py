@@ -1,0 +1,84 @@
+"""What the rounds of a case say of one figure, and whether two cases differ in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr, stdtrit  # scipy.stats has it too, but takes half a second to import
+
+from common.report.figures.spread import Spread, moderated
+
+CONFIDENCE = 0.95
+ACCURACY = 0.02  # what the estimator of the rate is tested to: nothing smaller is called a difference
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The mean over the rounds of the logarithm of a figure, its variance, and the degrees of freedom of that."""
+
+    log: float
+    variance: float  # of the mean; not a number after a single round
+    degrees: float
+    round_variance: float  # of one round
+
+    @property
+    def mean(self) -> float:
+        """Of the figure itself: the geometric one."""
+        return float(np.exp(self.log))
+
+    def interval(self, besides: float = 0.0, around: float | None = None) -> tuple[float, float] | None:
+        """The 95 % confidence interval (Student's t), if there is one.
+
+        Args:
+            besides: variance that the rounds have in common.
+            around: a better estimate of the figure than the mean of its rounds (`sectioning`: Asmussen and Glynn,
+                Stochastic Simulation, 2007, III.5).
+        """
+        if not self.degrees or not np.isfinite(self.variance):
+            return None
+        margin = float(stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * (self.variance + besides) ** 0.5
+        center = self.log if around is None else float(np.log(around))
+        return float(np.exp(center - margin)), float(np.exp(center + margin))
+
+
+def estimates(cases: Sequence[Sequence[float | None]]) -> list[Estimate | None]:
+    """The estimate of each case from the values of its rounds; None where not every round has one above 0."""
+    logs = [[float(np.log(value)) for value in case if value is not None and value > 0] for case in cases]
+    logs = [known if len(known) == len(case) else [] for known, case in zip(logs, cases, strict=True)]
+    return [_estimate(known, spread) for known, spread in zip(logs, moderated(logs), strict=True)]
+
+
+def _estimate(logs: Sequence[float], spread: Spread) -> Estimate | None:
+    if not logs:
+        return None
+    degrees = spread.degrees if len(logs) > 1 else 0.0  # one round knows no noise
+    return Estimate(float(np.mean(logs)), spread.variance / len(logs), degrees, spread.variance)
+
+
+def ratio(one: Estimate, other: Estimate) -> Estimate:
+    """The estimate of one figure as a multiple of the other."""
+    return Estimate(
+        one.log - other.log,
+        one.variance + other.variance,
+        min(one.degrees, other.degrees),
+        one.round_variance + other.round_variance,
+    )
+
+
+def chance(one: Estimate, other: Estimate) -> float:
+    """How likely so large a difference is where there is none (two-sided); 1 where that can't be told."""
+    between = ratio(one, other)
+    if not between.degrees or not between.variance > 0:
+        return 1.0
+    return float(2 * stdtr(between.degrees, -abs(between.log) / between.variance**0.5))
+
+
+def differ(one: Estimate, other: Estimate, comparisons: int) -> bool:
+    """Whether two differ by more than noise and more than our accuracy, one of so many pairs that are looked at.
+
+    The level is Šidák's (JASA 62, 1967), so that in at most 5 % of all results anything equal is told apart.
+    """
+    level = 1 - CONFIDENCE ** (1 / max(1, comparisons))
+    return bool(abs(np.expm1(one.log - other.log)) > ACCURACY) and chance(one, other) < level

@@ -1,0 +1,50 @@
+"""The figures that cases are compared in: the value of a round, and what the rounds of all cases say together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from common.report.figures.estimates import Estimate, estimates
+from common.report.figures.weather import Weather
+from common.report.rounds import Round
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure of a round, at the usual speed of the machine where that is known; and whether more of it is better."""
+
+    of_round: Callable[[Round, Weather], float | None]
+    more_is_better: bool = False
+
+
+MEASURES = {
+    "rate_per_s": Measure(lambda one, weather: weather.rate(one), more_is_better=True),
+    "of_ceiling": Measure(lambda one, weather: weather.of_ceiling(one), more_is_better=True),
+    "response_p50_s": Measure(lambda one, weather: weather.response_s(one, one.responses.percentile(50))),
+    "response_p99_s": Measure(lambda one, weather: weather.response_s(one, one.responses.percentile(99))),
+    "ping_p50_s": Measure(lambda one, _: one.pings.percentile(50)),
+    "ping_p99_s": Measure(lambda one, _: one.pings.percentile(99)),
+    "cpu_s_per_transaction": Measure(lambda one, weather: weather.cpu_s(one)),
+    "memory_bytes": Measure(lambda one, _: one.memory_bytes()),
+}
+
+
+class Measured:
+    """The estimates of every figure of every case; cases of one task help to tell each other's noise."""
+
+    def __init__(self, cases: Sequence[Sequence[Round]], weather: Weather) -> None:
+        tasks = [case[0].record.task for case in cases]
+        self.estimates: dict[str, list[Estimate | None]] = {}
+        for name, measure in MEASURES.items():
+            values = [[measure.of_round(one, weather) for one in case] for case in cases]
+            found: list[Estimate | None] = [None] * len(cases)
+            for task in dict.fromkeys(tasks):
+                places = [place for place, of_case in enumerate(tasks) if of_case == task]
+                for place, estimate in zip(places, estimates([values[place] for place in places]), strict=True):
+                    found[place] = estimate
+            self.estimates[name] = found
+
+    def of(self, places: Sequence[int]) -> dict[str, list[Estimate | None]]:
+        """The estimates of some of the cases."""
+        return {name: [found[place] for place in places] for name, found in self.estimates.items()}

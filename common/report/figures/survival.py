@@ -1,0 +1,49 @@
+"""Waiting times some of which are known only in part, because the siege ended before the answer came.
+
+The product-limit estimate (Kaplan and Meier, JASA 53, 1958): what is still waiting counts among those at risk for as
+long as it was seen to wait, and is not taken for an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Waiting times in seconds; `answered` is false where the wait had not ended when it was last seen."""
+
+    waited_s: Floats
+    answered: Flags
+
+    def percentile(self, percent: float) -> float | None:
+        """The shortest wait that so many per cent don't exceed; None if it lies beyond what was seen."""
+        times, share = self._distribution()
+        reached = np.searchsorted(share, percent / 100 - 1e-9)
+        return float(times[reached]) if reached < len(times) else None
+
+    def seen_up_to_s(self) -> float:
+        """How far the distribution is known."""
+        return float(self.waited_s.max()) if len(self.waited_s) else 0.0
+
+    def _distribution(self) -> tuple[Floats, Floats]:
+        """The times at which answers came, and the share of all waits that had ended by then."""
+        times, counts = np.unique(self.waited_s[self.answered], return_counts=True)
+        at_risk = len(self.waited_s) - np.searchsorted(np.sort(self.waited_s), times, side="left")
+        ended = np.asarray(1 - np.cumprod(1 - counts / at_risk), dtype=np.float64)
+        return times, ended
+
+
+def together(several: Sequence[Waits]) -> Waits:
+    """All in one."""
+    return Waits(
+        np.concatenate([waits.waited_s for waits in several] or [np.empty(0)]),
+        np.concatenate([waits.answered for waits in several] or [np.empty(0, dtype=bool)]),
+    )

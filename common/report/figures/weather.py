@@ -1,0 +1,127 @@
+"""The weather: what the machine's speed did to the figures of the cases, and what they would be at its usual speed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from common.report.figures.control import coefficients
+
+if TYPE_CHECKING:
+    from common.report.rounds import Round
+
+Floats = NDArray[np.float64]
+Case = Sequence["Round"]
+
+SURE_ERRORS = 3.0  # standard errors, beyond which the load of a server itself is taken to slow down the CPUs
+
+
+class Weather:
+    """The usual speed, and how far the rates and CPU times of each case follow the speed.
+
+    The usual speed is the mean over all rounds of all cases. What a server's own load does to the speed (a busy
+    sibling on the same core, less turbo where more cores compute) is the truth of that strategy and no weather: it is
+    estimated and left in.
+    """
+
+    def __init__(self, cases: Sequence[Case], *, corrected: bool = True) -> None:
+        known = sorted(
+            (one for case in cases for one in case if one.speed and one.completed),
+            key=lambda one: one.record.siege_began_s or 0.0,
+        )
+        self._by_load = _slope_by_load(known)
+        speeds = np.array([self._speed_of(one) for one in known])
+        self.usual = float(speeds.mean()) if len(speeds) else None
+        # What is random in the mean of a series that also drifts (von Neumann, Ann. Math. Stat. 12, 1941).
+        steps = np.diff(np.log(speeds))
+        self.variance_of_usual = float((steps**2).mean() / 2 / len(speeds)) if len(steps) else 0.0
+        self._coefficients: dict[int, tuple[float, float]] = {}
+        if corrected and self.usual:
+            for task in {one.record.task for one in known}:
+                self._fit([case for case in cases if case[0].record.task == task])
+
+    def speed(self, one: Round) -> float | None:
+        """As a multiple of the usual one."""
+        return self._speed_of(one) / self.usual if one.speed and self.usual else None
+
+    def lowest_and_highest(self, one: Round) -> tuple[float, float] | None:
+        """Of the moments of the steady part, as multiples of the usual speed."""
+        if one.speeds is None or not self.usual:
+            return None
+        moments = one.speeds.moments(*one.steady_part) / self._of_load(one) / self.usual
+        return float(moments.min()), float(moments.max())
+
+    def coefficient(self, one: Round) -> float:
+        """How far the rate follows the speed: 0 where it does not, about 1 where it is the speed's."""
+        return self._coefficients.get(id(one), (0.0, 0.0))[0]
+
+    def rate(self, one: Round) -> float | None:
+        """What the rate would be at the usual speed."""
+        return one.rate.per_s and one.rate.per_s * self._times(one, -self.coefficient(one))
+
+    def cpu_s(self, one: Round) -> float | None:
+        """What the CPU time of a transaction would be at the usual speed."""
+        used_s = one.cpu_s_per_transaction()
+        return used_s and used_s * self._times(one, self._coefficients.get(id(one), (0.0, 0.0))[1])
+
+    def response_s(self, one: Round, seconds: float | None) -> float | None:
+        """What a response time would be at the usual speed: in a closed loop it is the users divided by the rate."""
+        return seconds and seconds * self._times(one, self.coefficient(one))
+
+    def of_ceiling(self, one: Round) -> float | None:
+        """The share of the ceiling of the same round, both at the usual speed."""
+        rate, ceiling = self.rate(one), self.rate(one.ceiling) if one.ceiling else None
+        return rate / ceiling if rate and ceiling else None
+
+    def _times(self, one: Round, power: float) -> float:
+        speed = self.speed(one)
+        return speed**power if speed else 1.0
+
+    def _speed_of(self, one: Round, part: tuple[float, float] | None = None) -> float:
+        assert one.speeds is not None
+        return one.speeds.mean(*(part or one.steady_part)) / self._of_load(one, part)
+
+    def _of_load(self, one: Round, part: tuple[float, float] | None = None) -> float:
+        """What the server's own load makes of the speed."""
+        if not self._by_load or one.speeds is None:
+            return 1.0
+        return float(np.exp(self._by_load * one.speeds.load_beside(*(part or one.steady_part))))
+
+    def _fit(self, cases: Sequence[Case]) -> None:
+        of_rates = coefficients(*self._windows(cases))
+        of_cpu = coefficients(*self._rounds(cases))
+        for case, rate, cpu in zip(cases, of_rates, of_cpu, strict=True):
+            self._coefficients.update({id(one): (rate, cpu) for one in case})
+
+    def _windows(self, cases: Sequence[Case]) -> tuple[list[Floats], list[Floats]]:
+        """Logarithms of speeds and rates in the batches of each case."""
+        speeds, rates = [], []
+        for case in cases:
+            batches = [(one, start, end, rate) for one in case if one.speed for start, end, rate in one.batches]
+            speeds.append(np.log([self._speed_of(one, (start, end)) for one, start, end, _ in batches]))
+            rates.append(np.log([rate for *_, rate in batches]))
+        return speeds, rates
+
+    def _rounds(self, cases: Sequence[Case]) -> tuple[list[Floats], list[Floats]]:
+        """Logarithms of speeds and of transactions per CPU second in the rounds of each case."""
+        speeds, work = [], []
+        for case in cases:
+            used = [(one, used_s) for one in case if one.speed and (used_s := one.cpu_s_per_transaction())]
+            speeds.append(np.log([self._speed_of(one) for one, _ in used]))
+            work.append(-np.log([used_s for _, used_s in used]))
+        return speeds, work
+
+
+def _slope_by_load(rounds: Sequence[Round]) -> float:
+    """How the logarithm of the speed falls with the load on the other CPUs; 0 where that may be chance."""
+    loads = np.array([one.speeds.load_beside(*one.steady_part) for one in rounds if one.speeds is not None])
+    speeds = np.log([one.speed for one in rounds if one.speed])
+    if len(loads) < 4 or np.ptp(loads) < 0.1:
+        return 0.0
+    x, y = loads - loads.mean(), speeds - speeds.mean()
+    slope = float(x @ y / (x @ x))
+    error = (float(((y - slope * x) ** 2).sum()) / (len(x) - 2) / float(x @ x)) ** 0.5
+    return slope if slope < -SURE_ERRORS * error else 0.0

@@ -1,0 +1,1 @@
+"""The verdicts: the rules, and what they lean on."""

@@ -1,0 +1,120 @@
+"""What the rules lean on: what the task needs at the speed of a moment, and how far equal things differed here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.report.figures.estimates import ACCURACY, Estimate
+from common.report.figures.weather import Weather
+from common.report.rounds import Round
+
+DEVIATIONS = 3.0  # standard deviations that are allowed for noise
+DRIFT_OF_RATES = 0.03  # how far two cases differ within a minute without a cause, as was seen on a shared machine
+LEAST_FOR_RUNS = 0.15  # a single run of a task is no more exact than that: caches, interrupts, a warmer interpreter
+NORMAL = 1.4826  # times the median absolute deviation is the standard deviation of a normal distribution
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the task takes with nothing beside it: waiting, and computing at any speed."""
+
+    wait_s: float
+    work: float  # CPU seconds at speed 1 of the metronome, or just seconds where there was none
+    scatter: float  # of `work`: a robust standard deviation of its logarithm
+
+    def wall_s(self, speed: float) -> float:
+        """How long it takes at that speed."""
+        return self.wait_s + self.work / speed
+
+    def cpu_s(self, speed: float) -> float:
+        """How much CPU time it takes at that speed."""
+        return self.work / speed
+
+    @property
+    def allowance(self) -> float:
+        """How much less than this an honest run may take, as a fraction."""
+        return LEAST_FOR_RUNS + DEVIATIONS * self.scatter
+
+
+class Evidence:
+    """All that a judgement needs beside the round itself."""
+
+    def __init__(self, cases: Sequence[Sequence[Round]], weather: Weather, rates: Sequence[Estimate | None]) -> None:
+        self.weather = weather
+        self._scatter_of_rates = {
+            id(one): estimate for case, estimate in zip(cases, rates, strict=True) for one in case
+        }
+        self._by_setting: dict[tuple[str, str], list[Round]] = {}
+        for one in (one for case in cases for one in case if one.record.alone_wall_s):
+            self._by_setting.setdefault((one.record.task, one.record.python), []).append(one)
+
+    def needs(self, one: Round) -> Needs | None:
+        """From the runs around this very case; from all there are where there are none, as in older results."""
+        everywhere = self._by_setting.get((one.record.task, one.record.python), [])
+        runs = _runs([one] if one.record.alone_wall_s else everywhere)
+        if not len(runs):
+            return None
+        waits_s, work = runs[:, 0] - runs[:, 1], runs[:, 1] * runs[:, 2]
+        wait_s = max(0.0, float(waits_s.min()))
+        return Needs(wait_s, float(np.median(work)), _scatter(everywhere) / len(runs) ** 0.5)
+
+    def speeds(self, one: Round) -> tuple[float, float]:
+        """The mean speed of the steady part, and the highest of any CPU at any moment."""
+        if one.speeds is None or one.speed is None:
+            return 1.0, 1.0
+        return one.speed, one.speeds.highest(0.0, one.record.siege_s or 0.0)
+
+    def allowed_above_ceiling(self, one: Round) -> float:
+        """How much more than its ceiling an honest case may reach, as a fraction.
+
+        What the case itself scatters does not count: a liar must not buy himself an allowance.
+        """
+        assert one.ceiling is not None
+        own = self._scatter_of_rates.get(id(one.ceiling))
+        known = own is not None and own.degrees
+        scatter = own.round_variance**0.5 if own and known else _scatter_of_batches(one.ceiling)
+        return ACCURACY + DRIFT_OF_RATES + DEVIATIONS * scatter + other_work(one.ceiling)
+
+
+def other_work(one: Round) -> float:
+    """What neither the server nor this program took of all CPUs, as a fraction; 0 where that isn't known."""
+    record, machine = one.record, one.record.machine
+    if machine is None or not machine.total_s:
+        return 0.0
+    ours_s = (one.server_cpu_s() or 0.0) + (record.siege_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
+    return max(0.0, (machine.busy_s - ours_s) / machine.total_s)
+
+
+def _runs(rounds: Sequence[Round]) -> np.ndarray:
+    """A row for each run of the task alone: wall seconds, CPU seconds, speed at that moment."""
+    rows = []
+    for one in rounds:
+        record = one.record
+        for place, (wall_s, cpu_s) in enumerate(zip(record.alone_wall_s, record.alone_cpu_s, strict=False)):
+            speed = 1.0
+            if one.speeds is not None and place < min(len(record.alone_at_s), len(record.alone_on_cpu)):
+                speed = one.speeds.at(record.alone_at_s[place] + wall_s / 2, record.alone_on_cpu[place])
+            rows.append((wall_s, cpu_s, speed))
+    return np.array(rows).reshape(-1, 3)
+
+
+def _scatter(rounds: Sequence[Round]) -> float:
+    """How far single runs differ from those around the same case, at the same speed."""
+    logs = []
+    for one in rounds:
+        runs = _runs([one])
+        took = np.log(np.maximum(runs[:, 1] * runs[:, 2] + (runs[:, 0] - runs[:, 1]).min(), 1e-9))
+        logs.append(took - np.median(took))
+    everything = np.concatenate(logs) if logs else np.zeros(1)
+    return float(NORMAL * np.median(np.abs(everything)))
+
+
+def _scatter_of_batches(one: Round) -> float:
+    """Of a single round, from its parts."""
+    rates = [rate for _, _, rate in one.batches]
+    if len(rates) < 2:
+        return DRIFT_OF_RATES
+    return float(np.std(np.log(rates), ddof=1) / len(rates) ** 0.5)
