@@ -50,13 +50,13 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NONE) -
     steady = answers[answers >= settled_s]
     mostly_steady = len(steady) >= max(FEWEST_ANSWERS, len(answers) / 2)
     line = _Line(steady if mostly_steady else answers)
-    if line.spans_s >= end_s / 3 and line.is_even():
+    if line.tells_of(end_s) and line.is_even():
         return SteadyRate(line.slope, settled_s if mostly_steady else 0.0, evenly=True)
     late_s = spans.duration_s[spans.ended_s > settled_s]
     if len(late_s) and end_s - settled_s >= LEAST_CYCLES * late_s.mean():
         return SteadyRate(rate_between(spans, besides, settled_s, end_s), settled_s)
     everything = _Line(answers)
-    if everything.spans_s >= end_s / 3:
+    if everything.tells_of(end_s):
         return SteadyRate(everything.slope, 0.0)
     few = f"{len(answers)} answers in {end_s:.1f} s"
     return SteadyRate(None, 0.0, too_short=f"the siege was too short to tell the rate ({few}): take a longer --time")
@@ -70,6 +70,10 @@ class _Line:
         self.spans_s = float(answered_s[-1] - answered_s[0]) if len(answered_s) > 2 else 0.0
         if self.spans_s:
             self.slope, self._start = map(float, np.polyfit(answered_s, self._numbers, 1))
+
+    def tells_of(self, end_s: float) -> bool:
+        """Whether the answers span enough of the time until then."""
+        return self.spans_s > 0 and self.spans_s >= end_s / 3
 
     def is_even(self) -> bool:
         """Whether the answers are never far from the line, compared with how many there are."""

@@ -73,16 +73,6 @@ class Round:
     def _steady(self) -> Flags:
         return self.spans.good & (self.spans.ended_s >= self.rate.from_s)
 
-    def steady_siege_s(self) -> Floats:
-        """How long siege says the answers of the steady part took."""
-        columns = self.record.transactions
-        steady = np.asarray(columns.finished_s) >= self.rate.from_s
-        return np.asarray(columns.siege_s, dtype=float)[steady]
-
-    def rate_of_users(self) -> float | None:
-        """The rate without the harness's own requests."""
-        return steady_rate(self.spans, self.record.users, self.record.siege_s or 0.0).per_s
-
     @cached_property
     def speeds(self) -> Speeds | None:
         """How fast the machine was, where that was measured."""

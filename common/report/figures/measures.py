@@ -37,7 +37,9 @@ class Measured:
         tasks = [case[0].record.task for case in cases]
         self.estimates: dict[str, list[Estimate | None]] = {}
         for name, measure in MEASURES.items():
-            values = [[measure.of_round(one, weather) for one in case] for case in cases]
+            values = [
+                [None if one.record.failure else measure.of_round(one, weather) for one in case] for case in cases
+            ]
             found: list[Estimate | None] = [None] * len(cases)
             for task in dict.fromkeys(tasks):
                 places = [place for place, of_case in enumerate(tasks) if of_case == task]

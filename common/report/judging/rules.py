@@ -21,6 +21,7 @@ OK, SUSPECT, UNCLEAR, FAILED = "ok", "suspect", "unclear", "failed"
 # Shares of all CPUs. On a quiet machine other work takes less than 0.01, and siege and the bench 0.01 to 0.02.
 OTHER_WORK, STEAL, GENERATOR = 0.05, 0.02, 0.10
 FEWEST_FOR_A_MEAN = 5  # answers
+CYCLES_OF_OTHERS = 4  # answers that each of the others got, and a user without any is stuck
 LATE_S = 0.010  # pings sent later than this say more of this program than of the server
 FAST_SHARE = 0.05  # so many answers may look too fast because the line before them was read late
 LEAST_CPU_S = 0.001  # what the CPU clock can tell from nothing
@@ -175,18 +176,40 @@ def _too_cheap(one: Round, evidence: Evidence) -> str | None:
 
 
 def _littles_law(one: Round, _: Evidence) -> str | None:
-    """Rate times response time is the number of users (Little, Operations Research 9, 1961)."""
-    users, took_s, rate = one.record.users, one.steady_siege_s(), one.rate_of_users()
-    if rate is None or len(took_s) < FEWEST_FOR_A_MEAN:
+    """Rate times response time is the number of users (Little, Operations Research 9, 1961).
+
+    Of each user as far as it is known: from the beginning to its last answer it has waited all the time.
+    """
+    spans, took_s = one.spans, np.asarray(one.record.transactions.siege_s, dtype=float)
+    there_s = float(spans.ended_s[spans.last].sum())
+    if len(took_s) < FEWEST_FOR_A_MEAN or not there_s:
         return None
-    mean_s, standard_error_s = float(took_s.mean()), float(took_s.std(ddof=1)) / len(took_s) ** 0.5
-    inside, allowed = rate * mean_s, users * (ACCURACY + DRIFT_OF_RATES) + rate * (2 * standard_error_s + SIEGE_STEP_S)
-    if abs(inside - users) <= allowed:
+    users = int(spans.last.sum())
+    inside = users * float(took_s.sum()) / there_s
+    allowed = users * (ACCURACY + DRIFT_OF_RATES + SIEGE_STEP_S * len(took_s) / there_s)
+    if inside > users + allowed:
+        return (
+            f"siege's response times add up to {inside:.1f} requests at a time, but there are {users} users: "
+            "its figures contradict each other"
+        )
+    if inside < users - allowed and not one.record.socket_failures:
+        return (
+            f"siege's response times add up to only {inside:.1f} requests at a time of {users} users: "
+            "it did not ask as often as it could, so that the server might do more"
+        )
+    return _never_answered(one)
+
+
+def _never_answered(one: Round) -> str | None:
+    """Users that are stuck while others come round and round."""
+    answered = int(one.spans.first.sum())
+    rounds_of_others = len(one.spans.ended_s) / max(1, answered)
+    if answered == one.record.users or rounds_of_others < CYCLES_OF_OTHERS:
         return None
-    said = f"{numbers.rate(rate)}/s with a response time of {numbers.seconds(mean_s)} would be {inside:.1f} requests"
-    if inside > users:
-        return f"{said} at a time, but there are {users} users: siege's figures contradict each other"
-    return f"{said} at a time of {users} users: the others got no answer, or siege did not ask as often as it could"
+    return (
+        f"{one.record.users - answered} of {one.record.users} users never got an answer, while the others got "
+        f"{rounds_of_others:.0f} each: the rate is that of fewer users"
+    )
 
 
 def _availability(one: Round, _: Evidence) -> str | None:
