@@ -11,7 +11,7 @@ import numpy as np
 from common.record import BARE, Record
 from common.report.figures.speed import Speeds, speeds_of
 from common.report.figures.survival import Waits
-from common.report.rate import SteadyRate, rate_between, slope_between, steady_rate
+from common.report.rate import FEWEST_ANSWERS, SteadyRate, rate_between, slope_between, steady_rate
 from common.report.spans import SIEGE_STEP_S, Flags, Floats, Spans, loose_spans, spans_of
 
 CaseKey = tuple[str, int, str, str]  # task, users, Python, server
@@ -86,7 +86,21 @@ class Round:
     @cached_property
     def speed(self) -> float | None:
         """The machine's speed over the steady part, in units of the metronome."""
-        return None if self.speeds is None else self.speeds.mean(*self.steady_part)
+        return self.speed_between(*self.steady_part)
+
+    def speed_between(self, from_s: float, to_s: float) -> float | None:
+        """The machine's speed over a time, each moment weighted as for the rate."""
+        if self.speeds is None:
+            return None
+        answered_s = self._answered_s[(self._answered_s >= from_s) & (self._answered_s <= to_s)]
+        if self.rate.evenly and len(answered_s) > FEWEST_ANSWERS:
+            return self.speeds.along(answered_s)
+        return self.speeds.mean(from_s, to_s)
+
+    @cached_property
+    def _answered_s(self) -> Floats:
+        """When right answers came, those to the harness's own requests among them."""
+        return np.sort(np.concatenate((self.spans.ended_s[self.spans.good], self.checks.ended_s[self.checks.good])))
 
     @cached_property
     def batches(self) -> list[tuple[float, float, float]]:
@@ -103,8 +117,7 @@ class Round:
     def _rate_between(self, from_s: float, to_s: float) -> float | None:
         if not self.rate.evenly:
             return rate_between(self.spans, self.checks, from_s, to_s)
-        answered_s = np.concatenate((self.spans.ended_s[self.spans.good], self.checks.ended_s[self.checks.good]))
-        return slope_between(np.sort(answered_s), from_s, to_s)
+        return slope_between(self._answered_s, from_s, to_s)
 
     @cached_property
     def responses(self) -> Waits:

@@ -118,10 +118,7 @@ def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool) -> Com
     weather = Weather(everything, corrected=corrected)
     measured = Measured(everything, weather)
     evidence = Evidence(everything, weather, measured.estimates["rate_per_s"])
-    summaries = [
-        _summary(case, {name: of_all[place] for name, of_all in measured.estimates.items()}, weather, evidence)
-        for place, case in enumerate(everything)
-    ]
+    summaries = [_summary(case, measured.of_case(place), weather, evidence) for place, case in enumerate(everything)]
     servers = [place for place, (_, is_bare) in enumerate(found) if not is_bare]
     of_servers = measured.of(servers)
     cases = _ranked([summaries[place] for place in servers], of_servers)
@@ -193,9 +190,8 @@ def _rate(rounds: Sequence[Round], estimate: Estimate | None, weather: Weather) 
     mean = _mean([one.rate.per_s for one in rounds])
     if mean is None:
         return None, None
-    coefficient = weather.coefficient(rounds[0])
-    at_usual_speed = _mean([weather.rate(one) for one in rounds]) if coefficient else None
-    edges = estimate.interval(besides=coefficient**2 * weather.variance_of_usual) if estimate else None
+    at_usual_speed = _mean([weather.rate(one) for one in rounds]) if weather.coefficient(rounds[0]) else None
+    edges = estimate.interval(besides=weather.variance_of_rate(rounds[0])) if estimate else None
     return Interval(mean, *(edges or ())), at_usual_speed
 
 
@@ -203,7 +199,8 @@ def _of_ceiling(rounds: Sequence[Round], estimate: Estimate | None, weather: Wea
     mean = _mean([weather.of_ceiling(one) for one in rounds])
     if mean is None:
         return None
-    return Interval(mean, *((estimate.interval() if estimate else None) or ()))
+    edges = estimate.interval(besides=weather.variance_of_share(rounds[0])) if estimate else None
+    return Interval(mean, *(edges or ()))
 
 
 def _speed(rounds: Sequence[Round], weather: Weather) -> Speed | None:

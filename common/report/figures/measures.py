@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from common.report.figures.estimates import Estimate, estimates
+from common.report.figures.estimates import Estimate, estimates, ratio
 from common.report.figures.weather import Weather
 from common.report.rounds import Round
 
@@ -20,7 +20,6 @@ class Measure:
 
 MEASURES = {
     "rate_per_s": Measure(lambda one, weather: weather.rate(one), more_is_better=True),
-    "of_ceiling": Measure(lambda one, weather: weather.of_ceiling(one), more_is_better=True),
     "response_p50_s": Measure(lambda one, weather: weather.response_s(one, one.responses.percentile(50))),
     "response_p99_s": Measure(lambda one, weather: weather.response_s(one, one.responses.percentile(99))),
     "ping_p50_s": Measure(lambda one, _: one.pings.percentile(50)),
@@ -46,7 +45,25 @@ class Measured:
                 for place, estimate in zip(places, estimates([values[place] for place in places]), strict=True):
                     found[place] = estimate
             self.estimates[name] = found
+        places_of_bare = {_setting(case): place for place, case in enumerate(cases) if case[0].ceiling is case[0]}
+        rates = self.estimates["rate_per_s"]
+        self._ceilings = [
+            rates[places_of_bare[_setting(case)]] if _setting(case) in places_of_bare else None for case in cases
+        ]
+
+    def of_case(self, place: int) -> dict[str, Estimate | None]:
+        """All estimates of one case; and of its share of the ceiling, if that has a rate in every round."""
+        found = {name: of_all[place] for name, of_all in self.estimates.items()}
+        rate, ceiling = found["rate_per_s"], self._ceilings[place]
+        # Not from the shares of the rounds: those of all cases have the noise of the same ceilings in them.
+        found["of_ceiling"] = ratio(rate, ceiling) if rate is not None and ceiling is not None else None
+        return found
 
     def of(self, places: Sequence[int]) -> dict[str, list[Estimate | None]]:
         """The estimates of some of the cases."""
         return {name: [found[place] for place in places] for name, found in self.estimates.items()}
+
+
+def _setting(case: Sequence[Round]) -> tuple[str, int, str]:
+    record = case[0].record
+    return record.task, record.users, record.python

@@ -9,8 +9,9 @@ from common.record import Record
 
 Floats = NDArray[np.float64]
 
-STEP_S = 0.25  # as often as it is looked how busy the CPUs are
-SMOOTHED = 5  # beats whose median counts, because an interrupt can make a single one several times as long
+STEP_S = 0.1
+MOMENT = 5  # steps
+SMOOTHED = 3  # beats whose median counts, because an interrupt can make a single one several times as long
 IDLE = 0.02  # so much a CPU counts that does nothing, so that there is a speed where nobody computes
 
 
@@ -38,6 +39,15 @@ class Speeds:
         weights = self._weights(from_s, to_s)
         return float((self._speed * weights).sum() / weights.sum())
 
+    def along(self, answered_s: Floats) -> float:
+        """The slope of the line through the work that could be done until each answer: as a rate is told from them."""
+        weights = self._busy + IDLE
+        weighted = (self._speed * weights).sum(axis=0) / weights.sum(axis=0)
+        done = np.concatenate(([0.0], np.cumsum(weighted) * STEP_S))
+        return float(
+            np.polyfit(answered_s, np.interp(answered_s, np.append(self.at_s, self.at_s[-1] + STEP_S), done), 1)[0]
+        )
+
     def load_beside(self, from_s: float, to_s: float) -> float:
         """How busy the other CPUs were, beside one that worked: 0 to 1."""
         count = len(self.cpus)
@@ -48,10 +58,12 @@ class Speeds:
         return float((others * weights).sum() / weights.sum())
 
     def moments(self, from_s: float, to_s: float) -> Floats:
-        """The mean of the CPUs' speeds in each step of a time, weighted as in `mean`."""
+        """The mean of the CPUs' speeds in each half second of a time, weighted as in `mean`."""
         weights = self._weights(from_s, to_s)
         inside = weights.any(axis=0)
-        moments: Floats = (self._speed * weights)[:, inside].sum(axis=0) / weights[:, inside].sum(axis=0)
+        places = np.arange(np.count_nonzero(inside)) // MOMENT
+        weighted = np.bincount(places, (self._speed * weights)[:, inside].sum(axis=0))
+        moments: Floats = weighted / np.bincount(places, weights[:, inside].sum(axis=0))
         return moments
 
     def highest(self, from_s: float, to_s: float) -> float:

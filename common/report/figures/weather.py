@@ -32,12 +32,13 @@ class Weather:
             (one for case in cases for one in case if one.speed and one.completed),
             key=lambda one: one.record.siege_began_s or 0.0,
         )
-        self._by_load = _slope_by_load(known)
+        self._by_load, self._error_of_load = _slope_by_load(known)
+        self._usual_load = float(np.mean([_load(one) for one in known])) if known else 0.0
         speeds = np.array([self._speed_of(one) for one in known])
         self.usual = float(speeds.mean()) if len(speeds) else None
         # What is random in the mean of a series that also drifts (von Neumann, Ann. Math. Stat. 12, 1941).
         steps = np.diff(np.log(speeds))
-        self.variance_of_usual = float((steps**2).mean() / 2 / len(speeds)) if len(steps) else 0.0
+        self._variance_of_usual = float((steps**2).mean() / 2 / len(speeds)) if len(steps) else 0.0
         self._coefficients: dict[int, tuple[float, float]] = {}
         if corrected and self.usual:
             for task in {one.record.task for one in known}:
@@ -67,6 +68,16 @@ class Weather:
         used_s = one.cpu_s_per_transaction()
         return used_s and used_s * self._times(one, self._coefficients.get(id(one), (0.0, 0.0))[1])
 
+    def variance_of_rate(self, one: Round) -> float:
+        """What the correction itself adds to the variance of the logarithm of the corrected rate."""
+        by_load = ((_load(one) - self._usual_load) * self._error_of_load) ** 2
+        return self.coefficient(one) ** 2 * (self._variance_of_usual + by_load)
+
+    def variance_of_share(self, one: Round) -> float:
+        """The same for its share of the ceiling, where what both have in common drops out."""
+        between = _load(one) - _load(one.ceiling) if one.ceiling is not None else 0.0
+        return (self.coefficient(one) * between * self._error_of_load) ** 2
+
     def response_s(self, one: Round, seconds: float | None) -> float | None:
         """What a response time would be at the usual speed: in a closed loop it is the users divided by the rate."""
         return seconds and seconds * self._times(one, self.coefficient(one))
@@ -81,8 +92,9 @@ class Weather:
         return speed**power if speed else 1.0
 
     def _speed_of(self, one: Round, part: tuple[float, float] | None = None) -> float:
-        assert one.speeds is not None
-        return one.speeds.mean(*(part or one.steady_part)) / self._of_load(one, part)
+        speed = one.speed_between(*(part or one.steady_part))
+        assert speed is not None
+        return speed / self._of_load(one, part)
 
     def _of_load(self, one: Round, part: tuple[float, float] | None = None) -> float:
         """What the server's own load makes of the speed."""
@@ -115,13 +127,16 @@ class Weather:
         return speeds, work
 
 
-def _slope_by_load(rounds: Sequence[Round]) -> float:
-    """How the logarithm of the speed falls with the load on the other CPUs; 0 where that may be chance."""
-    loads = np.array([one.speeds.load_beside(*one.steady_part) for one in rounds if one.speeds is not None])
-    speeds = np.log([one.speed for one in rounds if one.speed])
+def _load(one: Round) -> float:
+    return one.speeds.load_beside(*one.steady_part) if one.speeds is not None else 0.0
+
+
+def _slope_by_load(rounds: Sequence[Round]) -> tuple[float, float]:
+    """How the logarithm of the speed falls with the load on the other CPUs, and its error; 0 where that may be chance."""
+    loads, speeds = np.array([_load(one) for one in rounds]), np.log([one.speed for one in rounds if one.speed])
     if len(loads) < 4 or np.ptp(loads) < 0.1:
-        return 0.0
+        return 0.0, 0.0
     x, y = loads - loads.mean(), speeds - speeds.mean()
     slope = float(x @ y / (x @ x))
     error = (float(((y - slope * x) ** 2).sum()) / (len(x) - 2) / float(x @ x)) ** 0.5
-    return slope if slope < -SURE_ERRORS * error else 0.0
+    return (slope, error) if slope < -SURE_ERRORS * error else (0.0, 0.0)

@@ -76,7 +76,7 @@ class Evidence:
         own = self._scatter_of_rates.get(id(one.ceiling))
         known = own is not None and own.degrees
         scatter = own.round_variance**0.5 if own and known else _scatter_of_batches(one.ceiling)
-        return ACCURACY + DRIFT_OF_RATES + DEVIATIONS * scatter + other_work(one.ceiling)
+        return ACCURACY + DRIFT_OF_RATES + DEVIATIONS * 2**0.5 * scatter + other_work(one.ceiling)
 
 
 def other_work(one: Round) -> float:
@@ -106,7 +106,8 @@ def _scatter(rounds: Sequence[Round]) -> float:
     logs = []
     for one in rounds:
         runs = _runs([one])
-        took = np.log(np.maximum(runs[:, 1] * runs[:, 2] + (runs[:, 0] - runs[:, 1]).min(), 1e-9))
+        speeds = runs[:, 2] / np.median(runs[:, 2])
+        took = np.log(np.maximum(runs[:, 1] * speeds + (runs[:, 0] - runs[:, 1]).min(), 1e-9))
         logs.append(took - np.median(took))
     everything = np.concatenate(logs) if logs else np.zeros(1)
     return float(NORMAL * np.median(np.abs(everything)))

@@ -1,0 +1,155 @@
+"""A machine whose CPUs change their speed, and the records of cases that are measured on it: what is true is known."""
+
+import heapq
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from simulated_record import record_of, result_of
+
+from common.record import BARE, Machine, Record, Result
+
+WORK_S, USERS, SIEGE_S, BETWEEN_S, STEP_S, BEAT_S = 0.04, 6, 4.0, 5.5, 0.02, 50e-6
+SLOW = 1 / 1.75
+
+Speeds = Callable[[random.Random, int, int], np.ndarray]  # how many CPUs, how many steps → a row for each CPU
+
+
+def quiet(rng: random.Random, cpus: int, steps: int) -> np.ndarray:
+    return np.ones((cpus, steps))
+
+
+def restless(rng: random.Random, cpus: int, steps: int) -> np.ndarray:
+    """Each CPU for itself changes between two speeds, about once a second."""
+    rows = []
+    for _ in range(cpus):
+        row, fast = [], rng.random() < 0.5
+        while len(row) < steps:
+            row += [1.0 if fast else SLOW] * max(1, round(rng.expovariate(1.0) / STEP_S))
+            fast = not fast
+        rows.append(row[:steps])
+    return np.array(rows)
+
+
+def drifting(rng: random.Random, cpus: int, steps: int) -> np.ndarray:
+    """From full speed to three quarters of it over the run, as a laptop that grows hot."""
+    return np.tile(np.linspace(1.0, 0.75, steps), (cpus, 1))
+
+
+@dataclass
+class Server:
+    """So many workers, each with a CPU of its own as far as there are enough; the task computes or waits."""
+
+    name: str
+    workers: int
+    waits: bool = False
+    slower: float = 1.0
+
+
+@dataclass
+class SimulatedMachine:
+    """Two CPUs, whose speed is what `speeds` says, and less where the other one works too."""
+
+    speeds: Speeds
+    seed: int
+    beside_a_busy_one: float = 1.0  # as fast as beside an idle one
+    noise_of_rounds: float = 0.007
+    noise_of_requests: float = 0.02
+    noise_of_beats: float = 0.01
+    mean_speed: float = field(init=False, default=1.0)
+
+    def result(self, servers: Sequence[Server], rounds: int) -> Result:
+        rng = random.Random(self.seed)
+        everything = [Server(BARE, USERS if servers[0].waits else 2, servers[0].waits), *servers]
+        turns = [(number, one) for number in range(1, rounds + 1) for one in rng.sample(everything, len(everything))]
+        steps = round(len(turns) * BETWEEN_S / STEP_S) + 100
+        weather = self.speeds(rng, 2, steps)
+        self.mean_speed = float(weather[:, : round(len(turns) * BETWEEN_S / STEP_S)].mean())
+        records = []
+        for place, (number, one) in enumerate(turns):
+            began_s = 0.75 + place * BETWEEN_S
+            records.append(self._measure(one, number, began_s, weather, rng))
+        return result_of(records)
+
+    def _measure(self, server: Server, round_: int, began_s: float, weather: np.ndarray, rng: random.Random) -> Record:
+        first = round((began_s - 0.7) / STEP_S)
+        around = weather[:, first : first + round((SIEGE_S + 1.4) / STEP_S)]
+        at_s = np.arange(around.shape[1]) * STEP_S - 0.7
+        computing = server.workers > 1 and not server.waits
+        siege = around * (self.beside_a_busy_one if computing else 1.0)
+        during = (at_s >= 0) & (at_s < SIEGE_S)
+        seen = np.where(during, siege, around)
+        record = record_of(server.name, round_, workers=server.workers, users=USERS, siege_s=SIEGE_S)
+        record.siege_began_s = began_s
+        record.idle_answer_s = WORK_S * 1.1 / SLOW if not server.waits else WORK_S * 1.02
+        self._answers(record, server, siege[:, during], rng)
+        self._beats(record, at_s, seen, rng)
+        self._alone(record, at_s, around, server.waits, rng)
+        return record
+
+    def _answers(self, record: Record, server: Server, speeds: np.ndarray, rng: random.Random) -> None:
+        columns = record.transactions
+        for column in (columns.finished_s, columns.siege_s, columns.status, columns.size_bytes, columns.user):
+            column.clear()
+        done = [np.concatenate(([0.0], np.cumsum(row * STEP_S))) for row in speeds]
+        times = np.arange(speeds.shape[1] + 1) * STEP_S
+        own = WORK_S * server.slower * float(np.exp(rng.gauss(0, self.noise_of_rounds)))
+        # A single worker is moved about between the CPUs, as the system likes to do.
+        home = [rng.randrange(2) for _ in range(200)]
+        free, waiting = [(0.0, worker) for worker in range(server.workers)], [(0.0, user) for user in range(USERS)]
+        busy = np.zeros((2, speeds.shape[1] + 1))
+        heapq.heapify(waiting)
+        used_s = 0.0
+        while True:
+            now_s, worker = heapq.heappop(free)
+            asked_s, user = heapq.heappop(waiting)
+            start_s = max(now_s, asked_s)
+            work = own * float(np.exp(rng.gauss(0, self.noise_of_requests)))
+            cpu = worker % 2 if server.workers > 1 else home[int(start_s / 0.5) % 200]
+            if server.waits:
+                end_s = start_s + work
+            else:
+                target = float(np.interp(start_s, times, done[cpu])) + work
+                end_s = float(np.interp(target, done[cpu], times)) if target < done[cpu][-1] else SIEGE_S + 1
+                busy[cpu, int(start_s / STEP_S) : int(min(end_s, SIEGE_S) / STEP_S)] = STEP_S
+            if end_s > SIEGE_S:
+                break
+            used_s += 0.001 if server.waits else end_s - start_s
+            columns.finished_s.append(end_s)
+            columns.siege_s.append(round(end_s - asked_s, 2))
+            columns.status.append(200)
+            columns.size_bytes.append(4)
+            columns.user.append(user)
+            heapq.heappush(free, (end_s, worker))
+            heapq.heappush(waiting, (end_s, user))
+        counted = np.cumsum(busy, axis=1)
+        record.cpu_times.at_s[:] = [-0.7, *(0.25 * number for number in range(17)), 4.7]
+        for cpu in range(2):
+            inside = [float(np.interp(0.25 * number, times, counted[cpu])) for number in range(17)]
+            record.cpu_times.busy_s[cpu] = [inside[0], *inside, inside[-1]]
+        record.samples.cpu_s[:] = [1 + used_s * number / 16 for number in range(17)]
+        record.machine = Machine(total_s=2 * SIEGE_S, busy_s=used_s + 0.12, steal_s=0.0)
+        if server.name == BARE:
+            for column in (record.samples.at_s, record.samples.cpu_s, record.samples.memory_bytes):
+                column.clear()
+            record.machine, record.idle_answer_s = None, None
+
+    def _beats(self, record: Record, at_s: np.ndarray, speeds: np.ndarray, rng: random.Random) -> None:
+        for cpu in range(2):
+            for beat_s in np.arange(-0.65 + 0.025 * cpu, SIEGE_S + 0.65, 0.05):
+                speed = float(speeds[cpu, min(len(at_s) - 1, int((beat_s + 0.7) / STEP_S))])
+                late = rng.choice((1.3, 2.0)) if rng.random() < 0.05 else 1.0
+                record.beats.at_s.append(float(beat_s))
+                record.beats.cpu.append(cpu)
+                record.beats.took_s.append(BEAT_S / speed * late * (1 + rng.gauss(0, self.noise_of_beats)))
+
+    def _alone(self, record: Record, at_s: np.ndarray, speeds: np.ndarray, waits: bool, rng: random.Random) -> None:
+        for when_s in (-0.6, -0.5, -0.4, SIEGE_S + 0.1, SIEGE_S + 0.2, SIEGE_S + 0.3):
+            cpu = rng.randrange(2)
+            speed = float(speeds[cpu, min(len(at_s) - 1, int((when_s + 0.7) / STEP_S))])
+            took_s = WORK_S * (1 + abs(rng.gauss(0, 0.01))) / (1.0 if waits else speed)
+            record.alone_at_s.append(when_s)
+            record.alone_wall_s.append(took_s)
+            record.alone_cpu_s.append(0.0002 if waits else took_s)
+            record.alone_on_cpu.append(cpu)
