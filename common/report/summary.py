@@ -191,7 +191,7 @@ def _rate(rounds: Sequence[Round], estimate: Estimate | None, weather: Weather) 
     if mean is None:
         return None, None
     at_usual_speed = _mean([weather.rate(one) for one in rounds]) if weather.coefficient(rounds[0]) else None
-    edges = estimate.interval(besides=weather.variance_of_rate(rounds[0])) if estimate else None
+    edges = estimate.interval(besides=weather.variance_of_rate(rounds)) if estimate else None
     return Interval(mean, *(edges or ())), at_usual_speed
 
 
@@ -199,7 +199,7 @@ def _of_ceiling(rounds: Sequence[Round], estimate: Estimate | None, weather: Wea
     mean = _mean([weather.of_ceiling(one) for one in rounds])
     if mean is None:
         return None
-    edges = estimate.interval(besides=weather.variance_of_share(rounds[0])) if estimate else None
+    edges = estimate.interval(besides=weather.variance_of_share(rounds)) if estimate else None
     return Interval(mean, *(edges or ()))
 
 

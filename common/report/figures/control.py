@@ -7,6 +7,7 @@ about 0 for work that waits. Each case's own slope is drawn towards that of all 
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,17 @@ LEAST = 0.1  # no correction is worth less
 SURE = 0.99  # that a slope is more than chance
 
 
-def coefficients(speeds: Sequence[Floats], values: Sequence[Floats]) -> list[float]:
+class Coefficient(NamedTuple):
+    """How far a figure follows the speed, and the standard error of that."""
+
+    value: float = 0.0
+    error: float = 0.0
+
+
+NONE = Coefficient()
+
+
+def coefficients(speeds: Sequence[Floats], values: Sequence[Floats]) -> list[Coefficient]:
     """The coefficient of each case, given the logarithms of speeds and of a figure in its windows, in any order."""
     xs = [speed - speed.mean() if len(speed) else speed for speed in speeds]
     ys = [value - value.mean() if len(value) else value for value in values]
@@ -27,12 +38,14 @@ def coefficients(speeds: Sequence[Floats], values: Sequence[Floats]) -> list[flo
     sxy = np.array([float(x @ y) for x, y in zip(xs, ys, strict=True)])
     degrees = sum(len(x) - 1 for x in xs if len(x)) - 1
     if degrees < 1 or sxx.sum() <= 0:
-        return [0.0] * len(xs)
+        return [NONE] * len(xs)
     pooled = float(sxy.sum() / sxx.sum())
     rest = sum(float(((y - pooled * x) ** 2).sum()) for x, y in zip(xs, ys, strict=True)) / degrees
-    if pooled <= float(stdtrit(degrees, SURE)) * (rest / sxx.sum()) ** 0.5:
-        return [0.0] * len(xs)
-    return [_bounded(slope) for slope in _drawn_together(sxx, sxy, pooled, rest)]
+    error = (rest / float(sxx.sum())) ** 0.5
+    if pooled <= float(stdtrit(degrees, SURE)) * error:
+        return [NONE] * len(xs)
+    slopes = _drawn_together(sxx, sxy, pooled, rest)
+    return [NONE if slope < LEAST else Coefficient(min(float(slope), MOST), error) for slope in slopes]
 
 
 def _drawn_together(sxx: Floats, sxy: Floats, pooled: float, rest: float) -> Floats:
@@ -45,7 +58,3 @@ def _drawn_together(sxx: Floats, sxy: Floats, pooled: float, rest: float) -> Flo
     trust = between * weights / (1 + between * weights)
     drawn: Floats = pooled + trust * (slopes - pooled)
     return drawn
-
-
-def _bounded(slope: float) -> float:
-    return 0.0 if slope < LEAST else min(slope, MOST)

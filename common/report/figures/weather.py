@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.report.figures.control import coefficients
+from common.report.figures.control import NONE, Coefficient, coefficients
 
 if TYPE_CHECKING:
     from common.report.rounds import Round
@@ -39,7 +39,8 @@ class Weather:
         # What is random in the mean of a series that also drifts (von Neumann, Ann. Math. Stat. 12, 1941).
         steps = np.diff(np.log(speeds))
         self._variance_of_usual = float((steps**2).mean() / 2 / len(speeds)) if len(steps) else 0.0
-        self._coefficients: dict[int, tuple[float, float]] = {}
+        self._of_rates: dict[int, Coefficient] = {}
+        self._of_cpu: dict[int, Coefficient] = {}
         if corrected and self.usual:
             for task in {one.record.task for one in known}:
                 self._fit([case for case in cases if case[0].record.task == task])
@@ -57,7 +58,7 @@ class Weather:
 
     def coefficient(self, one: Round) -> float:
         """How far the rate follows the speed: 0 where it does not, about 1 where it is the speed's."""
-        return self._coefficients.get(id(one), (0.0, 0.0))[0]
+        return self._of_rates.get(id(one), NONE).value
 
     def rate(self, one: Round) -> float | None:
         """What the rate would be at the usual speed."""
@@ -66,17 +67,29 @@ class Weather:
     def cpu_s(self, one: Round) -> float | None:
         """What the CPU time of a transaction would be at the usual speed."""
         used_s = one.cpu_s_per_transaction()
-        return used_s and used_s * self._times(one, self._coefficients.get(id(one), (0.0, 0.0))[1])
+        return used_s and used_s * self._times(one, self._of_cpu.get(id(one), NONE).value)
 
-    def variance_of_rate(self, one: Round) -> float:
+    def variance_of_rate(self, case: Case) -> float:
         """What the correction itself adds to the variance of the logarithm of the corrected rate."""
-        by_load = ((_load(one) - self._usual_load) * self._error_of_load) ** 2
-        return self.coefficient(one) ** 2 * (self._variance_of_usual + by_load)
+        coefficient = self._of_rates.get(id(case[0]), NONE)
+        by_load = (_mean(map(_load, case)) - self._usual_load) * self._error_of_load
+        return (
+            coefficient.value**2 * (self._variance_of_usual + by_load**2)
+            + (coefficient.error * self._mean_log(case)) ** 2
+        )
 
-    def variance_of_share(self, one: Round) -> float:
+    def variance_of_share(self, case: Case) -> float:
         """The same for its share of the ceiling, where what both have in common drops out."""
-        between = _load(one) - _load(one.ceiling) if one.ceiling is not None else 0.0
-        return (self.coefficient(one) * between * self._error_of_load) ** 2
+        ceiling = [one.ceiling for one in case if one.ceiling is not None]
+        if not ceiling:
+            return 0.0
+        coefficient = self._of_rates.get(id(case[0]), NONE)
+        by_load = (_mean(map(_load, case)) - _mean(map(_load, ceiling))) * self._error_of_load
+        between = self._mean_log(case) - self._mean_log(ceiling)
+        return (coefficient.value * by_load) ** 2 + (coefficient.error * between) ** 2
+
+    def _mean_log(self, case: Case) -> float:
+        return _mean(np.log(speed) if (speed := self.speed(one)) else 0.0 for one in case)
 
     def response_s(self, one: Round, seconds: float | None) -> float | None:
         """What a response time would be at the usual speed: in a closed loop it is the users divided by the rate."""
@@ -106,7 +119,8 @@ class Weather:
         of_rates = coefficients(*self._windows(cases))
         of_cpu = coefficients(*self._rounds(cases))
         for case, rate, cpu in zip(cases, of_rates, of_cpu, strict=True):
-            self._coefficients.update({id(one): (rate, cpu) for one in case})
+            self._of_rates.update({id(one): rate for one in case})
+            self._of_cpu.update({id(one): cpu for one in case})
 
     def _windows(self, cases: Sequence[Case]) -> tuple[list[Floats], list[Floats]]:
         """Logarithms of speeds and rates in the batches of each case."""
@@ -127,12 +141,16 @@ class Weather:
         return speeds, work
 
 
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
 def _load(one: Round) -> float:
     return one.speeds.load_beside(*one.steady_part) if one.speeds is not None else 0.0
 
 
 def _slope_by_load(rounds: Sequence[Round]) -> tuple[float, float]:
-    """How the logarithm of the speed falls with the load on the other CPUs, and its error; 0 where that may be chance."""
+    """How the logarithm of the speed falls with the load on the other CPUs, and its error; 0 where it may be chance."""
     loads, speeds = np.array([_load(one) for one in rounds]), np.log([one.speed for one in rounds if one.speed])
     if len(loads) < 4 or np.ptp(loads) < 0.1:
         return 0.0, 0.0
