@@ -40,7 +40,7 @@ def list_servers(as_json: bool) -> None:
 @click.option("--task", "tasks", multiple=True, default=["primes"], help="primes, digest, sign_up, or module:function.")
 @click.option("--users", type=AT_LEAST_ONE, multiple=True, default=[25], help="Users at the same time.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
-@click.option("--rounds", type=Rounds(), default="3", help="How often every case takes its turn; auto: until certain.")
+@click.option("--rounds", type=Rounds(), default="2", help="How often every case takes its turn; auto: until certain.")
 @click.option("--workers", type=click.IntRange(1, 1000), help="Threads or processes, for strategies that have a pool.")
 @click.option("--python", "pythons", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")

@@ -192,7 +192,8 @@ class Result(msgspec.Struct, kw_only=True):
     command: list[str]
     began_at: str
     seed: int
-    rounds: int  # as planned; fewer are in `records` if the run was stopped
+    rounds: int  # as planned, or at the most; fewer are in `records` if the run was stopped
+    until_certain: bool = False  # whether it was looked after every round if another one is needed
     records: list[Record] = []
     traces: list[Trace] = []
     left_out: list[LeftOut] = []

@@ -42,7 +42,8 @@ def conduct(
         BadInputError: siege is missing, or a task can't be performed; nothing was started.
     """
     with siege_at_home() as siege:
-        result = _empty_result(plan, command, siege.version({**os.environ, "HOME": str(siege.home)}))
+        version = siege.version({**os.environ, "HOME": str(siege.home)})
+        result = _empty_result(plan, command, version, until_certain=uncertain is not None)
 
         def keep(kept: Record | Trace) -> None:
             (result.records if isinstance(kept, Record) else result.traces).append(kept)  # type: ignore[arg-type]
@@ -84,13 +85,14 @@ def conduct_traces(plan: Plan, watcher: Watcher, command: Sequence[str]) -> tupl
     return result, until_signal(go())
 
 
-def _empty_result(plan: Plan, command: Sequence[str], siege: str) -> Result:
+def _empty_result(plan: Plan, command: Sequence[str], siege: str, *, until_certain: bool = False) -> Result:
     return Result(
         environment=describe_environment(siege, [case.python for case in plan.cases]),
         command=list(command),
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=plan.seed,
         rounds=plan.rounds,
+        until_certain=until_certain,
         left_out=list(plan.left_out),
     )
 

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from common.record import Result
-from common.report.figures.estimates import Estimate
+from common.report.figures.estimates import CONFIDENCE, CONFIDENCE_OF_LOOKS, Estimate
 from common.report.figures.measures import MEASURES, Measured
 from common.report.figures.survival import Waits, together
 from common.report.figures.weather import Weather
@@ -110,13 +110,14 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     Args:
         corrected: whether intervals, ranks and shares of the ceiling are given at the machine's usual speed.
     """
-    return _compared([(list(case), is_bare) for case, is_bare in cases_of(result.records)], corrected)
+    found = [(list(case), is_bare) for case, is_bare in cases_of(result.records)]
+    return _compared(found, corrected, CONFIDENCE_OF_LOOKS if result.until_certain else CONFIDENCE)
 
 
-def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool) -> Comparison:
+def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool, confidence: float) -> Comparison:
     everything = [case for case, _ in found]
     weather = Weather(everything, corrected=corrected)
-    measured = Measured(everything, weather)
+    measured = Measured(everything, weather, confidence)
     evidence = Evidence(everything, weather, measured.estimates["rate_per_s"])
     summaries = [_summary(case, measured.of_case(place), weather, evidence) for place, case in enumerate(everything)]
     servers = [place for place, (_, is_bare) in enumerate(found) if not is_bare]

@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 MOST = 1.3  # a task may suffer more than the metronome from what slows it down, but not at will
 LEAST = 0.1  # no correction is worth less
 SURE = 0.99  # that a slope is more than chance
+CLEARLY = 3  # times what chance would let the slopes of the cases differ, and they do differ
 
 
 class Coefficient(NamedTuple):
@@ -52,9 +53,12 @@ def _drawn_together(sxx: Floats, sxy: Floats, pooled: float, rest: float) -> Flo
     """Each slope, drawn towards the pooled one by what of its distance may be chance."""
     weights = sxx / max(rest, 1e-12)  # 1 / variance of a slope
     slopes = np.divide(sxy, sxx, out=np.full(len(sxx), pooled), where=sxx > 0)
-    beyond = float((weights * (slopes - pooled) ** 2).sum()) - (np.count_nonzero(weights) - 1)
+    chance = np.count_nonzero(weights) - 1
+    beyond = float((weights * (slopes - pooled) ** 2).sum()) - chance
+    if beyond < CLEARLY * chance:  # with slopes of their own the few rounds of a case would explain their own noise
+        return np.full(len(sxx), pooled)
     scale = weights.sum() - (weights**2).sum() / weights.sum()
-    between = max(0.0, beyond / scale) if scale > 0 else 0.0
+    between = beyond / scale if scale > 0 else 0.0
     trust = between * weights / (1 + between * weights)
     drawn: Floats = pooled + trust * (slopes - pooled)
     return drawn

@@ -11,6 +11,9 @@ from scipy.special import stdtr, stdtrit  # scipy.stats has it too, but takes ha
 from common.report.figures.spread import Spread, moderated
 
 CONFIDENCE = 0.95
+# Who looks after every round, and stops when the interval is short enough, stops too often where it is so by chance.
+# Simulated (tests/test_estimates.py), so much confidence is needed at each look that 95 % are left.
+CONFIDENCE_OF_LOOKS = 0.966
 ACCURACY = 0.02  # what the estimator of the rate is tested to: nothing smaller is called a difference
 
 
@@ -22,6 +25,7 @@ class Estimate:
     variance: float  # of the mean; not a number after a single round
     degrees: float
     round_variance: float  # of one round
+    confidence: float = CONFIDENCE
 
     @property
     def mean(self) -> float:
@@ -38,23 +42,23 @@ class Estimate:
         """
         if not self.degrees or not np.isfinite(self.variance):
             return None
-        margin = float(stdtrit(self.degrees, (1 + CONFIDENCE) / 2)) * (self.variance + besides) ** 0.5
+        margin = float(stdtrit(self.degrees, (1 + self.confidence) / 2)) * (self.variance + besides) ** 0.5
         center = self.log if around is None else float(np.log(around))
         return float(np.exp(center - margin)), float(np.exp(center + margin))
 
 
-def estimates(cases: Sequence[Sequence[float | None]]) -> list[Estimate | None]:
+def estimates(cases: Sequence[Sequence[float | None]], confidence: float = CONFIDENCE) -> list[Estimate | None]:
     """The estimate of each case from the values of its rounds; None where not every round has one above 0."""
     logs = [[float(np.log(value)) for value in case if value is not None and value > 0] for case in cases]
     logs = [known if len(known) == len(case) else [] for known, case in zip(logs, cases, strict=True)]
-    return [_estimate(known, spread) for known, spread in zip(logs, moderated(logs), strict=True)]
+    return [_estimate(known, spread, confidence) for known, spread in zip(logs, moderated(logs), strict=True)]
 
 
-def _estimate(logs: Sequence[float], spread: Spread) -> Estimate | None:
+def _estimate(logs: Sequence[float], spread: Spread, confidence: float) -> Estimate | None:
     if not logs:
         return None
     degrees = spread.degrees if len(logs) > 1 else 0.0  # one round knows no noise
-    return Estimate(float(np.mean(logs)), spread.variance / len(logs), degrees, spread.variance)
+    return Estimate(float(np.mean(logs)), spread.variance / len(logs), degrees, spread.variance, confidence)
 
 
 def ratio(one: Estimate, other: Estimate) -> Estimate:
@@ -64,6 +68,7 @@ def ratio(one: Estimate, other: Estimate) -> Estimate:
         one.variance + other.variance,
         min(one.degrees, other.degrees),
         one.round_variance + other.round_variance,
+        max(one.confidence, other.confidence),
     )
 
 
@@ -80,5 +85,5 @@ def differ(one: Estimate, other: Estimate, comparisons: int) -> bool:
 
     The level is Šidák's (JASA 62, 1967), so that in at most 5 % of all results anything equal is told apart.
     """
-    level = 1 - CONFIDENCE ** (1 / max(1, comparisons))
+    level = 1 - max(one.confidence, other.confidence) ** (1 / max(1, comparisons))
     return bool(abs(np.expm1(one.log - other.log)) > ACCURACY) and chance(one, other) < level

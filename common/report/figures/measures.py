@@ -32,7 +32,7 @@ MEASURES = {
 class Measured:
     """The estimates of every figure of every case; cases of one task help to tell each other's noise."""
 
-    def __init__(self, cases: Sequence[Sequence[Round]], weather: Weather) -> None:
+    def __init__(self, cases: Sequence[Sequence[Round]], weather: Weather, confidence: float) -> None:
         tasks = [case[0].record.task for case in cases]
         self.estimates: dict[str, list[Estimate | None]] = {}
         for name, measure in MEASURES.items():
@@ -42,7 +42,9 @@ class Measured:
             found: list[Estimate | None] = [None] * len(cases)
             for task in dict.fromkeys(tasks):
                 places = [place for place, of_case in enumerate(tasks) if of_case == task]
-                for place, estimate in zip(places, estimates([values[place] for place in places]), strict=True):
+                for place, estimate in zip(
+                    places, estimates([values[place] for place in places], confidence), strict=True
+                ):
                     found[place] = estimate
             self.estimates[name] = found
         places_of_bare = {_setting(case): place for place, case in enumerate(cases) if case[0].ceiling is case[0]}
