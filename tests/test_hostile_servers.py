@@ -19,9 +19,11 @@ HOSTILE = TESTS / "servers"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")
 
 
-def besiege(bench, tmp_path: Path, *servers: str) -> dict[str, tuple[Record, Summary]]:
+def besiege(
+    bench, tmp_path: Path, *servers: str, env: dict[str, str] | None = None
+) -> dict[str, tuple[Record, Summary]]:
     """Runs the bench with these servers; their records and summaries."""
-    ran = bench("run", *servers, *QUICK, "--out", "r.json")
+    ran = bench("run", *servers, *QUICK, "--out", "r.json", env=env)
     result = load(tmp_path / "r.json")
     records = {record.server: record for record in result.records}
     cases = summarize(result).cases
@@ -58,6 +60,26 @@ def test_one_that_dies_in_the_middle_fails_and_keeps_what_was_measured(bench, tm
     assert "its last line: Segmentation fault" in summary.reasons[0].message
     assert 0 < len(record.transactions.status) <= 10
     assert cases["2_async"][1].verdict != "failed"
+
+
+@pytest.mark.parametrize("by", ["os._exit", "sys.exit"])
+@pytest.mark.parametrize("at", ["1", "2", "3"], ids=["warm-up", "under siege", "last check"])
+def test_one_that_a_request_sees_dying_is_reported_as_dead_with_its_last_words(by, at, bench, tmp_path) -> None:
+    dying = {"DIES_AT": at, "DIES_BY": by}
+    record, summary = besiege(bench, tmp_path, hostile("dies_when_asked"), env=dying)["dies_when_asked"]
+    assert summary.reasons[0].code == "died"
+    assert "ended with exit code 1" in summary.reasons[0].message
+    assert "its last line: no database at db:5432" in summary.reasons[0].message
+    assert bool(record.siege_command) == (at != "1")
+
+
+@pytest.mark.parametrize("task", ["primes", "sample_tasks:waits_long"], ids=["under siege", "warm-up"])
+def test_one_that_dies_by_itself_is_reported_with_its_last_words(task, bench, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    cases = besiege(bench, tmp_path, hostile("dies_after_a_second"), "--task", task)
+    _, summary = cases["dies_after_a_second"]
+    assert summary.reasons[0].code == "died"
+    assert "its last line: no licence any more" in summary.reasons[0].message
 
 
 def test_one_that_is_never_ready_is_given_up_after_fifteen_seconds(bench, tmp_path) -> None:
@@ -110,6 +132,7 @@ def test_one_that_can_not_be_talked_to_fails_alone(name, code, bench, tmp_path) 
     cases = besiege(bench, tmp_path, hostile(name), "2")
     assert cases[name][1].verdict == "failed"
     assert cases[name][1].reasons[0].code == code
+    assert cases[name][0].case_s < 5  # it lives, which is found out soon
     assert cases["2_async"][1].verdict != "failed"
 
 

@@ -203,16 +203,18 @@ async def _under_siege(
         await server.while_alive(besiege(siege, f"{server.url}/", record, began_s, length, watcher.answer_came))
     # The last answer comes when the server has done what siege left in its line.
     await server.while_alive(checker.check())
-    record.gil = await server.while_alive(_has_gil(session, server.url, expected.patience_s(record.users)))
+    pong = await server.while_alive(_last_pong(session, server.url, expected.patience_s(record.users)))
+    if record.checks.code[-1] or pong is None:
+        await server.must_live()
+    record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
 
 
-async def _has_gil(session: aiohttp.ClientSession, url: str, patience_s: float) -> bool | None:
-    """What the server says of its GIL; None if it says nothing, which costs it no figure."""
+async def _last_pong(session: aiohttp.ClientSession, url: str, patience_s: float) -> Answer | None:
+    """What is answered to a ping after the siege; None if nothing, which costs the server no figure if it lives."""
     try:
-        pong = await get(session, f"{url}/ping", patience_s)
+        return await get(session, f"{url}/ping", patience_s)
     except (aiohttp.ClientConnectorError, CaseFailedError):
         return None
-    return {"on": True, "off": False}.get(pong.headers.get("x-gil", ""))
 
 
 async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation, users: int) -> Answer:

@@ -22,6 +22,7 @@ from common.record import Record
 from common.strategies import ROOT
 
 READY_LIMIT_S = 15.0
+DYING_LIMIT_S = 2.0  # from when a request fails because the server is ending to its end; Python takes its time for that
 HOST = "127.0.0.1"
 T = TypeVar("T")
 
@@ -55,21 +56,29 @@ class Server:
         return self._stderr.text()
 
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work results in, unless the server dies first.
+        """What the work results in, unless the server dies first, or is about to when the work fails.
 
         Raises:
             CaseFailedError: it died; the work is cancelled.
         """
         task = asyncio.ensure_future(work)
         try:
-            while not task.done():
-                if not self.alive():
-                    raise await self._death()
+            while not task.done() and self.alive():
                 await asyncio.wait({task}, timeout=CALM_LOOK_S)
+            await self.must_live(DYING_LIMIT_S if task.done() and task.exception() else 0.0)
             return task.result()
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
+        """Returns if it lives and goes on living for so long: a request may notice that it dies before we can see it.
+
+        Raises:
+            CaseFailedError: it died.
+        """
+        if await until(lambda: not self.alive(), for_s):
+            raise await self._death()
 
     async def _death(self) -> CaseFailedError:
         await until(lambda: not self._stderr.reading(), 1.0)  # a child that lives on may keep it open

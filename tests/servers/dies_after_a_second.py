@@ -1,0 +1,29 @@
+"""Ends one second after its start, whatever it does then."""
+
+import os
+import sys
+import threading
+
+from flask import Response
+
+from common.flask_app import answer, serve, task_app
+from common.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task() -> Response:
+    return answer(perform(options.task))
+
+
+def die():
+    print("no licence any more", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    options = server_options()
+    threading.Timer(1, die).start()
+    serve(app, options, threaded=True)
