@@ -8,7 +8,6 @@ import asyncio
 import importlib
 import inspect
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -19,6 +18,7 @@ from typing import cast
 from common.builtin_tasks import BUILTIN_TASKS
 from common.errors import BadInputError
 from common.stopwatch import Stopwatch, Stretch
+from common.task_module import import_from
 
 _MAIN_THREAD = threading.get_native_id()  # greenlets all run in it, whatever name gevent gives them
 
@@ -145,11 +145,9 @@ def resolve(spec: str) -> Callable[[], object]:
 
 
 def _import(module: str, name: str, spec: str) -> Callable[[], object]:
-    here = str(os.getcwd())  # noqa: PTH109 (sys.path holds strings)
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    here = os.getcwd()  # noqa: PTH109 (sys.path holds strings)
     try:
-        found: object = importlib.import_module(module)
+        found: object = import_from(here, module)
         for attribute in name.split("."):
             found = getattr(found, attribute)
     except (Exception, SystemExit) as error:

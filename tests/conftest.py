@@ -96,10 +96,10 @@ def python_for(script: Path) -> str:
     return asyncio.run(with_packages(interpreter(other), print)).path
 
 
-def start(script: Path, *options: str) -> subprocess.Popen[str]:
+def start(script: Path, *options: str, cwd: Path = TESTS) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [python_for(script), str(script), *options],
-        cwd=TESTS,
+        cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -109,9 +109,9 @@ def start(script: Path, *options: str) -> subprocess.Popen[str]:
 
 
 @contextlib.contextmanager
-def serving(script: Path, *options: str) -> Iterator[Served]:
+def serving(script: Path, *options: str, cwd: Path = TESTS) -> Iterator[Served]:
     """The server, listening on a free port; killed with all its children at the end."""
-    process = start(script, "--port", str(free_port()), *options)
+    process = start(script, "--port", str(free_port()), *options, cwd=cwd)
     try:
         first_line = process.stdout.readline()
         assert first_line, process.stderr.read()

@@ -10,7 +10,7 @@ from common.harness.length import Length
 from common.harness.lines import reading_lines
 from common.harness.plan import Case
 from common.harness.processes import CALM_LOOK_S, Started, until
-from common.harness.server import server_environment
+from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
 from common.record import Record
 
@@ -28,7 +28,7 @@ async def compute_bare(
     bare = _Bare(record, length, tell)
     options = ["--task", case.task, "--users", str(case.users), "--check-every", str(check_every_s)]
     started_s = time.monotonic()
-    process = Started([case.python.path, "-m", "common.bare", *options], environment=server_environment())
+    process = Started([case.python.path, *OURS_FIRST, "common.bare", *options], environment=server_environment())
     errors = Tail(process.process.stderr)
     try:
         assert process.process.stdout is not None

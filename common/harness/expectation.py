@@ -7,7 +7,7 @@ from tempfile import TemporaryFile
 from common.errors import BadInputError
 from common.harness.interpreter import Interpreter
 from common.harness.processes import Started, until
-from common.harness.server import server_environment
+from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
 
 LIMIT_S = 60.0
@@ -33,7 +33,7 @@ async def try_task(task: str, python: Interpreter) -> Expectation:
     Raises:
         BadInputError: it can't be imported or sent to a worker process, it raised, or it took too long.
     """
-    command = [python.path, "-m", "common.trial", task]
+    command = [python.path, *OURS_FIRST, "common.trial", task]
     with TemporaryFile() as output:
         trial = Started(command, environment=server_environment(), stdout=output)
         errors = Tail(trial.process.stderr)

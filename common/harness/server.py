@@ -24,6 +24,7 @@ from common.strategies import ROOT
 READY_LIMIT_S = 15.0
 DYING_LIMIT_S = 2.0  # from when a request fails because the server is ending to its end; Python takes its time for that
 HOST = "127.0.0.1"
+OURS_FIRST = ("-P", "-m")  # so that what the user's folder holds does not stand before a module of ours
 T = TypeVar("T")
 
 

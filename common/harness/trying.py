@@ -13,7 +13,7 @@ from common.findings import Findings
 from common.harness.interpreter import Interpreter
 from common.harness.interruption import until_signal
 from common.harness.processes import LOOK_S, Started, until
-from common.harness.server import server_environment
+from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
 from common.harness.virtualenv import with_packages
 
@@ -46,7 +46,7 @@ def conduct_try(
 async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
     """What can be said of the task; its first run may take as long as the limit, the later steps in proportion."""
     with TemporaryFile() as output:
-        command = [python.path, "-m", "common.tryout", task]
+        command = [python.path, *OURS_FIRST, "common.tryout", task]
         started = Started(command, environment=server_environment(), stdout=output)
         errors = Tail(started.process.stderr)
         try:
