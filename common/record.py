@@ -104,7 +104,7 @@ class Samples(msgspec.Struct, frozen=True):
 class Record(msgspec.Struct, kw_only=True):
     """What one case gave in one round. It is filled while it is measured and never changed after."""
 
-    server: str  # the stem of its file
+    server: str  # the stem of its file, with folders before it where another has the same
     title: str
     task: str
     users: int
@@ -152,7 +152,7 @@ class Record(msgspec.Struct, kw_only=True):
 class Trace(msgspec.Struct, kw_only=True):
     """Who computed when: a handful of requests at once and the pings beside them."""
 
-    server: str  # the stem of its file
+    server: str  # the stem of its file, with folders before it where another has the same
     title: str
     task: str
     python: str

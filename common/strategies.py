@@ -20,7 +20,7 @@ class NoSuchServerError(BadInputError):
 class Strategy:
     """One server file."""
 
-    stem: str
+    stem: str  # of its file; in a plan with folders before it where that is needed to tell it from another
     title: str  # the first line of its docstring
     path: Path
     requires: str = ""  # its REQUIRES line, such as "python>=3.14"

@@ -1,6 +1,8 @@
 """What a user calls as we call something of ours: their modules, their servers, their Pythons."""
 
 import asyncio
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ from conftest import SERVERS, serving
 
 from common.harness.expectation import try_task
 from common.harness.interpreter import interpreter
+from common.harness.plan import Plan, make_plan
 from common.record import BARE, load
 
 WORK = "import time\n\ndef work():\n    time.sleep(0.02)\n    return 'of the user'\n"
@@ -67,3 +70,60 @@ def test_a_common_of_the_user_that_fails_is_told_of_in_one_line(bench, tmp_path)
 def test_in_a_folder_without_one_common_is_ours(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert asyncio.run(try_task("common.builtin_tasks:primes", interpreter())).answer == b"4017"
+
+
+SERVER = """'''Serves, on a --port.'''
+from common.flask_app import answer, serve, task_app
+from common.options import server_options
+from common.task import perform
+
+app = task_app()
+app.get("/")(lambda: answer(perform(options.task)))
+options = server_options()
+serve(app, options, threaded=True)
+"""
+
+
+def plan_of(*servers: Path | str, pythons: tuple[str, ...] = (sys.executable,)) -> Plan:
+    return make_plan([str(one) for one in servers], ["primes"], [2], pythons, None, time_s=1, rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        (["a/app.py", "b/app.py"], ["a/app", "b/app"]),
+        (["a/app.py", "a/other.py"], ["app", "other"]),
+        (["a/app.py", "a/app.py"], ["app"]),
+        (["a/bare.py"], ["a/bare"]),
+        (["a/x/app.py", "b/x/app.py", "c/app.py", "c/other.py"], ["a/x/app", "b/x/app", "c/app", "other"]),
+    ],
+)
+def test_servers_with_the_same_name_are_told_apart_by_their_folders(files, names, tmp_path) -> None:
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(SERVER)
+    assert [case.strategy.stem for case in plan_of(*(tmp_path / file for file in files)).cases] == names
+
+
+def test_one_that_is_called_as_one_of_ours_is_told_from_it(tmp_path) -> None:
+    write(tmp_path / "mine" / "2_async.py", SERVER)
+    assert [case.strategy.stem for case in plan_of("2", tmp_path / "mine" / "2_async.py").cases] == [
+        "servers/2_async",
+        "mine/2_async",
+    ]
+
+
+def test_each_of_them_is_measured_and_traced_under_its_name(bench, tmp_path) -> None:
+    for file in ("a/2_app.py", "b/2_app.py", "b/bare.py"):
+        write(tmp_path / file, SERVER)
+    quick = ("--rounds", "1", "--time", "1s", "--users", "2", "--trace", "--out", "r.json")
+    ran = bench("run", "a/2_app.py", "b/2_app.py", "b/bare.py", *quick)
+    result = load(tmp_path / "r.json")
+    names = {"a/2_app", "b/2_app", "b/bare"}
+    assert {record.server for record in result.records} == {*names, BARE}
+    assert {trace.server for trace in result.traces} == names
+    assert [record.failure for record in result.records] == [None] * 4
+    assert re.findall(r"^([ab]/\w+) ", ran.stdout, re.MULTILINE)[:3] == ["a/2_app", "b/2_app", "b/bare"]
+    ports = {record.server: record.siege_command[-1] for record in result.records if record.server != BARE}
+    assert ports["a/2_app"].endswith(":8001/")
+    assert ports["b/bare"].endswith(":8000/")

@@ -74,7 +74,7 @@ def make_plan(
     Raises:
         BadInputError: there is no such server, or no such Python, or no server that can run with it.
     """
-    strategies = _distinct([find_strategy(name) for name in servers] if servers else all_strategies())
+    strategies = _named_apart(_distinct([find_strategy(name) for name in servers] if servers else all_strategies()))
     interpreters = told_apart(_distinct([interpreter(path) for path in _distinct(pythons)]))
     left_out = tuple(
         LeftOut(strategy.stem, strategy.title, python.version, why)
@@ -86,6 +86,21 @@ def make_plan(
     if not cases:
         raise BadInputError("; ".join(f"{one.server} {one.reason}" for one in left_out))
     return Plan(cases, time_s, rounds, random.randrange(2**32) if seed is None else seed, left_out)  # noqa: S311
+
+
+def _named_apart(strategies: list[Strategy]) -> list[Strategy]:
+    """The same, with as many folders before a name as it takes to tell it from the others, and from no server."""
+    named = {one: one.path.with_suffix("").as_posix() for one in strategies}
+    return [
+        replace(one, stem=_least_name(one, [f"/{BARE}", *(named[other] for other in strategies if other != one)]))
+        for one in strategies
+    ]
+
+
+def _least_name(strategy: Strategy, others: list[str]) -> str:
+    parts = strategy.path.with_suffix("").parts
+    names = ("/".join(parts[-count:]) for count in range(1, len(parts)))
+    return next((name for name in names if not any(other.endswith(f"/{name}") for other in others)), str(strategy.path))
 
 
 def cannot_run(strategy: Strategy, python: Interpreter) -> str:

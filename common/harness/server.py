@@ -126,7 +126,7 @@ class Server:
 @contextlib.asynccontextmanager
 async def running(case: Case, record: Record) -> AsyncIterator[Server]:
     """The server of a case, started; stopped at the end whatever happens, and the record says how long that took."""
-    server = Server(case, free_port(default_port(case.strategy.stem)))
+    server = Server(case, free_port(default_port(case.strategy.path.stem)))
     try:
         yield server
     finally:

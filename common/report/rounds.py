@@ -176,6 +176,6 @@ def _setting(record: Record) -> tuple[str, int, str]:
 
 
 def _order(record: Record) -> tuple[str, int, str, int, str]:
-    number = record.server.split("_")[0]
+    number = record.server.rpartition("/")[2].split("_")[0]
     place = -1 if record.server == BARE else int(number) if number.isdigit() else 10**9
     return (*_setting(record), place, record.server)
