@@ -127,3 +127,14 @@ def test_each_of_them_is_measured_and_traced_under_its_name(bench, tmp_path) -> 
     ports = {record.server: record.siege_command[-1] for record in result.records if record.server != BARE}
     assert ports["a/2_app"].endswith(":8001/")
     assert ports["b/bare"].endswith(":8000/")
+
+
+def test_one_python_under_several_names_is_measured_once(tmp_path) -> None:
+    base = Path(sys.executable).resolve()
+    link = tmp_path / "my_python"
+    link.symlink_to(base)
+    here = Path(sys.executable).with_name("python")
+    names = (str(here), str(here.with_name("python3")), str(base), str(link))
+    plan = plan_of("2", pythons=names)
+    assert [case.python.path for case in plan.cases] == [names[0], names[2]]  # a virtual environment is another one
+    assert plan_of("2", pythons=names[2:]).cases[0].python.version == plan.cases[0].python.version.split()[0]

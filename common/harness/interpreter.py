@@ -30,6 +30,10 @@ class Interpreter:
     packages: tuple[str, ...] = ()  # the folders of its packages if it is that of a virtual environment
     missing: tuple[tuple[str, str], ...] = ()  # packages that it can't have, each with the reason
 
+    def is_same_as(self, other: "Interpreter") -> bool:
+        """Whether it is the same Python, perhaps under another name: in the same place, and built at the same time."""
+        return (self.prefix, self.build) == (other.prefix, other.build)
+
     def why_missing(self, package: str) -> str:
         """Why it does not have the package; empty where that isn't known."""
         return dict(self.missing).get(package, "")
@@ -52,6 +56,11 @@ def interpreter(path: str = sys.executable) -> Interpreter:
     if tuple(minor) < (3, 11):
         raise BadInputError(f"{path!r} is Python {version}; expected 3.11 or later")
     return Interpreter(found, version, build, tuple(minor), prefix, tuple(packages))
+
+
+def each_once(interpreters: list[Interpreter]) -> list[Interpreter]:
+    """The same, without those that are another name for one before them."""
+    return [one for number, one in enumerate(interpreters) if not any(map(one.is_same_as, interpreters[:number]))]
 
 
 def told_apart(interpreters: list[Interpreter]) -> list[Interpreter]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from common.errors import BadInputError
-from common.harness.interpreter import Interpreter, interpreter, told_apart
+from common.harness.interpreter import Interpreter, each_once, interpreter, told_apart
 from common.record import BARE, LeftOut
 from common.requirement import unmet
 from common.strategies import Strategy, all_strategies, find_strategy
@@ -75,7 +75,7 @@ def make_plan(
         BadInputError: there is no such server, or no such Python, or no server that can run with it.
     """
     strategies = _named_apart(_distinct([find_strategy(name) for name in servers] if servers else all_strategies()))
-    interpreters = told_apart(_distinct([interpreter(path) for path in _distinct(pythons)]))
+    interpreters = told_apart(each_once([interpreter(path) for path in _distinct(pythons)]))
     left_out = tuple(
         LeftOut(strategy.stem, strategy.title, python.version, why)
         for strategy, python in itertools.product(strategies, interpreters)

@@ -27,8 +27,7 @@ async def with_packages(python: Interpreter, tell: Callable[[str], None]) -> Int
     Raises:
         BadInputError: no virtual environment can be made with it.
     """
-    own = interpreter()
-    if (python.prefix, python.build) == (own.prefix, own.build):
+    if python.is_same_as(interpreter()):
         return python
     folder = FOLDER / _name(python)
     if not (folder / _DONE).exists():
