@@ -4,7 +4,11 @@ import asyncio
 import subprocess
 import sys
 import venv
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -53,13 +57,72 @@ def test_other_requirements_make_another_one(users: Path, tmp_path: Path) -> Non
     assert first.path != second.path
 
 
-def test_a_package_without_a_build_is_named_and_the_others_are_there(users: Path, tmp_path: Path) -> None:
+class AnIndex(BaseHTTPRequestHandler):
+    """Of packages: says of every one the same."""
+
+    status = 404
+
+    def do_GET(self) -> None:
+        self.send_error(self.status)
+
+    def log_message(self, *_) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[AnIndex]]:
+    """The only index that pip asks."""
+    monkeypatch.setattr(AnIndex, "status", AnIndex.status)
+    with ThreadingHTTPServer(("127.0.0.1", 0), AnIndex) as server:
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/")
+        Thread(target=server.serve_forever).start()
+        yield AnIndex
+        server.shutdown()
+
+
+def test_a_package_without_a_build_is_named_and_the_others_are_there(users: Path, tmp_path: Path, index) -> None:
     (tmp_path / "requirements.txt").write_text("no-such-package-of-under-siege>=1\n# nothing\n")
     python, said = prepared(users)
     assert "no-such-package-of-under-siege" in said[-1]
     assert "no-such-package-of-under-siege" in python.why_missing("no-such-package-of-under-siege")
     assert python.why_missing("tornado") == ""
-    assert prepared(users)[0] == python
+    again, said = prepared(users)
+    assert again == python
+    assert len(said) == 1  # nothing was made
+
+
+def a_wheel(folder: Path, name: str) -> None:
+    """The least that pip can install."""
+    with zipfile.ZipFile(folder / f"{name}-1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}.py", "")
+        wheel.writestr(f"{name}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        wheel.writestr(f"{name}-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}-1.dist-info/RECORD", "")
+
+
+@pytest.mark.parametrize("trouble", ["nobody listens", "a proxy that is gone", "503"])
+def test_a_package_that_no_index_was_asked_for_is_asked_for_again(trouble, users, tmp_path, monkeypatch, index) -> None:
+    (tmp_path / "requirements.txt").write_text("at_hand\nfar_away\n")
+    (tmp_path / "wheels").mkdir()
+    a_wheel(tmp_path / "wheels", "at_hand")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setattr(index, "status", 503)
+    if trouble == "nobody listens":
+        monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
+    if trouble == "a proxy that is gone":
+        monkeypatch.setenv("PIP_PROXY", "http://127.0.0.1:9/")
+    python, said = prepared(users)
+    assert "no package index was reached; this is tried again at the next run" in said[-1]
+    assert "no package index" in python.why_missing("far_away")
+    assert python.why_missing("at_hand") == ""
+    subprocess.run([python.path, "-c", "import at_hand"], check=True)
+    a_wheel(tmp_path / "wheels", "far_away")
+    python, said = prepared(users)
+    assert len(said) == 1
+    assert python.missing == ()
+    subprocess.run([python.path, "-c", "import at_hand, far_away"], check=True)
+    assert prepared(users) == (python, [])
 
 
 def test_one_that_was_not_completed_is_made_anew(users: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,7 +18,11 @@ from common.strategies import ROOT
 FOLDER = ROOT / ".pythons"  # git ignores it
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
-_DONE = "missing.json"  # written last: which packages there are no builds of
+_DONE = "missing.json"  # written last, if it is final: which packages there are no builds of
+
+# What pip logs of an index that can't be asked; with a 404 it has answered that there is no such package.
+_UNREACHED = re.compile(r"Retrying \(|ConnectionPool|HTTP error|is being ignored|Could not fetch URL(?!.* 404 )")
+_NO_BUILD = re.compile(r"No matching distribution|ResolutionImpossible")
 
 
 async def with_packages(python: Interpreter, tell: Callable[[str], None]) -> Interpreter:
@@ -30,14 +34,15 @@ async def with_packages(python: Interpreter, tell: Callable[[str], None]) -> Int
     if python.is_same_as(interpreter()):
         return python
     folder = FOLDER / _name(python)
-    if not (folder / _DONE).exists():
+    if (folder / _DONE).exists():
+        missing = json.loads((folder / _DONE).read_text())
+    else:
         tell(f"making a virtual environment for Python {python.version} in {folder}; this is done once")
         try:
-            await _make(folder, python)
+            missing = await _make(folder, python)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    missing = json.loads((folder / _DONE).read_text())
     for package, reason in missing.items():
         tell(f"Python {python.version} can't have {package}: {reason}")
     return replace(python, path=str(folder / "bin" / "python"), missing=tuple(missing.items()))
@@ -49,22 +54,43 @@ def _name(python: Interpreter) -> str:
     return f"{python.version.split()[0]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
 
 
-async def _make(folder: Path, python: Interpreter) -> None:
+async def _make(folder: Path, python: Interpreter) -> dict[str, str]:
+    """The packages that it lacks, each with the reason; only what will be so at the next run too is remembered."""
     await _run([python.path, "-m", "venv", "--clear", str(folder)], f"{python.path!r} can't make a virtual environment")
+    missing, final = await _install(folder)
+    if python.packages:  # those of the servers come first
+        (_site_packages(folder) / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
+    if final:
+        (folder / _DONE).write_text(json.dumps(missing))
+    return missing
+
+
+async def _install(folder: Path) -> tuple[dict[str, str], bool]:
+    """The packages that can't be installed, each with the reason, and whether that is final."""
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pip += ["--root-user-action=ignore", "--only-binary=:all:"]
-    missing = {}
+    missing, final = {}, True
     try:
         await _run([*pip, "-r", str(REQUIREMENTS)], "")
     except BadInputError:
         for requirement in _requirements():
+            package = re.split(r"[^\w.-]", requirement)[0]
+            log = folder / f"{package}.log"
             try:
-                await _run([*pip, requirement], "")
+                await _run([*pip, "--retries=1", f"--log={log}", requirement], "")
             except BadInputError as error:
-                missing[re.split(r"[^\w.-]", requirement)[0]] = str(error)
-    if python.packages:  # those of the servers come first
-        (_site_packages(folder) / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
-    (folder / _DONE).write_text(json.dumps(missing))
+                missing[package] = str(error)
+                if trouble := _passing_trouble(log, error):
+                    missing[package], final = f"{trouble}; this is tried again at the next run", False
+    return missing, final
+
+
+def _passing_trouble(log: Path, error: BadInputError) -> str:
+    """What kept pip from finding out whether there is a build; empty if it did find out."""
+    logged = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    if _UNREACHED.search(logged):
+        return "no package index was reached"
+    return "" if _NO_BUILD.search(logged) else str(error)
 
 
 def _requirements() -> list[str]:
