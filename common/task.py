@@ -1,7 +1,7 @@
 """The long task: finding it, performing it, and telling what came of it.
 
 A task is a plain function, or a generator function that yields where it could let others run:
-`yield 0` between two slices of computing, `yield 0.2` to wait 0.2 s.
+`yield 0` or just `yield` between two slices of computing, `yield 0.2` to wait 0.2 s.
 """
 
 import asyncio
@@ -81,10 +81,10 @@ class _Steps:
         try:
             answer = self._function()
             if inspect.isgenerator(answer):
-                steps = cast("Iterator[float]", answer)
+                steps = cast("Iterator[float | None]", answer)
                 while True:
                     try:
-                        pause_s = next(steps)
+                        pause_s = next(steps) or 0.0  # a bare `yield` gives None
                     except StopIteration as end:
                         answer = end.value
                         break

@@ -114,10 +114,10 @@ def _yields(spec: str) -> Found:
     if not inspect.isgenerator(made):
         return {"yields": 0}
     gaps_s, waits, last_s = [], 0, time.monotonic()
-    for pause_s in cast("Iterator[float]", made):
+    for pause_s in cast("Iterator[float | None]", made):
         gaps_s.append(time.monotonic() - last_s)
         waits += bool(pause_s)
-        time.sleep(pause_s)
+        time.sleep(pause_s or 0.0)
         last_s = time.monotonic()
     gaps_s.append(time.monotonic() - last_s)
     return {"yields": len(gaps_s) - 1, "waits": waits, "longest_s": max(gaps_s)}

@@ -92,5 +92,11 @@ def waits_without_yielding():
     return "waited"
 
 
+def yields_nothing():
+    for _ in range(3):
+        yield
+    return "all the same"
+
+
 def takes_memory():
     return len(b"x" * 60_000_000)

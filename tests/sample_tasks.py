@@ -53,6 +53,13 @@ def in_slices():
     return 42
 
 
+def yields_nothing():
+    yield
+    yield 0.05
+    yield
+    return 42
+
+
 def raises():
     raise ValueError("the first line\nand a second one")
 

@@ -24,6 +24,11 @@ def test_both_ways_of_performing_give_the_same_answer(task: str) -> None:
     assert perform(task).answer == asyncio.run(perform_in_slices(task)).answer
 
 
+def test_a_bare_yield_lets_others_run_and_waits_for_nothing() -> None:
+    assert perform("sample_tasks:yields_nothing").answer == "42"
+    assert asyncio.run(perform_in_slices("sample_tasks:yields_nothing")).answer == "42"
+
+
 def test_a_run_tells_when_where_and_how_much_cpu_and_can_be_sent_to_another_process() -> None:
     before = time.monotonic()
     run = perform("primes")

@@ -113,6 +113,7 @@ def test_one_that_no_strategy_can_run_gets_a_clear_word(tried: Try, name: str, w
         ("forks", "beware it forks"),
         ("leaves_a_process", "beware it leaves 1 processes behind"),
         ("leaves_a_thread", "threads behind"),
+        ("yields_nothing", "3 times; never longer than"),
         ("waits_without_yielding", "it waits without yielding, and so stops the loop"),
         ("takes_memory", "60 MB more at its peak"),
     ],
