@@ -11,6 +11,7 @@ from common.requirement import unmet
 from common.task import UnknownTaskError, resolve
 
 FIRST_PORT = 8000
+MOST_WORKERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def _port(text: str) -> int:
 
 
 def _workers(text: str) -> int:
-    return _whole_number(text, 1, 1000)
+    return _whole_number(text, 1, MOST_WORKERS)
 
 
 def _whole_number(text: str, low: int, high: int) -> int:

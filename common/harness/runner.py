@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ from common.harness.probe import probing
 from common.harness.sampler import sampling
 from common.harness.server import Server, running
 from common.harness.siege import Siege
+from common.options import MOST_WORKERS
 from common.record import Failure, Record
 from common.task import one_line
 
@@ -164,18 +166,24 @@ async def warm_up(
     asked_s = time.monotonic()
     answer = await server.while_alive(verify(session, server.url, expected, case.users))
     record.idle_answer_s = time.monotonic() - asked_s
-    told = pong.headers.get("x-workers", "")
-    workers = int(told) if told.isdigit() else None
+    workers = _workers_told(pong)
     wanted, seen = workers or case.workers or usable_cpus(), {answer.headers.get("x-worker")}
     for _ in range(WARM_UP_BATCHES):
         if len(seen) >= wanted:
             break
         # Twice as many at once as there are workers: a pool starts a worker only if none is idle.
-        batch = [verify(session, server.url, expected, case.users) for _ in range(2 * wanted)]
+        at_once = 2 * wanted
+        batch = [verify(session, server.url, expected, at_once) for _ in range(at_once)]
         answers = await server.while_alive(_all(batch))
         seen |= {answer.headers.get("x-worker") for answer in answers}
     record.warm_s = server.age_s()
     record.workers = workers
+
+
+def _workers_told(pong: Answer) -> int | None:
+    """How many workers the server says it has; None if that can't be."""
+    told = re.fullmatch(r"[0-9]{1,4}", pong.headers.get("x-workers", ""))
+    return int(told[0]) if told and 1 <= int(told[0]) <= MOST_WORKERS else None
 
 
 async def _all(batch: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:

@@ -1,0 +1,64 @@
+"""Warming up, with a server that is simulated: how many requests it gets at once, and how long they may take."""
+
+import asyncio
+import sys
+
+import pytest
+
+from common.cpus import usable_cpus
+from common.harness import runner
+from common.harness.client import Answer
+from common.harness.expectation import Expectation
+from common.harness.failures import CaseFailedError
+from common.harness.plan import make_plan
+from common.record import Record
+
+TASK_S = 10.0
+
+
+class OneLine:
+    """Says that it has so many workers; all requests wait in one line, which takes no time here."""
+
+    url = "http://nowhere"
+
+    def __init__(self, workers: str) -> None:
+        self.workers, self.waiting, self.longest = workers, 0, 0
+
+    def age_s(self) -> float:
+        return 1.0
+
+    async def ready(self, _session) -> Answer:
+        return Answer(200, b"pong", {"x-workers": self.workers})
+
+    async def while_alive(self, work):
+        return await work
+
+    async def get(self, _session, _url: str, limit_s: float) -> Answer:
+        self.waiting += 1
+        place = self.longest = self.waiting
+        await asyncio.sleep(0)  # until all of them are in the line
+        self.waiting -= 1
+        if place * TASK_S > limit_s:
+            raise CaseFailedError("no_answer", "the line was too long")
+        return Answer(200, b"right", {"x-worker": f"1/{place}"})
+
+
+def warmed_up(server: OneLine, monkeypatch: pytest.MonkeyPatch) -> Record:
+    case = make_plan(["2"], ["primes"], [1], [sys.executable], None, time_s=1, rounds=1).cases[0]
+    record = runner.new_record(case, 1.0, 1)
+    monkeypatch.setattr(runner, "get", server.get)
+    asyncio.run(runner.warm_up(server, None, case, Expectation(b"right", TASK_S, TASK_S), record))
+    return record
+
+
+def test_one_user_and_many_workers_are_given_time_for_the_whole_line(monkeypatch) -> None:
+    server = OneLine("40")
+    assert warmed_up(server, monkeypatch).workers == 40
+    assert server.longest == 80
+
+
+@pytest.mark.parametrize("told", ["", "many", "-1", "0", "²", "٣", "1001", "9" * 5000])
+def test_what_can_not_be_a_number_of_workers_is_ignored(told: str, monkeypatch) -> None:
+    server = OneLine(told)
+    assert warmed_up(server, monkeypatch).workers is None
+    assert server.longest <= 2 * usable_cpus()
