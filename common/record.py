@@ -180,7 +180,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     system: str
     pythons: dict[str, str]  # version: build
-    packages: dict[str, str]
+    packages: dict[str, str] = {}  # in older files: of the environment of the bench, whatever Python served
+    packages_of: dict[str, dict[str, str]] = {}  # version of the Python: what it has of what servers need, and which
     siege: str
     commit: str
 

@@ -80,7 +80,8 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
     assert [record.round for record in result.records] == [1, 1, 1, 2, 2, 2]
     assert result.environment.siege.count(".") == 2
     assert result.environment.cpus >= result.environment.usable_cpus >= 1
-    assert {"tornado", "flask", "aiohttp", "gevent"} <= set(result.environment.packages)
+    (packages,) = result.environment.packages_of.values()
+    assert {"tornado", "flask", "aiohttp", "gevent"} <= set(packages)
     for record in served(result):
         assert record.failure is None
         assert record.checks.code == ["", "", ""]  # after 0 and 1 s, and at the end

@@ -15,6 +15,7 @@ from test_trace import trace_of
 from common.record import Failure, Result, load
 from common.report.conclusion import conclusion
 from common.report.dresses import dressed
+from common.report.page.page import _facts
 from common.report.summary import summarize
 
 HOSTILE = "9_<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -42,7 +43,9 @@ def several() -> Result:
 def hostile() -> Result:
     records = [bare_record(1, task=HOSTILE), record_of(HOSTILE, 1, task=HOSTILE, python=HOSTILE)]
     records.append(record_of(HOSTILE + "2", 1, task=HOSTILE, failure=Failure("died", HOSTILE)))
-    result = result_of(records, cpu_model=HOSTILE, system=HOSTILE, packages={HOSTILE: HOSTILE}, commit=HOSTILE)
+    result = result_of(
+        records, cpu_model=HOSTILE, system=HOSTILE, packages_of={HOSTILE: {HOSTILE: HOSTILE}}, commit=HOSTILE
+    )
     result.command = ["bench.py", HOSTILE]
     trace = trace_of([HOSTILE, HOSTILE + "2"])
     trace.server = trace.title = trace.task = HOSTILE
@@ -199,3 +202,16 @@ def test_a_large_result_makes_a_page_of_a_reasonable_size() -> None:
             del column[10:]
         del record.transactions.status[10:], record.transactions.size_bytes[10:], record.transactions.user[10:]
     assert len(dressed(result_of(records), "html")) < 5_000_000
+
+
+def test_the_packages_are_told_for_each_python_that_served() -> None:
+    def facts(**environment) -> dict[str, str]:
+        result = result_of([bare_record(), record_of("1_sync")], **environment)
+        return {name: value for name, value in _facts(result, summarize(result)) if "packages" in name}
+
+    assert facts(packages={"flask": "3.0"}) == {"packages": "flask 3.0"}  # an older file
+    assert facts(packages_of={"3.11.7": {"flask": "3.1"}}) == {"packages": "flask 3.1"}
+    assert facts(packages_of={"3.11.7": {"flask": "3.1", "pebble": "5"}, "3.14.0t": {"flask": "3.2"}}) == {
+        "packages of Python 3.11.7": "flask 3.1, pebble 5",
+        "packages of Python 3.14.0t": "flask 3.2",
+    }

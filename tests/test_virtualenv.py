@@ -1,6 +1,7 @@
 """The virtual environments for other Pythons: made once, with the user's packages, and honest about what is missing."""
 
 import asyncio
+import importlib.metadata
 import subprocess
 import sys
 import venv
@@ -16,7 +17,9 @@ from common.errors import BadInputError
 from common.harness import virtualenv
 from common.harness.failures import CaseFailedError
 from common.harness.interpreter import Interpreter, interpreter, told_apart
+from common.harness.plan import make_plan
 from common.harness.server import Server
+from common.harness.session import conduct_traces
 
 
 @pytest.fixture
@@ -134,6 +137,26 @@ def test_one_that_was_not_completed_is_made_anew(users: Path, monkeypatch: pytes
     assert prepared(users)[1]
 
 
+class Unmoved:
+    """A watcher that needs not be told."""
+
+    def __getattr__(self, _name: str):
+        return lambda *_: None
+
+
+def test_the_packages_in_the_record_are_those_of_the_python_that_served(users, tmp_path, monkeypatch, index) -> None:
+    (tmp_path / "requirements.txt").write_text("flask\n")
+    a_wheel(tmp_path, "flask")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    pythons = [sys.executable, str(users)]
+    plan = make_plan(["1"], ["primes"], [1], pythons, None, time_s=1, rounds=1)
+    result, _ = conduct_traces(plan, Unmoved(), [])
+    ours, theirs = (case.python.version for case in plan.cases)
+    assert result.environment.packages_of[ours]["flask"] == importlib.metadata.version("flask")
+    assert result.environment.packages_of[theirs] == {"flask": "1"}
+    assert result.environment.packages == {}
+
+
 def test_two_pythons_of_the_same_version_are_told_apart(users: Path) -> None:
     both = told_apart([interpreter(), interpreter(str(users))])
     assert len({one.version for one in both}) == 2
@@ -143,8 +166,6 @@ def test_two_pythons_of_the_same_version_are_told_apart(users: Path) -> None:
 def test_a_server_that_lacks_a_package_says_which(tmp_path: Path) -> None:
     """As the harness reports it, in place of a traceback's last line."""
     from dataclasses import replace
-
-    from common.harness.plan import make_plan
 
     script = tmp_path / "9_needs_it.py"
     script.write_text('"""Needs something, on a --port."""\nimport no_such_package.at_all\n')

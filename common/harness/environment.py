@@ -1,6 +1,6 @@
 """What one has to know about the machine and the versions to believe a result."""
 
-import importlib.metadata
+import json
 import platform
 import shutil
 import subprocess
@@ -11,10 +11,21 @@ import psutil
 
 from common.cpus import usable_cpus
 from common.harness.interpreter import Interpreter
+from common.harness.server import server_environment
 from common.record import Environment
 from common.strategies import ROOT
 
 _PACKAGES = ("aiohttp", "distributed", "flask", "gevent", "gunicorn", "pebble", "psutil", "tornado", "werkzeug")
+_ASK = """
+import importlib.metadata, json, sys
+versions = {}
+for name in sys.argv[1:]:
+    try:
+        versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+print(json.dumps(versions))
+"""
 
 
 def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environment:
@@ -26,10 +37,20 @@ def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environm
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},
-        packages={name: importlib.metadata.version(name) for name in _PACKAGES},
         siege=siege,
         commit=_commit(),
     )
+
+
+def packages_of(python: Interpreter) -> dict[str, str]:
+    """Name and version of each package that servers need and this Python has; none if it can't be asked."""
+    command = [python.path, "-P", "-c", _ASK, *_PACKAGES]
+    try:
+        asked = subprocess.run(command, env=server_environment(), capture_output=True, timeout=30, check=True)
+        versions: dict[str, str] = json.loads(asked.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    return versions
 
 
 def _cpu_model() -> str:

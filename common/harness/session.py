@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from common.harness.doctor import examine, in_one_line
-from common.harness.environment import describe_environment
+from common.harness.environment import describe_environment, packages_of
 from common.harness.interruption import until_signal
 from common.harness.plan import NO_SERVER, Case, Plan
 from common.harness.runner import Watcher, run, say_how_long, try_tasks
@@ -53,7 +55,7 @@ def conduct(
             return cases if uncertain is None or not result.records else _among(uncertain(result), cases)
 
         async def go() -> None:
-            ready = await with_environments(plan, watcher)
+            ready = await _prepared(plan, result, watcher)
             expectations = await try_tasks(ready)
             if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
                 watcher.warn(in_one_line(findings))
@@ -78,7 +80,7 @@ def conduct_traces(plan: Plan, watcher: Watcher, command: Sequence[str]) -> tupl
     result = _empty_result(plan, command, siege="")
 
     async def go() -> None:
-        ready = await with_environments(plan, watcher)
+        ready = await _prepared(plan, result, watcher)
         expectations = await try_tasks(ready)
         await trace_all(ready, plan.cases[0].users, expectations, watcher, result.traces.append)
 
@@ -95,6 +97,15 @@ def _empty_result(plan: Plan, command: Sequence[str], siege: str, *, until_certa
         until_certain=until_certain,
         left_out=list(plan.left_out),
     )
+
+
+async def _prepared(plan: Plan, result: Result, watcher: Watcher) -> Plan:
+    """The same plan with Pythons that have what the servers need; the result says which versions of it."""
+    ready = await with_environments(plan, watcher)
+    pythons = dict.fromkeys(case.python for case in ready.cases)
+    versions = {python.version: await asyncio.to_thread(packages_of, python) for python in pythons}
+    result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
+    return ready
 
 
 async def with_environments(plan: Plan, watcher: Watcher) -> Plan:

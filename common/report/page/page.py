@@ -91,7 +91,7 @@ def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield "system", machine.system
     for version, build in machine.pythons.items():
         yield f"Python {version}", build
-    yield "packages", ", ".join(f"{name} {version}" for name, version in machine.packages.items())
+    yield from _packages(result)
     if machine.siege:
         yield "siege", machine.siege
     if result.records:
@@ -99,6 +99,14 @@ def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield "load average", " to ".join(_extremes([one.load_average for one in result.records])) + " before the cases"
     if machine.commit:
         yield "Under Siege", f"commit {machine.commit}"
+
+
+def _packages(result: Result) -> Iterator[tuple[str, str]]:
+    """One line, or one for each Python if there are several."""
+    of_each = result.environment.packages_of or {"": result.environment.packages}
+    for python, packages in of_each.items():
+        name = f"packages of Python {python}" if len(of_each) > 1 else "packages"
+        yield name, ", ".join(f"{package} {version}" for package, version in packages.items())
 
 
 def _extremes(values: list[float]) -> list[str]:
