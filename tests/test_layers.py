@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, SERVERS
 
-COMMON = sorted((ROOT / "common").glob("*.py"))
+ALONE = sorted((ROOT / "common" / "alone").glob("*.py"))
+COMMON = [*sorted((ROOT / "common").glob("*.py")), *ALONE]
 HARNESS = sorted((ROOT / "common" / "harness").glob("*.py"))
 REPORT = sorted((ROOT / "common" / "report").rglob("*.py"))
 STARTS_PROCESSES = {"subprocess", "multiprocessing", "concurrent.futures", "pty"}

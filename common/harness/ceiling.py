@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 
-from common.bare import CHECKER
+from common.alone.bare import CHECKER
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.lines import reading_lines
@@ -28,7 +28,7 @@ async def compute_bare(
     bare = _Bare(record, length, tell)
     options = ["--task", case.task, "--users", str(case.users), "--check-every", str(check_every_s)]
     started_s = time.monotonic()
-    process = Started([case.python.path, *OURS_FIRST, "common.bare", *options], environment=server_environment())
+    process = Started([case.python.path, *OURS_FIRST, "common.alone.bare", *options], environment=server_environment())
     errors = Tail(process.process.stderr)
     try:
         assert process.process.stdout is not None
@@ -50,7 +50,7 @@ async def compute_bare(
 
 
 class _Bare:
-    """Takes in what `common.bare` prints."""
+    """Takes in what `common.alone.bare` prints."""
 
     def __init__(self, record: Record, length: Length, tell: Callable[[], None]) -> None:
         self._record, self._length, self._tell = record, length, tell

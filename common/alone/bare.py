@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m common.bare")
+    parser = argparse.ArgumentParser(prog="python -m common.alone.bare")
     parser.add_argument("--task", required=True)
     parser.add_argument("--users", type=int, required=True)
     parser.add_argument("--check-every", type=float, required=True)
