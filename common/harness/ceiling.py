@@ -1,10 +1,14 @@
 """The ceiling: the same users with no server at all. What no server can exceed, measured in every round."""
 
 import math
+import signal
 import time
 from collections.abc import Callable
 
 from common.alone.bare import CHECKER
+from common.cpus import usable_cpus
+from common.harness.checker import interval_s
+from common.harness.expectation import Expectation
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.lines import reading_lines
@@ -14,11 +18,32 @@ from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
 from common.record import Record
 
-READY_LIMIT_S = 60.0  # for as many processes as there are users, each of which imports the task
+PROCESSES_PER_CPU = 2
+START_S = 30.0  # for a Python to start, and for the imports of a task, which may be heavy
+SLOWER = 3  # than when it was tried a task may be, beside others
+
+
+def processes_for(users: int) -> int:
+    """How many processes the users are spread over."""
+    return min(users, PROCESSES_PER_CPU * usable_cpus())
+
+
+def ready_limit_s(processes: int, expected: Expectation) -> float:
+    """How long they may take to import the task and to perform it once.
+
+    The CPUs are shared by the processes, and each of those imports and computes for itself.
+    """
+    in_line = math.ceil((processes + 1) / usable_cpus())  # with the checker's
+    return START_S + in_line * START_S + SLOWER * (expected.task_s + in_line * expected.cpu_s)
 
 
 async def compute_bare(
-    case: Case, check_every_s: float, record: Record, length: Length, tell: Callable[[], None]
+    case: Case,
+    expected: Expectation,
+    record: Record,
+    length: Length,
+    tell: Callable[[], None],
+    processes: int | None = None,
 ) -> None:
     """Lets all users compute for that length and writes every task that was done into the record.
 
@@ -26,27 +51,38 @@ async def compute_bare(
         CaseFailedError: they could not begin, or ended by themselves.
     """
     bare = _Bare(record, length, tell)
-    options = ["--task", case.task, "--users", str(case.users), "--check-every", str(check_every_s)]
+    processes = processes or processes_for(case.users)
+    options = ["--task", case.task, "--users", str(case.users), "--processes", str(processes)]
+    options += ["--check-every", str(interval_s(expected.task_s))]
     started_s = time.monotonic()
     process = Started([case.python.path, *OURS_FIRST, "common.alone.bare", *options], environment=server_environment())
     errors = Tail(process.process.stderr)
     try:
         assert process.process.stdout is not None
         with reading_lines(process.process.stdout.fileno(), bare.take):
-            if not await until(lambda: bare.began_s > 0 or process.ended(), READY_LIMIT_S):
-                raise CaseFailedError("not_ready", f"{case.users} processes were not ready in {READY_LIMIT_S:.0f} s")
+            limit_s = ready_limit_s(processes, expected)
+            if not await until(lambda: bare.began_s > 0 or process.ended(), limit_s):
+                raise CaseFailedError("not_ready", f"{case.users} users were not ready within {limit_s:.0f} s")
             record.ready_s = record.warm_s = time.monotonic() - started_s
             await until(
                 lambda: process.ended() or time.monotonic() >= bare.began_s + length.end_s, math.inf, CALM_LOOK_S
             )
             if process.ended():
-                words = errors.text().splitlines() or ["it said nothing on stderr"]
-                raise CaseFailedError("died", f"the bare case ended by itself; its last line: {words[-1]}")
+                raise await _death(process, errors)
             record.siege_s = time.monotonic() - bare.began_s
     finally:
         stopping_s = time.monotonic()
         await process.stop(grace_s=0)
         record.stop_s = time.monotonic() - stopping_s
+
+
+async def _death(process: Started, errors: Tail) -> CaseFailedError:
+    await until(lambda: not errors.reading(), 1.0)  # what the task has started may keep it open
+    status = process.process.wait()
+    how = f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
+    lines = [line for line in errors.text().splitlines() if line.strip()]
+    said = f"its last line: {lines[-1].strip()[:300]}" if lines else "it said nothing on stderr"
+    return CaseFailedError("died", f"the bare case {how}; {said}")
 
 
 class _Bare:

@@ -14,7 +14,9 @@ from common.requirement import unmet
 from common.strategies import Strategy, all_strategies, find_strategy
 
 T = TypeVar("T")
-NO_SERVER = Strategy(BARE, "No server: every user computes in a process of its own; its rate is the ceiling.", Path())
+NO_SERVER = Strategy(
+    BARE, "No server: the users compute in threads of a few processes; their rate is the ceiling.", Path()
+)
 
 
 @dataclass(frozen=True, slots=True)

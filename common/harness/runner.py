@@ -136,7 +136,7 @@ async def measure(
     record.answer_bytes = len(expected.answer)
     try:
         if case.strategy == NO_SERVER:
-            await compute_bare(case, interval_s(expected.task_s), record, length, watcher.answer_came)
+            await compute_bare(case, expected, record, length, watcher.answer_came)
         else:
             await _measure_server(case, siege, expected, length, record, watcher)
     except CaseFailedError as failed:
