@@ -42,7 +42,9 @@ class Round:
 
     @cached_property
     def rate(self) -> SteadyRate:
-        """The rate over the steady part. The harness's own requests are work done, too."""
+        """The rate over the steady part. The harness's own requests are work done, too. What failed has none."""
+        if self.record.failure is not None:
+            return SteadyRate(None, 0.0, "it failed")
         return steady_rate(self.spans, self.record.users, self.record.siege_s or 0.0, self.checks)
 
     @property

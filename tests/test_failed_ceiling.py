@@ -1,0 +1,118 @@
+"""A ceiling that failed, or was not measured: it is said, and no report breaks."""
+
+import io
+import itertools
+
+import pytest
+from rich.console import Console
+from simulated_record import bare_record, record_of, result_of
+
+from common.record import BARE, Failure, Record, Result, Trace
+from common.report import compare
+from common.report.certainty import uncertain
+from common.report.dresses import dressed
+from common.report.summary import summarize
+
+ROUNDS = (1, 2, 3)
+WHY = "the bare case ended with exit code 1; its last line: the task raised ValueError: out of luck"
+READ_BY_PEOPLE = ("table", "markdown", "html")
+DRESSES = (*READ_BY_PEOPLE, "csv", "json", "timeline")
+
+
+def never_began(round_: int, task: str) -> Record:
+    record = bare_record(round_, task=task, failure=Failure("died", WHY), siege_s=None)
+    columns = [getattr(record.transactions, name) for name in record.transactions.__struct_fields__]
+    for column in (*columns, record.alone_wall_s, record.alone_cpu_s):
+        column.clear()
+    return record
+
+
+def died_at_once(round_: int, task: str) -> Record:
+    record = never_began(round_, task)
+    record.alone_wall_s += bare_record().alone_wall_s
+    record.alone_cpu_s += bare_record().alone_cpu_s
+    return record
+
+
+def died_on_the_way(round_: int, task: str) -> Record:
+    return bare_record(round_, speed=3, task=task, failure=Failure("died", WHY), siege_s=None)
+
+
+FAILED = (never_began, died_at_once, died_on_the_way)
+SOME_OR_ALL = ((2,), ROUNDS)
+
+
+def result_with(ceilings: dict[int, object], *tasks: str) -> Result:
+    """Two servers in three rounds, and for each round what makes its ceiling, if there is one."""
+    records = []
+    for task, round_ in itertools.product(tasks or ("primes",), ROUNDS):
+        if make := ceilings.get(round_):
+            records.append(make(round_, task))
+        records += [record_of(server, round_, workers, task=task) for server, workers in (("2_one", 1), ("4_two", 2))]
+    result = result_of(records)
+    result.traces.append(Trace(server="2_one", title="One.", task="primes", python="3.11.7"))
+    return result
+
+
+def measured(round_: int, task: str) -> Record:
+    return bare_record(round_, task=task)
+
+
+def with_failed(make, rounds) -> dict[int, object]:
+    return {number: make if number in rounds else measured for number in ROUNDS}
+
+
+def said(result: Result, dress: str) -> str:
+    return " ".join(dressed(result, dress).split())
+
+
+@pytest.mark.parametrize("tasks", [("primes",), ("primes", "digest")], ids=len)
+@pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
+@pytest.mark.parametrize("make", FAILED)
+def test_a_failed_ceiling_breaks_no_report_and_is_said_in_those_that_people_read(make, rounds, tasks) -> None:
+    result = result_with(with_failed(make, rounds), *tasks)
+    for dress in DRESSES:
+        shown = said(result, dress)
+        assert "4_two" in shown or dress == "timeline"
+        assert "out of luck" in shown or dress not in READ_BY_PEOPLE
+    assert [one.verdict for one in summarize(result).ceilings] == ["failed"] * len(tasks)
+
+
+@pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
+@pytest.mark.parametrize("dress", DRESSES)
+def test_a_ceiling_that_was_not_measured_breaks_no_report(dress, rounds) -> None:
+    result = result_with({number: measured for number in ROUNDS if number not in rounds})
+    assert "4_two" in dressed(result, dress) or dress == "timeline"
+
+
+@pytest.mark.parametrize("make", FAILED)
+def test_what_a_failed_ceiling_gave_before_is_no_ceiling(make) -> None:
+    failed_once = summarize(result_with(with_failed(make, (2,)))).cases
+    as_if_it_never_was = summarize(result_with({1: measured, 3: measured})).cases
+    assert [case.of_ceiling for case in failed_once] == [case.of_ceiling for case in as_if_it_never_was]
+    assert [case.ceiling_per_s for case in failed_once] == [case.ceiling_per_s for case in as_if_it_never_was]
+    for case in summarize(result_with(with_failed(make, ROUNDS))).cases:
+        assert (case.ceiling_per_s, case.of_ceiling) == (None, None)
+        assert case.rate_per_s is not None
+
+
+@pytest.mark.parametrize("make", FAILED)
+def test_the_csv_has_a_row_for_a_failed_ceiling(make) -> None:
+    rows = dressed(result_with(with_failed(make, (2,))), "csv").splitlines()
+    assert [",failed,died," in row for row in rows if row.startswith(BARE)] == [False, True, False]
+
+
+@pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
+@pytest.mark.parametrize("make", [*FAILED, None])
+def test_results_are_compared_with_a_failed_ceiling_or_none_on_either_side(make, rounds) -> None:
+    fine, broken = result_with({number: measured for number in ROUNDS}), result_with(with_failed(make, rounds))
+    for base, new in ((fine, broken), (broken, fine), (broken, broken)):
+        page = io.StringIO()
+        Console(file=page, width=130).print(compare.as_table(base, new))
+        assert "20.0 → 20.0" in page.getvalue()
+        assert not any(side.is_worse for side in compare.sides(base, new))
+
+
+@pytest.mark.parametrize("make", [*FAILED, None])
+def test_rounds_can_be_counted_with_a_failed_ceiling_or_none(make) -> None:
+    assert uncertain(result_with(with_failed(make, ROUNDS))) == set()
