@@ -105,7 +105,7 @@ def test_the_csv_has_a_row_for_a_failed_ceiling(make) -> None:
 @pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
 @pytest.mark.parametrize("make", [*FAILED, None])
 def test_results_are_compared_with_a_failed_ceiling_or_none_on_either_side(make, rounds) -> None:
-    fine, broken = result_with({number: measured for number in ROUNDS}), result_with(with_failed(make, rounds))
+    fine, broken = result_with(dict.fromkeys(ROUNDS, measured)), result_with(with_failed(make, rounds))
     for base, new in ((fine, broken), (broken, fine), (broken, broken)):
         page = io.StringIO()
         Console(file=page, width=130).print(compare.as_table(base, new))

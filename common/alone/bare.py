@@ -1,7 +1,6 @@
 """The bare case: the same users with no server at all, each a thread in one of a few processes. It is the ceiling.
 
-Prints `alone,wall,cpu` for some runs with nothing beside them, `go,time` when all begin, and then a line for each
-task done: `user,began,ended,bytes`. Times are seconds of `time.monotonic`. It computes until it is killed, or until
+Prints `go,time` when all begin, and then a line for each task done: `user,began,ended,bytes`. Times are seconds of `time.monotonic`. It computes until it is killed, or until
 the task can't be performed: then it ends with 1, and the last line on stderr says why.
 """
 
@@ -24,7 +23,6 @@ from typing import NamedTuple, NoReturn
 from common.task import TaskError, TaskRun, UnknownTaskError, one_line, perform
 from common.worker import follow_server
 
-ALONE_RUNS = 3
 CHECKER = -1  # the user that asks once in a while, as the harness does to verify the answers of a server
 READY, GO = "ready", "go"
 
@@ -37,14 +35,10 @@ class Crew(NamedTuple):
 
 
 def main() -> None:
-    """Performs the task alone, then lets all users begin at the same time."""
+    """Lets all users begin at the same time."""
     options = _options()
     _silence_task()
     context = _forkserver()
-    try:
-        _run_alone(options.task)
-    except (TaskError, UnknownTaskError) as error:
-        sys.exit(_reason(error))
     crews = [
         *(_started(context, users, options.task, 0.0) for users in spread(options.users, options.processes)),
         _started(context, [CHECKER], options.task, options.check_every),
@@ -86,14 +80,6 @@ def _forkserver() -> ForkServerContext:
     first.start()
     first.join()
     return context
-
-
-def _run_alone(task: str) -> None:
-    """Some runs, after a first one that finds and warms what the task needs."""
-    perform(task)
-    for _ in range(ALONE_RUNS):
-        run = perform(task)
-        _say("alone", run.finished_s - run.started_s, run.cpu_s)
 
 
 def _started(context: ForkServerContext, users: Sequence[int], task: str, pause_s: float) -> Crew:

@@ -44,7 +44,7 @@ class Round:
     def rate(self) -> SteadyRate:
         """The rate over the steady part. The harness's own requests are work done, too. What failed has none."""
         if self.record.failure is not None:
-            return SteadyRate(None, 0.0, "it failed")
+            return SteadyRate(None, 0.0, too_short="it failed")
         return steady_rate(self.spans, self.record.users, self.record.siege_s or 0.0, self.checks)
 
     @property
