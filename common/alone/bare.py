@@ -1,7 +1,8 @@
 """The bare case: the same users with no server at all, each a thread in one of a few processes. It is the ceiling.
 
-Prints `go,time` when all begin, and then a line for each task done: `user,began,ended,bytes`. Times are seconds of `time.monotonic`. It computes until it is killed, or until
-the task can't be performed: then it ends with 1, and the last line on stderr says why.
+Prints `go,time` when all begin, and then a line for each task done: `user,began,ended,bytes`. Times are seconds of
+`time.monotonic`. It computes until it is killed, or until the task can't be performed: then it ends with 1, and the
+last line on stderr says why.
 """
 
 import argparse
