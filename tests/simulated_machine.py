@@ -37,7 +37,7 @@ def drifting(rng: random.Random, cpus: int, steps: int) -> np.ndarray:
     return np.tile(np.linspace(1.0, 0.75, steps), (cpus, 1))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Server:
     """So many workers, each with a CPU of its own as far as there are enough; the task computes or waits."""
 
