@@ -67,7 +67,7 @@ def _add(found: Study, comparison: Comparison, servers: tuple[Server, ...], mean
 
 @pytest.mark.parametrize("speeds", [quiet, restless, drifting])
 def test_intervals_cover_the_truth_in_any_weather(speeds) -> None:
-    """93 to 97 % over thousands; here over some hundred intervals, of which those of a run have their ceilings in common."""
+    """93 to 97 % over thousands; here are some hundred, of which those of a run have their ceilings in common."""
     found = study(speeds, COMPUTING)
     assert np.mean(found.covered) > 0.88
     assert np.mean(found.shares_covered) > 0.88
