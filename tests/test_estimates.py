@@ -99,8 +99,8 @@ def test_one_round_knows_no_noise() -> None:
     assert found[2] is None
     assert chance(found[0], found[1]) == 1.0
     assert not differ(found[0], found[1], 1)
-    assert estimates([[1.0, None]]) == [None]
-    assert estimates([[1.0, 0.0]]) == [None]
+    assert [estimates([[7.0, missing]])[0].mean for missing in (None, 0.0)] == pytest.approx([7.0, 7.0])
+    assert estimates([[None], [0.0]]) == [None, None]
     assert estimates([]) == []
 
 

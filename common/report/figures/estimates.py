@@ -48,9 +48,8 @@ class Estimate:
 
 
 def estimates(cases: Sequence[Sequence[float | None]], confidence: float = CONFIDENCE) -> list[Estimate | None]:
-    """The estimate of each case from the values of its rounds; None where not every round has one above 0."""
+    """The estimate of each case from the values of those of its rounds that have one above 0; None where none has."""
     logs = [[float(np.log(value)) for value in case if value is not None and value > 0] for case in cases]
-    logs = [known if len(known) == len(case) else [] for known, case in zip(logs, cases, strict=True)]
     return [_estimate(known, spread, confidence) for known, spread in zip(logs, moderated(logs), strict=True)]
 
 

@@ -16,14 +16,25 @@ class Measure:
 
     of_round: Callable[[Round, Weather], float | None]
     more_is_better: bool = False
+    needs_every_round: bool = False  # where a round without one says that it is large
+
+
+def _response(percent: float) -> Measure:
+    return Measure(
+        lambda one, weather: weather.response_s(one, one.responses.percentile(percent)), needs_every_round=True
+    )
+
+
+def _ping(percent: float) -> Measure:
+    return Measure(lambda one, _: one.pings.percentile(percent), needs_every_round=True)
 
 
 MEASURES = {
     "rate_per_s": Measure(lambda one, weather: weather.rate(one), more_is_better=True),
-    "response_p50_s": Measure(lambda one, weather: weather.response_s(one, one.responses.percentile(50))),
-    "response_p99_s": Measure(lambda one, weather: weather.response_s(one, one.responses.percentile(99))),
-    "ping_p50_s": Measure(lambda one, _: one.pings.percentile(50)),
-    "ping_p99_s": Measure(lambda one, _: one.pings.percentile(99)),
+    "response_p50_s": _response(50),
+    "response_p99_s": _response(99),
+    "ping_p50_s": _ping(50),
+    "ping_p99_s": _ping(99),
     "cpu_s_per_transaction": Measure(lambda one, weather: weather.cpu_s(one)),
     "memory_bytes": Measure(lambda one, _: one.memory_bytes()),
 }
@@ -36,9 +47,7 @@ class Measured:
         tasks = [case[0].record.task for case in cases]
         self.estimates: dict[str, list[Estimate | None]] = {}
         for name, measure in MEASURES.items():
-            values = [
-                [None if one.record.failure else measure.of_round(one, weather) for one in case] for case in cases
-            ]
+            values = [_values(case, measure, weather) for case in cases]
             found: list[Estimate | None] = [None] * len(cases)
             for task in dict.fromkeys(tasks):
                 places = [place for place, of_case in enumerate(tasks) if of_case == task]
@@ -64,6 +73,11 @@ class Measured:
     def of(self, places: Sequence[int]) -> dict[str, list[Estimate | None]]:
         """The estimates of some of the cases."""
         return {name: [found[place] for place in places] for name, found in self.estimates.items()}
+
+
+def _values(case: Sequence[Round], measure: Measure, weather: Weather) -> list[float | None]:
+    found = [None if one.record.failure else measure.of_round(one, weather) for one in case]
+    return [] if measure.needs_every_round and None in found else found
 
 
 def _setting(case: Sequence[Round]) -> tuple[str, int, str]:
