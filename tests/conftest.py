@@ -142,8 +142,11 @@ def gone(process: psutil.Process) -> bool:
 
 OF_THE_MACHINE = {
     "busy_machine",
+    "unsteady_machine",
     "late_probe",
     "unsteady_ceiling",
+    "doubtful_ceiling",
+    "blind",
 }  # flags that a test can't help: it does not have the machine to itself
 
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from conftest import OF_THE_MACHINE, ROOT, SERVERS, TESTS, accusations, bench_command, gone, wait_until
 
+from common.cpus import usable_cpu_numbers
 from common.record import BARE, SCHEMA, load
 from common.report.summary import summarize
 
@@ -34,8 +35,14 @@ KEYS = {
     "response_s",
     "ping_s",
     "cpu_s_per_transaction",
-    "memory_pss_bytes",
+    "memory_bytes",
+    "memory_kind",
+    "parameters",
+    "rate_at_usual_speed_per_s",
+    "speed",
+    "best",
 }
+LATENCY = {"p50", "p95", "p99", "max", "p50_low", "p50_high", "p99_low", "p99_high"}
 
 
 def test_list_shows_every_strategy_with_its_title(bench) -> None:
@@ -66,7 +73,7 @@ def measured(tmp_path_factory):
 def test_a_run_compares_and_saves(measured) -> None:
     ran, file = measured
     cases = summarize(load(file)).cases
-    assert ran.returncode == (0 if all(case.verdict == "ok" for case in cases) else 1), ran.stderr
+    assert ran.returncode == (0 if all(case.verdict == "ok" for case in cases) else 3), ran.stderr
     assert not any(accusations(case) for case in cases)
     assert re.search(r"2_async +([12] +)?1 +\d", ran.stdout)
     assert re.search(r"4_async_processexecutor +(1 +)?2 +\d", ran.stdout)
@@ -85,6 +92,7 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
     for record in served(result):
         assert record.failure is None
         assert record.checks.code == ["", "", ""]  # after 0 and 1 s, and at the end
+        assert_the_machine_was_watched(record)
         assert record.idle_answer_s > 0
         assert 0 < record.machine.busy_s <= record.machine.total_s
         assert record.siege_s == pytest.approx(2, abs=0.3)
@@ -99,6 +107,20 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
         assert len(record.samples.at_s) >= 5
 
 
+def assert_the_machine_was_watched(record) -> None:
+    """By the metronome, and by runs of the task alone before and after the siege."""
+    beats, cpus = record.beats, set(usable_cpu_numbers())
+    assert set(beats.cpu) == set(record.cpu_times.busy_s) == cpus
+    assert len(beats.at_s) == len(beats.cpu) == len(beats.took_s) > 20 * len(cpus)
+    assert min(beats.at_s) < min(record.alone_at_s) < 0 < record.siege_s < max(record.alone_at_s)
+    assert len(record.alone_wall_s) == len(record.alone_cpu_s) == len(record.alone_on_cpu) == len(record.alone_at_s)
+    assert set(record.alone_on_cpu) <= cpus
+    assert all(0 < cpu_s <= wall_s for cpu_s, wall_s in zip(record.alone_cpu_s, record.alone_wall_s, strict=True))
+    for used_s in record.cpu_times.busy_s.values():
+        assert used_s == sorted(used_s)
+        assert len(used_s) == len(record.cpu_times.at_s)
+
+
 def served(result):
     """The records of servers, without the bare case."""
     return [record for record in result.records if record.server != BARE]
@@ -111,7 +133,7 @@ def test_the_bare_case_is_measured_in_every_round(measured) -> None:
         assert record.failure is None
         assert set(record.transactions.user) == set(range(6))
         assert set(record.transactions.size_bytes) == {record.answer_bytes}
-        assert len(record.alone_wall_s) == len(record.alone_cpu_s) == 3
+        assert_the_machine_was_watched(record)
         assert set(record.checks.code) == {""}
         assert record.siege_s == pytest.approx(2, abs=0.3)
 
@@ -157,20 +179,30 @@ def test_every_case_takes_its_turn_in_every_round_in_the_same_order_for_the_same
 
 
 def test_report_as_json_has_the_keys_of_the_contract(measured, bench) -> None:
-    cases = json.loads(bench("report", str(measured[1]), "--format", "json").stdout)
+    told = json.loads(bench("report", str(measured[1]), "--format", "json").stdout)
+    assert set(told) == {"schema", "command", "began_at", "environment", "cases"}
+    assert (told["schema"], told["command"][:2]) == (SCHEMA, ["bench.py", "run"])
+    cases = told["cases"]
     assert [case["server"] for case in cases] == ["2_async", "4_async_processexecutor"]
     for case in cases:
         assert set(case) == KEYS
         assert {reason["code"] for reason in case["reasons"]} <= OF_THE_MACHINE
-        assert (case["verdict"], case["rounds"]) == ("suspect" if case["reasons"] else "ok", 2)
-        assert set(case["rate_per_s"]) == {"mean", "low", "high"}
-        assert case["rate_per_s"]["low"] <= case["rate_per_s"]["mean"] <= case["rate_per_s"]["high"]
-        assert set(case["response_s"]) == {"mean", "p50", "p95", "p99", "max"}
-        assert set(case["ping_s"]) == {"p50", "p99", "max"}
+        assert (case["verdict"] == "ok", case["rounds"]) == (not case["reasons"], 2)
+        assert set(case["rate_per_s"]) == set(case["of_ceiling"]) == {"mean", "low", "high"}
+        assert 0 < case["rate_per_s"]["low"] < case["rate_per_s"]["high"]
+        middle = case["rate_at_usual_speed_per_s"] or case["rate_per_s"]["mean"]
+        assert case["rate_per_s"]["low"] <= middle <= case["rate_per_s"]["high"]
+        for latency in (case["response_s"], case["ping_s"]):
+            assert set(latency) == LATENCY
+            assert latency["p50_low"] <= latency["p50"] <= latency["p50_high"]
+            assert latency["p99_low"] <= latency["p99"] <= latency["p99_high"]
         assert case["availability_pct"] == 100
-        assert case["memory_pss_bytes"] > 1e7
+        assert case["memory_bytes"] > 1e7
+        assert case["memory_kind"] in ("pss", "uss", "rss")
         assert case["cpu_s_per_transaction"] > 0
-        assert 0.1 < case["of_ceiling"] < 1.5
+        assert 0.1 < case["of_ceiling"]["mean"] < 1.5
+        assert 0 < case["speed"]["lowest"] <= case["speed"]["mean"] <= case["speed"]["highest"]
+        assert case["parameters"] == {}
         assert case["ceiling_per_s"] > 0
         assert case["rank"] in ((1, 2) if case["verdict"] == "ok" else (None,))
 
@@ -212,6 +244,7 @@ def test_the_task_is_found_in_the_users_own_folder(bench, tmp_path) -> None:
         (["run", "--users", "many"], "Invalid value for '--users'"),
         (["run", "--time", "0"], "'0' is not a duration"),
         (["run", "--time", "banana"], "'banana' is not a duration: expected something like 4s"),
+        (["run", "--time", "automatic"], "'automatic' is not a duration"),
         (["run", "--time", "-4s"], "is not a duration"),
         (["run", "--rounds", "0"], "'0' is not a number of rounds: expected 1, 2, 3 ... or auto"),
         (["run", "--rounds", "some"], "'some' is not a number of rounds"),
@@ -300,7 +333,7 @@ def test_a_closed_pipe_is_no_traceback(bench) -> None:
 
 
 def test_what_can_be_computed_by_hand_from_the_raw_values_is_what_the_json_says(measured, bench) -> None:
-    cases = json.loads(bench("report", str(measured[1]), "--format", "json").stdout)
+    cases = json.loads(bench("report", str(measured[1]), "--format", "json").stdout)["cases"]
     raw = json.loads(measured[1].read_text())["records"]
     for case in cases:
         records = [record for record in raw if record["server"] == case["server"]]
@@ -356,4 +389,4 @@ def test_auto_goes_on_until_it_is_certain(bench, tmp_path) -> None:
 
 def test_a_siege_that_is_too_short_for_the_task_is_said_beforehand(bench) -> None:
     ran = bench("run", "3", "--rounds", "1", "--time", "1s", "--users", "4", "--task", "sign_up", "--out", "r.json")
-    assert "bench.py: --time 1s is short for sign_up: take --time 2s or more" in ran.stderr
+    assert "bench.py: --time 1s is short for sign_up with 4 users: take --time auto, or 4s or more" in ran.stderr

@@ -13,6 +13,7 @@ from conftest import TESTS, accusations, bench_command, gone, wait_until
 from common.harness.expectation import Expectation
 from common.harness.server import HOST, free_port, port_is_free
 from common.record import Record, load
+from common.report.dresses import exit_code
 from common.report.summary import Summary, summarize
 
 HOSTILE = TESTS / "servers"
@@ -27,7 +28,7 @@ def besiege(
     result = load(tmp_path / "r.json")
     records = {record.server: record for record in result.records}
     cases = summarize(result).cases
-    assert ran.returncode == (0 if all(case.verdict == "ok" for case in cases) else 1), ran.stderr
+    assert ran.returncode == exit_code(result), ran.stderr
     return {case.server: (records[case.server], case) for case in cases}
 
 

@@ -24,7 +24,7 @@ EXPECTED = {
 
 def summaries(bench, tmp_path, *servers: str, time_s: int = 2) -> dict[str, Summary]:
     ran = bench("run", *servers, "--rounds", "1", "--time", f"{time_s}s", "--out", "r.json")
-    assert ran.returncode in (0, 1), ran.stderr
+    assert ran.returncode in (0, 1, 3), ran.stderr
     return {case.server: case for case in summarize(load(tmp_path / "r.json")).cases}
 
 
@@ -63,5 +63,5 @@ def test_work_beside_the_run_is_named(bench, tmp_path) -> None:
             burner.kill()
             burner.wait()
     for case in cases.values():
-        assert case.verdict == "suspect"
+        assert case.verdict == "unclear"
         assert case.reasons[0].code == "busy_machine"

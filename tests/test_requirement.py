@@ -73,7 +73,7 @@ def test_asked_for_alone_it_is_wrong_use(bench: Bench) -> None:
 @too_old
 def test_among_others_it_is_left_out_and_the_table_says_why(bench: Bench, tmp_path) -> None:
     ended = bench("run", "2", "7", "--rounds", "1", "--out", "r.json")
-    assert ended.returncode in (0, 1)  # 1 only for what the machine did to the other
+    assert ended.returncode in (0, 3)  # 3 only for what the machine did to the other
     assert f"7_async_interpreters: not run: it {NEEDS}" in " ".join(ended.stdout.split())
     result = load(tmp_path / "r.json")
     assert [one.server for one in result.left_out] == ["7_async_interpreters"]

@@ -12,8 +12,10 @@ from common.harness.expectation import Expectation
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.lines import reading_lines
+from common.harness.machine import watching_machine
 from common.harness.plan import Case
 from common.harness.processes import CALM_LOOK_S, Started, until
+from common.harness.sampler import sampling
 from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
 from common.record import Record
@@ -64,9 +66,10 @@ async def compute_bare(
             if not await until(lambda: bare.began_s > 0 or process.ended(), limit_s):
                 raise CaseFailedError("not_ready", f"{case.users} users were not ready within {limit_s:.0f} s")
             record.ready_s = record.warm_s = time.monotonic() - started_s
-            await until(
-                lambda: process.ended() or time.monotonic() >= bare.began_s + length.end_s, math.inf, CALM_LOOK_S
-            )
+            async with sampling(process.pid, record, bare.began_s, memory=False), watching_machine(record):
+                await until(
+                    lambda: process.ended() or time.monotonic() >= bare.began_s + length.end_s, math.inf, CALM_LOOK_S
+                )
             if process.ended():
                 raise await _death(process, errors)
             record.siege_s = time.monotonic() - bare.began_s

@@ -10,7 +10,7 @@ from common.harness.plan import Case, Plan
 LEAST_S = 4.0
 SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
 TIMES_SETTLED = 2.75  # so much longer than until then: more than one and a half cycles of request and answer
-SLOWER = 1.3  # than one after the other; a server that takes still longer is not waited for
+SLOWER = 2.0  # than one after the other: a server that takes still longer is not waited for
 BESIDES_S = 1.5  # of a case, for starting, warming up and stopping
 
 
@@ -32,7 +32,7 @@ class Length:
             return
         self._answered.add(user)
         if len(self._answered) >= self._needed:
-            self.end_s = max(LEAST_S, TIMES_SETTLED * at_s)
+            self.end_s = min(self.end_s, max(LEAST_S, TIMES_SETTLED * at_s))
 
 
 def most_needed_s(users: int, expected: Expectation) -> float:

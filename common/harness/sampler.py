@@ -23,10 +23,10 @@ class Usage(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def sampling(pid: int, record: Record, began_s: float) -> AsyncIterator[None]:
+async def sampling(pid: int, record: Record, began_s: float, *, memory: bool = True) -> AsyncIterator[None]:
     """Samples the process and its children into the record as long as the body runs, once more at its end."""
     stop = asyncio.Event()
-    task = asyncio.create_task(_sample(pid, record, began_s, stop))
+    task = asyncio.create_task(_sample(pid, record, began_s, stop, memory=memory))
     try:
         yield
     finally:
@@ -34,25 +34,26 @@ async def sampling(pid: int, record: Record, began_s: float) -> AsyncIterator[No
         await task
 
 
-async def _sample(pid: int, record: Record, began_s: float, stop: asyncio.Event) -> None:
+async def _sample(pid: int, record: Record, began_s: float, stop: asyncio.Event, *, memory: bool) -> None:
     last = False
     while not last:
         last = stop.is_set()
-        usage = await asyncio.to_thread(tree_usage, pid)  # reading /proc must not delay a ping
+        usage = await asyncio.to_thread(tree_usage, pid, memory=memory)  # reading /proc must not delay a ping
         if usage is None:
             return
         samples = record.samples
         samples.at_s.append(round(time.monotonic() - began_s, 6))
         samples.cpu_s.append(round(usage.cpu_s, 6))
-        samples.memory_bytes.append(usage.memory_bytes)
         samples.processes.append(usage.processes)
-        record.memory_kind = usage.memory_kind
+        if memory:
+            samples.memory_bytes.append(usage.memory_bytes)
+            record.memory_kind = usage.memory_kind
         if not last:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), INTERVAL_S)
 
 
-def tree_usage(pid: int) -> Usage | None:
+def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
     """What the process and all below it use now; None if it is gone."""
     try:
         root = psutil.Process(pid)
@@ -63,7 +64,7 @@ def tree_usage(pid: int) -> Usage | None:
     for process in processes:
         with contextlib.suppress(psutil.Error):  # it ended meanwhile, or is a zombie
             times = process.cpu_times()
-            size, kind = _memory(process)
+            size, kind = _memory(process) if memory else (0, "")
             # What children that have ended had used is in their parent's figures.
             cpu_s += times.user + times.system + times.children_user + times.children_system
             memory_bytes += size
