@@ -19,46 +19,70 @@ MOST = 1.3  # a task may suffer more than the metronome from what slows it down,
 LEAST = 0.1  # no correction is worth less
 SURE = 0.99  # that a slope is more than chance
 CLEARLY = 3  # times what chance would let the slopes of the cases differ, and they do differ
+SPEED = 0.02  # standard deviation of the logarithm of a speed itself, as is seen on a quiet machine
 
 
-class Coefficient(NamedTuple):
-    """How far a figure follows the speed, and the standard error of that."""
+class Slope(NamedTuple):
+    """How far a figure follows the speed, and how uncertain that is."""
 
     value: float = 0.0
-    error: float = 0.0
+    variance: float = float("inf")
 
 
-NONE = Coefficient()
+NOT_CORRECTED = Slope(0.0, 0.0)
 
 
-def coefficients(speeds: Sequence[Floats], values: Sequence[Floats]) -> list[Coefficient]:
+def coefficients(speeds: Sequence[Floats], values: Sequence[Floats]) -> list[Slope]:
     """The coefficient of each case, given the logarithms of speeds and of a figure in its windows, in any order."""
-    xs = [speed - speed.mean() if len(speed) else speed for speed in speeds]
-    ys = [value - value.mean() if len(value) else value for value in values]
-    sxx = np.array([float(x @ x) for x in xs])
-    sxy = np.array([float(x @ y) for x, y in zip(xs, ys, strict=True)])
-    degrees = sum(len(x) - 1 for x in xs if len(x)) - 1
-    if degrees < 1 or sxx.sum() <= 0:
-        return [NONE] * len(xs)
-    pooled = float(sxy.sum() / sxx.sum())
-    rest = sum(float(((y - pooled * x) ** 2).sum()) for x, y in zip(xs, ys, strict=True)) / degrees
-    error = (rest / float(sxx.sum())) ** 0.5
-    if pooled <= float(stdtrit(degrees, SURE)) * error:
-        return [NONE] * len(xs)
-    slopes = _drawn_together(sxx, sxy, pooled, rest)
-    return [NONE if slope < LEAST else Coefficient(min(float(slope), MOST), error) for slope in slopes]
+    windows = _Windows(speeds, values)
+    if not windows.tell or windows.pooled <= float(stdtrit(windows.degrees, SURE)) * windows.pooled_variance**0.5:
+        return [NOT_CORRECTED] * len(speeds)
+    return [
+        NOT_CORRECTED if slope.value < LEAST else Slope(min(slope.value, MOST), slope.variance)
+        for slope in windows.drawn_together()
+    ]
 
 
-def _drawn_together(sxx: Floats, sxy: Floats, pooled: float, rest: float) -> Floats:
-    """Each slope, drawn towards the pooled one by what of its distance may be chance."""
-    weights = sxx / max(rest, 1e-12)  # 1 / variance of a slope
-    slopes = np.divide(sxy, sxx, out=np.full(len(sxx), pooled), where=sxx > 0)
-    chance = np.count_nonzero(weights) - 1
-    beyond = float((weights * (slopes - pooled) ** 2).sum()) - chance
-    if beyond < CLEARLY * chance:  # with slopes of their own the few rounds of a case would explain their own noise
-        return np.full(len(sxx), pooled)
-    scale = weights.sum() - (weights**2).sum() / weights.sum()
-    between = beyond / scale if scale > 0 else 0.0
-    trust = between * weights / (1 + between * weights)
-    drawn: Floats = pooled + trust * (slopes - pooled)
-    return drawn
+def slopes(speeds: Sequence[Floats], values: Sequence[Floats]) -> list[Slope]:
+    """The slope of each case, whether or not it is more than chance.
+
+    Where the speeds vary by no more than they are uncertain, that draws slopes towards 0 (Fuller, Measurement Error
+    Models, 1987, § 1.1), and so much more uncertain they are.
+    """
+    windows = _Windows(speeds, values)
+    if not windows.tell:
+        return [Slope()] * len(speeds)
+    return [Slope(slope.value, slope.variance + windows.hidden**2) for slope in windows.drawn_together()]
+
+
+class _Windows:
+    """What the windows of all cases have in common."""
+
+    def __init__(self, speeds: Sequence[Floats], values: Sequence[Floats]) -> None:
+        xs = [speed - speed.mean() if len(speed) else speed for speed in speeds]
+        ys = [value - value.mean() if len(value) else value for value in values]
+        self._sxx = np.array([float(x @ x) for x in xs])
+        self._sxy = np.array([float(x @ y) for x, y in zip(xs, ys, strict=True)])
+        self.degrees = sum(len(x) - 1 for x in xs if len(x)) - 1
+        self.tell = self.degrees >= 1 and bool(self._sxx.sum() > 0)
+        if self.tell:
+            self.pooled = float(self._sxy.sum() / self._sxx.sum())
+            rest = sum(float(((y - self.pooled * x) ** 2).sum()) for x, y in zip(xs, ys, strict=True))
+            self._rest = rest / self.degrees
+            self.hidden = min(1.0, float(SPEED**2 * sum(map(len, xs)) / self._sxx.sum()))
+            self.pooled_variance = float(self._rest / self._sxx.sum())
+
+    def drawn_together(self) -> list[Slope]:
+        """Each slope, drawn towards the pooled one by what of its distance may be chance."""
+        sxx, pooled = self._sxx, self.pooled
+        weights = sxx / max(self._rest, 1e-12)  # 1 / variance of a slope
+        own = np.divide(self._sxy, sxx, out=np.full(len(sxx), pooled), where=sxx > 0)
+        chance = np.count_nonzero(weights) - 1
+        beyond = float((weights * (own - pooled) ** 2).sum()) - chance
+        if beyond <= CLEARLY * chance:  # with slopes of their own the few rounds of a case would explain their noise
+            return [Slope(pooled, self.pooled_variance)] * len(sxx)
+        between = beyond / (weights.sum() - (weights**2).sum() / weights.sum())
+        trust = between * weights / (1 + between * weights)
+        variances = between * (1 - trust) + (1 - trust) ** 2 * self.pooled_variance
+        drawn = zip(pooled + trust * (own - pooled), variances, strict=True)
+        return [Slope(float(value), float(variance)) for value, variance in drawn]

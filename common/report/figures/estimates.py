@@ -73,7 +73,11 @@ def ratio(one: Estimate, other: Estimate) -> Estimate:
 
 def chance(one: Estimate, other: Estimate) -> float:
     """How likely so large a difference is where there is none (two-sided); 1 where that can't be told."""
-    between = ratio(one, other)
+    return chance_of(ratio(one, other))
+
+
+def chance_of(between: Estimate) -> float:
+    """How likely a ratio so far from 1 is where it is 1 (two-sided); 1 where that can't be told."""
     if not between.degrees or not between.variance > 0:
         return 1.0
     return float(2 * stdtr(between.degrees, -abs(between.log) / between.variance**0.5))

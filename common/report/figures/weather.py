@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from common.report.figures.control import NONE, Coefficient, coefficients
+from common.report.figures.control import NOT_CORRECTED, Slope, coefficients, slopes
 
 if TYPE_CHECKING:
     from common.report.rounds import Round
@@ -27,23 +27,23 @@ class Weather:
     estimated and left in.
     """
 
-    def __init__(self, cases: Sequence[Case], *, corrected: bool = True) -> None:
-        known = sorted(
-            (one for case in cases for one in case if one.speed and one.completed),
-            key=lambda one: one.record.siege_began_s or 0.0,
-        )
-        self._by_load, self._error_of_load = _slope_by_load(known)
-        self._usual_load = float(np.mean([_load(one) for one in known])) if known else 0.0
-        speeds = np.array([self._speed_of(one) for one in known])
-        self.usual = float(speeds.mean()) if len(speeds) else None
+    def __init__(self, cases: Sequence[Case], *, beside: Sequence[Case] = (), corrected: bool = True) -> None:
+        """`beside` are the cases of another result of the same machine, that are put on the same scale."""
+        sittings = [_known(of_result) for of_result in (cases, beside)]
+        self._by_load, self._error_of_load = _slope_by_load(sittings)
+        known = [one for rounds in sittings for one in rounds]
+        self._usual_load = _mean(map(_load, known)) if known else 0.0
+        speeds = [np.array([self._speed_of(one) for one in rounds]) for rounds in sittings]
+        self.usual = float(np.concatenate(speeds).mean()) if known else None
         # What is random in the mean of a series that also drifts (von Neumann, Ann. Math. Stat. 12, 1941).
-        steps = np.diff(np.log(speeds))
-        self._variance_of_usual = float((steps**2).mean() / 2 / len(speeds)) if len(steps) else 0.0
-        self._of_rates: dict[int, Coefficient] = {}
-        self._of_cpu: dict[int, Coefficient] = {}
+        steps = np.concatenate([np.diff(np.log(of_result)) for of_result in speeds])
+        self._variance_of_usual = float((steps**2).mean() / 2 / len(known)) if len(steps) else 0.0
+        self._of_rates: dict[int, Slope] = {}
+        self._of_cpu: dict[int, Slope] = {}
+        self._slopes: dict[int, tuple[Slope, Slope]] = {}
         if corrected and self.usual:
             for task in {one.record.task for one in known}:
-                self._fit([case for case in cases if case[0].record.task == task])
+                self._fit([case for case in (*cases, *beside) if case[0].record.task == task])
 
     def speed(self, one: Round) -> float | None:
         """As a multiple of the usual one."""
@@ -58,7 +58,15 @@ class Weather:
 
     def coefficient(self, one: Round) -> float:
         """How far the rate follows the speed: 0 where it does not, about 1 where it is the speed's."""
-        return self._of_rates.get(id(one), NONE).value
+        return self._of_rates.get(id(one), NOT_CORRECTED).value
+
+    def cpu_coefficient(self, one: Round) -> float:
+        """How far the work that is done in a CPU second follows the speed."""
+        return self._of_cpu.get(id(one), NOT_CORRECTED).value
+
+    def slopes(self, one: Round) -> tuple[Slope, Slope]:
+        """What the windows alone say of both coefficients, also where it may be chance."""
+        return self._slopes.get(id(one), (Slope(), Slope()))
 
     def rate(self, one: Round) -> float | None:
         """What the rate would be at the usual speed."""
@@ -67,15 +75,15 @@ class Weather:
     def cpu_s(self, one: Round) -> float | None:
         """What the CPU time of a transaction would be at the usual speed."""
         used_s = one.cpu_s_per_transaction()
-        return used_s and used_s * self._times(one, self._of_cpu.get(id(one), NONE).value)
+        return used_s and used_s * self._times(one, self.cpu_coefficient(one))
 
     def variance_of_rate(self, case: Case) -> float:
         """What the correction itself adds to the variance of the logarithm of the corrected rate."""
-        coefficient = self._of_rates.get(id(case[0]), NONE)
+        coefficient = self._of_rates.get(id(case[0]), NOT_CORRECTED)
         by_load = (_mean(map(_load, case)) - self._usual_load) * self._error_of_load
         return (
             coefficient.value**2 * (self._variance_of_usual + by_load**2)
-            + (coefficient.error * self._mean_log(case)) ** 2
+            + coefficient.variance * self._mean_log(case) ** 2
         )
 
     def variance_of_share(self, case: Case) -> float:
@@ -83,10 +91,10 @@ class Weather:
         ceiling = [one.ceiling for one in case if one.ceiling is not None]
         if not ceiling:
             return 0.0
-        coefficient = self._of_rates.get(id(case[0]), NONE)
+        coefficient = self._of_rates.get(id(case[0]), NOT_CORRECTED)
         by_load = (_mean(map(_load, case)) - _mean(map(_load, ceiling))) * self._error_of_load
         between = self._mean_log(case) - self._mean_log(ceiling)
-        return (coefficient.value * by_load) ** 2 + (coefficient.error * between) ** 2
+        return (coefficient.value * by_load) ** 2 + coefficient.variance * between**2
 
     def _mean_log(self, case: Case) -> float:
         return _mean(np.log(speed) if (speed := self.speed(one)) else 0.0 for one in case)
@@ -116,11 +124,12 @@ class Weather:
         return float(np.exp(self._by_load * one.speeds.load_beside(*(part or one.steady_part))))
 
     def _fit(self, cases: Sequence[Case]) -> None:
-        of_rates = coefficients(*self._windows(cases))
-        of_cpu = coefficients(*self._rounds(cases))
-        for case, rate, cpu in zip(cases, of_rates, of_cpu, strict=True):
-            self._of_rates.update({id(one): rate for one in case})
-            self._of_cpu.update({id(one): cpu for one in case})
+        windows, rounds = self._windows(cases), self._rounds(cases)
+        fitted = (coefficients(*windows), coefficients(*rounds), slopes(*windows), slopes(*rounds))
+        for case, rate, cpu, of_rate, of_cpu in zip(cases, *fitted, strict=True):
+            for one in case:
+                self._of_rates[id(one)], self._of_cpu[id(one)] = rate, cpu
+                self._slopes[id(one)] = of_rate, of_cpu
 
     def _windows(self, cases: Sequence[Case]) -> tuple[list[Floats], list[Floats]]:
         """Logarithms of speeds and rates in the batches of each case."""
@@ -149,12 +158,25 @@ def _load(one: Round) -> float:
     return one.speeds.load_beside(*one.steady_part) if one.speeds is not None else 0.0
 
 
-def _slope_by_load(rounds: Sequence[Round]) -> tuple[float, float]:
-    """How the logarithm of the speed falls with the load on the other CPUs, and its error; 0 where it may be chance."""
-    loads, speeds = np.array([_load(one) for one in rounds]), np.log([one.speed for one in rounds if one.speed])
-    if len(loads) < 4 or np.ptp(loads) < 0.1:
+def _known(cases: Sequence[Case]) -> list[Round]:
+    """The rounds of a result that have a speed, in the order in which they were measured."""
+    known = [one for case in cases for one in case if one.speed and one.completed]
+    return sorted(known, key=lambda one: one.record.siege_began_s or 0.0)
+
+
+def _slope_by_load(sittings: Sequence[Sequence[Round]]) -> tuple[float, float]:
+    """How the logarithm of the speed falls with the load on the other CPUs, and its error; 0 where it may be chance.
+
+    Each result around its own mean: that the machine was slower another day has nothing to do with the load.
+    """
+    centered = []
+    for rounds in sittings:
+        loads, speeds = np.array([_load(one) for one in rounds]), np.log([one.speed for one in rounds if one.speed])
+        if len(loads) >= 4 and np.ptp(loads) >= 0.1:
+            centered.append((loads - loads.mean(), speeds - speeds.mean()))
+    if not centered:
         return 0.0, 0.0
-    x, y = loads - loads.mean(), speeds - speeds.mean()
+    x, y = (np.concatenate(column) for column in zip(*centered, strict=True))
     slope = float(x @ y / (x @ x))
-    error = (float(((y - slope * x) ** 2).sum()) / (len(x) - 2) / float(x @ x)) ** 0.5
+    error = (float(((y - slope * x) ** 2).sum()) / (len(x) - 1 - len(centered)) / float(x @ x)) ** 0.5
     return (slope, error) if slope < -SURE_ERRORS * error else (0.0, 0.0)
