@@ -4,7 +4,8 @@ History of the file format:
     1  the first one
     2  adds the bare case, the checks while the siege is on, and what else the machine did
     3  adds the traces, what was left out, and whether the GIL was on
-    4  adds the metronome, how busy each CPU was, and runs of the task with nothing beside them around every case
+    4  adds the metronome, how busy each CPU was, and runs of the task with nothing beside them around every case;
+       the kind of the metronome is in the environment
 """
 
 import os
@@ -184,6 +185,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     packages_of: dict[str, dict[str, str]] = {}  # version of the Python: what it has of what servers need, and which
     siege: str
     commit: str
+    metronome: str = ""  # its Python and its work, such as `3.11.7 500+1500`: beats of the same kind can be compared
 
 
 class Result(msgspec.Struct, kw_only=True):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import psutil
 
+from common.alone import metronome
 from common.cpus import usable_cpus
 from common.harness.interpreter import Interpreter
 from common.harness.server import server_environment
@@ -39,6 +40,7 @@ def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environm
         pythons={python.version: python.build for python in pythons},
         siege=siege,
         commit=_commit(),
+        metronome=f"{platform.python_version()} {metronome.WARM}+{metronome.WORK}",
     )
 
 
