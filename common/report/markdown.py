@@ -18,11 +18,11 @@ def as_markdown(result: Result, *, corrected: bool = True) -> str:
     if not comparison.cases and not comparison.ceilings:
         return "Nothing was measured."
     parts = [
-        *(_plain(paragraph) for paragraph in conclusion(comparison)),
+        *(plain(paragraph) for paragraph in conclusion(comparison)),
         "\n".join(_table(comparison)),
         "\n".join([*_flags(comparison), *_notes(result, comparison)]),
         "<br>".join(
-            f"<sub>{_plain(line)}</sub>"
+            f"<sub>{plain(line)}</sub>"
             for line in footnote(result, comparison).replace("* best", "bold: best").splitlines()
         ),
     ]
@@ -35,36 +35,37 @@ def _table(comparison: Comparison) -> Iterator[str]:
         return
     differing = varying(comparison.cases)
     columns = columns_for(shown)
-    yield _row(["strategy", *differing, *(column.name for column in columns)])
-    yield _row(["---"] * (1 + len(differing)) + ["---:"] * len(columns))
+    yield row(["strategy", *differing, *(column.name for column in columns)])
+    yield row(["---"] * (1 + len(differing)) + ["---:"] * len(columns))
     for summary in shown:
         cells = figures(summary, columns)
-        texts = [f"**{_plain(cell.text)}**" if cell.best else _plain(cell.text) for cell in cells]
-        yield _row([*_names(summary, differing), *texts])
+        texts = [f"**{plain(cell.text)}**" if cell.best else plain(cell.text) for cell in cells]
+        yield row([*_names(summary, differing), *texts])
 
 
 def _names(summary: Summary, differing: Sequence[str]) -> list[str]:
     flag = "" if summary.verdict == OK else f" ({summary.verdict})"
-    return [_plain(summary.server) + flag, *(_plain(str(getattr(summary, name))) for name in differing)]
+    return [plain(summary.server) + flag, *(plain(str(getattr(summary, name))) for name in differing)]
 
 
 def _flags(comparison: Comparison) -> Iterator[str]:
     for summary in (*comparison.ceilings, *comparison.cases):
         for reason in summary.reasons:
             name = full_name(summary, comparison.cases)
-            yield f"- **{summary.verdict}** {_plain(name)}: {_plain(reason.message)}"
+            yield f"- **{summary.verdict}** {plain(name)}: {plain(reason.message)}"
 
 
 def _notes(result: Result, comparison: Comparison) -> Iterator[str]:
     for server, note in notes(result, comparison):
-        yield f"- note: {_plain(server)}: {_plain(note)}"
+        yield f"- note: {plain(server)}: {plain(note)}"
 
 
-def _row(cells: Sequence[str]) -> str:
+def row(cells: Sequence[str]) -> str:
+    """A row of a table, of cells that are plain already."""
     return f"| {' | '.join(cells)} |"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """The text as it is, whatever Markdown or HTML would make of it."""
     one_line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\|*\[\]`~])", r"\\\1", one_line)
