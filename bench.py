@@ -11,6 +11,7 @@ from common.command_line import Duration, OneLineErrors, Rounds, SiegeTime, defa
 FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
 DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
+DRESSES_OF_COMPARE = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap"]
 TRACED_REQUESTS = 8
 
@@ -188,17 +189,31 @@ def try_task(task: str, limit_s: float, python: str) -> None:
 @bench.command()
 @click.argument("base", type=FILE)
 @click.argument("new", type=FILE)
-@click.option("--anyway", is_flag=True, help="Compare even what was measured on other machines, tasks or users.")
-def compare(base: Path, new: Path, anyway: bool) -> None:
-    """Show what changed from the result BASE to the result NEW; exit 1 if something got worse by more than noise."""
+@click.option(
+    "--format", "dress", type=click.Choice(["table", "markdown", "json"]), default="table", help="As for report."
+)
+@click.option("--anyway", is_flag=True, help="Compare even what was measured on other machines.")
+def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
+    """Show what changed from the result BASE to the result NEW.
+
+    Exit 1 if something failed, is gone or got worse by more than noise; else 3 if something is suspect, unclear or
+    can't be decided; else 0.
+    """
     from common.record import load
-    from common.report.compare import as_table, check_comparable, sides
+    from common.report.comparable import check_comparable
+    from common.report.compare import compared
+    from common.report.compare_dresses import as_table, dressed
     from common.report.dresses import show
 
+    gc.disable()  # as in report
     before, after = load(base), load(new)
     check_comparable(before, after, anyway=anyway)
-    show(as_table(before, after))
-    sys.exit(1 if any(side.is_worse for side in sides(before, after)) else 0)
+    found = compared(before, after)
+    if dress == "table":
+        show(as_table(found))
+    else:
+        click.echo(dressed(found, dress))
+    sys.exit(found.exit_code)
 
 
 @bench.command()

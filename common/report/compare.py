@@ -1,184 +1,209 @@
-"""Two results side by side: what changed, and whether that is more than noise."""
+"""Two results side by side: what changed in each case, and what can be said of it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from scipy.special import stdtrit
 
-from common.errors import BadInputError
 from common.record import Result
-from common.report import numbers
-from common.report.intervals import Interval, differs, ratio_of_means
-from common.report.judging.rules import FAILED
+from common.report import columns
+from common.report.comparable import same_beats
+from common.report.figures.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of
+from common.report.figures.holm import Step, holm
+from common.report.figures.measures import MEASURES
+from common.report.figures.scale import Scale
+from common.report.identity import Identity, identity
+from common.report.judging.rules import FAILED, OK
 from common.report.rounds import Round
 from common.report.summary import Comparison, Summary, summarize
 
-Key = tuple[str, str, int]
+LEVEL = 1 - CONFIDENCE  # in so many comparisons of equal things anything is called better or worse
+WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
+GONE, NEW = "gone", "new"  # of cases that are in one of the results only
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
-    """What is compared: a figure of each round, how it is written, and whether more of it is better."""
+class Figure:
+    """What is compared: as the table shows it, and as `MEASURES` calls it."""
 
-    heading: str
-    of_round: Callable[[Round], float | None]
-    text: Callable[[float], str]
-    more_is_better: bool = False
+    name: str
+    value: Callable[[Summary], float | None]
 
-    def values(self, case: Sequence[Round]) -> list[float]:
-        """The figure of every round that has it."""
-        return [value for one in case if (value := self.of_round(one)) is not None]
-
-
-def _ping_p99(one: Round) -> float | None:
-    waited = one.record.pings.waited_s
-    return float(np.percentile(waited, 99)) if waited else None
+    @property
+    def column(self) -> columns.Column:
+        """Of the table."""
+        return next(column for column in columns.FIGURES if column.figure == self.name)
 
 
-MEASURES = (
-    Measure("trans/s", lambda one: one.rate.per_s, numbers.rate, more_is_better=True),
-    Measure("ping p99", _ping_p99, numbers.seconds),
-    Measure("CPU per trans", Round.cpu_s_per_transaction, numbers.seconds),
-    Measure("memory", Round.memory_bytes, numbers.megabytes),
+FIGURES = (
+    Figure("rate_per_s", lambda case: None if case.rate_per_s is None else case.rate_per_s.mean),
+    Figure("ping_p99_s", lambda case: None if case.ping_s is None else case.ping_s.p99),
+    Figure("cpu_s_per_transaction", lambda case: case.cpu_s_per_transaction),
+    Figure("memory_bytes", lambda case: case.memory_bytes),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One figure of one case, before and after."""
+    """One figure of one case, before and now, as the table of each result shows it."""
 
-    measure: Measure
-    base: float
-    new: float
-    ratio: Interval | None  # new as a multiple of base
-
-    @property
-    def is_more_than_noise(self) -> bool:
-        """Whether the rounds tell the two apart."""
-        return differs(self.ratio)
+    figure: Figure
+    base: Summary | None
+    new: Summary | None
+    ratio: Estimate | None = None  # new as a multiple of base, at one speed of the machine
+    step: Step | None = None  # among all tests of the comparison; None where nothing was or could be tested
+    is_judged: bool = False  # whether both sides can be trusted
 
     @property
-    def is_worse(self) -> bool:
-        """Whether it got worse by more than noise."""
-        return self.is_more_than_noise and (self.new < self.base) == self.measure.more_is_better
+    def values(self) -> tuple[float | None, float | None]:
+        """As the tables show them."""
+        base, new = (None if case is None else self.figure.value(case) for case in (self.base, self.new))
+        return base, new
 
-    def text(self) -> str:
-        """Such as `52.4 → 26.1 (-50 %)`."""
-        percent = 100 * (self.new / self.base - 1)
-        return f"{self.measure.text(self.base)} → {self.measure.text(self.new)} ({percent:+.0f} %)"
+    @property
+    def is_testable(self) -> bool:
+        """Whether its rounds know their noise, and both sides can be trusted."""
+        return self.is_judged and self.ratio is not None and self.ratio.degrees > 0
+
+    @property
+    def fraction(self) -> float | None:
+        """The change as a fraction: -0.5 is half of it."""
+        base, new = self.values
+        if base is None or new is None:
+            return None
+        if self.ratio is not None:
+            return float(np.expm1(self.ratio.log))
+        return new / base - 1 if base else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % confidence interval of `fraction`."""
+        edges = self.ratio.interval() if self.ratio else None
+        return edges and (edges[0] - 1, edges[1] - 1)
+
+    @property
+    def smallest_visible(self) -> float | None:
+        """The smallest change that would have been told from noise, as a fraction."""
+        if self.step is None or self.ratio is None:
+            return None
+        margin = float(stdtrit(self.ratio.degrees, 1 - self.step.level / 2)) * self.ratio.variance**0.5
+        return max(ACCURACY, float(np.expm1(margin)))
+
+    @property
+    def judgement(self) -> str | None:
+        """None where there is no figure, or where it can't be trusted."""
+        if not self.is_judged or self.values == (None, None):
+            return None
+        if self.step is None or self.ratio is None:
+            return UNDECIDED
+        if self.step.adjusted >= LEVEL or abs(np.expm1(self.ratio.log)) <= ACCURACY:
+            return SAME
+        return BETTER if (self.ratio.log > 0) == MEASURES[self.figure.name].more_is_better else WORSE
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Case:
     """A case in both results, or in one of them."""
 
-    key: Key
+    identity: Identity
     base: Summary | None
     new: Summary | None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Change, ...]  # one for each of `FIGURES`
+    speed_ratio: float | None = None  # how fast the machine was now, as a multiple of before
 
     @property
-    def is_worse(self) -> bool:
-        """Whether it got worse, or is gone, or has no numbers any more."""
-        lost = (
-            self.base is not None and self.base.verdict != FAILED and (self.new is None or self.new.verdict == FAILED)
-        )
-        return lost or any(change.is_worse for change in self.changes)
+    def any_summary(self) -> Summary:
+        """Now, or before if there is no now."""
+        case = self.new or self.base
+        assert case is not None
+        return case
+
+    @property
+    def judgement(self) -> str:
+        """The gravest of all; what is suspect or unclear on either side is never called better, nor worse."""
+        if self.new is None:
+            return UNDECIDED if self.base and self.base.verdict == FAILED else GONE
+        if self.new.verdict == FAILED:
+            return FAILED
+        if self.new.verdict != OK or (self.base and self.base.verdict not in (OK, FAILED)):
+            return UNDECIDED
+        if self.base is None:
+            return NEW
+        if self.base.verdict == FAILED:
+            return BETTER
+        found = [change.judgement for change in self.changes]
+        return next((judgement for judgement in (WORSE, UNDECIDED, BETTER) if judgement in found), SAME)
 
 
-def sides(base: Result, new: Result) -> list[Side]:
-    """Each case of both results."""
-    before, after = _by_key(summarize(base)), _by_key(summarize(new))
-    return [_side(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All that two results say together."""
+
+    base: Result
+    new: Result
+    cases: list[Case]
+    has_common_speed: bool  # whether the machine's own change of speed could be taken out
+
+    @property
+    def exit_code(self) -> int:
+        """1 if something is worse, failed or gone; else 3 if something can't be said; else 0."""
+        found = {case.judgement for case in self.cases}
+        return 1 if found & {WORSE, FAILED, GONE} else 3 if UNDECIDED in found else 0
 
 
-def refuse_to_mix(base: Result, new: Result) -> str:
-    """Why the two should not be compared; empty if nothing speaks against it."""
-    differences = [
-        f"{what} ({_shown(before)} and {_shown(after)})"
-        for what, before, after in (
-            ("tasks", {one.task for one in base.records}, {one.task for one in new.records}),
-            ("users", {one.users for one in base.records}, {one.users for one in new.records}),
-            ("CPUs", {base.environment.cpu_model}, {new.environment.cpu_model}),
-            ("numbers of CPUs", {base.environment.usable_cpus}, {new.environment.usable_cpus}),
-            ("sizes of memory", {base.environment.memory_bytes}, {new.environment.memory_bytes}),
-        )
-        if before != after
-    ]
-    return f"they were measured with different {', different '.join(differences)}" if differences else ""
+def compared(base: Result, new: Result) -> Compared:
+    """Each case of both results, in the order of the servers' numbers."""
+    before, after = summarize(base), summarize(new)
+    one_scale = same_beats(base, new)
+    scale = Scale(_every_case(before), _every_case(after), same_beats=one_scale)
+    sides = [_by_identity(before), _by_identity(after)]
+    # Those of now first: a case that is gone comes after them.
+    found = [_case(key, sides[0].get(key), sides[1].get(key), scale) for key in dict.fromkeys([*sides[1], *sides[0]])]
+    return Compared(base, new, judged(found), scale.is_common)
 
 
-def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
-    """Raises BadInputError if the two should not be compared and nobody said to do it anyway."""
-    reason = refuse_to_mix(base, new)
-    if reason and not anyway:
-        raise BadInputError(f"these results can't be compared: {reason}; --anyway does it all the same")
+def _every_case(comparison: Comparison) -> list[list[Round]]:
+    """With the bare ones, which help to tell the noise."""
+    return [*comparison.bare_rounds, *comparison.rounds]
 
 
-def as_table(base: Result, new: Result) -> RenderableType:
-    """The comparison of two results as a table."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("strategy", no_wrap=True)
-    for measure in MEASURES:
-        table.add_column(measure.heading, justify="right", no_wrap=True)
-    found = sides(base, new)
-    several = len({side.key[1:] for side in found}) > 1
-    for side in found:
-        name = side.key[0] if not several else f"{side.key[0]} {side.key[1]} {side.key[2]}"
-        table.add_row(Text(name, style="red" if side.is_worse else ""), *_cells(side))
-    warning = refuse_to_mix(base, new)
-    above = [Text(f"Compared although {warning}.", style="yellow")] if warning else []
-    return Group(*above, table, *_remarks(found), Text(_LEGEND, style="dim"))
-
-
-_LEGEND = "better and worse: more than noise, at 95 % confidence (Welch's t-test on the logarithms) and more than 2 %"
-
-
-def _cells(side: Side) -> Iterator[Text]:
-    for change in side.changes:
-        if not change.is_more_than_noise:
-            yield Text(change.text())
-        elif change.is_worse:
-            yield Text(f"{change.text()} worse", style="bold red")
-        else:
-            yield Text(f"{change.text()} better", style="bold green")
-
-
-def _remarks(found: Sequence[Side]) -> Iterator[Text]:
-    """What can't be a row of figures."""
-    for side in found:
-        for summary, when in ((side.base, "before"), (side.new, "now")):
-            if summary is None:
-                yield Text(f"{side.key[0]}: was not measured {when}")
-            elif summary.verdict == FAILED:
-                yield Text(f"{side.key[0]}: failed {when}: {summary.reasons[0].message}")
-    if any(summary is not None and summary.rounds < 2 for side in found for summary in (side.base, side.new)):
-        yield Text("One round can't tell a change from noise: measure both with --rounds 3 or more.")
-
-
-def _side(key: Key, base: tuple[Summary, list[Round]] | None, new: tuple[Summary, list[Round]] | None) -> Side:
-    if base is None or new is None:
-        return Side(key, base and base[0], new and new[0])
-    if FAILED in (base[0].verdict, new[0].verdict):
-        return Side(key, base[0], new[0])
-    changes = (_change(measure, measure.values(base[1]), measure.values(new[1])) for measure in MEASURES)
-    return Side(key, base[0], new[0], tuple(change for change in changes if change is not None))
-
-
-def _change(measure: Measure, base: Sequence[float], new: Sequence[float]) -> Change | None:
-    if not base or not new or not np.mean(base):
-        return None
-    return Change(measure, float(np.mean(base)), float(np.mean(new)), ratio_of_means(new, base))
-
-
-def _by_key(comparison: Comparison) -> dict[Key, tuple[Summary, list[Round]]]:
+def _by_identity(comparison: Comparison) -> dict[Identity, tuple[Summary, list[Round]]]:
     pairs = zip(comparison.cases, comparison.rounds, strict=True)
-    return {(case.server, case.task, case.users): (case, rounds) for case, rounds in pairs}
+    return {identity(case): (case, rounds) for case, rounds in pairs}
 
 
-def _shown(values: set[str] | set[int]) -> str:
-    return ", ".join(sorted(map(str, values))) or "none"
+_Side = tuple[Summary, list[Round]] | None
+
+
+def _case(key: Identity, base: _Side, new: _Side, scale: Scale) -> Case:
+    before, after = base and base[0], new and new[0]
+    changes = [Change(figure, before, after) for figure in FIGURES]
+    if base is None or new is None:
+        return Case(key, before, after, tuple(changes))
+    is_judged = base[0].verdict == new[0].verdict == OK
+    ratios = [_ratio(change, base, new, scale) for change in changes]
+    both = zip(changes, ratios, strict=True)
+    changes = [replace(change, ratio=ratio, is_judged=is_judged) for change, ratio in both]
+    return Case(key, before, after, tuple(changes), scale.speed_ratio(base[1], new[1]))
+
+
+def _ratio(
+    change: Change, base: tuple[Summary, list[Round]], new: tuple[Summary, list[Round]], scale: Scale
+) -> Estimate | None:
+    if None in change.values or (change.figure.name == "memory_bytes" and base[0].memory_kind != new[0].memory_kind):
+        return None
+    return scale.change(change.figure.name, base[1], new[1])
+
+
+def judged(cases: Sequence[Case]) -> list[Case]:
+    """The same cases, with the tests of all of them taken together."""
+    everything = [change for case in cases for change in case.changes]
+    chances = [chance_of(change.ratio) for change in everything if change.ratio and change.is_testable]
+    steps = iter(holm(chances, LEVEL))
+    return [
+        replace(case, changes=tuple(replace(one, step=next(steps)) if one.is_testable else one for one in case.changes))
+        for case in cases
+    ]
