@@ -348,7 +348,8 @@ def test_what_can_be_computed_by_hand_from_the_raw_values_is_what_the_json_says(
 
 def test_compare_in_ci(measured, bench, tmp_path) -> None:
     same = bench("compare", str(measured[1]), str(measured[1]))
-    assert same.returncode == 0, same.stdout
+    trusted = {case.server for case in summarize(load(measured[1])).cases if case.verdict == "ok"}
+    assert same.returncode == (0 if len(trusted) == 2 else 3), same.stdout
     assert "worse" not in same.stdout.replace("better and worse", "")
     slower = json.loads(measured[1].read_text())
     for record in slower["records"]:
@@ -357,8 +358,8 @@ def test_compare_in_ci(measured, bench, tmp_path) -> None:
                 record["samples"]["memory_bytes"][sample] *= 10 if record["round"] == 1 else 11
     (tmp_path / "slower.json").write_text(json.dumps(slower))
     worse = bench("compare", str(measured[1]), "slower.json")
-    assert worse.returncode == 1, worse.stdout
-    assert "worse" in next(line for line in worse.stdout.splitlines() if line.startswith("2_async"))
+    line = next(line for line in worse.stdout.splitlines() if line.startswith("2_async"))
+    assert (worse.returncode, "worse" in line) == ((1, True) if "2_async" in trusted else (3, False)), worse.stdout
     other = json.loads(measured[1].read_text())
     other["environment"]["cpu_model"] = "an abacus"
     (tmp_path / "other.json").write_text(json.dumps(other))
