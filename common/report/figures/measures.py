@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from common.report.figures.estimates import Estimate, estimates, ratio
+from common.report.figures.estimates import CONFIDENCE, Estimate, estimates, ratio
 from common.report.figures.weather import Weather
 from common.report.rounds import Round
 
@@ -43,7 +43,7 @@ MEASURES = {
 class Measured:
     """The estimates of every figure of every case; cases of one task help to tell each other's noise."""
 
-    def __init__(self, cases: Sequence[Sequence[Round]], weather: Weather, confidence: float) -> None:
+    def __init__(self, cases: Sequence[Sequence[Round]], weather: Weather, confidence: float = CONFIDENCE) -> None:
         tasks = [case[0].record.task for case in cases]
         self.estimates: dict[str, list[Estimate | None]] = {}
         for name, measure in MEASURES.items():
