@@ -17,6 +17,7 @@ from conftest import ROOT, TESTS, gone, wait_until
 from common.alone.bare import CHECKER, spread
 from common.cpus import usable_cpus
 from common.harness.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
+from common.harness.checker import interval_s
 from common.harness.expectation import Expectation
 from common.harness.failures import CaseFailedError
 from common.harness.interpreter import interpreter
@@ -196,8 +197,9 @@ IN_CHILDREN = "if __import__('multiprocessing').parent_process(): {how}"
         ("raise SystemExit('enough')", "exit code 1; its last line: the task raised SystemExit: enough"),
         ("os._exit(3)", "exit code 1; its last line: a process with users ended with exit code 3"),
         ("os.kill(os.getpid(), 9)", "exit code 1; its last line: a process with users was ended by SIGKILL"),
+        ("os.fork() or time.sleep(60); os._exit(3)", "its last line: a process with users ended with exit code 3"),
     ],
-    ids=["raises", "exits", "exits at once", "is killed"],
+    ids=["raises", "exits", "exits at once", "is killed", "leaves a child"],
 )
 def test_a_task_that_fails_ends_the_bare_case_with_its_reason(how, reason, body) -> None:
     case, record = new_bare(bring("jobs", body.format(how=how)), 6)
@@ -217,6 +219,7 @@ def test_a_task_that_can_not_be_performed_alone_is_one_line() -> None:
 def test_a_child_that_the_task_has_forked_is_not_one_more_user() -> None:
     with bare(bring("jobs", "pid = os.fork()\n    if pid: os.waitpid(pid, 0)"), users=2, processes=1) as process:
         assert all(process.stdout.readline() for _ in range(20))
+    assert {pid for pid, _ in diary("began")} == {pid for pid, _ in diary("imported")}
 
 
 @pytest.mark.parametrize("task", ["sample_tasks:half_a_second_of_computing", "sample_tasks:half_a_second"])
@@ -239,6 +242,7 @@ def test_the_checker_asks_beside_the_users() -> None:
     record = computed(bring("jobs"), users=2)
     assert CHECKER not in record.transactions.user
     assert set(record.checks.code) == {""}
+    assert len(record.checks.code) <= 1 + record.siege_s / interval_s(0.1)
 
 
 def test_ways_to_spread_users_can_be_compared_and_nothing_is_left(tmp_path) -> None:
