@@ -20,6 +20,8 @@ from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
 from common.record import Record
 
+# With 1 or 2, scripts/compare_ceilings found no lower ceiling than with a process for each user. But with 1 a CPU idles
+# while all threads of its process wait, and other threads wait for the GIL of the other one; with 2 there is a second.
 PROCESSES_PER_CPU = 2
 START_S = 30.0  # for a Python to start, and for the imports of a task, which may be heavy
 SLOWER = 3  # than when it was tried a task may be, beside others
