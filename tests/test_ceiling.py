@@ -21,12 +21,14 @@ from common.harness.checker import interval_s
 from common.harness.expectation import Expectation
 from common.harness.failures import CaseFailedError
 from common.harness.interpreter import interpreter
+from common.harness.length import Length
 from common.harness.plan import NO_SERVER, Case
 from common.harness.runner import new_record
 from common.record import Record
 
 BESIDES = 4  # processes without users: the first one, its forkserver and resource tracker, and the checker's
 NO_LIMIT_S = 1000.0
+EXPECTED = Expectation(b"done", 0.1, 0.0)
 
 DIARY = """
 import os
@@ -73,9 +75,13 @@ def new_bare(task: str, users: int, time_s: float = NO_LIMIT_S) -> tuple[Case, R
     return case, record
 
 
+def length(record: Record) -> Length:
+    return Length(record.time_s, record.users, EXPECTED)
+
+
 def computed(task: str, users: int, time_s: float = 1.0) -> Record:
     case, record = new_bare(task, users, time_s)
-    asyncio.run(compute_bare(case, Expectation(b"done", 0.1, 0.0), record, lambda: None))
+    asyncio.run(compute_bare(case, EXPECTED, record, length(record), lambda: None))
     return record
 
 
@@ -92,7 +98,7 @@ def until_everybody_worked(task: str, users: int, look: Callable[[], None]) -> R
             if len(seen) == users:
                 everybody.set()
 
-        running = asyncio.ensure_future(compute_bare(case, Expectation(b"done", 0.1, 0.0), record, tell))
+        running = asyncio.ensure_future(compute_bare(case, EXPECTED, record, length(record), tell))
         worked = asyncio.ensure_future(everybody.wait())
         await asyncio.wait({running, worked}, return_when=asyncio.FIRST_COMPLETED)
         with contextlib.suppress(asyncio.CancelledError):
@@ -204,7 +210,7 @@ IN_CHILDREN = "if __import__('multiprocessing').parent_process(): {how}"
 def test_a_task_that_fails_ends_the_bare_case_with_its_reason(how, reason, body) -> None:
     case, record = new_bare(bring("jobs", body.format(how=how)), 6)
     with pytest.raises(CaseFailedError) as failed:
-        asyncio.run(compute_bare(case, Expectation(b"done", 0.1, 0.0), record, Path("break").touch))
+        asyncio.run(compute_bare(case, EXPECTED, record, length(record), Path("break").touch))
     assert failed.value.code == "died"
     assert str(failed.value).endswith(reason)
     assert not psutil.Process().children(recursive=True)
@@ -213,7 +219,7 @@ def test_a_task_that_fails_ends_the_bare_case_with_its_reason(how, reason, body)
 def test_a_task_that_can_not_be_performed_alone_is_one_line() -> None:
     case, record = new_bare(bring("jobs", "raise ValueError('never')"), 2)
     with pytest.raises(CaseFailedError, match=r"exit code 1; its last line: the task raised ValueError: never$"):
-        asyncio.run(compute_bare(case, Expectation(b"done", 0.1, 0.0), record, lambda: None))
+        asyncio.run(compute_bare(case, EXPECTED, record, length(record), lambda: None))
 
 
 def test_a_child_that_the_task_has_forked_is_not_one_more_user() -> None:
