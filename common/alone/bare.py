@@ -1,6 +1,6 @@
 """The bare case: the same users with no server at all, each a thread in one of a few processes. It is the ceiling.
 
-Prints `go,time` when all begin, and then a line for each task done: `user,began,ended,bytes`. Times are seconds of
+Prints `go,time` when all begin, and then a line for each task done: `user,asked,ended,bytes`. Times are seconds of
 `time.monotonic`. It computes until it is killed, or until the task can't be performed: then it ends with 1, and the
 last line on stderr says why.
 """
@@ -168,13 +168,16 @@ class _Fail:
 def _user(user: int, task: str, pause_s: float, go: threading.Event, fail: _Fail) -> None:
     """One user: performs the task again and again, or once every so often."""
     go.wait()
-    began_s = time.monotonic()
+    asked_s = began_s = time.monotonic()
     try:
         for number in itertools.count():
             if pause_s:
                 time.sleep(max(0.0, began_s + number * pause_s - time.monotonic()))
+                asked_s = time.monotonic()
             run = _perform(task)
-            _say(user, run.started_s, run.finished_s, len(run.answer.encode()))
+            # Since it asked: a user that has to wait for a thread beside it is not idle meanwhile.
+            _say(user, asked_s, run.finished_s, len(run.answer.encode()))
+            asked_s = run.finished_s
     except BaseException as error:
         fail(error)
 

@@ -83,7 +83,7 @@ FIGURES = (
         "cpu_s_per_transaction",
     ),
     Column("memory", "memory", _figure(lambda case: case.memory_bytes, numbers.megabytes), "memory_bytes"),
-    Column("speed", "machine's\nspeed", _figure(lambda case: _mean(case.speed), numbers.share)),
+    Column("speed", "speed", _figure(lambda case: _mean(case.speed), numbers.share)),
 )
 
 

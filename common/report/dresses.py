@@ -14,7 +14,7 @@ from common.report.summary import summarize
 from common.report.table import as_table
 from common.report.timeline_text import TimelinesAsText
 
-WIDTH = 130  # of what does not go to a terminal
+WIDTH = 136  # of what does not go to a terminal
 
 
 def as_timelines(result: Result) -> RenderableType:

@@ -27,6 +27,11 @@ def footnote(result: Result, comparison: Comparison) -> str:
     return " · ".join(filter(None, [star, interval, _correction(comparison)])) + "\n" + " · ".join(filter(None, facts))
 
 
+def _speed(comparison: Comparison) -> str:
+    known = any(case.speed for case in comparison.cases)
+    return "speed is that of the machine, against its usual one" if known else ""
+
+
 def _times(records: Sequence[Record]) -> str:
     """How long the sieges lasted."""
     known_s = sorted(record.siege_s or record.time_s for record in records)

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from common.record import Result
-from common.report.columns import columns_for, figures, full_name, varying
+from common.report.columns import columns_for, figures, varying
 from common.report.conclusion import conclusion
+from common.report.flags import flags
 from common.report.footnote import footnote
 from common.report.judging.rules import FAILED, OK
 from common.report.notes import notes
@@ -49,10 +50,8 @@ def _names(summary: Summary, differing: Sequence[str]) -> list[str]:
 
 
 def _flags(comparison: Comparison) -> Iterator[str]:
-    for summary in (*comparison.ceilings, *comparison.cases):
-        for reason in summary.reasons:
-            name = full_name(summary, comparison.cases)
-            yield f"- **{summary.verdict}** {plain(name)}: {plain(reason.message)}"
+    for verdict, names, message in flags([*comparison.ceilings, *comparison.cases], comparison.cases):
+        yield f"- **{verdict}** {plain(', '.join(names))}: {plain(message)}"
 
 
 def _notes(result: Result, comparison: Comparison) -> Iterator[str]:

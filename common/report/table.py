@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from common.record import BARE, Result
-from common.report.columns import Cell, Column, columns_for, figures, full_name, varying
+from common.report.columns import Cell, Column, columns_for, figures, varying
 from common.report.conclusion import conclusion
+from common.report.flags import flags
 from common.report.footnote import footnote
 from common.report.judging.rules import FAILED
 from common.report.matrix import LEGEND, Matrix, settings_of
@@ -105,11 +106,11 @@ def _split(count: int, parts: int) -> Iterator[tuple[int, int]]:
 
 
 def _flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[RenderableType]:
-    """What is suspect in the figures above, or can't be told."""
+    """What is suspect in the figures above, or can't be told; what is said of several cases, once."""
     grid = Table.grid(padding=(0, 1, 0, 0))
-    for summary in summaries:
-        for reason in summary.reasons if summary.verdict != FAILED or summary.server == BARE else []:
-            grid.add_row(Text(summary.verdict, style="yellow"), Text(f"{full_name(summary, cases)}: {reason.message}"))
+    said = [summary for summary in summaries if summary.verdict != FAILED or summary.server == BARE]
+    for verdict, names, message in flags(said, cases):
+        grid.add_row(Text(verdict, style="yellow"), Text(f"{', '.join(names)}: {message}"))
     if grid.rows:
         yield Text()
         yield grid

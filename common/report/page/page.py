@@ -10,8 +10,9 @@ from markupsafe import Markup
 
 from common.record import BARE, Result
 from common.report import numbers
-from common.report.columns import Column, columns_for, figures, full_name, varying
+from common.report.columns import Column, columns_for, figures, varying
 from common.report.conclusion import conclusion
+from common.report.flags import flags
 from common.report.footnote import footnote
 from common.report.judging.rules import FAILED, OK
 from common.report.notes import notes
@@ -46,9 +47,8 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
         sections=list(sections(result, comparison)),
         facts=list(_facts(result, comparison)),
         flags=[
-            f"{summary.verdict}: {full_name(summary, comparison.cases)}: {reason.message}"
-            for summary in ordered[:MOST_ROWS]
-            for reason in summary.reasons
+            f"{verdict}: {', '.join(names)}: {message}"
+            for verdict, names, message in flags(ordered[:MOST_ROWS], comparison.cases)
         ],
     )
 
