@@ -24,7 +24,8 @@ def footnote(result: Result, comparison: Comparison) -> str:
     starred = any(one.best for one in comparison.cases)
     interval = "± 95 % confidence interval" if rounds > 1 else "one round has no interval"
     star = "* nothing is better, beyond noise" if starred else ""
-    return " · ".join(filter(None, [star, interval, _correction(comparison)])) + "\n" + " · ".join(filter(None, facts))
+    how_to_read = [star, interval, _correction(comparison), _speed(comparison)]
+    return " · ".join(filter(None, how_to_read)) + "\n" + " · ".join(filter(None, facts))
 
 
 def _speed(comparison: Comparison) -> str:
