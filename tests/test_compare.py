@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
+from common.alone import metronome
 from common.errors import BadInputError
 from common.record import BARE, Failure, Result, save
 from common.report.columns import FIGURES as COLUMNS
@@ -291,7 +292,7 @@ def test_the_environment_says_which_metronome_it_was() -> None:
 
     from common.harness.environment import describe_environment
 
-    assert describe_environment("4.0.7", []).metronome == f"{platform.python_version()} 500+1500"
+    assert describe_environment("4.0.7", []).metronome == f"{platform.python_version()} {metronome.WORK}"
 
 
 def test_nothing_changed_between_a_result_and_itself() -> None:

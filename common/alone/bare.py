@@ -130,7 +130,7 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) 
     _follow_parent()
     _silence_task()
     sys.setswitchinterval(SWITCH_S)
-    go, fail = threading.Event(), _Fail(pipe)
+    go, fail = _Go(), _Fail(pipe)
     try:
         _perform(task)
         for user in users:
@@ -139,7 +139,7 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) 
         fail(error)
     pipe.send(READY)
     pipe.recv()
-    go.set()
+    go.give()
     threading.Event().wait()  # the users are at work until the process is killed
 
 
@@ -151,6 +151,22 @@ def _follow_parent() -> None:
         # The system signals that the other end of this pipe is closed, and SIGIO ends a process (fcntl(2), signal(7)).
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC | fcntl.fcntl(parent.sentinel, fcntl.F_GETFL))
+
+
+class _Go:
+    """The moment when all users begin, however long it takes until each of their threads has its first turn."""
+
+    def __init__(self) -> None:
+        self._given, self._at_s = threading.Event(), 0.0
+
+    def give(self) -> None:
+        self._at_s = time.monotonic()
+        self._given.set()
+
+    def wait(self) -> float:
+        """When it was."""
+        self._given.wait()
+        return self._at_s
 
 
 class _Fail:
@@ -165,10 +181,9 @@ class _Fail:
         os._exit(1)  # without waiting for other threads
 
 
-def _user(user: int, task: str, pause_s: float, go: threading.Event, fail: _Fail) -> None:
+def _user(user: int, task: str, pause_s: float, go: _Go, fail: _Fail) -> None:
     """One user: performs the task again and again, or once every so often."""
-    go.wait()
-    asked_s = began_s = time.monotonic()
+    asked_s = began_s = go.wait()
     try:
         for number in itertools.count():
             if pause_s:

@@ -12,7 +12,11 @@ from typing import NoReturn
 from common.cpus import usable_cpu_numbers
 
 INTERVAL_S = 0.05
-WARM, WORK = 500, 1500  # rounds of the loop: 0.05 ms of work, after some that fetches what it needs into the caches
+# Long multiplication, some 0.02 ms each time, of which the fastest counts: a timer interrupt takes 0.04 ms of whatever
+# it hits. A loop of Python's own would do, but its speed depends on where in memory a process happens to have it.
+TIMES, PRODUCTS = 3, 5
+ONE, OTHER = 3**1131, 7**638
+WORK = f"{TIMES} x {PRODUCTS} products of {ONE.bit_length()} bits"  # what makes beats comparable, beside the Python
 
 
 def main() -> None:
@@ -41,18 +45,19 @@ def _beat_for_ever(cpu: int, due_s: float) -> NoReturn:
 
 
 def beat() -> float:
-    """CPU seconds that the work took: integer arithmetic in pure Python, as in a task that computes."""
-    _work(WARM)
-    began_s = time.thread_time()
-    _work(WORK)
-    return time.thread_time() - began_s
+    """CPU seconds that the work took: the least of some times, after one that brings what it needs into the caches."""
+    _work()
+    took_s = []
+    for _ in range(TIMES):
+        began_s = time.thread_time()
+        _work()
+        took_s.append(time.thread_time() - began_s)
+    return min(took_s)
 
 
-def _work(rounds: int) -> int:
-    total = 0
-    for number in range(rounds):
-        total += number % 7
-    return total
+def _work() -> None:
+    for _ in range(PRODUCTS):
+        ONE * OTHER
 
 
 if __name__ == "__main__":

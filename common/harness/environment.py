@@ -40,7 +40,7 @@ def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environm
         pythons={python.version: python.build for python in pythons},
         siege=siege,
         commit=_commit(),
-        metronome=f"{platform.python_version()} {metronome.WARM}+{metronome.WORK}",
+        metronome=f"{platform.python_version()} {metronome.WORK}",
     )
 
 

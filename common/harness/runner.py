@@ -12,7 +12,7 @@ import aiohttp
 import psutil
 
 from common.cpus import usable_cpus
-from common.harness.beside.metronome import ticking
+from common.harness.beside.metronome import Metronome, metronome
 from common.harness.beside.solo import Soloist, soloist
 from common.harness.ceiling import compute_bare
 from common.harness.checker import Checker, interval_s
@@ -83,6 +83,7 @@ async def run(
 ) -> None:
     """Measures every case of every round, as long as it is wanted, and saves each record as soon as it is complete."""
     async with contextlib.AsyncExitStack() as stack:
+        ticking = await stack.enter_async_context(metronome())
         soloists = {
             key: await stack.enter_async_context(soloist(*key, expected.patience_s(users=1)))
             for key, expected in expectations.items()
@@ -93,17 +94,17 @@ async def run(
                 length = Length(plan.time_s, case.users, expected)
                 record = new_record(case, length.end_s, round_)
                 watcher.case_begins(f"round {round_}  {record.server}", length.end_s)
-                async with beside_the_machine(record, soloists[case.task, case.python]):
+                async with beside_the_machine(record, ticking, soloists[case.task, case.python]):
                     await measure(case, siege, expected, length, record, watcher)
                 save(record)
                 watcher.case_ends()
 
 
 @contextlib.asynccontextmanager
-async def beside_the_machine(record: Record, alone: Soloist) -> AsyncIterator[None]:
+async def beside_the_machine(record: Record, ticking: Metronome, alone: Soloist) -> AsyncIterator[None]:
     """What the machine could do at that moment: the metronome, and the task alone before and after the body."""
     began_s = time.monotonic()
-    async with ticking(record):
+    async with ticking.beside(record):
         await alone.perform(record)
         yield
         await alone.perform(record)

@@ -11,36 +11,52 @@ import psutil
 from common.cpus import usable_cpu_numbers
 from common.harness.lines import reading_lines
 from common.harness.machine import busy_s
-from common.harness.processes import Started, until
+from common.harness.processes import Started
 from common.harness.server import server_environment
 from common.record import Record
 
 BUSY_EVERY_S = 0.25
-FIRST_BEAT_S = 2.0  # a machine that is too slow even for that is measured without
 COMMAND = [sys.executable, "-P", "-m", "common.alone.metronome"]  # the same Python for all cases
 
 
-@contextlib.asynccontextmanager
-async def ticking(record: Record) -> AsyncIterator[None]:
-    """Writes every beat into the record as long as the body runs; times are of `time.monotonic`."""
-    metronome = Started(COMMAND, environment=server_environment())
-    looking = asyncio.create_task(_look_at_cpus(record))
-    try:
-        assert metronome.process.stdout is not None
-        with reading_lines(metronome.process.stdout.fileno(), lambda line, _: _take(line, record)):
-            await until(lambda: bool(record.beats.at_s), FIRST_BEAT_S)
+class Metronome:
+    """It ticks as long as it is there: one for all cases, so that they are compared by the very same beats."""
+
+    def __init__(self) -> None:
+        self._record: Record | None = None
+
+    def take(self, line: str, _arrived_s: float) -> None:
+        """A line that it printed."""
+        if self._record is not None:
+            at_s, cpu, took_s = line.split(",")
+            beats = self._record.beats
+            beats.at_s.append(float(at_s))
+            beats.cpu.append(int(cpu))
+            beats.took_s.append(float(took_s))
+
+    @contextlib.asynccontextmanager
+    async def beside(self, record: Record) -> AsyncIterator[None]:
+        """Writes every beat into the record as long as the body runs; times are of `time.monotonic`."""
+        self._record = record
+        looking = asyncio.create_task(_look_at_cpus(record))
+        try:
             yield
+        finally:
+            self._record = None
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def metronome() -> AsyncIterator[Metronome]:
+    """The metronome, which is gone at the end."""
+    process, ticking = Started(COMMAND, environment=server_environment()), Metronome()
+    try:
+        assert process.process.stdout is not None
+        with reading_lines(process.process.stdout.fileno(), ticking.take):
+            yield ticking
     finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
-        await metronome.stop(grace_s=0)
-
-
-def _take(line: str, record: Record) -> None:
-    at_s, cpu, took_s = line.split(",")
-    record.beats.at_s.append(float(at_s))
-    record.beats.cpu.append(int(cpu))
-    record.beats.took_s.append(float(took_s))
+        await process.stop(grace_s=0)
 
 
 async def _look_at_cpus(record: Record) -> None:
