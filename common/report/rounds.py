@@ -141,6 +141,11 @@ class Round:
         right = np.asarray([not problem for problem in self.record.pings.problem], dtype=bool)
         return Waits(np.asarray(self.record.pings.waited_s, dtype=float), right)
 
+    def halves_of_pings(self) -> list[Waits]:
+        """Those that were due in the first half of the siege, and in the second."""
+        first = np.asarray(self.record.pings.due_s) < (self.record.siege_s or 0.0) / 2
+        return [Waits(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
+
     def server_cpu_s(self) -> float | None:
         """CPU seconds of the whole server between the first sample and the last."""
         used = self.record.samples.cpu_s

@@ -14,7 +14,7 @@ from common.report.rounds import Round
 class Measure:
     """A figure of a round, at the usual speed of the machine where that is known; and whether more of it is better."""
 
-    of_round: Callable[[Round, Weather], float | None]
+    of_round: Callable[[Round, Weather], float | list[float | None] | None]
     more_is_better: bool = False
     needs_every_round: bool = False  # where a round without one says that it is large
 
@@ -26,7 +26,8 @@ def _response(percent: float) -> Measure:
 
 
 def _ping(percent: float) -> Measure:
-    return Measure(lambda one, _: one.pings.percentile(percent), needs_every_round=True)
+    """Of each half of a siege: pings are many, and differ so much between cases that few rounds would tell little."""
+    return Measure(lambda one, _: [half.percentile(percent) for half in one.halves_of_pings()], needs_every_round=True)
 
 
 MEASURES = {
@@ -76,8 +77,13 @@ class Measured:
 
 
 def _values(case: Sequence[Round], measure: Measure, weather: Weather) -> list[float | None]:
-    found = [None if one.record.failure else measure.of_round(one, weather) for one in case]
-    return [] if measure.needs_every_round and None in found else found
+    found: list[float | None] = []
+    for one in case:
+        values = None if one.record.failure else measure.of_round(one, weather)
+        found += values if isinstance(values, list) else [values]
+    if measure.needs_every_round and None in found:
+        return []
+    return found if len(case) > 1 else found[:1]  # halves of a single round don't know how rounds differ
 
 
 def _setting(case: Sequence[Round]) -> tuple[str, int, str]:
