@@ -128,8 +128,7 @@ def test_flags_name_what_differs_between_the_cases() -> None:
     result.records += more.records
     for dress in ("table", "markdown", "html"):
         text = " ".join(dressed(result, dress).split())
-        assert "3_c, primes: " in text
-        assert "3_c, digest: " in text
+        assert any(names in text for names in ("3_c (primes), 3_c (digest): ", "3_c (digest), 3_c (primes): "))
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 130, 200])

@@ -97,6 +97,15 @@ def test_less_cpu_than_the_task_needs() -> None:
     assert "10 ms of CPU for each transaction, but the task needs 100 ms" in case.reasons[0].message
 
 
+def test_a_look_at_the_cpu_time_that_lacks_a_process_does_not_count() -> None:
+    """Workers may be ended at the very moment when siege leaves, with what they had used."""
+    record = record_of("1_x", workers=2)
+    record.samples.cpu_s[-1] -= 4
+    case = judged(record)
+    assert codes(case) == []
+    assert case.cpu_s_per_transaction == pytest.approx(TASK_S, rel=0.1)
+
+
 def test_a_task_that_hardly_computes_can_not_be_too_cheap() -> None:
     record, bare = record_of("1_x"), bare_record()
     record.samples.cpu_s[:] = [0.001 * number for number in range(17)]

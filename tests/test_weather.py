@@ -1,76 +1,35 @@
 """A machine that changes its speed, simulated: what is corrected for it is right, and what needs no correction is left.
 
 Simulations with fixed seeds; what is counted may differ from its expectation by what so many samples allow.
+`scripts/simulate_weather` counts over more runs.
 """
 
 import functools
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from simulated_machine import SLOW, USERS, WORK_S, Server, SimulatedMachine, drifting, quiet, restless
+from simulated_machine import Server, SimulatedMachine, drifting, quiet, restless
+from weather_study import COMPUTING, WAITING, Study, studied
 
 from common.report.figures.control import coefficients
 from common.report.figures.speed import speeds_of
-from common.report.summary import Comparison, summarize
+from common.report.summary import summarize
 
-COMPUTING = (Server("1_a", 1), Server("2_b", 1), Server("3_c", 2), Server("4_d", 2), Server("5_e", 2))
-WAITING = (Server("1_a", 2, waits=True), Server("2_b", 2, waits=True), Server("3_c", 4, waits=True))
 RUNS = 24
-
-
-@dataclass
-class Study:
-    """What many runs on a simulated machine gave."""
-
-    covered: list[float] = field(default_factory=list)  # for each run, the share of intervals of rates with the truth
-    shares_covered: list[float] = field(default_factory=list)
-    shares: list[float] = field(default_factory=list)  # of the ceiling, as multiples of the true ones
-    uncorrected: list[float] = field(default_factory=list)
-    told_apart: int = 0  # runs in which equal servers have different ranks
-    verdicts: list[str] = field(default_factory=list)
-    coefficients: list[float] = field(default_factory=list)
 
 
 @functools.cache
 def study(speeds, servers: tuple[Server, ...], rounds: int = 3, beside: float = 1.0, runs: int = RUNS) -> Study:
-    found = Study()
-    for seed in range(runs):
-        machine = SimulatedMachine(speeds, seed, beside)
-        result = machine.result(servers, rounds)
-        comparison = summarize(result)
-        _add(found, comparison, servers, machine.mean_speed if speeds is not restless else (1 + SLOW) / 2, beside)
-        for case, server in zip(summarize(result, corrected=False).cases, servers, strict=True):
-            found.uncorrected.append(case.of_ceiling.mean / true_share(server, beside))
-    return found
-
-
-def true_share(server: Server, beside: float) -> float:
-    return server.workers / (USERS if server.waits else 2) / (beside if server.workers == 1 else 1)
-
-
-def _add(found: Study, comparison: Comparison, servers: tuple[Server, ...], mean_speed: float, beside: float) -> None:
-    rates, shares, ranks = [], [], {}
-    for case, rounds, server in zip(comparison.cases, comparison.rounds, servers, strict=True):
-        speed = 1 if server.waits else mean_speed * (beside if server.workers > 1 else 1)
-        rates.append(case.rate_per_s.low <= server.workers / WORK_S * speed <= case.rate_per_s.high)
-        share = true_share(server, beside)
-        shares.append(case.of_ceiling.low <= share <= case.of_ceiling.high)
-        found.shares.append(case.of_ceiling.mean / share)
-        found.verdicts.append(case.verdict)
-        found.coefficients.append(comparison.weather.coefficient(rounds[0]))
-        ranks.setdefault(server.workers, set()).add(case.rank)
-    found.covered.append(float(np.mean(rates)))
-    found.shares_covered.append(float(np.mean(shares)))
-    found.told_apart += any(len(of_equals) > 1 for of_equals in ranks.values())
+    return studied(speeds, servers, rounds, beside, runs)
 
 
 @pytest.mark.parametrize("speeds", [quiet, restless, drifting])
 def test_intervals_cover_the_truth_in_any_weather(speeds) -> None:
-    """93 to 97 % over thousands; here are some hundred, of which those of a run have their ceilings in common."""
+    """93 to 97 % over thousands of runs; in a run all have the error of the usual speed, or of the ceiling, in common."""
     found = study(speeds, COMPUTING)
-    assert np.mean(found.covered) > 0.88
-    assert np.mean(found.shares_covered) > 0.88
+    least = 0.95 - 3 * (0.05 * 0.95 / RUNS) ** 0.5
+    assert np.mean(found.covered) > least
+    assert np.mean(found.shares_covered) > least
 
 
 @pytest.mark.parametrize("speeds", [quiet, restless, drifting])
@@ -109,7 +68,7 @@ def test_a_busy_sibling_of_ones_own_is_the_truth_of_a_strategy_and_no_weather() 
     for speeds in (quiet, restless):
         found = study(speeds, COMPUTING, beside=0.62, runs=10)
         assert np.mean(found.shares) == pytest.approx(1, abs=0.02)
-        assert np.mean(found.shares_covered) > 0.88
+        assert np.mean(found.shares_covered) > 0.75
 
 
 @pytest.mark.parametrize("speeds", [quiet, restless, drifting])

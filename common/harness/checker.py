@@ -17,8 +17,11 @@ Verify = Callable[[], Awaitable[object]]
 
 
 def interval_s(task_s: float) -> float:
-    """Once a second, or less often where the task takes so long that this would be a load of its own."""
-    return max(1.0, 2 * task_s)
+    """Once a second, or less often where the task takes so long that this would be a load of its own.
+
+    A server that does one task after the other spends at most a tenth of its time on the checks.
+    """
+    return max(1.0, 10 * task_s)
 
 
 class Checker:

@@ -108,6 +108,7 @@ def name_of(case: Summary, cases: Sequence[Summary]) -> str:
 
 
 def full_name(case: Summary, cases: Sequence[Summary]) -> str:
-    """The server, and all of task, users and Python in which the cases differ."""
+    """The server, and in brackets all of task, users and Python in which the cases differ."""
     values = {"task": case.task, "users": f"{case.users} users", "python": f"Python {case.python}"}
-    return ", ".join([case.server, *(values[name] for name in varying(cases))])
+    differing = ", ".join(values[name] for name in varying(cases))
+    return f"{case.server} ({differing})" if differing else case.server

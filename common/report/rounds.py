@@ -147,17 +147,25 @@ class Round:
         return [Waits(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
 
     def server_cpu_s(self) -> float | None:
-        """CPU seconds of the whole server between the first sample and the last."""
-        used = self.record.samples.cpu_s
-        return used[-1] - used[0] if len(used) > 1 else None
+        """CPU seconds of the whole server while the siege was on."""
+        at_s, used_s = self._used()
+        if len(used_s) < 2:
+            return None
+        return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.record.siege_s or at_s[-1] - at_s[0]))
+
+    def _used(self) -> tuple[Floats, Floats]:
+        """When the CPU time was looked at, and what it was: without looks that lack a process that had just ended."""
+        at_s, used_s = np.asarray(self.record.samples.at_s), np.asarray(self.record.samples.cpu_s)
+        grown = used_s >= np.maximum.accumulate(used_s) if len(used_s) else np.empty(0, dtype=bool)
+        return at_s[grown], used_s[grown]
 
     def cpu_s_per_transaction(self) -> float | None:
         """CPU seconds of the whole server over the steady part, for each transaction in it."""
-        samples, end_s = self.record.samples, self.record.siege_s
-        if not self.rate.per_s or len(samples.at_s) < 2 or end_s is None:
+        (at_s, used_s), end_s = self._used(), self.record.siege_s
+        if not self.rate.per_s or len(at_s) < 2 or end_s is None:
             return None
-        from_s, to_s = max(self.rate.from_s, samples.at_s[0]), min(end_s, samples.at_s[-1])
-        used = np.interp([from_s, to_s], samples.at_s, samples.cpu_s)
+        from_s, to_s = max(self.rate.from_s, at_s[0]), min(end_s, at_s[-1])
+        used = np.interp([from_s, to_s], at_s, used_s)
         return float((used[1] - used[0]) / (to_s - from_s) / self.rate.per_s)
 
     def memory_bytes(self) -> int | None:

@@ -137,6 +137,7 @@ def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool, confid
 def _ranked(cases: Sequence[Summary], measured: dict[str, list[Estimate | None]]) -> list[Summary]:
     found = ranks(cases, measured["rate_per_s"])
     best = {name: leaders(cases, measured[name], MEASURES[name]) for name in MEASURES}
+    best["rate_per_s"] = [of_case and rank == 1 for of_case, rank in zip(best["rate_per_s"], found, strict=True)]
     return [
         msgspec.structs.replace(case, rank=found[place], best=[name for name in MEASURES if best[name][place]])
         for place, case in enumerate(cases)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import digamma, polygamma
 
+LEAST_DEGREES = 2.0  # where the other cases could give so many: with less, nothing could ever be told apart
 LEAST = 1e-4  # of values that are logarithms: rounds that agree better than 0.01 % are no more exact than that
 
 
@@ -33,7 +34,7 @@ def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
     for own, count, limit in zip(variances, degrees, most, strict=True):
         both = min(prior_degrees, 1e9) + count
         variance = prior if not count else (min(prior_degrees, 1e9) * prior + count * own) / both
-        found.append(Spread(float(variance), float(min(both, limit))))
+        found.append(Spread(float(variance), float(min(max(both, LEAST_DEGREES), limit))))
     return found
 
 

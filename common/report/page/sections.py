@@ -131,7 +131,7 @@ def _work(
     yield Picture(
         "throughput",
         "How much work got done",
-        "Right answers per second; the thin line is the 95 % confidence interval over the rounds. "
+        "Right answers per second; the thin line is the 95 % confidence interval, at the usual speed of the machine. "
         "The dashed line is the ceiling: what the same users reach without any server.",
         lambda look: throughput_chart(cases, look),
         "Transactions per second: " + _each(cases, _rate),

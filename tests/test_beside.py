@@ -1,0 +1,115 @@
+"""What runs beside a case: the metronome and the soloist, as real processes."""
+
+import asyncio
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from conftest import LIMIT_S, ROOT, TESTS, gone, wait_until
+
+from common.alone.metronome import beat
+from common.cpus import usable_cpu_numbers
+from common.harness.beside.metronome import metronome
+from common.harness.beside.solo import MOST_RUNS, soloist
+from common.harness.interpreter import interpreter
+from common.harness.processes import until
+from common.record import Record
+
+
+def new_record() -> Record:
+    return Record(
+        server="x", title="", task="x", users=1, python="3", round=1, began_at="", load_average=0.0, time_s=1.0
+    )
+
+
+def test_the_metronome_beats_on_every_cpu_and_is_gone_at_the_end() -> None:
+    record, cpus = new_record(), usable_cpu_numbers()
+
+    async def listen() -> list[psutil.Process]:
+        async with metronome() as ticking:
+            async with ticking.beside(record):
+                assert await until(lambda: min(record.beats.cpu.count(cpu) for cpu in cpus) >= 10, LIMIT_S)
+            family = psutil.Process().children(recursive=True)
+            before = len(record.beats.at_s)
+            await asyncio.sleep(0.2)
+            assert len(record.beats.at_s) == before  # what is not beside a case belongs to none
+        return family
+
+    family = asyncio.run(listen())
+    assert len(family) == len(cpus)
+    assert all(gone(process) for process in family)
+    for cpu in cpus:
+        at_s = [at for at, of in zip(record.beats.at_s, record.beats.cpu, strict=True) if of == cpu]
+        assert at_s == sorted(at_s)
+        assert set(record.cpu_times.busy_s) == set(cpus)
+    assert all(0 < took_s < 0.05 for took_s in record.beats.took_s)
+    assert abs(record.beats.at_s[-1] - time.monotonic()) < 60  # the clock of everything else
+
+
+def test_the_metronome_ends_when_nobody_listens_any_more() -> None:
+    """As when the bench is killed."""
+    ticking = subprocess.Popen([sys.executable, "-P", "-m", "common.alone.metronome"], cwd=ROOT, stdout=subprocess.PIPE)
+    assert ticking.stdout.readline()
+    family = [psutil.Process(ticking.pid), *psutil.Process(ticking.pid).children()]
+    ticking.stdout.close()
+    wait_until(lambda: all(gone(process) for process in family), 5)
+    ticking.wait()
+
+
+def test_a_beat_is_of_the_cpus_own_time() -> None:
+    began_s = time.thread_time()
+    took_s = beat()
+    assert 0 < took_s < time.thread_time() - began_s
+
+
+def perform(task: str, times: int = 1, patience_s: float = 20.0) -> Record:
+    record = new_record()
+
+    async def go() -> None:
+        async with soloist(task, interpreter(), patience_s) as alone:
+            for _ in range(times):
+                await alone.perform(record)
+
+    asyncio.run(go())
+    assert not psutil.Process().children()
+    return record
+
+
+def test_the_soloist_tells_how_long_the_task_takes_alone() -> None:
+    record = perform("primes", times=2)
+    assert MOST_RUNS <= len(record.alone_wall_s) <= 2 * MOST_RUNS
+    columns = (record.alone_at_s, record.alone_wall_s, record.alone_cpu_s, record.alone_on_cpu)
+    assert len({len(column) for column in columns}) == 1
+    assert record.alone_at_s == sorted(record.alone_at_s)
+    assert set(record.alone_on_cpu) <= set(usable_cpu_numbers())
+    for wall_s, cpu_s in zip(record.alone_wall_s, record.alone_cpu_s, strict=True):
+        assert 0 < cpu_s <= wall_s
+
+
+def test_a_long_task_is_performed_once_at_a_time() -> None:
+    assert len(perform("sign_up", times=2).alone_wall_s) == 2
+
+
+def test_what_the_task_prints_and_raises_disturbs_nothing(monkeypatch) -> None:
+    monkeypatch.chdir(TESTS)
+    assert perform("sample_tasks:prints").alone_wall_s
+    assert perform("sample_tasks:raises", times=2).alone_wall_s == []
+    assert perform("no_such:task").alone_wall_s == []
+
+
+def test_a_task_that_hangs_is_given_up_once_and_for_all(monkeypatch) -> None:
+    monkeypatch.chdir(TESTS)
+    began_s = time.monotonic()
+    assert perform("sample_tasks:half_a_minute", times=3, patience_s=0.5).alone_wall_s == []
+    assert time.monotonic() - began_s < 15
+
+
+@pytest.mark.parametrize("module", ["metronome", "solo"])
+def test_they_need_nothing_but_the_standard_library(module: str) -> None:
+    """They run in the Python of the servers, which may have little."""
+    script = f"import sys; import common.alone.{module}; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    for heavy in ("numpy", "psutil", "aiohttp", "tornado", "flask", "msgspec"):
+        assert heavy not in loaded.stdout.split()
