@@ -25,7 +25,7 @@ def study(speeds, servers: tuple[Server, ...], rounds: int = 3, beside: float = 
 
 @pytest.mark.parametrize("speeds", [quiet, restless, drifting])
 def test_intervals_cover_the_truth_in_any_weather(speeds) -> None:
-    """93 to 97 % over thousands of runs; in a run all have the error of the usual speed, or of the ceiling, in common."""
+    """93 to 97 % over thousands; those of a run have the error of the usual speed, or of the ceiling, in common."""
     found = study(speeds, COMPUTING)
     least = 0.95 - 3 * (0.05 * 0.95 / RUNS) ** 0.5
     assert np.mean(found.covered) > least
