@@ -354,7 +354,7 @@ def test_a_case_is_the_same_one_only_if_every_axis_is_the_same() -> None:
         "3.11.7": "worse",
         "3.14.0": "no difference",
     }
-    assert "Worse: 1_a, Python 3.11.7 (trans/s" in as_text(found)
+    assert "Worse: 1_a (Python 3.11.7) (trans/s" in as_text(found)
     one = summarize(new).cases[0]
     for name, value in (("server", "2_b"), ("task", "digest"), ("users", 6), ("python", "3"), ("parameters", {"n": 1})):
         assert identity(msgspec.structs.replace(one, **{name: value})) != identity(one)
@@ -365,8 +365,8 @@ def test_the_case_of_another_python_is_another_case() -> None:
     found = compared(result_of(of_several("3.11.7", 1.0)), result_of(of_several("3.12.0", 1.0)))
     assert {case.identity.python: case.judgement for case in found.cases} == {"3.12.0": "new", "3.11.7": "gone"}
     assert found.exit_code == 1
-    assert "1_a, Python 3.11.7: was not measured now" in as_text(found)
-    assert "1_a, Python 3.12.0: was not measured before" in as_text(found)
+    assert "1_a (Python 3.11.7): was not measured now" in as_text(found)
+    assert "1_a (Python 3.12.0): was not measured before" in as_text(found)
 
 
 def failing(result: Result, server: str) -> Result:

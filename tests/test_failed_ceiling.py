@@ -10,6 +10,7 @@ from simulated_record import bare_record, record_of, result_of
 from common.record import BARE, Failure, Record, Result, Trace
 from common.report import compare
 from common.report.certainty import uncertain
+from common.report.compare_dresses import as_table
 from common.report.dresses import dressed
 from common.report.summary import summarize
 
@@ -108,9 +109,10 @@ def test_results_are_compared_with_a_failed_ceiling_or_none_on_either_side(make,
     fine, broken = result_with(dict.fromkeys(ROUNDS, measured)), result_with(with_failed(make, rounds))
     for base, new in ((fine, broken), (broken, fine), (broken, broken)):
         page = io.StringIO()
-        Console(file=page, width=130).print(compare.as_table(base, new))
+        found = compare.compared(base, new)
+        Console(file=page, width=150).print(as_table(found))
         assert "20.0 → 20.0" in page.getvalue()
-        assert not any(side.is_worse for side in compare.sides(base, new))
+        assert not any(case.judgement == "worse" for case in found.cases)
 
 
 @pytest.mark.parametrize("make", [*FAILED, None])

@@ -11,6 +11,7 @@ import pytest
 from conftest import TESTS, accusations, bench_command, gone, wait_until
 
 from common.harness.expectation import Expectation
+from common.harness.length import Length
 from common.harness.server import HOST, free_port, port_is_free
 from common.record import Record, load
 from common.report.dresses import exit_code
@@ -148,8 +149,8 @@ def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path, monkeypatch) -> No
 
     monkeypatch.setattr(runner, "_measure_server", mistaken)
     plan = make_plan(["2"], ["primes"], [2], [sys.executable], None, time_s=1, rounds=1)
-    record = runner.new_record(plan.cases[0], 1.0, 1)
-    asyncio.run(runner.measure(plan.cases[0], None, Expectation(b"1", 0.1, 0.1), record, None))
+    record, expected = runner.new_record(plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
+    asyncio.run(runner.measure(plan.cases[0], None, expected, Length(1.0, 2, expected), record, None))
     assert record.failure.code == "bench_error"
     assert "ZeroDivisionError: a mistake" in record.failure.message
 
@@ -181,7 +182,7 @@ def test_a_signal_stops_everything_within_six_seconds_and_keeps_what_is_done(by,
         output, errors = process.communicate(timeout=20)
     assert time.monotonic() - signalled_s < 6.5
     assert process.returncode == code, errors
-    wait_until(lambda: all(gone(one) for one in family), 1)
+    wait_until(lambda: all(gone(one) for one in family), 5)
     assert "2_async" in output
     assert second not in output
     assert [record.server for record in load(out).records] == ["2_async"]

@@ -45,12 +45,16 @@ class Checker:
             self._checks.problem.append(problem)
 
     @contextlib.asynccontextmanager
-    async def checking(self, every_s: float) -> AsyncIterator[None]:
-        """Asks at a fixed rate as long as the body runs, then waits for the answers still missing."""
+    async def checking(self, every_s: float, end_s: Callable[[], float]) -> AsyncIterator[None]:
+        """Asks at a fixed rate as long as the body runs, then waits for the answers still missing.
+
+        Args:
+            end_s: when the siege will end, as far as that is known now; nothing is asked for at its very end.
+        """
         waiting: set[asyncio.Task[None]] = set()
 
         async def ask() -> None:
-            for number in itertools.count():
+            for number in itertools.takewhile(lambda number: number * every_s < end_s(), itertools.count()):
                 await asyncio.sleep(self._began_s + number * every_s - time.monotonic())
                 task = asyncio.create_task(self.check())
                 waiting.add(task)

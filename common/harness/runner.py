@@ -205,7 +205,7 @@ async def _under_siege(
     checker = Checker(lambda: verify(session, server.url, expected, record.users), record.checks, began_s)
     async with (
         probing(session, server.url, expected.patience_s(record.users), record.pings, began_s),
-        checker.checking(interval_s(expected.task_s)),
+        checker.checking(interval_s(expected.task_s), lambda: length.end_s),
         sampling(server.pid, record, began_s),
         watching_machine(record),
     ):

@@ -46,5 +46,5 @@ def _of_the_speed(comparison: Comparison) -> Iterator[tuple[str, str]]:
             "the machine",
             f"its speed changed by a factor of up to {numbers.significant(factor, 2)} while {len(changed)} of "
             f"{len(everything)} cases were measured: another guest of its host, heat, or a battery. "
-            "What this does to rates is in the footnote",
+            "How far rates were corrected for that is said with the figures",
         )
