@@ -13,7 +13,7 @@ from simulated_record import result_of
 from common.harness.client import Answer
 from common.harness.tracer import _as_told, _counted_back
 from common.record import Pings, Trace, TracedRequests, load, save
-from common.report.dresses import dressed
+from common.report.dresses import WIDTH, dressed
 from common.report.timeline import Bar, Ran, Timeline, timelines
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
@@ -99,7 +99,7 @@ def test_in_the_terminal_each_strategy_has_its_lines(bench: Bench) -> None:
     assert lines[0].startswith("4_async_processexecutor: In a process pool")
     assert {line.split()[-1] for line in lines[1:] if "░" in line and "computes" not in line} == {"1", "2", "3"}
     assert re.search(r"pings .*▁", ended.stdout)
-    assert all(len(line) <= 130 for line in lines)
+    assert all(len(line) <= WIDTH for line in lines)
 
 
 def test_a_server_that_answers_wrongly_is_named_and_the_others_are_drawn(bench: Bench) -> None:
