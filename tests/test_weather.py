@@ -11,6 +11,8 @@ import pytest
 from simulated_machine import Server, SimulatedMachine, drifting, quiet, restless
 from weather_study import COMPUTING, WAITING, Study, studied
 
+from common.record import save
+from common.report.dresses import dressed
 from common.report.figures.control import coefficients
 from common.report.figures.speed import speeds_of
 from common.report.summary import summarize
@@ -143,3 +145,34 @@ def test_a_case_of_another_kind_has_a_coefficient_of_its_own() -> None:
     assert {one.value for one in coefficients(speeds[:2], [waits, values[0] * 0])} == {0.0}
     assert coefficients([], []) == []
     assert coefficients([np.empty(0)], [np.empty(0)])[0].value == 0
+
+
+def test_what_the_weather_was_and_what_was_corrected_is_said_in_every_dress() -> None:
+    result = SimulatedMachine(restless, 2).result(COMPUTING, rounds=3)
+    for dress in ("table", "markdown", "html"):
+        said, plain = (" ".join(dressed(result, dress, corrected=one).split()) for one in (True, False))
+        assert "its speed changed by a factor of up to 1." in said
+        assert "at the machine" in said
+        assert "at usual" in said
+        assert "corrected by up to" in said
+        assert "corrected by up to" not in plain
+        assert "at usual" not in plain
+    calm = SimulatedMachine(quiet, 2).result(COMPUTING, rounds=3)
+    assert "its speed changed" not in dressed(calm, "table")
+
+
+def test_report_shows_the_difference_that_the_correction_makes(bench, tmp_path) -> None:
+    save(SimulatedMachine(restless, 2).result(COMPUTING, rounds=3), tmp_path / "r.json")
+    corrected, plain = (bench("report", "r.json", *words).stdout for words in ((), ("--uncorrected",)))
+    assert "corrected by up to" in corrected
+    assert "corrected by up to" not in plain
+
+
+def test_a_case_that_is_in_doubt_on_a_restless_machine_is_told_the_likely_cause() -> None:
+    result = SimulatedMachine(restless, 2).result(COMPUTING[:1], rounds=2)
+    for record in result.records:
+        for column in (record.alone_at_s, record.alone_wall_s, record.alone_cpu_s, record.alone_on_cpu):
+            column.clear()
+    (case,) = summarize(result).cases
+    assert (case.verdict, [reason.code for reason in case.reasons]) == ("unclear", ["unsteady_machine", "blind"])
+    assert "the speed of this machine changed by a factor of" in case.reasons[0].message
