@@ -29,8 +29,8 @@ def bench() -> None:
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def list_servers(as_json: bool) -> None:
     """Show the strategies that there are."""
-    from common.report.catalogue import catalogue_as_json, catalogue_as_text
-    from common.strategies import all_strategies
+    from common.harness.ready.strategies import all_strategies
+    from common.report.dresses.catalogue import catalogue_as_json, catalogue_as_text
 
     strategies = all_strategies()
     click.echo(catalogue_as_json(strategies) if as_json else catalogue_as_text(strategies))
@@ -70,9 +70,9 @@ def run(
     """
     from common.harness.plan import make_plan
     from common.harness.session import conduct
-    from common.harness.siege import find_siege
-    from common.report.certainty import MOST_ROUNDS, uncertain
-    from common.report.dresses import as_html, as_shown, as_timelines, exit_code, show
+    from common.load.siege import find_siege
+    from common.report.dresses.dressing import as_html, as_shown, as_timelines, exit_code, show
+    from common.report.judging.certainty import MOST_ROUNDS, uncertain
     from common.report.progress import ProgressBar
 
     plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
@@ -108,8 +108,8 @@ def run(
 @click.option("--uncorrected", is_flag=True, help="As if the machine had always had the same speed.")
 def report(result: Path, dress: str, picture: str | None, out: Path | None, uncorrected: bool) -> None:
     """Show the RESULT of a run again."""
-    from common.record import load
-    from common.report.dresses import as_shown, dressed, show
+    from common.model.record import load
+    from common.report.dresses.dressing import as_shown, dressed, show
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
@@ -145,7 +145,7 @@ def trace(
     """Draw who computes when: send each SERVER some requests at once, with pings beside them."""
     from common.harness.plan import make_plan
     from common.harness.session import conduct_traces
-    from common.report.dresses import as_shown, show
+    from common.report.dresses.dressing import as_shown, show
     from common.report.pictures import check_suffix, write_picture
     from common.report.progress import ProgressBar
 
@@ -172,12 +172,12 @@ def try_task(task: str, limit_s: float, python: str) -> None:
 
     TASK is primes, digest, sign_up, or your own as module:function. Exit 1 if no strategy is worth a run.
     """
-    from common.harness.interpreter import interpreter
+    from common.harness.ready.interpreter import interpreter
+    from common.harness.ready.strategies import all_strategies
     from common.harness.trying import conduct_try
-    from common.report.advice import is_worth_a_run
-    from common.report.dresses import show
-    from common.report.tryout import as_advice
-    from common.strategies import all_strategies
+    from common.report.dresses.dressing import show
+    from common.report.dresses.tryout import as_advice
+    from common.report.words.advice import is_worth_a_run
 
     found, stopped_by = conduct_try(task, interpreter(python), limit_s, lambda line: click.echo(line, err=True))
     if found is None or stopped_by:
@@ -199,11 +199,11 @@ def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
     Exit 1 if something failed, is gone or got worse by more than noise; else 3 if something is suspect, unclear or
     can't be decided; else 0.
     """
-    from common.record import load
-    from common.report.comparable import check_comparable
-    from common.report.compare import compared
-    from common.report.compare_dresses import as_table, dressed
-    from common.report.dresses import show
+    from common.model.record import load
+    from common.report.dresses.compare_dresses import as_table, dressed
+    from common.report.dresses.dressing import show
+    from common.report.judging.comparable import check_comparable
+    from common.report.judging.compare import compared
 
     gc.disable()  # as in report
     before, after = load(base), load(new)
@@ -219,7 +219,7 @@ def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
 @bench.command()
 def doctor() -> None:
     """Say what of this machine would spoil a run, and what to do about it; exit 1 if there is something."""
-    from common.harness.doctor import examine
+    from common.harness.ready.doctor import examine
 
     findings = examine()
     for finding in findings:

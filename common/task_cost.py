@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from common.builtin_tasks import BUILTIN_TASKS
 from common.cpus import usable_cpus
-from common.options import quit_with
+from common.serving.options import quit_with
 from common.task import TaskError, TaskRun, UnknownTaskError, perform
 
 REPEATS = 3

@@ -1,10 +1,10 @@
 """On a cluster: Dask hands the task to a worker on this machine, or on any of those behind DASK_SCHEDULER_ADDRESS."""
 
 from common.cpus import usable_cpus as default_workers
-from common.dask_cluster import cluster, outcome
-from common.options import server_options
+from common.serving.dask import cluster, outcome
+from common.serving.options import server_options
+from common.serving.tornado import TaskHandler, serve
 from common.task import perform
-from common.tornado_app import TaskHandler, serve
 
 
 class LongTask(TaskHandler):

@@ -1,8 +1,8 @@
 """On the event loop itself: `async def` alone helps nobody, the loop stands still until the task is done."""
 
-from common.options import server_options
+from common.serving.options import server_options
+from common.serving.tornado import TaskHandler, serve
 from common.task import perform
-from common.tornado_app import TaskHandler, serve
 
 
 class LongTask(TaskHandler):

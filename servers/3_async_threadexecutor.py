@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from tornado.ioloop import IOLoop
 
 from common.cpus import default_threads as default_workers
-from common.options import server_options
+from common.serving.options import server_options
+from common.serving.tornado import TaskHandler, serve
 from common.task import perform
-from common.tornado_app import TaskHandler, serve
 
 
 class LongTask(TaskHandler):

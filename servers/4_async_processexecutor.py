@@ -6,9 +6,9 @@ from multiprocessing import get_context
 from tornado.ioloop import IOLoop
 
 from common.cpus import usable_cpus as default_workers
-from common.options import server_options
+from common.serving.options import server_options
+from common.serving.tornado import TaskHandler, serve
 from common.task import perform
-from common.tornado_app import TaskHandler, serve
 from common.worker import follow_server
 
 

@@ -3,9 +3,9 @@
 from flask import Response
 
 from common.cpus import usable_cpus as default_workers
-from common.flask_app import answer, task_app
-from common.gunicorn_app import serve
-from common.options import server_options
+from common.serving.flask import answer, task_app
+from common.serving.gunicorn import serve
+from common.serving.options import server_options
 from common.task import perform
 
 app = task_app()

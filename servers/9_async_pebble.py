@@ -1,10 +1,10 @@
 """In a process pool that can stop a task: at a time limit, or when its client has left; lost workers are replaced."""
 
 from common.cpus import usable_cpus as default_workers
-from common.options import server_options
-from common.pebble_pool import worker_pool
+from common.serving.options import server_options
+from common.serving.pebble import worker_pool
+from common.serving.tornado import TaskHandler, serve
 from common.task import perform
-from common.tornado_app import TaskHandler, serve
 
 TIME_LIMIT_S = 60
 

@@ -19,11 +19,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from common.harness.interpreter import interpreter
-from common.harness.virtualenv import with_packages
-from common.report.summary import Summary
-from common.requirement import unmet
-from common.strategies import read_strategy
+from common.contract import unmet
+from common.harness.ready.interpreter import interpreter
+from common.harness.ready.strategies import read_strategy
+from common.harness.ready.virtualenv import with_packages
+from common.report.judging.summary import Summary
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent

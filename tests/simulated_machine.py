@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from simulated_record import record_of, result_of
 
-from common.record import BARE, Machine, Record, Result
+from common.model.record import BARE, Machine, Record, Result
 
 WORK_S, USERS, SIEGE_S, BETWEEN_S, STEP_S, BEAT_S = 0.04, 6, 4.0, 5.5, 0.02, 50e-6
 SLOW = 1 / 1.75

@@ -4,7 +4,7 @@ import itertools
 
 from simulated import constant, queue
 
-from common.record import BARE, Environment, Machine, Record, Result
+from common.model.record import BARE, Environment, Machine, Record, Result
 
 USERS, TIME_S, TASK_S, CPUS = 5, 4.0, 0.1, 2
 

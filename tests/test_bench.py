@@ -12,8 +12,8 @@ import pytest
 from conftest import OF_THE_MACHINE, ROOT, SERVERS, TESTS, accusations, bench_command, gone, wait_until
 
 from common.cpus import usable_cpu_numbers
-from common.record import BARE, SCHEMA, load
-from common.report.summary import summarize
+from common.model.record import BARE, SCHEMA, load
+from common.report.judging.summary import summarize
 
 KEYS = {
     "server",
@@ -295,8 +295,8 @@ def test_a_hanging_task_is_given_up_before_anything_is_started(bench, tmp_path, 
     import asyncio
 
     from common.errors import BadInputError
-    from common.harness import expectation
-    from common.harness.interpreter import interpreter
+    from common.harness.ready import expectation
+    from common.harness.ready.interpreter import interpreter
 
     monkeypatch.chdir(TESTS)
     monkeypatch.setattr(expectation, "LIMIT_S", 1.0)

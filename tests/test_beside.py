@@ -13,9 +13,9 @@ from common.alone.metronome import beat
 from common.cpus import usable_cpu_numbers
 from common.harness.beside.metronome import metronome
 from common.harness.beside.solo import MOST_RUNS, soloist
-from common.harness.interpreter import interpreter
 from common.harness.processes import until
-from common.record import Record
+from common.harness.ready.interpreter import interpreter
+from common.model.record import Record
 
 
 def new_record() -> Record:

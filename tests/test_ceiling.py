@@ -16,15 +16,15 @@ from conftest import ROOT, TESTS, gone, wait_until
 
 from common.alone.bare import CHECKER, spread
 from common.cpus import usable_cpus
+from common.harness.beside.checker import interval_s
 from common.harness.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
-from common.harness.checker import interval_s
-from common.harness.expectation import Expectation
 from common.harness.failures import CaseFailedError
-from common.harness.interpreter import interpreter
 from common.harness.length import Length
 from common.harness.plan import NO_SERVER, Case
+from common.harness.ready.expectation import Expectation
+from common.harness.ready.interpreter import interpreter
 from common.harness.runner import new_record
-from common.record import Record
+from common.model.record import Record
 
 BESIDES = 4  # processes without users: the first one, its forkserver and resource tracker, and the checker's
 NO_LIMIT_S = 1000.0

@@ -11,18 +11,18 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 
 from common.alone import metronome
 from common.errors import BadInputError
-from common.record import BARE, Failure, Result, save
-from common.report.columns import FIGURES as COLUMNS
-from common.report.comparable import check_comparable
-from common.report.compare import FIGURES, Case, Change, Compared, compared, judged
-from common.report.compare_dresses import as_json, as_markdown, as_table
-from common.report.compare_sheet import percent, sheet_of
+from common.model.record import BARE, Failure, Result, save
+from common.report.dresses.compare_dresses import as_json, as_markdown, as_table
 from common.report.figures.estimates import Estimate, estimates
 from common.report.figures.holm import holm
 from common.report.figures.scale import between
 from common.report.figures.weather import Weather
-from common.report.identity import Identity, identity
-from common.report.summary import Interval, Latency, Summary, summarize
+from common.report.judging.comparable import check_comparable
+from common.report.judging.compare import FIGURES, Case, Change, Compared, compared, judged
+from common.report.judging.identity import Identity, identity
+from common.report.judging.summary import Interval, Latency, Summary, summarize
+from common.report.words.columns import FIGURES as COLUMNS
+from common.report.words.compare_sheet import percent, sheet_of
 
 ROUNDS = (1, 2, 3)
 ALARMS = 22  # of 300: 5 %, and two standard deviations
@@ -290,7 +290,7 @@ def test_the_rounds_of_both_results_count() -> None:
 def test_the_environment_says_which_metronome_it_was() -> None:
     import platform
 
-    from common.harness.environment import describe_environment
+    from common.harness.ready.environment import describe_environment
 
     assert describe_environment("4.0.7", []).metronome == f"{platform.python_version()} {metronome.WORK}"
 

@@ -3,11 +3,11 @@
 import pytest
 from simulated_record import TASK_S, bare_record, record_of, result_of
 
-from common.record import Result
-from common.report.certainty import uncertain
-from common.report.conclusion import conclusion
-from common.report.dresses import dressed
-from common.report.summary import summarize
+from common.model.record import Result
+from common.report.dresses.dressing import dressed
+from common.report.judging.certainty import uncertain
+from common.report.judging.summary import summarize
+from common.report.words.conclusion import conclusion
 
 ROUNDS = (1, 2, 3)
 NOISE = (1.0, 1.004, 0.997)
@@ -137,7 +137,7 @@ def test_no_figure_and_no_star_is_cut_at_any_width(width: int) -> None:
 
     from rich.console import Console
 
-    from common.report.table import as_table
+    from common.report.dresses.table import as_table
 
     result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
     page = io.StringIO()
@@ -161,7 +161,7 @@ def test_more_rounds_go_where_the_noise_is() -> None:
 
 
 def test_the_task_alone_is_what_was_measured_around_the_cases() -> None:
-    from common.report.alone import alone_cpu_s, alone_wall_s
+    from common.report.figures.alone import alone_cpu_s, alone_wall_s
 
     result = three_rounds(("1_a", 1, 1.0))
     for record in result.records:

@@ -12,10 +12,10 @@ from conftest import ROOT
 from golden_file import assert_golden
 from simulated_record import bare_record, record_of, result_of
 
-from common.record import Failure, load, save
-from common.report.columns import columns_for
-from common.report.dresses import dressed
-from common.report.summary import summarize
+from common.model.record import Failure, load, save
+from common.report.dresses.dressing import dressed
+from common.report.judging.summary import summarize
+from common.report.words.columns import columns_for
 
 DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "published.csv", "json": "published.json"}
 Bench = Callable[..., subprocess.CompletedProcess[str]]

@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 from simulated_record import bare_record, record_of, result_of
 
-from common.record import BARE, Failure, Record, Result, Trace
-from common.report import compare
-from common.report.certainty import uncertain
-from common.report.compare_dresses import as_table
-from common.report.dresses import dressed
-from common.report.summary import summarize
+from common.model.record import BARE, Failure, Record, Result, Trace
+from common.report.dresses.compare_dresses import as_table
+from common.report.dresses.dressing import dressed
+from common.report.judging import compare
+from common.report.judging.certainty import uncertain
+from common.report.judging.summary import summarize
 
 ROUNDS = (1, 2, 3)
 WHY = "the bare case ended with exit code 1; its last line: the task raised ValueError: out of luck"

@@ -7,9 +7,9 @@ import pytest
 from conftest import TESTS
 from simulated_record import bare_record, record_of, result_of
 
-from common.record import load
-from common.report.dresses import dressed
-from common.report.summary import summarize
+from common.model.record import load
+from common.report.dresses.dressing import dressed
+from common.report.judging.summary import summarize
 
 NOTE = "the GIL was on while it served, though Python 3.14.7t can do without"
 

@@ -10,12 +10,12 @@ import psutil
 import pytest
 from conftest import TESTS, accusations, bench_command, gone, wait_until
 
-from common.harness.expectation import Expectation
 from common.harness.length import Length
+from common.harness.ready.expectation import Expectation
 from common.harness.server import HOST, free_port, port_is_free
-from common.record import Record, load
-from common.report.dresses import exit_code
-from common.report.summary import Summary, summarize
+from common.model.record import Record, load
+from common.report.dresses.dressing import exit_code
+from common.report.judging.summary import Summary, summarize
 
 HOSTILE = TESTS / "servers"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")

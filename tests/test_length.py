@@ -4,9 +4,9 @@ import sys
 
 import pytest
 
-from common.harness.expectation import Expectation
 from common.harness.length import LEAST_S, Length, in_words, run_length_s, too_short_for
 from common.harness.plan import Plan, make_plan
+from common.harness.ready.expectation import Expectation
 from common.harness.runner import say_how_long
 
 COMPUTES, WAITS = Expectation(b"4", 0.04, 0.04), Expectation(b"4", 0.28, 0.0)

@@ -3,10 +3,10 @@
 import pytest
 from conftest import SERVERS, TESTS, accusations
 
-from common.record import load
-from common.report.summary import Summary, summarize
-from common.requirement import unmet
-from common.strategies import read_strategy
+from common.contract import unmet
+from common.harness.ready.strategies import read_strategy
+from common.model.record import load
+from common.report.judging.summary import Summary, summarize
 
 LIARS = TESTS / "servers" / "liars"
 # What each must get: the verdict, and a reason that says what the lie is.

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from conftest import SERVERS, serving
 
-from common.harness.expectation import try_task
-from common.harness.interpreter import interpreter
 from common.harness.plan import Plan, make_plan
-from common.record import BARE, load
+from common.harness.ready.expectation import try_task
+from common.harness.ready.interpreter import interpreter
+from common.model.record import BARE, load
 
 WORK = "import time\n\ndef work():\n    time.sleep(0.02)\n    return 'of the user'\n"
 
@@ -73,8 +73,8 @@ def test_in_a_folder_without_one_common_is_ours(tmp_path, monkeypatch) -> None:
 
 
 SERVER = """'''Serves, on a --port.'''
-from common.flask_app import answer, serve, task_app
-from common.options import server_options
+from common.serving.flask import answer, serve, task_app
+from common.serving.options import server_options
 from common.task import perform
 
 app = task_app()

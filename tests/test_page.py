@@ -12,11 +12,11 @@ from playwright.sync_api import Browser
 from simulated_record import bare_record, record_of, result_of
 from test_trace import trace_of
 
-from common.record import Failure, Result, load
-from common.report.conclusion import conclusion
-from common.report.dresses import dressed
+from common.model.record import Failure, Result, load
+from common.report.dresses.dressing import dressed
+from common.report.judging.summary import summarize
 from common.report.page.page import _facts
-from common.report.summary import summarize
+from common.report.words.conclusion import conclusion
 
 HOSTILE = "9_<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 

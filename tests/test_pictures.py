@@ -9,8 +9,8 @@ from conftest import ROOT
 from test_page import result
 
 from common.report.charts.look import FILE, NARROW, WIDE, Look, specification
+from common.report.judging.summary import summarize
 from common.report.page.sections import Picture, sections
-from common.report.summary import summarize
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
 SAMPLE = str(ROOT / "results" / "sample.json")

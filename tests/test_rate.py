@@ -8,10 +8,10 @@ import pytest
 from conftest import TESTS
 from simulated import constant, exponential, queue, shared, siege_of, uniform
 
-from common.record import load
-from common.report.rate import steady_rate
-from common.report.spans import spans_of
-from common.report.summary import summarize
+from common.model.record import load
+from common.report.figures.rate import steady_rate
+from common.report.figures.spans import spans_of
+from common.report.judging.summary import summarize
 
 WITHIN = 0.02
 

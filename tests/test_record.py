@@ -3,7 +3,7 @@
 import pytest
 from conftest import TESTS
 
-from common.record import BadResultError, Environment, Record, Result, load, save
+from common.model.record import BadResultError, Environment, Record, Result, load, save
 
 
 def a_result() -> Result:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 from conftest import ROOT
 
+from common.contract import unmet
 from common.errors import BadInputError
-from common.record import load
-from common.report.dresses import dressed
-from common.requirement import unmet
+from common.model.record import load
+from common.report.dresses.dressing import dressed
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
 too_old = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python can run everything")

@@ -12,8 +12,8 @@ import pytest
 from conftest import ROOT, SERVERS, TESTS, Served, free_port, gone, is_free, receive, serving, start, wait_until
 
 from common.builtin_tasks import BUILTIN_TASKS
-from common.requirement import unmet
-from common.strategies import all_strategies, read_strategy
+from common.contract import unmet
+from common.harness.ready.strategies import all_strategies, read_strategy
 from common.task import perform
 
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)

@@ -5,7 +5,7 @@ import os
 import pytest
 from conftest import TESTS
 
-from common.harness.siege import Transaction, install_command, parse, siege_at_home, socket_failures
+from common.load.siege import Transaction, install_command, parse, siege_at_home, socket_failures
 
 
 def test_a_line_of_a_transaction_is_understood() -> None:

@@ -5,8 +5,8 @@ import shutil
 import pytest
 from conftest import ROOT
 
-from common.record import load
-from common.report.summary import summarize
+from common.model.record import load
+from common.report.judging.summary import summarize
 
 RUNS, TIES_WANTED = 20, 19
 

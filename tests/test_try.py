@@ -29,7 +29,7 @@ def tried(bench, tmp_path) -> Iterator[Try]:
 
 def _is_ours(process: psutil.Process) -> bool:
     try:
-        return "common.tryout" in " ".join(process.cmdline())
+        return "common.alone.tryout" in " ".join(process.cmdline())
     except psutil.Error:
         return False
 

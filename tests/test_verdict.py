@@ -3,10 +3,10 @@
 import pytest
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
-from common.record import Failure, Machine, Record
-from common.report.dresses import exit_code
+from common.model.record import Failure, Machine, Record
+from common.report.dresses.dressing import exit_code
 from common.report.judging.rules import RULES, Reason, verdict_of
-from common.report.summary import Summary, summarize
+from common.report.judging.summary import Summary, summarize
 
 
 def judged(record: Record, *bare: Record) -> Summary:

@@ -14,10 +14,10 @@ from threading import Thread
 import pytest
 
 from common.errors import BadInputError
-from common.harness import virtualenv
 from common.harness.failures import CaseFailedError
-from common.harness.interpreter import Interpreter, interpreter, told_apart
 from common.harness.plan import make_plan
+from common.harness.ready import virtualenv
+from common.harness.ready.interpreter import Interpreter, interpreter, told_apart
 from common.harness.server import Server
 from common.harness.session import conduct_traces
 

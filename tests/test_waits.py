@@ -5,10 +5,10 @@ import pytest
 from simulated import constant, queue, siege_of, uniform
 from simulated_record import bare_record, record_of, result_of
 
-from common.report.dresses import dressed
+from common.report.dresses.dressing import dressed
+from common.report.figures.rounds import Round
 from common.report.figures.survival import Waits, together
-from common.report.rounds import Round
-from common.report.summary import summarize
+from common.report.judging.summary import summarize
 
 
 def waits(waited_s: list[float], answered: list[bool]) -> Waits:

@@ -8,10 +8,10 @@ import pytest
 from common.cpus import usable_cpus
 from common.harness import runner
 from common.harness.client import Answer
-from common.harness.expectation import Expectation
 from common.harness.failures import CaseFailedError
 from common.harness.plan import make_plan
-from common.record import Record
+from common.harness.ready.expectation import Expectation
+from common.model.record import Record
 
 TASK_S = 10.0
 

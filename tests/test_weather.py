@@ -11,11 +11,11 @@ import pytest
 from simulated_machine import Server, SimulatedMachine, drifting, quiet, restless
 from weather_study import COMPUTING, WAITING, Study, studied
 
-from common.record import save
-from common.report.dresses import dressed
+from common.model.record import save
+from common.report.dresses.dressing import dressed
 from common.report.figures.control import coefficients
 from common.report.figures.speed import speeds_of
-from common.report.summary import summarize
+from common.report.judging.summary import summarize
 
 RUNS = 24
 

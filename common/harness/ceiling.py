@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 from common.alone.bare import CHECKER
 from common.cpus import usable_cpus
-from common.harness.checker import interval_s
-from common.harness.expectation import Expectation
+from common.harness.beside.checker import interval_s
+from common.harness.beside.machine import watching_machine
+from common.harness.beside.sampler import sampling
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.lines import reading_lines
-from common.harness.machine import watching_machine
 from common.harness.plan import Case
 from common.harness.processes import CALM_LOOK_S, Started, until
-from common.harness.sampler import sampling
+from common.harness.ready.expectation import Expectation
 from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
-from common.record import Record
+from common.model.record import Record
 
 # With 1 or 2, scripts/compare_ceilings found no lower ceiling than with a process for each user. But with 1 a CPU idles
 # while all threads of its process wait, and other threads wait for the GIL of the other one; with 2 there is a second.

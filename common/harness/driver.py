@@ -15,9 +15,9 @@ from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.lines import reading_lines
 from common.harness.processes import CALM_LOOK_S, Started, until
-from common.harness.siege import Siege, Transaction, parse, socket_failures
 from common.harness.tail import Tail
-from common.record import Record
+from common.load.siege import Siege, Transaction, parse, socket_failures
+from common.model.record import Record
 
 LIFT_LIMIT_S = 5.0  # how long siege may take to end; 0.02 s is usual
 UNKNOWN_LINES_KEPT = 20

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterable, Mapping
 
-from common.harness.expectation import Expectation
-from common.harness.interpreter import Interpreter
 from common.harness.plan import Case, Plan
+from common.harness.ready.expectation import Expectation
+from common.harness.ready.interpreter import Interpreter
 
 LEAST_S = 4.0
 SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer

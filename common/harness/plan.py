@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+from common.contract import unmet
 from common.errors import BadInputError
-from common.harness.interpreter import Interpreter, each_once, interpreter, told_apart
-from common.record import BARE, LeftOut
-from common.requirement import unmet
-from common.strategies import Strategy, all_strategies, find_strategy
+from common.harness.ready.interpreter import Interpreter, each_once, interpreter, told_apart
+from common.harness.ready.strategies import Strategy, all_strategies, find_strategy
+from common.model.record import BARE, LeftOut
 
 T = TypeVar("T")
 NO_SERVER = Strategy(

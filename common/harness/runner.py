@@ -12,24 +12,24 @@ import aiohttp
 import psutil
 
 from common.cpus import usable_cpus
+from common.harness.beside.checker import Checker, interval_s
+from common.harness.beside.machine import machine_between, watching_machine
 from common.harness.beside.metronome import Metronome, metronome
+from common.harness.beside.probe import probing
+from common.harness.beside.sampler import sampling
 from common.harness.beside.solo import Soloist, soloist
 from common.harness.ceiling import compute_bare
-from common.harness.checker import Checker, interval_s
 from common.harness.client import Answer, client, get
 from common.harness.driver import besiege
-from common.harness.expectation import Expectation, try_task
 from common.harness.failures import CaseFailedError
-from common.harness.interpreter import Interpreter
 from common.harness.length import Length, in_words, run_length_s, too_short_for
-from common.harness.machine import machine_between, watching_machine
 from common.harness.plan import NO_SERVER, Case, Plan
-from common.harness.probe import probing
-from common.harness.sampler import sampling
+from common.harness.ready.expectation import Expectation, try_task
+from common.harness.ready.interpreter import Interpreter
 from common.harness.server import Server, running
-from common.harness.siege import Siege
-from common.options import MOST_WORKERS
-from common.record import Failure, Record
+from common.load.siege import Siege
+from common.model.record import Failure, Record
+from common.serving.options import MOST_WORKERS
 from common.task import one_line
 
 WARM_UP_BATCHES = 10

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import msgspec
 
-from common.harness.doctor import examine, in_one_line
-from common.harness.environment import describe_environment, packages_of
 from common.harness.interruption import until_signal
 from common.harness.plan import NO_SERVER, Case, Plan
+from common.harness.ready.doctor import examine, in_one_line
+from common.harness.ready.environment import describe_environment, packages_of
+from common.harness.ready.virtualenv import with_packages
 from common.harness.runner import Watcher, run, say_how_long, try_tasks
-from common.harness.siege import siege_at_home
 from common.harness.tracer import trace_all
-from common.harness.virtualenv import with_packages
-from common.record import Record, Result, Trace, save
+from common.load.siege import siege_at_home
+from common.model.record import Record, Result, Trace, save
 
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
 Key = tuple[str, str, int, str]

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import aiohttp
 
+from common.harness.beside.probe import probing
 from common.harness.client import Answer, client
-from common.harness.expectation import Expectation
 from common.harness.failures import CaseFailedError
 from common.harness.plan import Case, Plan
-from common.harness.probe import probing
+from common.harness.ready.expectation import Expectation
 from common.harness.runner import Expectations, Watcher, new_record, verify, warm_up
 from common.harness.server import running
-from common.record import Failure, Trace
+from common.model.record import Failure, Trace
 from common.task import one_line
 
 PING_INTERVAL_S = 0.025

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from common.cpus import usable_cpus
-from common.findings import Findings
-from common.harness.interpreter import Interpreter
 from common.harness.interruption import until_signal
 from common.harness.processes import LOOK_S, Started, until
+from common.harness.ready.interpreter import Interpreter
+from common.harness.ready.virtualenv import with_packages
 from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
-from common.harness.virtualenv import with_packages
+from common.model.findings import Findings
 
 _RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0  # no step performs the task more often; slower than alone by so much
 MOST_BYTES = 1_000_000  # of all steps together; an answer is shortened
@@ -46,7 +46,7 @@ def conduct_try(
 async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
     """What can be said of the task; its first run may take as long as the limit, the later steps in proportion."""
     with TemporaryFile() as output:
-        command = [python.path, *OURS_FIRST, "common.tryout", task]
+        command = [python.path, *OURS_FIRST, "common.alone.tryout", task]
         started = Started(command, environment=server_environment(), stdout=output)
         errors = Tail(started.process.stderr)
         try:

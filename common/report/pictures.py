@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from common.errors import BadInputError
-from common.record import Result, save
+from common.model.record import Result, save
 from common.report.charts.look import FILE, as_png, as_svg
+from common.report.judging.summary import summarize
 from common.report.page.page import as_html
 from common.report.page.sections import sections
-from common.report.summary import summarize
 
 _SUFFIXES = (".svg", ".png", ".html", ".json")
 

@@ -2,8 +2,8 @@
 
 from flask import Flask
 
-from common.flask_app import serve, task_app
-from common.options import server_options
+from common.serving.flask import serve, task_app
+from common.serving.options import server_options
 
 app: Flask = task_app()
 

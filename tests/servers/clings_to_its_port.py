@@ -7,9 +7,9 @@ import time
 from flask import Response
 from werkzeug.serving import make_server
 
-from common.flask_app import answer, task_app
-from common.listening import listening_socket
-from common.options import server_options
+from common.serving.flask import answer, task_app
+from common.serving.listening import listening_socket
+from common.serving.options import server_options
 from common.task import perform
 
 app = task_app()

@@ -5,8 +5,8 @@ import threading
 
 from flask import Response
 
-from common.flask_app import answer, serve, task_app
-from common.options import server_options
+from common.serving.flask import answer, serve, task_app
+from common.serving.options import server_options
 from common.task import perform
 
 app = task_app()

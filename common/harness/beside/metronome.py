@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 import psutil
 
 from common.cpus import usable_cpu_numbers
+from common.harness.beside.machine import busy_s
 from common.harness.lines import reading_lines
-from common.harness.machine import busy_s
 from common.harness.processes import Started
 from common.harness.server import server_environment
-from common.record import Record
+from common.model.record import Record
 
 BUSY_EVERY_S = 0.25
 COMMAND = [sys.executable, "-P", "-m", "common.alone.metronome"]  # the same Python for all cases

@@ -5,12 +5,12 @@ import subprocess
 import time
 from collections.abc import AsyncIterator
 
-from common.harness.interpreter import Interpreter
 from common.harness.lines import reading_lines
 from common.harness.processes import Started, until
+from common.harness.ready.interpreter import Interpreter
 from common.harness.server import server_environment
 from common.harness.tail import Tail
-from common.record import Record
+from common.model.record import Record
 
 MOST_RUNS, ENOUGH_S = 3, 0.25  # at a time: so many, or as many as begin in so long
 

@@ -8,9 +8,9 @@ from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
 from common.report.charts.sheet import Sheet
-from common.report.columns import name_of
 from common.report.judging.rules import OK
-from common.report.summary import Summary
+from common.report.judging.summary import Summary
+from common.report.words.columns import name_of
 
 _HEIGHT, _LINE, _BAR = 240, 16, 16  # pixels
 

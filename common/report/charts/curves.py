@@ -6,9 +6,9 @@ from typing import Any
 import altair as alt
 
 from common.report.charts.look import Drawing, Look
-from common.report.columns import name_of
 from common.report.judging.rules import OK
-from common.report.summary import Summary
+from common.report.judging.summary import Summary
+from common.report.words.columns import name_of
 
 _CEILING = "the ceiling"
 _MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]

@@ -7,9 +7,9 @@ import altair as alt
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
-from common.report.columns import name_of
 from common.report.judging.rules import FAILED, OK
-from common.report.summary import Summary
+from common.report.judging.summary import Summary
+from common.report.words.columns import name_of
 
 _CELL, _HEAD = 44, 38  # pixels
 _LETTER = 7  # pixels, about

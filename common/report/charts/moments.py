@@ -7,8 +7,8 @@ import altair as alt
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
-from common.report.rounds import Round
-from common.report.summary import Summary
+from common.report.figures.rounds import Round
+from common.report.judging.summary import Summary
 
 _TICK, _PINGS = 8, 26  # pixels
 

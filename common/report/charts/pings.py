@@ -8,9 +8,9 @@ import numpy as np
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
-from common.report.rounds import Round
-from common.report.spans import Floats
-from common.report.summary import Summary
+from common.report.figures.rounds import Round
+from common.report.figures.spans import Floats
+from common.report.judging.summary import Summary
 
 _BAND = 26
 _LEAST_S = 0.0005  # what is shorter can't be told from it

@@ -7,9 +7,9 @@ import altair as alt
 
 from common.report.charts.look import Look
 from common.report.charts.sheet import Layer, Sheet
-from common.report.columns import name_of
 from common.report.judging.rules import OK
-from common.report.summary import Summary
+from common.report.judging.summary import Summary
+from common.report.words.columns import name_of
 
 _LINE, _GAP = 18, 12  # pixels
 

@@ -8,9 +8,9 @@ from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
 from common.report.charts.sheet import Layer, Sheet
-from common.report.columns import half_width
 from common.report.judging.rules import OK
-from common.report.summary import Summary
+from common.report.judging.summary import Summary
+from common.report.words.columns import half_width
 
 _BAR = 20
 _ROOM = 1.25  # of the largest value that can be true: what is longer is cut and says so

@@ -8,7 +8,7 @@ import altair as alt
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
-from common.report.timeline import Bar, Timeline, span_s
+from common.report.figures.timeline import Bar, Timeline, span_s
 
 _BAR, _LANE_GAP, _HEADER, _PING, _PING_STEP, _GAP, _LABELS = 11, 5, 22, 2.5, 4, 20, 92  # pixels
 _PING_ROWS = 12

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from common.report.figures.estimates import CONFIDENCE, Estimate, estimates, ratio
+from common.report.figures.rounds import Round
 from common.report.figures.weather import Weather
-from common.report.rounds import Round
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ import numpy as np
 from common.report.figures.control import MOST, SPEED, Slope
 from common.report.figures.estimates import Estimate, ratio
 from common.report.figures.measures import Measured
+from common.report.figures.rounds import Round
 from common.report.figures.weather import Weather
-from common.report.rounds import Round
 
 Case = Sequence[Round]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from common.record import Record
+from common.model.record import Record
 
 Floats = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from common.report.figures.control import NOT_CORRECTED, Slope, coefficients, slopes
 
 if TYPE_CHECKING:
-    from common.report.rounds import Round
+    from common.report.figures.rounds import Round
 
 Floats = NDArray[np.float64]
 Case = Sequence["Round"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.report.figures.estimates import ACCURACY, Estimate
+from common.report.figures.rounds import Round
 from common.report.figures.weather import Weather
-from common.report.rounds import Round
 
 DEVIATIONS = 3.0  # standard deviations that are allowed for noise
 DRIFT_OF_RATES = 0.03  # how far two cases differ within a minute without a cause, as was seen on a shared machine

@@ -12,9 +12,9 @@ import numpy as np
 
 from common.report import numbers
 from common.report.figures.estimates import ACCURACY
+from common.report.figures.rounds import Round
+from common.report.figures.spans import SIEGE_STEP_S
 from common.report.judging.evidence import DRIFT_OF_RATES, Evidence, other_work
-from common.report.rounds import Round
-from common.report.spans import SIEGE_STEP_S
 
 OK, SUSPECT, UNCLEAR, FAILED = "ok", "suspect", "unclear", "failed"
 

@@ -8,16 +8,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from common.record import BARE, Result
+from common.model.record import BARE, Result
 from common.report import numbers
-from common.report.columns import Column, columns_for, figures, varying
-from common.report.conclusion import conclusion
-from common.report.flags import flags
-from common.report.footnote import footnote
 from common.report.judging.rules import FAILED, OK
-from common.report.notes import notes
+from common.report.judging.summary import Comparison, Summary, summarize
 from common.report.page.sections import sections
-from common.report.summary import Comparison, Summary, summarize
+from common.report.words.columns import Column, columns_for, figures, varying
+from common.report.words.conclusion import conclusion
+from common.report.words.flags import flags
+from common.report.words.footnote import footnote
+from common.report.words.notes import notes
 
 HERE = Path(__file__).parent
 MOST_ROWS = 400

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
-from common.record import Result
+from common.model.record import Result
 from common.report import numbers
-from common.report.alone import alone_cpu_s, alone_wall_s
 from common.report.charts.cost import cpu_chart, memory_chart
 from common.report.charts.curves import curves
 from common.report.charts.look import NARROW, WIDE, Drawing, Look, for_page
@@ -17,11 +16,12 @@ from common.report.charts.moments import moments_chart
 from common.report.charts.pings import pings_chart
 from common.report.charts.throughput import throughput_chart
 from common.report.charts.timeline import timeline_chart
-from common.report.columns import name_of
+from common.report.figures.alone import alone_cpu_s, alone_wall_s
+from common.report.figures.rounds import Round
+from common.report.figures.timeline import timelines
 from common.report.judging.rules import FAILED
-from common.report.rounds import Round
-from common.report.summary import Comparison, Summary
-from common.report.timeline import timelines
+from common.report.judging.summary import Comparison, Summary
+from common.report.words.columns import name_of
 
 MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two
 MOST_TICKS, MOST_ROWS = 600, 15  # in a row; in rows beyond that there are fewer marks, or the page would grow too large

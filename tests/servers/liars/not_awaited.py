@@ -3,9 +3,9 @@
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from common.options import server_options
+from common.serving.options import server_options
+from common.serving.tornado import TaskHandler, serve
 from common.task import perform
-from common.tornado_app import TaskHandler, serve
 from common.worker import follow_server
 
 

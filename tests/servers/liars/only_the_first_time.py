@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from common.options import server_options
+from common.serving.options import server_options
+from common.serving.tornado import TaskHandler, serve
 from common.task import perform
-from common.tornado_app import TaskHandler, serve
 
 perform_once = cache(perform)
 

@@ -2,9 +2,9 @@
 
 import itertools
 
-from common.options import server_options
+from common.serving.options import server_options
+from common.serving.tornado import TaskHandler, serve
 from common.task import perform
-from common.tornado_app import TaskHandler, serve
 
 requests = itertools.count()
 

@@ -2,9 +2,9 @@
 
 from tornado.ioloop import IOLoop
 
-from common.options import server_options
+from common.serving.options import server_options
+from common.serving.tornado import TaskHandler, serve
 from common.task import perform
-from common.tornado_app import TaskHandler, serve
 
 
 class LongTask(TaskHandler):

@@ -1,0 +1,37 @@
+"""Performs a task once in a worker process and prints what came of it as JSON: the answer that all must give.
+
+usage: python -m common.alone.trial TASK        exit 2 and one line if the task can't be performed there
+"""
+
+import dataclasses
+import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+
+from common.serving.options import quit_with
+from common.task import TaskError, UnknownTaskError, perform, resolve
+from common.worker import follow_server
+
+
+def main(spec: str) -> None:
+    """Tries the task as the server with the process pool would."""
+    try:
+        resolve(spec)
+    except UnknownTaskError as error:
+        quit_with(str(error))
+    with ProcessPoolExecutor(1, get_context("forkserver"), follow_server) as pool:
+        try:
+            run = pool.submit(perform, spec).result()
+        except UnknownTaskError as error:
+            quit_with(f"task {spec!r} can't reach a worker process: {error}")
+        except BrokenProcessPool:
+            quit_with(f"task {spec!r} can't run in a worker process: it ended the process")
+        except TaskError as error:
+            quit_with(f"task {spec!r} raised {error}; a task that is to be measured must succeed")
+    print(json.dumps(dataclasses.asdict(run)))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,187 @@
+"""Tries a task without any server and prints what matters for the choice of a strategy: a line of JSON for each step.
+
+usage: python -m common.alone.tryout TASK        a step that can't be done has an "error" of one line
+"""
+
+import inspect
+import json
+import os
+import pickle
+import re
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+
+from common.task import TaskError, TaskRun, UnknownTaskError, one_line, perform, resolve
+from common.worker import follow_server
+
+RUNS, ENOUGH_S = 5, 2.0  # again, so often or for so long
+TICK_S = 0.001
+RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes there, kilobytes elsewhere
+
+Found = dict[str, Any]
+
+
+def main(spec: str) -> None:
+    """All steps; what the task itself prints is kept apart."""
+    report = os.fdopen(os.dup(1), "w")
+    with tempfile.TemporaryFile() as printed:
+        os.dup2(printed.fileno(), 1)
+        os.dup2(printed.fileno(), 2)
+        forks: list[int] = []
+        os.register_at_fork(after_in_parent=lambda: forks.append(1))
+        alone = _step(report, "alone", lambda: _alone(spec))
+        report.flush()
+        if "error" not in alone:
+            alone_s = alone["wall_s"]
+            side = {"forks": len(forks), "children": len(psutil.Process().children(recursive=True))}
+            _step(report, "effects", lambda: {**side, "printed_bytes": printed.seek(0, os.SEEK_END)})
+            _step(report, "again", lambda: _again(spec))
+            _step(report, "yields", lambda: _yields(spec))
+            _step(report, "threads", lambda: _threads(spec, alone_s))
+            _step(report, "process", lambda: _elsewhere(spec, _once, _processes))
+            if hasattr(futures, "InterpreterPoolExecutor"):
+                _step(report, "interpreter", lambda: _elsewhere(spec, perform, _interpreters))
+        _step(report, "done", dict)
+
+
+def _step(report: Any, name: str, found: Callable[[], Found]) -> Found:
+    try:
+        result = found()
+    except (UnknownTaskError, TaskError) as error:
+        result = {"error": str(error)}
+    except Exception as error:
+        result = {"error": one_line(error)}
+    report.write(json.dumps({"step": name, **result}) + "\n")
+    report.flush()
+    return result
+
+
+def _once(spec: str) -> TaskRun:
+    """Performs the task; a child that it forked and did not end must not go on with our work."""
+    us = os.getpid()
+    run = perform(spec)
+    if os.getpid() != us:
+        os._exit(0)
+    return run
+
+
+def _alone(spec: str) -> Found:
+    """Its first run, with what it takes of memory."""
+    resolve(spec)
+    before = _peak_bytes()
+    run = _once(spec)
+    grown = max(0, _peak_bytes() - before)
+    shown = run.answer if len(run.answer) <= 60 else f"{run.answer[:57]}..."
+    return {**_times(run), "memory_bytes": grown, "answer": shown, "answer_bytes": len(run.answer.encode())}
+
+
+def _peak_bytes() -> int:
+    """The most memory that was resident since this was last called, or ever where the system can't tell that."""
+    try:
+        peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): begins anew
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * RSS_UNIT
+    return int(peak[1]) * 1024 if peak else 0
+
+
+def _times(run: TaskRun) -> Found:
+    return {"wall_s": run.finished_s - run.started_s, "cpu_s": run.cpu_s}
+
+
+def _again(spec: str) -> Found:
+    """Some more runs: the fastest, and how many different answers there were."""
+    runs, began_s = [_once(spec)], time.monotonic()
+    while len(runs) < RUNS and time.monotonic() - began_s < ENOUGH_S:
+        runs.append(_once(spec))
+    fastest = min(runs, key=lambda run: run.finished_s - run.started_s)
+    return {**_times(fastest), "runs": len(runs), "answers": len({run.answer for run in runs})}
+
+
+def _yields(spec: str) -> Found:
+    """How often it gives way, and for how long it does not."""
+    made = resolve(spec)()
+    if not inspect.isgenerator(made):
+        return {"yields": 0}
+    gaps_s, waits, last_s = [], 0, time.monotonic()
+    for pause_s in cast("Iterator[float | None]", made):
+        gaps_s.append(time.monotonic() - last_s)
+        waits += bool(pause_s)
+        time.sleep(pause_s or 0.0)
+        last_s = time.monotonic()
+    gaps_s.append(time.monotonic() - last_s)
+    return {"yields": len(gaps_s) - 1, "waits": waits, "longest_s": max(gaps_s)}
+
+
+def _threads(spec: str, alone_s: float) -> Found:
+    """Two at once in threads, the best of some tries; and how long a third thread had to wait at the most."""
+    two_s, stalled_s, began_s = float("inf"), 0.0, time.monotonic()
+    with futures.ThreadPoolExecutor(2) as pool:
+        for _ in range(RUNS):
+            run = pool.submit(_once, spec).result()
+            alone_s = min(alone_s, run.finished_s - run.started_s)
+            took_s, waited_s = _two_at_once(spec, pool)
+            two_s, stalled_s = min(two_s, took_s), max(stalled_s, waited_s)
+            if time.monotonic() - began_s > ENOUGH_S:
+                break
+    left = threading.active_count() - 1
+    return {"alone_s": alone_s, "two_s": two_s, "stalled_s": stalled_s, "threads_left": left}
+
+
+def _two_at_once(spec: str, pool: futures.Executor) -> tuple[float, float]:
+    """How long both took together, and the longest time that this thread was kept from running."""
+    last_s, stalled_s = time.monotonic(), 0.0
+    running = [pool.submit(_once, spec), pool.submit(_once, spec)]
+    while True:
+        now_s = time.monotonic()
+        stalled_s, last_s = max(stalled_s, now_s - last_s - TICK_S), now_s
+        if all(one.done() for one in running):
+            break
+        time.sleep(TICK_S)
+    runs = [one.result() for one in running]
+    return max(run.finished_s for run in runs) - min(run.started_s for run in runs), stalled_s
+
+
+def _processes() -> futures.Executor:
+    return futures.ProcessPoolExecutor(1, get_context("forkserver"), follow_server)
+
+
+def _interpreters() -> futures.Executor:
+    executor: futures.Executor = futures.InterpreterPoolExecutor(1)  # type: ignore[attr-defined]
+    return executor
+
+
+def _elsewhere(spec: str, work: Callable[[str], TaskRun], made: Callable[[], futures.Executor]) -> Found:
+    """Once to start the worker, once to see what sending there and back costs.
+
+    A sub-interpreter gets `perform`, because importing this module there fails: psutil can't be loaded twice.
+    """
+    with made() as pool:
+        start_s = _timed(lambda: pool.submit(work, spec).result())
+        began_s = time.monotonic()
+        run = pool.submit(work, spec).result()
+        there_s = time.monotonic() - began_s
+    costs_s = max(0.0, there_s - (run.finished_s - run.started_s))
+    return {**_times(run), "costs_s": costs_s, "start_s": start_s, "sent_bytes": len(pickle.dumps(run))}
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began_s = time.monotonic()
+    work()
+    return time.monotonic() - began_s
+
+
+if __name__ == "__main__":
+    from common.alone.tryout import main as imported  # so that other processes find our functions by that name
+
+    imported(sys.argv[1])

@@ -1,0 +1,80 @@
+"""What one has to know about the machine and the versions to believe a result."""
+
+import json
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from common.alone import metronome
+from common.cpus import usable_cpus
+from common.harness.ready.interpreter import Interpreter
+from common.harness.ready.strategies import ROOT
+from common.harness.server import server_environment
+from common.model.record import Environment
+
+_PACKAGES = ("aiohttp", "distributed", "flask", "gevent", "gunicorn", "pebble", "psutil", "tornado", "werkzeug")
+_ASK = """
+import importlib.metadata, json, sys
+versions = {}
+for name in sys.argv[1:]:
+    try:
+        versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+print(json.dumps(versions))
+"""
+
+
+def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environment:
+    """This machine and these versions."""
+    return Environment(
+        cpu_model=_cpu_model(),
+        cpus=psutil.cpu_count() or 1,
+        usable_cpus=usable_cpus(),
+        memory_bytes=psutil.virtual_memory().total,
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        pythons={python.version: python.build for python in pythons},
+        siege=siege,
+        commit=_commit(),
+        metronome=f"{platform.python_version()} {metronome.WORK}",
+    )
+
+
+def packages_of(python: Interpreter) -> dict[str, str]:
+    """Name and version of each package that servers need and this Python has; none if it can't be asked."""
+    command = [python.path, "-P", "-c", _ASK, *_PACKAGES]
+    try:
+        asked = subprocess.run(command, env=server_environment(), capture_output=True, timeout=30, check=True)
+        versions: dict[str, str] = json.loads(asked.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    return versions
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def _commit() -> str:
+    """The commit of this checkout, with `+` behind it if files were changed since; empty outside of git."""
+    if shutil.which("git") is None:
+        return ""
+    try:
+        head = _git("rev-parse", "--short=12", "HEAD")
+        return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
+    except subprocess.CalledProcessError:
+        return ""
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(ROOT), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

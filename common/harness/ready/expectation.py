@@ -1,0 +1,58 @@
+"""The answer that every server must give: found before any is started, by trying the task in a worker process."""
+
+import json
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+
+from common.errors import BadInputError
+from common.harness.processes import Started, until
+from common.harness.ready.interpreter import Interpreter
+from common.harness.server import OURS_FIRST, server_environment
+from common.harness.tail import Tail
+
+LIMIT_S = 60.0
+PATIENCE_S, LINE_BESIDES_USERS = 15.0, 10  # beside the users there are checks in the line
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What a task answers, and how long it takes alone."""
+
+    answer: bytes
+    task_s: float
+    cpu_s: float
+
+    def patience_s(self, users: int) -> float:
+        """How long an answer may take if the server lets all users wait in one line."""
+        return PATIENCE_S + (users + LINE_BESIDES_USERS) * self.task_s
+
+
+async def try_task(task: str, python: Interpreter) -> Expectation:
+    """Performs the task once, in a process of its own.
+
+    Raises:
+        BadInputError: it can't be imported or sent to a worker process, it raised, or it took too long.
+    """
+    command = [python.path, *OURS_FIRST, "common.alone.trial", task]
+    with TemporaryFile() as output:
+        trial = Started(command, environment=server_environment(), stdout=output)
+        errors = Tail(trial.process.stderr)
+        try:
+            if not await trial.wait(LIMIT_S):
+                raise BadInputError(f"task {task!r} did not end within {LIMIT_S:.0f} s; expected a shorter one")
+        finally:
+            await trial.stop()
+        await until(lambda: not errors.reading(), 1.0)
+        output.seek(0)
+        printed = output.read().decode().splitlines()
+    if trial.process.returncode != 0:
+        raise BadInputError(_last_line(errors.text(), task))
+    run = json.loads(printed[-1])  # whatever the task itself prints comes before
+    return Expectation(run["answer"].encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
+
+
+def _last_line(text: str, task: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if lines and lines[-1].startswith("trial: "):
+        return lines[-1].removeprefix("trial: ")
+    return f"task {task!r} can't be tried in a worker process: {lines[-1] if lines else 'it ended the process'}"

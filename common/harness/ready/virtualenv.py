@@ -1,0 +1,118 @@
+"""The virtual environments that servers run in under another Python: each made once, and kept beside the project."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from common.errors import BadInputError
+from common.harness.processes import Started, until
+from common.harness.ready.interpreter import Interpreter, interpreter
+from common.harness.ready.strategies import ROOT
+from common.harness.tail import Tail
+
+FOLDER = ROOT / ".pythons"  # git ignores it
+REQUIREMENTS = ROOT / "servers" / "requirements.txt"
+LIMIT_S = 600.0
+_DONE = "missing.json"  # written last, if it is final: which packages there are no builds of
+
+# What pip logs of an index that can't be asked; with a 404 it has answered that there is no such package.
+_UNREACHED = re.compile(r"Retrying \(|ConnectionPool|HTTP error|is being ignored|Could not fetch URL(?!.* 404 )")
+_NO_BUILD = re.compile(r"No matching distribution|ResolutionImpossible")
+
+
+async def with_packages(python: Interpreter, tell: Callable[[str], None]) -> Interpreter:
+    """The Python with all that the servers need, and with the user's own packages if it is of their environment.
+
+    Raises:
+        BadInputError: no virtual environment can be made with it.
+    """
+    if python.is_same_as(interpreter()):
+        return python
+    folder = FOLDER / _name(python)
+    if (folder / _DONE).exists():
+        missing = json.loads((folder / _DONE).read_text())
+    else:
+        tell(f"making a virtual environment for Python {python.version} in {folder}; this is done once")
+        try:
+            missing = await _make(folder, python)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    for package, reason in missing.items():
+        tell(f"Python {python.version} can't have {package}: {reason}")
+    return replace(python, path=str(folder / "bin" / "python"), missing=tuple(missing.items()))
+
+
+def _name(python: Interpreter) -> str:
+    """The version, and a digest of all that it depends on."""
+    parts = [python.prefix, python.build, *python.packages, REQUIREMENTS.read_text(encoding="utf-8")]
+    return f"{python.version.split()[0]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
+
+
+async def _make(folder: Path, python: Interpreter) -> dict[str, str]:
+    """The packages that it lacks, each with the reason; only what will be so at the next run too is remembered."""
+    await _run([python.path, "-m", "venv", "--clear", str(folder)], f"{python.path!r} can't make a virtual environment")
+    missing, final = await _install(folder)
+    if python.packages:  # those of the servers come first
+        (_site_packages(folder) / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
+    if final:
+        (folder / _DONE).write_text(json.dumps(missing))
+    return missing
+
+
+async def _install(folder: Path) -> tuple[dict[str, str], bool]:
+    """The packages that can't be installed, each with the reason, and whether that is final."""
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip += ["--root-user-action=ignore", "--only-binary=:all:"]
+    missing, final = {}, True
+    try:
+        await _run([*pip, "-r", str(REQUIREMENTS)], "")
+    except BadInputError:
+        for requirement in _requirements():
+            package = re.split(r"[^\w.-]", requirement)[0]
+            log = folder / f"{package}.log"
+            try:
+                await _run([*pip, "--retries=1", f"--log={log}", requirement], "")
+            except BadInputError as error:
+                missing[package] = str(error)
+                if trouble := _passing_trouble(log, error):
+                    missing[package], final = f"{trouble}; this is tried again at the next run", False
+    return missing, final
+
+
+def _passing_trouble(log: Path, error: BadInputError) -> str:
+    """What kept pip from finding out whether there is a build; empty if it did find out."""
+    logged = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    if _UNREACHED.search(logged):
+        return "no package index was reached"
+    return "" if _NO_BUILD.search(logged) else str(error)
+
+
+def _requirements() -> list[str]:
+    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _site_packages(folder: Path) -> Path:
+    return next((folder / "lib").glob("python3*/site-packages"))
+
+
+async def _run(command: list[str], otherwise: str) -> None:
+    """Raises BadInputError with `otherwise` and the last line that it said, if it fails."""
+    started = Started(command, environment=dict(os.environ))
+    said, errors = Tail(started.process.stdout), Tail(started.process.stderr)
+    try:
+        in_time = await started.wait(LIMIT_S)
+    finally:
+        await started.stop()
+    await until(lambda: not errors.reading() and not said.reading(), 1.0)
+    if not in_time or started.process.returncode != 0:
+        lines = [line for line in (said.text() + "\n" + errors.text()).splitlines() if line.strip()]
+        last = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "it said nothing")
+        reason = last.strip().removeprefix("ERROR: ") if in_time else f"it took longer than {LIMIT_S:.0f} s"
+        raise BadInputError(f"{otherwise}: {reason}" if otherwise else reason)

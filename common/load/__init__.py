@@ -1,0 +1,1 @@
+"""The load tools: what starts each, and what its output means. Starts nothing."""

@@ -1,0 +1,1 @@
+"""The nouns: targets, points, plans, records, findings. Frozen values; only the record knows a file."""

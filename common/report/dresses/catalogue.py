@@ -1,0 +1,36 @@
+"""The strategies that there are, for people and for programs."""
+
+import json
+from collections.abc import Sequence
+
+from common.contract import unmet
+from common.harness.ready.strategies import Strategy
+from common.serving.options import default_port
+
+
+def catalogue_as_text(strategies: Sequence[Strategy]) -> str:
+    """A line for each strategy: its name and its title."""
+    width = max((len(strategy.stem) for strategy in strategies), default=0)
+    return "\n".join(f"{strategy.stem:{width}}  {strategy.title}{_needs(strategy)}" for strategy in strategies)
+
+
+def _needs(strategy: Strategy) -> str:
+    lacking = unmet(strategy.requires)
+    return f" ({lacking}: run it with --python PATH of such a one)" if lacking else ""
+
+
+def catalogue_as_json(strategies: Sequence[Strategy]) -> str:
+    """A list with one object for each strategy."""
+    entries = [
+        {
+            "number": strategy.number,
+            "server": strategy.stem,
+            "title": strategy.title,
+            "path": str(strategy.path),
+            "port": default_port(strategy.stem),
+            "requires": strategy.requires or None,
+            "lacking": unmet(strategy.requires) or None,
+        }
+        for strategy in strategies
+    ]
+    return json.dumps(entries, indent=2, ensure_ascii=False)

@@ -1,0 +1,81 @@
+"""The dresses of a result: the same comparison as a table, Markdown, CSV, JSON and HTML."""
+
+import io
+
+import msgspec
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from common.model.record import Result
+from common.report.dresses.markdown import as_markdown
+from common.report.dresses.spreadsheet import as_csv
+from common.report.dresses.table import as_table
+from common.report.dresses.timeline_text import TimelinesAsText
+from common.report.judging.rules import FAILED, OK
+from common.report.judging.summary import summarize
+
+WIDTH = 136  # of what does not go to a terminal
+
+
+def as_timelines(result: Result) -> RenderableType:
+    """Who computed when, for a terminal."""
+    return (
+        TimelinesAsText(result)
+        if result.traces
+        else Text("Nothing was traced: run with --trace, or see bench.py trace.")
+    )
+
+
+def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) -> RenderableType:
+    """The table or the timelines for a terminal, as wide as that is."""
+    if dress == "table" and (result.records or not result.traces):
+        return as_table(result, corrected=corrected)
+    return as_timelines(result)
+
+
+def _plain(shown: RenderableType) -> str:
+    page = io.StringIO()
+    Console(file=page, width=WIDTH, color_system=None).print(shown)
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+
+
+def as_json(result: Result, *, corrected: bool = True) -> str:
+    """What was measured where, and an object for each case; the keys are a contract."""
+    told = {
+        "schema": result.schema,
+        "command": result.command,
+        "began_at": result.began_at,
+        "environment": result.environment,
+        "cases": summarize(result, corrected=corrected).cases,
+    }
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+
+
+def as_html(result: Result, *, corrected: bool = True) -> str:
+    """One page that holds everything, pictures included."""
+    from common.report.page.page import as_html  # drawing takes a while to load
+
+    return as_html(result, corrected=corrected)
+
+
+def dressed(result: Result, dress: str, *, corrected: bool = True) -> str:
+    """As `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
+    if dress in ("table", "timeline"):
+        return _plain(as_shown(result, dress, corrected=corrected))
+    dresses = {"markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}
+    return dresses[dress](result, corrected=corrected)
+
+
+def show(shown: RenderableType) -> None:
+    """Prints on stdout, in colour if that is a terminal."""
+    console = Console()
+    if console.is_terminal:
+        console.print(shown)
+    else:
+        print(_plain(shown))  # noqa: T201
+
+
+def exit_code(result: Result) -> int:
+    """0 if every case is `ok`, 1 if one failed, 3 if none failed but one is suspect or unclear."""
+    verdicts = {summary.verdict for summary in summarize(result).cases}
+    return 1 if FAILED in verdicts else 3 if verdicts - {OK} else 0

@@ -1,0 +1,70 @@
+"""The comparison as Markdown, for a comment on a pull request."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from common.model.record import Result
+from common.report.judging.rules import FAILED, OK
+from common.report.judging.summary import Comparison, Summary, summarize
+from common.report.words.columns import columns_for, figures, varying
+from common.report.words.conclusion import conclusion
+from common.report.words.flags import flags
+from common.report.words.footnote import footnote
+from common.report.words.notes import notes
+
+
+def as_markdown(result: Result, *, corrected: bool = True) -> str:
+    """What the comparison says, its figures, what is wrong with them, and how it was made."""
+    comparison = summarize(result, corrected=corrected)
+    if not comparison.cases and not comparison.ceilings:
+        return "Nothing was measured."
+    parts = [
+        *(plain(paragraph) for paragraph in conclusion(comparison)),
+        "\n".join(_table(comparison)),
+        "\n".join([*_flags(comparison), *_notes(result, comparison)]),
+        "<br>".join(
+            f"<sub>{plain(line)}</sub>"
+            for line in footnote(result, comparison).replace("* nothing", "bold: nothing").splitlines()
+        ),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _table(comparison: Comparison) -> Iterator[str]:
+    shown = [one for one in (*comparison.ceilings, *comparison.cases) if one.verdict != FAILED]
+    if not shown:
+        return
+    differing = varying(comparison.cases)
+    columns = columns_for(shown)
+    yield row(["strategy", *differing, *(column.name for column in columns)])
+    yield row(["---"] * (1 + len(differing)) + ["---:"] * len(columns))
+    for summary in shown:
+        cells = figures(summary, columns)
+        texts = [f"**{plain(cell.text)}**" if cell.best else plain(cell.text) for cell in cells]
+        yield row([*_names(summary, differing), *texts])
+
+
+def _names(summary: Summary, differing: Sequence[str]) -> list[str]:
+    flag = "" if summary.verdict == OK else f" ({summary.verdict})"
+    return [plain(summary.server) + flag, *(plain(str(getattr(summary, name))) for name in differing)]
+
+
+def _flags(comparison: Comparison) -> Iterator[str]:
+    for verdict, names, message in flags([*comparison.ceilings, *comparison.cases], comparison.cases):
+        yield f"- **{verdict}** {plain(', '.join(names))}: {plain(message)}"
+
+
+def _notes(result: Result, comparison: Comparison) -> Iterator[str]:
+    for server, note in notes(result, comparison):
+        yield f"- note: {plain(server)}: {plain(note)}"
+
+
+def row(cells: Sequence[str]) -> str:
+    """A row of a table, of cells that are plain already."""
+    return f"| {' | '.join(cells)} |"
+
+
+def plain(text: str) -> str:
+    """The text as it is, whatever Markdown or HTML would make of it."""
+    one_line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\|*\[\]`~])", r"\\\1", one_line)

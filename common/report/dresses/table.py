@@ -1,0 +1,126 @@
+"""The comparison as a table in the terminal."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from common.model.record import BARE, Result
+from common.report.dresses.matrix import LEGEND, Matrix, settings_of
+from common.report.judging.rules import FAILED
+from common.report.judging.summary import Comparison, Summary, summarize
+from common.report.words.columns import Cell, Column, columns_for, figures, varying
+from common.report.words.conclusion import conclusion
+from common.report.words.flags import flags
+from common.report.words.footnote import footnote
+from common.report.words.notes import notes
+
+_STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
+
+
+def as_table(result: Result, *, corrected: bool = True) -> RenderableType:
+    """What the comparison says, its figures, what is wrong with them, and how it was made."""
+    comparison = summarize(result, corrected=corrected)
+    if not comparison.cases and not comparison.ceilings:
+        return Group(Text("Nothing was measured."), *_notes(result, comparison))
+    return Group(
+        *(Text(f"{paragraph}\n") for paragraph in conclusion(comparison)),
+        *_figures(comparison),
+        *_failed(comparison.cases),
+        *_flags([*comparison.ceilings, *comparison.cases], comparison.cases),
+        *_notes(result, comparison),
+        Text(f"\n{footnote(result, comparison)}", style="dim"),
+    )
+
+
+def _figures(comparison: Comparison) -> Iterator[RenderableType]:
+    """All cases that have numbers; for several tasks or users at a glance."""
+    if len(settings_of(comparison)) > 1:
+        yield Matrix(comparison)
+        yield Text(f"{LEGEND}; all figures: --format markdown, csv or html", style="dim")
+        return
+    shown = [one for one in (*comparison.ceilings, *comparison.cases) if one.verdict != FAILED]
+    if shown:
+        yield _Figures(shown, comparison)
+
+
+class _Figures:
+    """One table, or several where the terminal is too narrow for one: no figure is ever cut."""
+
+    def __init__(self, shown: Sequence[Summary], comparison: Comparison) -> None:
+        self._shown, self._comparison = shown, comparison
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = columns_for(self._shown)
+        for parts in range(1, len(columns) + 1):
+            tables = [self._table(columns[start:end]) for start, end in _split(len(columns), parts)]
+            widths = [Measurement.get(console, options.update_width(1000), table).maximum for table in tables]
+            if max(widths) <= options.max_width:
+                break
+        for place, table in enumerate(tables):
+            yield from ([Text()] if place else [])
+            yield table
+
+    def _table(self, columns: Sequence[Column]) -> Table:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+        differing = varying(self._comparison.cases)
+        for heading in ("strategy", *differing):
+            table.add_column(heading, no_wrap=True)
+        for column in columns:
+            table.add_column(column.heading, justify="right", no_wrap=True)
+        for summary in self._shown:
+            names = [Text(summary.server, style=_STYLES.get(summary.verdict, ""))]
+            names += [Text(str(getattr(summary, name))) for name in differing]
+            cells = figures(summary, columns)
+            table.add_row(*names, *(_text(cell, column, summary) for cell, column in zip(cells, columns, strict=True)))
+        return table
+
+
+def _text(cell: Cell, column: Column, summary: Summary) -> Text:
+    """Best values in bold and with a star: not everybody sees the bold."""
+    if cell.best:
+        return Text(f"{cell.text} *", style="bold green")
+    return Text(f"{cell.text}  " if column.figure else cell.text, style=_STYLES.get(summary.verdict, ""))
+
+
+def _failed(cases: Sequence[Summary]) -> Iterator[RenderableType]:
+    """Those that have a reason in place of numbers."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for summary in cases:
+        if summary.verdict == FAILED:
+            names = [summary.server, *(str(getattr(summary, name)) for name in varying(cases))]
+            messages = "; ".join(reason.message for reason in summary.reasons)
+            grid.add_row(*(Text(name, style="red", no_wrap=True) for name in names), Text(f"failed: {messages}"))
+    if grid.rows:
+        yield grid
+
+
+def _split(count: int, parts: int) -> Iterator[tuple[int, int]]:
+    """From where to where each of so many parts reaches, as equal as can be."""
+    edges = [round(part * count / parts) for part in range(parts + 1)]
+    yield from itertools.pairwise(edges)
+
+
+def _flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[RenderableType]:
+    """What is suspect in the figures above, or can't be told; what is said of several cases, once."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    said = [summary for summary in summaries if summary.verdict != FAILED or summary.server == BARE]
+    for verdict, names, message in flags(said, cases):
+        grid.add_row(Text(verdict, style="yellow"), Text(f"{', '.join(names)}: {message}"))
+    if grid.rows:
+        yield Text()
+        yield grid
+
+
+def _notes(result: Result, comparison: Comparison) -> Iterator[RenderableType]:
+    """What has to be known though nothing is wrong."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for server, note in notes(result, comparison):
+        grid.add_row(Text("note", style="cyan"), Text(f"{server}: {note}"))
+    if grid.rows:
+        yield Text()
+        yield grid

@@ -1,0 +1,196 @@
+"""What one record says, in the terms of the report, beside the bare case of the same round."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from common.model.record import BARE, Record
+from common.report.figures.rate import FEWEST_ANSWERS, SteadyRate, rate_between, slope_between, steady_rate
+from common.report.figures.spans import SIEGE_STEP_S, Flags, Floats, Spans, loose_spans, spans_of
+from common.report.figures.speed import Speeds, speeds_of
+from common.report.figures.survival import Waits
+
+CaseKey = tuple[str, int, str, str]  # task, users, Python, server
+BATCH_S, CYCLES_IN_A_BATCH, MOST_BATCHES = 1.0, 2.0, 8
+
+
+class Round:
+    """One record, with the bare case of its round as its ceiling (None if that was not measured)."""
+
+    def __init__(self, record: Record, ceiling: Round | None = None) -> None:
+        self.record = record
+        self.ceiling = self if record.server == BARE else ceiling
+        columns = record.transactions
+        right = np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes
+        self.good: Flags = right & (np.asarray(columns.status, dtype=int) == 200)
+
+    @cached_property
+    def spans(self) -> Spans:
+        """The requests of the users."""
+        columns = self.record.transactions
+        return spans_of(columns.finished_s, columns.siege_s, columns.user, self.good)
+
+    @cached_property
+    def checks(self) -> Spans:
+        """The harness's own requests for the task."""
+        checks = self.record.checks
+        return loose_spans(checks.sent_s, checks.answered_s, [not code for code in checks.code])
+
+    @cached_property
+    def rate(self) -> SteadyRate:
+        """The rate over the steady part. The harness's own requests are work done, too. What failed has none."""
+        if self.record.failure is not None:
+            return SteadyRate(None, 0.0, too_short="it failed")
+        return steady_rate(self.spans, self.record.users, self.record.siege_s or 0.0, self.checks)
+
+    @property
+    def attempts(self) -> int:
+        """Requests that ended in one way or another."""
+        return len(self.good) + self.record.socket_failures
+
+    @property
+    def completed(self) -> int:
+        """Right answers."""
+        return int(self.good.sum())
+
+    @cached_property
+    def steady_s(self) -> Floats:
+        """How long the requests took whose right answers came in the steady part."""
+        return self.spans.duration_s[self._steady]
+
+    def steady_at_most_s(self) -> Floats:
+        """How long each of them can have taken, given what siege itself says, rounded down to its step."""
+        columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
+        longest: dict[float, float] = {}
+        for ended, took in zip(columns.finished_s, columns.siege_s, strict=True):
+            longest[ended] = max(took, longest.get(ended, 0.0))
+        by_siege = np.array([longest[ended] + SIEGE_STEP_S for ended in ended_s.tolist()])
+        return np.maximum(self.steady_s, by_siege) if len(by_siege) else by_siege
+
+    @cached_property
+    def _steady(self) -> Flags:
+        return self.spans.good & (self.spans.ended_s >= self.rate.from_s)
+
+    @cached_property
+    def speeds(self) -> Speeds | None:
+        """How fast the machine was, where that was measured."""
+        return speeds_of(self.record)
+
+    @property
+    def steady_part(self) -> tuple[float, float]:
+        """From when to when the rate counts."""
+        return self.rate.from_s, self.record.siege_s or 0.0
+
+    @cached_property
+    def speed(self) -> float | None:
+        """The machine's speed over the steady part, in units of the metronome."""
+        return self.speed_between(*self.steady_part)
+
+    def speed_between(self, from_s: float, to_s: float) -> float | None:
+        """The machine's speed over a time, each moment weighted as for the rate."""
+        if self.speeds is None:
+            return None
+        answered_s = self._answered_s[(self._answered_s >= from_s) & (self._answered_s <= to_s)]
+        if self.rate.evenly and len(answered_s) > FEWEST_ANSWERS:
+            return self.speeds.along(answered_s)
+        return self.speeds.mean(from_s, to_s)
+
+    @cached_property
+    def _answered_s(self) -> Floats:
+        """When right answers came, those to the harness's own requests among them."""
+        return np.sort(np.concatenate((self.spans.ended_s[self.spans.good], self.checks.ended_s[self.checks.good])))
+
+    @cached_property
+    def batches(self) -> list[tuple[float, float, float]]:
+        """Parts of the steady part, from, to, and the rate: long enough to have one, short enough to differ."""
+        if not self.rate.per_s or not len(self.steady_s):
+            return []
+        from_s, to_s = self.steady_part
+        least_s = BATCH_S if self.rate.evenly else max(BATCH_S, CYCLES_IN_A_BATCH * float(self.steady_s.mean()))
+        count = min(MOST_BATCHES, max(1, int((to_s - from_s) / least_s)))
+        edges = np.linspace(from_s, to_s, count + 1).tolist()
+        rates = [(start, end, self._rate_between(start, end)) for start, end in itertools.pairwise(edges)]
+        return [(start, end, rate) for start, end, rate in rates if rate]
+
+    def _rate_between(self, from_s: float, to_s: float) -> float | None:
+        if not self.rate.evenly:
+            return rate_between(self.spans, self.checks, from_s, to_s)
+        return slope_between(self._answered_s, from_s, to_s)
+
+    @cached_property
+    def responses(self) -> Waits:
+        """How long the users waited for right answers: for all but their first, which came before the line was full.
+
+        What was still waiting at the end is not dropped, as siege does, but known in part.
+        """
+        spans, end_s = self.spans, self.record.siege_s or 0.0
+        never = self.record.users - int(spans.first.sum())
+        in_flight_s = np.maximum(end_s - spans.ended_s[spans.last], 0.0)
+        return Waits(
+            np.concatenate((spans.duration_s[~spans.first], in_flight_s, np.full(max(0, never), end_s))),
+            np.concatenate((spans.good[~spans.first], np.zeros(len(in_flight_s) + max(0, never), dtype=bool))),
+        )
+
+    @cached_property
+    def pings(self) -> Waits:
+        """How long pings waited for right answers; the others are known in part."""
+        right = np.asarray([not problem for problem in self.record.pings.problem], dtype=bool)
+        return Waits(np.asarray(self.record.pings.waited_s, dtype=float), right)
+
+    def halves_of_pings(self) -> list[Waits]:
+        """Those that were due in the first half of the siege, and in the second."""
+        first = np.asarray(self.record.pings.due_s) < (self.record.siege_s or 0.0) / 2
+        return [Waits(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
+
+    def server_cpu_s(self) -> float | None:
+        """CPU seconds of the whole server while the siege was on."""
+        at_s, used_s = self._used()
+        if len(used_s) < 2:
+            return None
+        return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.record.siege_s or at_s[-1] - at_s[0]))
+
+    def _used(self) -> tuple[Floats, Floats]:
+        """When the CPU time was looked at, and what it was: without looks that lack a process that had just ended."""
+        at_s, used_s = np.asarray(self.record.samples.at_s), np.asarray(self.record.samples.cpu_s)
+        grown = used_s >= np.maximum.accumulate(used_s) if len(used_s) else np.empty(0, dtype=bool)
+        return at_s[grown], used_s[grown]
+
+    def cpu_s_per_transaction(self) -> float | None:
+        """CPU seconds of the whole server over the steady part, for each transaction in it."""
+        (at_s, used_s), end_s = self._used(), self.record.siege_s
+        if not self.rate.per_s or len(at_s) < 2 or end_s is None:
+            return None
+        from_s, to_s = max(self.rate.from_s, at_s[0]), min(end_s, at_s[-1])
+        used = np.interp([from_s, to_s], at_s, used_s)
+        return float((used[1] - used[0]) / (to_s - from_s) / self.rate.per_s)
+
+    def memory_bytes(self) -> int | None:
+        """The most memory that the server took while the siege was on."""
+        return max(self.record.samples.memory_bytes, default=None)
+
+
+def cases_of(records: Iterable[Record]) -> Iterator[tuple[Sequence[Round], bool]]:
+    """The rounds of each case, in the order of the servers' numbers, and whether it is the bare one."""
+    rounds = sorted(records, key=lambda record: (_order(record), record.round))
+    bare = {(*_setting(record), record.round): Round(record) for record in rounds if record.server == BARE}
+    cases: dict[CaseKey, list[Round]] = {}
+    for record in rounds:
+        ceiling = bare.get((*_setting(record), record.round))
+        one = ceiling if ceiling is not None and record.server == BARE else Round(record, ceiling)
+        cases.setdefault((*_setting(record), record.server), []).append(one)
+    for key, case in cases.items():
+        yield case, key[-1] == BARE
+
+
+def _setting(record: Record) -> tuple[str, int, str]:
+    return record.task, record.users, record.python
+
+
+def _order(record: Record) -> tuple[str, int, str, int, str]:
+    number = record.server.rpartition("/")[2].split("_")[0]
+    place = -1 if record.server == BARE else int(number) if number.isdigit() else 10**9
+    return (*_setting(record), place, record.server)

@@ -1,0 +1,142 @@
+"""The timelines of traces, ready to be drawn: which request was where when, and how long each ping had to wait."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from common.model.record import Trace
+from common.report import numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A stretch in which a task ran, in seconds since the requests were sent, and the share of it that it computed."""
+
+    from_s: float
+    to_s: float
+    share: float | None  # None where the server doesn't tell
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A request: numbered in the order in which they got their turn."""
+
+    number: int
+    sent_s: float
+    answered_s: float
+    ran: tuple[Ran, ...]
+
+    def share_between(self, from_s: float, to_s: float) -> float:
+        """How much of the time between the two it computed; where that isn't known, as if always while it ran."""
+        inside = (
+            (1.0 if ran.share is None else ran.share) * max(0.0, min(to_s, ran.to_s) - max(from_s, ran.from_s))
+            for ran in self.ran
+        )
+        return sum(inside) / (to_s - from_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A worker and the requests that it had."""
+
+    worker: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Due when, answered when."""
+
+    due_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One strategy."""
+
+    name: str
+    title: str
+    lanes: tuple[Lane, ...]
+    pings: tuple[Ping, ...]
+    failure: str = ""
+
+    @property
+    def done_s(self) -> float:
+        """When the last request was answered."""
+        return max((bar.answered_s for lane in self.lanes for bar in lane.bars), default=0.0)
+
+    @property
+    def longest_ping_s(self) -> float:
+        """How long the ping had to wait that waited longest."""
+        return max((ping.until_s - ping.due_s for ping in self.pings), default=0.0)
+
+    def described(self) -> str:
+        """In words, for those who can't see it."""
+        if self.failure:
+            return f"{self.name}: failed, {self.failure}"
+        count = sum(len(lane.bars) for lane in self.lanes)
+        return (
+            f"{self.name}: {count} requests on {_plural(len(self.lanes), 'worker')} done after "
+            f"{numbers.seconds(self.done_s)}; a ping waited {numbers.seconds(self.longest_ping_s)} at the most"
+        )
+
+
+def timelines(traces: Sequence[Trace]) -> list[Timeline]:
+    """A timeline for each trace; what it was traced with is in its name where that differs."""
+    differing = [name for name in ("task", "python") if len({getattr(trace, name) for trace in traces}) > 1]
+    return [_timeline(trace, [str(getattr(trace, name)) for name in differing]) for trace in traces]
+
+
+def span_s(drawn: Sequence[Timeline]) -> tuple[float, float]:
+    """From the first ping to the last answer of all of them: one axis, so that the eye compares."""
+    first = min((ping.due_s for one in drawn for ping in one.pings), default=0.0)
+    last = max((max(ping.until_s for ping in one.pings) for one in drawn if one.pings), default=0.0)
+    return first, max([last, 0.001, *(one.done_s for one in drawn)])
+
+
+def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
+    name = " · ".join([trace.server, *differing])
+    if trace.failure is not None or not trace.requests.sent_s:
+        said = trace.failure.message if trace.failure else "no request was sent"
+        return Timeline(name, trace.title, (), (), said)
+    zero_s = min(trace.requests.sent_s)
+    pings = zip(trace.pings.due_s, trace.pings.waited_s, strict=True)
+    drawn = tuple(Ping(due_s - zero_s, due_s - zero_s + waited_s) for due_s, waited_s in sorted(pings))
+    return Timeline(name, trace.title, tuple(_lanes(trace, zero_s)), drawn)
+
+
+def _lanes(trace: Trace, zero_s: float) -> list[Lane]:
+    columns = zip(
+        trace.requests.sent_s,
+        trace.requests.answered_s,
+        trace.requests.worker,
+        trace.requests.ran_s,
+        strict=True,
+    )
+    in_turn = sorted(columns, key=lambda request: request[3][0][0] if request[3] else request[1])
+    bars: dict[str, list[Bar]] = {}
+    for number, (sent_s, answered_s, worker, ran_s) in enumerate(in_turn, 1):
+        ran = tuple(Ran(since - zero_s, to - zero_s, _share(since, to, cpu_s)) for since, to, cpu_s in ran_s)
+        bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, ran))
+    return [Lane(name, tuple(lane)) for name, lane in zip(_names(list(bars)), bars.values(), strict=True)]
+
+
+def _share(from_s: float, to_s: float, cpu_s: float | None) -> float | None:
+    if cpu_s is None:
+        return None
+    return min(1.0, cpu_s / (to_s - from_s)) if to_s > from_s else 1.0
+
+
+def _names(workers: Sequence[str]) -> list[str]:
+    """What workers are called in a picture: nobody knows process 4711."""
+    processes = list(dict.fromkeys(worker.partition("/")[0] for worker in workers))
+    if len(processes) == len(workers) > 1:
+        return [f"process {number}" for number in range(1, len(workers) + 1)]
+    kind = "interpreter" if all("Interpreter" in worker for worker in workers) else "thread"
+    if len(processes) == 1:
+        return [f"{kind} {number}" for number in range(1, len(workers) + 1)]
+    return [f"{processes.index(worker.partition('/')[0]) + 1}/{worker.partition('/')[2]}" for worker in workers]
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

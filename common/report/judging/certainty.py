@@ -1,0 +1,26 @@
+"""When enough rounds were measured."""
+
+from common.model.record import Result
+from common.report.judging.rules import FAILED
+from common.report.judging.summary import Summary, summarize
+
+WITHIN = 0.03  # how far the interval of a rate may reach to each side, as a fraction of the rate
+LEAST_ROUNDS = 3  # Student's t is so wide below that hardly anything would ever be certain
+
+MOST_ROUNDS = 10
+
+Key = tuple[str, str, int, str]
+
+
+def uncertain(result: Result) -> set[Key]:
+    """The cases (server, task, users, Python) whose rates are not known well enough yet."""
+    return {
+        (case.server, case.task, case.users, case.python)
+        for case in summarize(result).cases
+        if case.verdict != FAILED and not _certain(case)
+    }
+
+
+def _certain(case: Summary) -> bool:
+    width = case.rate_per_s.half_width if case.rate_per_s else None
+    return case.rounds >= LEAST_ROUNDS and width is not None and width <= WITHIN

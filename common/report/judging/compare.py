@@ -1,0 +1,209 @@
+"""Two results side by side: what changed in each case, and what can be said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import stdtrit
+
+from common.model.record import Result
+from common.report.figures.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of
+from common.report.figures.holm import Step, holm
+from common.report.figures.measures import MEASURES
+from common.report.figures.rounds import Round
+from common.report.figures.scale import Scale
+from common.report.judging.comparable import same_beats
+from common.report.judging.identity import Identity, identity
+from common.report.judging.rules import FAILED, OK
+from common.report.judging.summary import Comparison, Summary, summarize
+from common.report.words import columns
+
+LEVEL = 1 - CONFIDENCE  # in so many comparisons of equal things anything is called better or worse
+WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
+GONE, NEW = "gone", "new"  # of cases that are in one of the results only
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What is compared: as the table shows it, and as `MEASURES` calls it."""
+
+    name: str
+    value: Callable[[Summary], float | None]
+
+    @property
+    def column(self) -> columns.Column:
+        """Of the table."""
+        return next(column for column in columns.FIGURES if column.figure == self.name)
+
+
+FIGURES = (
+    Figure("rate_per_s", lambda case: None if case.rate_per_s is None else case.rate_per_s.mean),
+    Figure("ping_p99_s", lambda case: None if case.ping_s is None else case.ping_s.p99),
+    Figure("cpu_s_per_transaction", lambda case: case.cpu_s_per_transaction),
+    Figure("memory_bytes", lambda case: case.memory_bytes),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One figure of one case, before and now, as the table of each result shows it."""
+
+    figure: Figure
+    base: Summary | None
+    new: Summary | None
+    ratio: Estimate | None = None  # new as a multiple of base, at one speed of the machine
+    step: Step | None = None  # among all tests of the comparison; None where nothing was or could be tested
+    is_judged: bool = False  # whether both sides can be trusted
+
+    @property
+    def values(self) -> tuple[float | None, float | None]:
+        """As the tables show them."""
+        base, new = (None if case is None else self.figure.value(case) for case in (self.base, self.new))
+        return base, new
+
+    @property
+    def is_testable(self) -> bool:
+        """Whether its rounds know their noise, and both sides can be trusted."""
+        return self.is_judged and self.ratio is not None and self.ratio.degrees > 0
+
+    @property
+    def fraction(self) -> float | None:
+        """The change as a fraction: -0.5 is half of it."""
+        base, new = self.values
+        if base is None or new is None:
+            return None
+        if self.ratio is not None:
+            return float(np.expm1(self.ratio.log))
+        return new / base - 1 if base else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % confidence interval of `fraction`."""
+        edges = self.ratio.interval() if self.ratio else None
+        return edges and (edges[0] - 1, edges[1] - 1)
+
+    @property
+    def smallest_visible(self) -> float | None:
+        """The smallest change that would have been told from noise, as a fraction."""
+        if self.step is None or self.ratio is None:
+            return None
+        margin = float(stdtrit(self.ratio.degrees, 1 - self.step.level / 2)) * self.ratio.variance**0.5
+        return max(ACCURACY, float(np.expm1(margin)))
+
+    @property
+    def judgement(self) -> str | None:
+        """None where there is no figure, or where it can't be trusted."""
+        if not self.is_judged or self.values == (None, None):
+            return None
+        if self.step is None or self.ratio is None:
+            return UNDECIDED
+        if self.step.adjusted >= LEVEL or abs(np.expm1(self.ratio.log)) <= ACCURACY:
+            return SAME
+        return BETTER if (self.ratio.log > 0) == MEASURES[self.figure.name].more_is_better else WORSE
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A case in both results, or in one of them."""
+
+    identity: Identity
+    base: Summary | None
+    new: Summary | None
+    changes: tuple[Change, ...]  # one for each of `FIGURES`
+    speed_ratio: float | None = None  # how fast the machine was now, as a multiple of before
+
+    @property
+    def any_summary(self) -> Summary:
+        """Now, or before if there is no now."""
+        case = self.new or self.base
+        assert case is not None
+        return case
+
+    @property
+    def judgement(self) -> str:
+        """The gravest of all; what is suspect or unclear on either side is never called better, nor worse."""
+        if self.new is None:
+            return UNDECIDED if self.base and self.base.verdict == FAILED else GONE
+        if self.new.verdict == FAILED:
+            return FAILED
+        if self.new.verdict != OK or (self.base and self.base.verdict not in (OK, FAILED)):
+            return UNDECIDED
+        if self.base is None:
+            return NEW
+        if self.base.verdict == FAILED:
+            return BETTER
+        found = [change.judgement for change in self.changes]
+        return next((judgement for judgement in (WORSE, UNDECIDED, BETTER) if judgement in found), SAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All that two results say together."""
+
+    base: Result
+    new: Result
+    cases: list[Case]
+    has_common_speed: bool  # whether the machine's own change of speed could be taken out
+
+    @property
+    def exit_code(self) -> int:
+        """1 if something is worse, failed or gone; else 3 if something can't be said; else 0."""
+        found = {case.judgement for case in self.cases}
+        return 1 if found & {WORSE, FAILED, GONE} else 3 if UNDECIDED in found else 0
+
+
+def compared(base: Result, new: Result) -> Compared:
+    """Each case of both results, in the order of the servers' numbers."""
+    before, after = summarize(base), summarize(new)
+    one_scale = same_beats(base, new)
+    scale = Scale(_every_case(before), _every_case(after), same_beats=one_scale)
+    sides = [_by_identity(before), _by_identity(after)]
+    # Those of now first: a case that is gone comes after them.
+    found = [_case(key, sides[0].get(key), sides[1].get(key), scale) for key in dict.fromkeys([*sides[1], *sides[0]])]
+    return Compared(base, new, judged(found), scale.is_common)
+
+
+def _every_case(comparison: Comparison) -> list[list[Round]]:
+    """With the bare ones, which help to tell the noise."""
+    return [*comparison.bare_rounds, *comparison.rounds]
+
+
+def _by_identity(comparison: Comparison) -> dict[Identity, tuple[Summary, list[Round]]]:
+    pairs = zip(comparison.cases, comparison.rounds, strict=True)
+    return {identity(case): (case, rounds) for case, rounds in pairs}
+
+
+_Side = tuple[Summary, list[Round]] | None
+
+
+def _case(key: Identity, base: _Side, new: _Side, scale: Scale) -> Case:
+    before, after = base and base[0], new and new[0]
+    changes = [Change(figure, before, after) for figure in FIGURES]
+    if base is None or new is None:
+        return Case(key, before, after, tuple(changes))
+    is_judged = base[0].verdict == new[0].verdict == OK
+    ratios = [_ratio(change, base, new, scale) for change in changes]
+    both = zip(changes, ratios, strict=True)
+    changes = [replace(change, ratio=ratio, is_judged=is_judged) for change, ratio in both]
+    return Case(key, before, after, tuple(changes), scale.speed_ratio(base[1], new[1]))
+
+
+def _ratio(
+    change: Change, base: tuple[Summary, list[Round]], new: tuple[Summary, list[Round]], scale: Scale
+) -> Estimate | None:
+    if None in change.values or (change.figure.name == "memory_bytes" and base[0].memory_kind != new[0].memory_kind):
+        return None
+    return scale.change(change.figure.name, base[1], new[1])
+
+
+def judged(cases: Sequence[Case]) -> list[Case]:
+    """The same cases, with the tests of all of them taken together."""
+    everything = [change for case in cases for change in case.changes]
+    chances = [chance_of(change.ratio) for change in everything if change.ratio and change.is_testable]
+    steps = iter(holm(chances, LEVEL))
+    return [
+        replace(case, changes=tuple(replace(one, step=next(steps)) if one.is_testable else one for one in case.changes))
+        for case in cases
+    ]

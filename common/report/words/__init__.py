@@ -1,0 +1,1 @@
+"""From figures and verdicts to sentences and columns."""

@@ -1,0 +1,154 @@
+"""What follows from trying a task: which strategies are worth a run, which are not, which cannot work, and why."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from common.harness.ready.strategies import Strategy
+from common.model.findings import Elsewhere, Findings, Threads
+
+MOSTLY_WAITING = 0.1  # of its time is computing
+HELD = (
+    1.75  # two at once take twice as long as one where the GIL is held; where not, as long, or up to half more on CPUs
+)
+# that share a core
+BRIEF_S = 0.001  # a request costs about as much
+YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
+
+
+class Advice(NamedTuple):
+    """A judgement on one strategy."""
+
+    judgement: str
+    why: str
+
+
+def waits(found: Findings) -> bool:
+    """Whether it hardly computes."""
+    return found.again is not None and found.again.cpu_s < MOSTLY_WAITING * found.again.wall_s
+
+
+def is_brief(found: Findings) -> bool:
+    """Whether it takes less than a request itself costs."""
+    return found.again is not None and not found.again.error and found.again.wall_s < BRIEF_S
+
+
+def holds_gil(found: Findings) -> bool | None:
+    """Whether two threads take turns with it; None where that can't be told."""
+    threads = found.threads
+    if threads is None or threads.error or waits(found) or found.cpus < 2 or is_brief(found):
+        return None
+    return threads.two_s > HELD * threads.alone_s
+
+
+def advise(found: Findings, strategies: Sequence[Strategy]) -> Iterator[tuple[str, Advice]]:
+    """For each strategy that is known here; others have to be run to know."""
+    for strategy in strategies:
+        rule = next((rule for part, rule in _RULES.items() if part in strategy.stem), None)
+        if rule is not None:
+            advice = _of_a_brief_one(strategy.stem) if is_brief(found) else rule(found)
+            yield strategy.stem, _in_any_case(found) or advice
+
+
+def is_worth_a_run(found: Findings, strategies: Sequence[Strategy]) -> bool:
+    """Whether at least one strategy is."""
+    return any(advice.judgement == YES for _, advice in advise(found, strategies))
+
+
+def _in_any_case(found: Findings) -> Advice | None:
+    if found.alone is None or found.alone.error:
+        return Advice(CANNOT, "the task itself does not work")
+    if found.again is not None and found.again.answers > 1:
+        return Advice(CANNOT, "its answer differs from run to run, so that no answer could be verified")
+    if found.again is not None and found.again.error:
+        return Advice(CANNOT, "it works only once")
+    return None
+
+
+def _of_a_brief_one(stem: str) -> Advice:
+    if stem.startswith(("1_", "2_")):
+        return Advice(YES, "it takes less than a request itself costs: the simplest will do")
+    return Advice(NO, "more than a task needs that takes less than a request itself costs")
+
+
+def _one_at_a_time(_found: Findings) -> Advice:
+    return Advice(NO, "everybody waits in line; a baseline for the others")
+
+
+def _threads(found: Findings) -> Advice:
+    if found.threads is None or found.threads.error:
+        return Advice(CANNOT, f"it does not work in threads{_because(found.threads)}")
+    if waits(found):
+        return Advice(YES, "threads can wait at the same time; --workers says how many")
+    held = holds_gil(found)
+    if held is None:
+        return Advice(YES, "whether it holds the GIL could not be told here")
+    return (
+        Advice(NO, "it holds the GIL, so that one thread computes at a time")
+        if held
+        else Advice(YES, "it lets go of the GIL, so that threads compute at the same time")
+    )
+
+
+def _processes(found: Findings) -> Advice:
+    trouble = _trouble(found.process, "another process")
+    if trouble or found.process is None:
+        return trouble or Advice(CANNOT, "it was not tried in another process")
+    if waits(found):
+        return Advice(NO, "waiting needs no process of its own, and each takes memory")
+    if found.again is not None and found.process.costs_s > 0.2 * found.again.wall_s:
+        return Advice(YES, "but sending it there and back costs more than a fifth of what it takes")
+    return Advice(YES, "every core computes")
+
+
+def _interpreters(found: Findings) -> Advice:
+    if found.interpreter is None:
+        return Advice(CANNOT, f"needs Python 3.14 or later, and this is {found.python}: --python PATH")
+    trouble = _trouble(found.interpreter, "a sub-interpreter")
+    if trouble:
+        return trouble
+    if waits(found):
+        return Advice(NO, "waiting needs no interpreter of its own")
+    return Advice(YES, "every core computes, with less memory than processes take")
+
+
+def _cooperative(found: Findings) -> Advice:
+    yields = found.yields
+    if yields is None or not yields.yields:
+        if waits(found):
+            return Advice(NO, "it waits without yielding, and so stops the loop")
+        return Advice(NO, "it never yields, so that everybody waits until it is done")
+    if waits(found):
+        return Advice(YES, "it yields where it waits, so that any number can wait on one thread")
+    return Advice(YES, "not faster, but it gives way, so that nobody is stuck")
+
+
+def _greenlets(found: Findings) -> Advice:
+    if "gevent" in found.missing:
+        return Advice(CANNOT, f"there is no gevent for Python {found.python}")
+    if waits(found) and (found.yields is None or not found.yields.yields):
+        return Advice(YES, "if it waits in what gevent can patch: sockets, sleep, locks of Python")
+    return _cooperative(found)
+
+
+def _because(step: Threads | None) -> str:
+    return f": {step.error}" if step is not None else ", where it did not end"
+
+
+def _trouble(elsewhere: Elsewhere | None, where: str) -> Advice | None:
+    if elsewhere is not None and elsewhere.error:
+        return Advice(CANNOT, f"it fails in {where}: {elsewhere.error}")
+    return None
+
+
+_RULES: dict[str, Callable[[Findings], Advice]] = {
+    "threadexecutor": _threads,
+    "processexecutor": _processes,
+    "prefork": _processes,
+    "pebble": _processes,
+    "dask": _processes,
+    "interpreters": _interpreters,
+    "gevent": _greenlets,
+    "asyncio": _cooperative,
+    "1_sync": _one_at_a_time,
+    "2_async": _one_at_a_time,
+}

@@ -1,0 +1,214 @@
+"""The conclusion: what a comparison says in plain words, the answer first; nothing that its intervals don't carry."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.report import numbers
+from common.report.figures.alone import alone_wall_s
+from common.report.figures.estimates import Estimate, differ
+from common.report.judging.rules import OK
+from common.report.judging.summary import Comparison, Summary
+from common.report.words.columns import name_of
+
+MOST_NAMES = 6  # in a sentence
+LONGEST_NAME = 70  # of a strategy in plain words
+MUCH_LESS = 0.8  # of the memory, and it is worth a word
+
+
+def conclusion(comparison: Comparison) -> list[str]:
+    """Two paragraphs for each task and number of users: what to take, and the figures that say so."""
+    told = []
+    for task, users in dict.fromkeys((case.task, case.users) for case in comparison.cases):
+        told += [" ".join(filter(None, sentences)) for sentences in _Field(comparison, task, users).told()]
+    return [paragraph for paragraph in told if paragraph]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rival:
+    """A case that gave numbers which can be trusted."""
+
+    case: Summary
+    name: str  # as the table calls it
+    measured: dict[str, Estimate | None]
+    keeps_pings_short: bool  # shorter than one task: who waits longer was blocked by more than one
+
+    @property
+    def plain(self) -> str:
+        """What it is, in the words of its title, and its number."""
+        what, colon, _ = self.case.title.partition(":")
+        what = what.removeprefix("In ").removeprefix("On ")
+        number = self.case.server.split("_")[0]
+        if not colon or len(what) > LONGEST_NAME:
+            return self.name
+        python = self.name.removeprefix(self.case.server)
+        return f"{what[:1].lower()}{what[1:]} ({number if number.isdigit() else self.case.server}){python}"
+
+    @property
+    def rate(self) -> float:
+        """Transactions per second, at the usual speed of the machine."""
+        estimate = self.measured["rate_per_s"]
+        assert estimate is not None
+        return estimate.mean
+
+    @property
+    def ping(self) -> str:
+        """How long everybody else waits."""
+        ping = self.case.ping_s
+        if ping is None:
+            return "an unknown time"
+        return numbers.seconds(ping.p99) if ping.p99 is not None else f"more than {numbers.seconds(ping.max)}"
+
+    @property
+    def ping_s(self) -> float:
+        """For sorting."""
+        ping = self.case.ping_s
+        return float("inf") if ping is None else ping.p99 or ping.max
+
+    @property
+    def memory_bytes(self) -> int:
+        """For sorting and for a sentence."""
+        return self.case.memory_bytes or 0
+
+
+class _Field:
+    """The cases with one task and one number of users."""
+
+    def __init__(self, comparison: Comparison, task: str, users: int) -> None:
+        places = [place for place, case in enumerate(comparison.cases) if (case.task, case.users) == (task, users)]
+        self._cases = [comparison.cases[place] for place in places]
+        self._names = [name_of(case, comparison.cases) for case in self._cases]
+        settings = {(case.task, case.users) for case in comparison.cases}
+        self._prefix = [f"{task}, {users} users:"] if len(settings) > 1 else []
+        self._alone_s = {case.python: alone_wall_s(comparison, task, case.python) for case in self._cases}
+        rivals = [self._rival(comparison, place) for place in places]
+        self._sound = [one for one in rivals if one.case.verdict == OK and one.measured["rate_per_s"] is not None]
+        self._first = [one for one in self._sound if one.case.rank == 1]
+
+    def _rival(self, comparison: Comparison, place: int) -> _Rival:
+        case = comparison.cases[place]
+        measured = {figure: of_all[place] for figure, of_all in comparison.measured.items()}
+        alone_s, ping = self._alone_s[case.python], case.ping_s
+        short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
+        return _Rival(case, name_of(case, comparison.cases), measured, short)
+
+    def told(self) -> Iterator[list[str]]:
+        """Sentences, paragraph by paragraph."""
+        yield [*self._prefix, *self._answer()]
+        if self._first and len(self._sound) > 1:
+            yield [self._fastest(), self._pings(), *self._undecided(), self._left_out()]
+        else:
+            yield [self._left_out()]
+
+    def _answer(self) -> Iterator[str]:
+        if not self._sound:
+            yield "What to take can't be decided: no case gave numbers that can be trusted."
+        elif len(self._sound) == 1:
+            rival = self._sound[0]
+            yield f"Nothing can be compared: only {rival.name} gave numbers that can be trusted{_share([rival])}."
+        elif not self._first:
+            yield "What to take can't be decided: one round can't tell a difference from noise, so nothing is ranked."
+            yield "Take --rounds 2 or more."
+        else:
+            yield from self._take()
+
+    def _take(self) -> Iterator[str]:
+        short = [rival for rival in self._first if rival.keeps_pings_short]
+        chosen = min(short or self._first, key=lambda rival: rival.memory_bytes)
+        if short:
+            yield f"Take {chosen.plain}: nothing does more, and everybody else waits {chosen.ping}."
+        else:
+            yield f"Take {chosen.plain}: nothing does more. But everybody else waits {chosen.ping}."
+            yield from self._if_nobody_may_wait(chosen)
+        yield from self._if_memory_is_short(chosen)
+
+    def _if_nobody_may_wait(self, chosen: _Rival) -> Iterator[str]:
+        patient = [rival for rival in self._sound if rival.keeps_pings_short]
+        if patient:
+            quick = max(patient, key=lambda rival: rival.rate)
+            yield f"If nobody may wait: with {quick.plain} it is {quick.ping}, and it does {_part(quick, chosen)}."
+
+    def _if_memory_is_short(self, chosen: _Rival) -> Iterator[str]:
+        lean = [rival for rival in self._sound if self._is_leaner(rival, chosen)]
+        if lean:
+            best = max(lean, key=lambda rival: (rival.case.rank == 1, rival.rate))
+            does = "as much" if best.case.rank == 1 else _part(best, chosen)
+            blocks = chosen.keeps_pings_short and not best.keeps_pings_short
+            waits = f", but everybody else waits {best.ping}" if blocks else ""
+            sizes = f"{numbers.megabytes(best.memory_bytes)} instead of {numbers.megabytes(chosen.memory_bytes)}"
+            yield f"If memory is short: {best.plain} takes {sizes} and does {does}{waits}."
+
+    def _is_leaner(self, rival: _Rival, chosen: _Rival) -> bool:
+        mine, others = rival.measured["memory_bytes"], chosen.measured["memory_bytes"]
+        if mine is None or others is None or rival.memory_bytes > MUCH_LESS * chosen.memory_bytes:
+            return False
+        return differ(mine, others, len(self._sound) * (len(self._sound) - 1) // 2)
+
+    def _fastest(self) -> str:
+        first, rest = self._first, [rival for rival in self._sound if rival not in self._first]
+        if not rest:
+            return f"No strategy is faster than another beyond the noise: all reach {_rates(first)}{_share(first)}."
+        times = float(np.mean([rival.rate for rival in first])) / max(rival.rate for rival in rest)
+        are = "is" if len(first) == 1 else "are equally"
+        return (
+            f"{_listed([rival.name for rival in first])} {are} the fastest with {_rates(first)}"
+            f"{_share(first)}, {numbers.significant(times)} times the next best."
+        )
+
+    def _pings(self) -> str:
+        """Which keep pings short; the measure is the task itself."""
+        known = sorted(seconds for seconds in self._alone_s.values() if seconds is not None)
+        pinged = [rival for rival in self._sound if rival.case.ping_s]
+        if not pinged or not known:
+            return ""
+        short = [rival for rival in pinged if rival.keeps_pings_short]
+        slow = sorted((rival for rival in pinged if not rival.keeps_pings_short), key=lambda rival: rival.ping_s)
+        limit = f"the {_between(numbers.seconds(known[0]), numbers.seconds(known[-1]))} that one task takes"
+        if not short:
+            return f"None keeps pings short: even {slow[0].name} needs {slow[0].ping} (p99), more than {limit}."
+        told = _listed([f"{one.name} ({one.ping})" for one in short])
+        if not slow:
+            return f"Pings stay below {limit} (p99) with all of them: {told}."
+        others = _between(slow[0].ping, slow[-1].ping)
+        return f"Pings stay below {limit} (p99) with {told}; with the others they take {others}."
+
+    def _undecided(self) -> Iterator[str]:
+        """The ties behind the first rank."""
+        by_rank: dict[int, list[str]] = {}
+        for rival in self._sound:
+            if rival.case.rank and rival.case.rank > 1:
+                by_rank.setdefault(rival.case.rank, []).append(rival.name)
+        for _, names in sorted(by_rank.items()):
+            if len(names) > 1:
+                yield f"Which of {_listed(names, 'or')} does more could not be decided."
+
+    def _left_out(self) -> str:
+        names = [name for case, name in zip(self._cases, self._names, strict=True) if case.verdict != OK]
+        return f"Not compared, because suspect, unclear or failed: {_listed(names)}." if names else ""
+
+
+def _share(rivals: Sequence[_Rival]) -> str:
+    shares = [rival.case.of_ceiling.mean for rival in rivals if rival.case.of_ceiling is not None]
+    python = " with that Python" if len({rival.case.python for rival in rivals}) > 1 else ""
+    return f", {numbers.share(float(np.mean(shares)))} of what this machine can do at all{python}" if shares else ""
+
+
+def _part(rival: _Rival, chosen: _Rival) -> str:
+    return f"{numbers.share(rival.rate / chosen.rate)} as much"
+
+
+def _rates(rivals: Sequence[_Rival]) -> str:
+    """As they were measured, like the table."""
+    rates = sorted(rival.case.rate_per_s.mean for rival in rivals if rival.case.rate_per_s)
+    return f"{_between(numbers.rate(rates[0]), numbers.rate(rates[-1]))}/s"
+
+
+def _between(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
+
+
+def _listed(names: Sequence[str], word: str = "and") -> str:
+    if len(names) > MOST_NAMES + 1:
+        names = [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} others"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"

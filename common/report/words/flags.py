@@ -1,0 +1,17 @@
+"""The flags of a comparison: every reason not to take a figure at face value, said once for all that it is about."""
+
+from collections.abc import Iterator, Sequence
+
+from common.report.judging.rules import verdict_of
+from common.report.judging.summary import Summary
+from common.report.words.columns import full_name
+
+
+def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tuple[str, list[str], str]]:
+    """The verdict that a reason alone would give, the names of those that it is about, and its message."""
+    about: dict[tuple[str, str], list[str]] = {}
+    for summary in summaries:
+        for reason in summary.reasons:
+            about.setdefault((verdict_of([reason]), reason.message), []).append(full_name(summary, cases))
+    for (verdict, message), names in about.items():
+        yield verdict, names, message

@@ -1,0 +1,50 @@
+"""What has to be known of a comparison beside its figures, though nothing is wrong with a server."""
+
+from collections.abc import Iterator
+
+from common.model.record import Result
+from common.report import numbers
+from common.report.judging.rules import CHANGED, FAILED
+from common.report.judging.summary import Comparison
+
+
+def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Each with what it is about: a server, or the machine."""
+    several = len({*(one.python for one in result.left_out), *(case.python for case in comparison.cases)}) > 1
+    for one in result.left_out:
+        yield one.server, f"not run{f' under Python {one.python}' if several else ''}: it {one.reason}"
+    yield from _of_ceilings(comparison)
+    yield from _of_the_gil(comparison)
+    yield from _of_the_speed(comparison)
+
+
+def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    for ceiling in comparison.ceilings:
+        if ceiling.verdict == FAILED:
+            yield ceiling.server, f"the ceiling could not be measured: {ceiling.reasons[0].message}"
+
+
+def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    told = set()
+    for case in comparison.cases:
+        if case.gil and "t" in case.python.split()[0] and (case.server, case.python) not in told:
+            told.add((case.server, case.python))
+            yield (
+                case.server,
+                f"the GIL was on while it served, though Python {case.python} can do without: "
+                "a package that it needs has switched it on",
+            )
+
+
+def _of_the_speed(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """No counter of the machine shows this, so that nobody would know."""
+    everything = [case for case in (*comparison.ceilings, *comparison.cases) if case.speed is not None]
+    changed = [case.speed for case in everything if case.speed and case.speed.highest > CHANGED * case.speed.lowest]
+    if changed:
+        factor = max(speed.highest / speed.lowest for speed in changed)
+        yield (
+            "the machine",
+            f"its speed changed by a factor of up to {numbers.significant(factor, 2)} while {len(changed)} of "
+            f"{len(everything)} cases were measured: another guest of its host, heat, or a battery. "
+            "How far rates were corrected for that is said with the figures",
+        )

@@ -1,0 +1,48 @@
+"""A Dask cluster for the server: one of its own, or the one that Dask's configuration names."""
+
+import contextlib
+import logging
+import warnings
+from collections.abc import AsyncIterator
+from typing import Any
+
+import dask
+from distributed import Client, Future
+
+from common.serving.options import quit_with
+from common.task import TaskError, TaskRun, one_line
+
+CONNECT_LIMIT_S = 5
+
+
+@contextlib.asynccontextmanager
+async def cluster(workers: int) -> AsyncIterator[Client]:
+    """A client of the cluster; one that is embedded has so many workers, each a process with one thread."""
+    address = dask.config.get("scheduler-address", None)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the client is told; the terminal stays quiet
+    dask.config.set({"distributed.worker.preload": ["common.serving.dask_worker"]})
+    embedded: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
+    try:
+        client: Client = await Client(  # type: ignore[no-untyped-call]
+            asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else embedded)
+        )
+    except (OSError, ValueError) as error:
+        warnings.simplefilter("ignore")  # of a client that was never opened and can't be closed properly
+        quit_with(f"no Dask scheduler at {address!r}: {one_line(error)}; start one, or unset DASK_SCHEDULER_ADDRESS")
+    async with client:
+        yield client
+
+
+async def outcome(future: Future[TaskRun]) -> TaskRun:
+    """What came of a task.
+
+    Raises:
+        TaskError: the cluster lost it, or is gone itself.
+    """
+    try:
+        run: TaskRun = await future
+    except TaskError:
+        raise
+    except Exception as error:
+        raise TaskError(f"the Dask cluster lost the task: {one_line(error)}") from None
+    return run

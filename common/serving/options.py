@@ -1,0 +1,86 @@
+"""What every server can be told on its command line, and the one line that it says when that is wrong."""
+
+import argparse
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from common.contract import unmet
+from common.task import UnknownTaskError, resolve
+
+FIRST_PORT = 8000
+MOST_WORKERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a server was asked to run."""
+
+    name: str
+    host: str
+    port: int
+    task: str
+    workers: int
+
+
+def server_options(workers: int | None = None) -> Options:
+    """The options from the command line.
+
+    Args:
+        workers: how many workers the server has unless told otherwise; None if its strategy has always one.
+    """
+    script = Path(sys.argv[0])
+    if lacking := unmet(getattr(sys.modules["__main__"], "REQUIRES", "")):
+        quit_with(f"{lacking}; run it with such a Python")
+    parser = _OneLineParser(prog=script.name, description=_title())
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=default_port(script.stem), help="default: %(default)s")
+    parser.add_argument("--task", type=_task, default="primes", help="a name, or module:function (default: primes)")
+    parser.add_argument("--workers", type=_workers, default=workers, help="default: %(default)s")
+    given = parser.parse_args()
+    return Options(script.stem, given.host, given.port, given.task, given.workers if workers else 1)
+
+
+def default_port(stem: str) -> int:
+    """8000 for `1_…`, 8001 for `2_…`, and so on; 8000 where there is no number."""
+    number = re.match(r"\d+", stem)
+    return FIRST_PORT + int(number[0]) - 1 if number else FIRST_PORT
+
+
+def quit_with(message: str) -> NoReturn:
+    """Ends the server over a mistake in how it was started: one line on stderr, exit code 2."""
+    print(f"{Path(sys.argv[0]).stem}: {message}", file=sys.stderr)  # noqa: T201 (this is the one that speaks)
+    raise SystemExit(2)
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        quit_with(f"{message} (try --help)")
+
+
+def _title() -> str | None:
+    return getattr(sys.modules["__main__"], "__doc__", None)
+
+
+def _port(text: str) -> int:
+    return _whole_number(text, 0, 65535)
+
+
+def _workers(text: str) -> int:
+    return _whole_number(text, 1, MOST_WORKERS)
+
+
+def _whole_number(text: str, low: int, high: int) -> int:
+    if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+        raise argparse.ArgumentTypeError(f"expected a whole number from {low} to {high}, not {text!r}")
+    return int(text)
+
+
+def _task(spec: str) -> str:
+    try:
+        resolve(spec)
+    except UnknownTaskError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return spec
