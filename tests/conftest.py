@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
+import fcntl
 import functools
 import http.client
 import os
@@ -13,16 +14,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from left_behind import Look, described, end, marking
 
 from common.contract import unmet
 from common.harness.ready.interpreter import interpreter
 from common.harness.ready.strategies import read_strategy
-from common.harness.ready.virtualenv import with_packages
+from common.harness.ready.virtualenv import FOLDER, with_packages
 from common.report.judging.summary import Summary
 
 TESTS = Path(__file__).parent
@@ -33,6 +35,16 @@ LIMIT_S = 30.0
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew", action="store_true", help="write what is expected anew instead of comparing with it")
+    parser.addoption("--measuring", choices=["no", "only"], help="leave out the tests that measure, or all others")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Those that measure want the machine for themselves; run_tests.sh runs them after all others."""
+    if wanted := config.getoption("--measuring"):
+        measuring = [item for item in items if item.get_closest_marker("measures")]
+        others = [item for item in items if item not in measuring]
+        items[:], left_out = (measuring, others) if wanted == "only" else (others, measuring)
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture
@@ -93,7 +105,17 @@ def python_for(script: Path) -> str:
     other = shutil.which(requires.replace(">=", ""))
     if other is None:
         pytest.skip(f"{script.stem} {lacking}; there is no {requires.replace('>=', '')} on the PATH")
-    return asyncio.run(with_packages(interpreter(other), print)).path
+    with _one_at_a_time():
+        return asyncio.run(with_packages(interpreter(other), print)).path
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Only one of the processes that run tests makes a virtual environment at a time."""
+    FOLDER.mkdir(exist_ok=True)
+    with (FOLDER / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def start(script: Path, *options: str, cwd: Path = TESTS) -> subprocess.Popen[str]:
@@ -110,8 +132,8 @@ def start(script: Path, *options: str, cwd: Path = TESTS) -> subprocess.Popen[st
 
 @contextlib.contextmanager
 def serving(script: Path, *options: str, cwd: Path = TESTS) -> Iterator[Served]:
-    """The server, listening on a free port; killed with all its children at the end."""
-    process = start(script, "--port", str(free_port()), *options, cwd=cwd)
+    """The server, listening on a port that the system has chosen; killed with all its children at the end."""
+    process = start(script, "--port", "0", *options, cwd=cwd)
     try:
         first_line = process.stdout.readline()
         assert first_line, process.stderr.read()
@@ -171,22 +193,27 @@ def bench(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return call
 
 
+@pytest.fixture(autouse=True, scope="session")
+def nothing_is_left_of_fixtures() -> Iterator[None]:
+    """At the very end: nothing that a fixture of a whole module has started."""
+    with marking() as left:
+        yield
+        _check_that_nothing_is(left)
+
+
 @pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """After every test: no server and no siege that was not there before."""
-    before = set(psutil.pids())
-    yield
-    wait_until(lambda: not _ours(before), 10)
+def nothing_is_left(nothing_is_left_of_fixtures: None) -> Iterator[None]:
+    """After every test: nothing that it has started, and nothing that came of that."""
+    with marking() as left:
+        yield
+        _check_that_nothing_is(left)
 
 
-def _ours(before: set[int]) -> list[Sequence[str]]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            command = process.cmdline()
-            names = " ".join(command[:3])
-            if process.pid in before or before & {parent.pid for parent in process.parents()[:-1]} - {os.getpid()}:
-                continue  # of a server that a module's fixture has started
-            if "servers/" in names or "siege" in names:
-                found.append(command)
-    return found
+def _check_that_nothing_is(left: Look) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while found := left():
+        if time.monotonic() > deadline:
+            told = described(found)
+            end(found)
+            pytest.fail(f"left behind: {told}", pytrace=False)
+        time.sleep(0.01)  # between two looks

@@ -1,6 +1,7 @@
 """Servers that do everything wrong: none may hang the run, lose another case's record or leave a process behind."""
 
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -8,14 +9,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import TESTS, accusations, bench_command, gone, wait_until
+from conftest import ROOT, TESTS, accusations, bench_command, gone, wait_until
 
 from common.harness.length import Length
 from common.harness.ready.expectation import Expectation
-from common.harness.server import HOST, free_port, port_is_free
+from common.harness.server import HOST, claimed_port, port_is_free
 from common.model.record import Record, load
 from common.report.dresses.dressing import exit_code
 from common.report.judging.summary import Summary, summarize
+from common.serving.options import FIRST_PORT
 
 HOSTILE = TESTS / "servers"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")
@@ -219,11 +221,20 @@ _seen_siege: dict[int, bool] = {}
 
 
 def test_a_server_whose_default_port_is_taken_gets_the_next_free_one(bench, tmp_path) -> None:
-    import socket
-
-    with socket.create_server((HOST, 8001)):
-        taken = free_port(8001)
-        record, summary = besiege(bench, tmp_path, "2")["2_async"]
-    assert taken > 8001
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        script = tmp_path / f"{port - FIRST_PORT + 1}_async.py"  # by its number it would listen there
+        script.write_text((ROOT / "servers" / "2_async.py").read_text())
+        record, summary = besiege(bench, tmp_path, script.name)[script.stem]
     assert summary.verdict != "failed"
-    assert str(taken) in record.siege_command[-1]
+    assert port < int(record.siege_command[-1].strip("/").rpartition(":")[2]) < port + 100
+
+
+def test_a_port_that_another_run_has_claimed_is_passed_by() -> None:
+    with claimed_port(FIRST_PORT) as first:
+        port = first.getsockname()[1]
+        assert port_is_free(port)  # for the server that it was claimed for
+        with claimed_port(port) as second:
+            assert second.getsockname()[1] > port
+    with claimed_port(port) as again:
+        assert again.getsockname()[1] >= port
