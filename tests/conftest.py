@@ -20,6 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 from left_behind import Look, described, end, marking
+from turns import Turns, place
 
 from common.contract import unmet
 from common.harness.ready.interpreter import interpreter
@@ -45,6 +46,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if item not in measuring]
         items[:], left_out = (measuring, others) if wanted == "only" else (others, measuring)
         config.hook.pytest_deselected(items=left_out)
+    items.sort(key=lambda item: place(item.path.name))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Turns:
+    return Turns(config, log)
 
 
 @pytest.fixture
@@ -72,6 +79,7 @@ class Answer:
 class Served:
     """A server that listens."""
 
+    script: Path
     process: subprocess.Popen[str]
     first_line: str
     port: int
@@ -131,17 +139,28 @@ def start(script: Path, *options: str, cwd: Path = TESTS) -> subprocess.Popen[st
 
 
 @contextlib.contextmanager
-def serving(script: Path, *options: str, cwd: Path = TESTS) -> Iterator[Served]:
-    """The server, listening on a port that the system has chosen; killed with all its children at the end."""
-    process = start(script, "--port", "0", *options, cwd=cwd)
-    try:
+def listening(script: Path, process: subprocess.Popen[str]) -> Iterator[Callable[[], Served]]:
+    """What waits until the server listens; the server is killed with all its children at the end."""
+
+    def ready() -> Served:
         first_line = process.stdout.readline()
         assert first_line, process.stderr.read()
-        yield Served(process, first_line, int(re.search(r":(\d+)/$", first_line)[1]))
+        return Served(script, process, first_line, int(re.search(r":(\d+)/$", first_line)[1]))
+
+    try:
+        yield ready
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        if not process.stdout.closed:
+            process.communicate()
+
+
+@contextlib.contextmanager
+def serving(script: Path, *options: str, cwd: Path = TESTS) -> Iterator[Served]:
+    """The server, listening on a port that the system has chosen."""
+    with listening(script, start(script, "--port", "0", *options, cwd=cwd)) as ready:
+        yield ready()
 
 
 def free_port() -> int:
