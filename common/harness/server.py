@@ -134,9 +134,17 @@ async def running(case: Case, record: Record) -> AsyncIterator[Server]:
             began_s = time.monotonic()
             try:
                 await server.stop()
+            except CaseFailedError:
+                if not _is_being_cancelled():  # or it would be one more failed case, and the run would go on
+                    raise
             finally:
                 record.stop_s = time.monotonic() - began_s
                 record.server_said = server.last_words()
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def server_environment() -> dict[str, str]:
