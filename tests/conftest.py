@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import fcntl
 import functools
+import gc
 import http.client
 import os
 import re
@@ -22,6 +23,7 @@ import pytest
 from left_behind import Look, described, end, marking
 from turns import Turns, place
 
+from bench import bench as commands
 from common.contract import unmet
 from common.harness.ready.interpreter import interpreter
 from common.harness.ready.strategies import read_strategy
@@ -163,11 +165,6 @@ def serving(script: Path, *options: str, cwd: Path = TESTS) -> Iterator[Served]:
         yield ready()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
-
-
 def is_free(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
         return True
@@ -210,6 +207,25 @@ def bench(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return call
+
+
+@pytest.fixture
+def asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """As `bench`, but in this process, which is quicker: for what starts no server."""
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.chdir(tmp_path)
+            patched.setattr(sys, "argv", ["bench.py", *words])
+            with pytest.raises(SystemExit) as ended:
+                commands.main(list(words))
+        shown = capsys.readouterr()
+        return subprocess.CompletedProcess(words, ended.value.code, shown.out, shown.err)
+
+    yield call
+    gc.enable()  # reports do without
 
 
 @pytest.fixture(autouse=True, scope="session")

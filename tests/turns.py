@@ -5,9 +5,17 @@ import re
 from xdist.scheduler import LoadScopeScheduling
 
 # They share no fixture, and their tests take long; the longest files first.
-APART = ("test_signals.py", "test_virtualenv.py", "test_ceiling.py", "test_try.py", "test_namesakes.py", "test_dask.py")
+APART = ("test_signals.py", "test_ceiling.py", "test_trace.py", "test_try.py", "test_namesakes.py", "test_bench.py")
 # A process goes on with a file that it has begun, so those that take long begin first.
-LONG = ("test_waiting_servers.py", "test_servers.py", "test_dying_servers.py", "test_hostile_servers.py", *APART)
+LONG = (
+    "test_waiting_servers.py",
+    "test_hostile_servers.py",
+    "test_servers.py",
+    "test_dying_servers.py",
+    "test_virtualenv.py",
+    "test_dask.py",
+    *APART,
+)
 STRATEGY = re.compile(r"[\[-](\d+_[a-z_]+)[-\]]")
 
 
