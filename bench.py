@@ -164,14 +164,16 @@ def trace(
 
 
 @bench.command(name="try")
-@click.argument("task")
+@click.argument("tasks", metavar="[TASK]...", nargs=-1)
 @click.option("--limit", "limit_s", type=Duration(), default="30s", help="A first run that takes longer is stopped.")
 @click.option("--python", default=sys.executable, help="As for run.")
-def try_task(task: str, limit_s: float, python: str) -> None:
-    """Say of a TASK what matters for the choice of a strategy, in seconds and without any server.
+def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
+    """Say of each TASK what matters for the choice of a strategy, in seconds and without any server.
 
-    TASK is primes, digest, sign_up, or your own as module:function. Exit 1 if no strategy is worth a run.
+    TASK is primes, digest, sign_up, or your own as module:function; without any, all three are tried.
+    Exit 1 if no strategy is worth a run.
     """
+    from common.builtin_tasks import BUILTIN_TASKS
     from common.harness.ready.interpreter import interpreter
     from common.harness.ready.strategies import all_strategies
     from common.harness.trying import conduct_try
@@ -179,11 +181,15 @@ def try_task(task: str, limit_s: float, python: str) -> None:
     from common.report.dresses.tryout import as_advice
     from common.report.words.advice import is_worth_a_run
 
-    found, stopped_by = conduct_try(task, interpreter(python), limit_s, lambda line: click.echo(line, err=True))
-    if found is None or stopped_by:
-        sys.exit(128 + (stopped_by or 0))
-    show(as_advice(found, all_strategies()))
-    sys.exit(0 if is_worth_a_run(found, all_strategies()) else 1)
+    strategies, worth = all_strategies(), True
+    for place, task in enumerate(tasks or BUILTIN_TASKS):
+        found, stopped_by = conduct_try(task, interpreter(python), limit_s, lambda line: click.echo(line, err=True))
+        if found is None or stopped_by:
+            sys.exit(128 + (stopped_by or 0))
+        click.echo("\n" * bool(place), nl=False)
+        show(as_advice(found, strategies))
+        worth = worth and is_worth_a_run(found, strategies)
+    sys.exit(0 if worth else 1)
 
 
 @bench.command()

@@ -5,7 +5,6 @@ import signal
 import time
 from collections.abc import Callable
 
-from common.alone.bare import CHECKER
 from common.cpus import usable_cpus
 from common.harness.beside.checker import interval_s
 from common.harness.beside.machine import watching_machine
@@ -101,17 +100,20 @@ class _Bare:
         words = line.split(",")
         if words[0] == "go":
             self._record.siege_began_s = self.began_s = float(words[1])
-        elif len(words) == 4 and words[0].lstrip("-").isdigit():  # anything else was printed by the task itself
+        elif len(words) == 4 and words[0] == "check":
+            self._check_done(float(words[1]), float(words[2]))
+        elif len(words) == 4 and words[0].isdecimal():  # anything else was printed by the task itself
             self._task_done(int(words[0]), float(words[1]), float(words[2]), int(words[3]))
+
+    def _check_done(self, began_s: float, ended_s: float) -> None:
+        checks = self._record.checks
+        checks.sent_s.append(round(began_s - self.began_s, 6))
+        checks.answered_s.append(round(ended_s - self.began_s, 6))
+        checks.code.append("")
+        checks.problem.append("")
 
     def _task_done(self, user: int, began_s: float, ended_s: float, size_bytes: int) -> None:
         at_s = round(ended_s - self.began_s, 6)
-        if user == CHECKER:
-            self._record.checks.sent_s.append(round(began_s - self.began_s, 6))
-            self._record.checks.answered_s.append(at_s)
-            self._record.checks.code.append("")
-            self._record.checks.problem.append("")
-            return
         columns = self._record.transactions
         columns.finished_s.append(at_s)
         columns.siege_s.append(round(ended_s - began_s, 6))

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 import aiohttp
 import psutil
 
+from common.contract import MOST_WORKERS
 from common.cpus import usable_cpus
+from common.errors import one_line
 from common.harness.beside.checker import Checker, interval_s
 from common.harness.beside.machine import machine_between, watching_machine
 from common.harness.beside.metronome import Metronome, metronome
@@ -29,8 +31,6 @@ from common.harness.ready.interpreter import Interpreter
 from common.harness.server import Server, running
 from common.load.siege import Siege
 from common.model.record import Failure, Record
-from common.serving.options import MOST_WORKERS
-from common.task import one_line
 
 WARM_UP_BATCHES = 10
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from common.contract import default_port
 from common.harness.client import Answer, get
 from common.harness.failures import CaseFailedError
 from common.harness.plan import Case
@@ -19,7 +20,6 @@ from common.harness.processes import CALM_LOOK_S, LOOK_S, Started, until
 from common.harness.ready.strategies import ROOT
 from common.harness.tail import Tail
 from common.model.record import Record
-from common.serving.options import default_port
 
 READY_LIMIT_S = 15.0
 DYING_LIMIT_S = 2.0  # from when a request fails because the server is ending to its end; Python takes its time for that

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import aiohttp
 
+from common.errors import one_line
 from common.harness.beside.probe import probing
 from common.harness.client import Answer, client
 from common.harness.failures import CaseFailedError
@@ -16,7 +17,6 @@ from common.harness.ready.expectation import Expectation
 from common.harness.runner import Expectations, Watcher, new_record, verify, warm_up
 from common.harness.server import running
 from common.model.record import Failure, Trace
-from common.task import one_line
 
 PING_INTERVAL_S = 0.025
 PINGS_AROUND = 3  # so many before the requests and after their answers, to see what is usual

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psutil
 
+from common.contract import BACKLOG
 from common.cpus import usable_cpus
 from common.errors import BadInputError
 from common.load.siege import siege_at_home
-from common.serving.listening import BACKLOG
 
 BUSY_PCT = 10.0  # of all CPUs; a quiet machine has 1 or 2
 SEVERAL_TIMES_A_PORT_S = 60  # how long Linux keeps a port of a closed connection (TIME_WAIT)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from common.alone import metronome
 from common.cpus import usable_cpus
+from common.harness.beside.metronome import METRONOME
 from common.harness.ready.interpreter import Interpreter
 from common.harness.ready.strategies import ROOT
 from common.harness.server import server_environment
@@ -40,8 +40,13 @@ def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environm
         pythons={python.version: python.build for python in pythons},
         siege=siege,
         commit=_commit(),
-        metronome=f"{platform.python_version()} {metronome.WORK}",
+        metronome=f"{platform.python_version()} {_work_of_the_metronome()}",
     )
+
+
+def _work_of_the_metronome() -> str:
+    asked = subprocess.run([*METRONOME, "--work"], env=server_environment(), capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
 
 
 def packages_of(python: Interpreter) -> dict[str, str]:

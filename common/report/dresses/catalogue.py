@@ -3,9 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from common.contract import unmet
+from common.contract import default_port, unmet
 from common.harness.ready.strategies import Strategy
-from common.serving.options import default_port
 
 
 def catalogue_as_text(strategies: Sequence[Strategy]) -> str:
