@@ -14,6 +14,8 @@ DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap"]
 TRACED_REQUESTS = 8
+WORKERS = click.IntRange(1, 1000)
+COMMAND = ["bench.py", *sys.argv[1:]]
 
 
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,12 +40,12 @@ def list_servers(as_json: bool) -> None:
 
 @bench.command()
 @click.argument("servers", metavar="[SERVER]...", nargs=-1)
-@click.option("--task", "tasks", multiple=True, default=["primes"], help="primes, digest, sign_up, or module:function.")
+@click.option("--task", multiple=True, default=["primes"], help="primes, digest, sign_up, or module:function.")
 @click.option("--users", type=AT_LEAST_ONE, multiple=True, default=[25], help="Users at the same time.")
+@click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes, for strategies that have a pool.")
+@click.option("--python", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
 @click.option("--rounds", type=Rounds(), default="2", help="How often every case takes its turn; auto: until certain.")
-@click.option("--workers", type=click.IntRange(1, 1000), help="Threads or processes, for strategies that have a pool.")
-@click.option("--python", "pythons", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
 @click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
 @click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
@@ -51,53 +53,35 @@ def list_servers(as_json: bool) -> None:
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
 def run(
     servers: tuple[str, ...],
-    tasks: tuple[str, ...],
-    users: tuple[int, ...],
     time_s: float | None,
     rounds: int | None,
-    workers: int | None,
-    pythons: tuple[str, ...],
     seed: int | None,
     out: Path | None,
     html: Path | None,
     traced: bool,
     quiet: bool,
+    **axes: tuple[str | int, ...],
 ) -> None:
     """Start each SERVER, put it under siege, and compare.
 
     SERVER is a number (3), a name (3_async_threadexecutor) or the path of any script that keeps the contract;
-    without any, all strategies take part. --task, --users and --python may be given more than once.
+    without any, all strategies take part. --task, --users, --workers and --python may be given more than once.
     """
     from common.harness.plan import make_plan
+    from common.harness.ready.strategies import suite_of
     from common.harness.session import conduct
-    from common.load.siege import find_siege
-    from common.report.dresses.dressing import as_html, as_shown, as_timelines, exit_code, show
+    from common.report.dresses.dressing import exit_code, show_all
     from common.report.judging.certainty import MOST_ROUNDS, uncertain
     from common.report.progress import ProgressBar
 
-    plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
-    find_siege()
-    out, page = writable(out or default_result()), writable(html) if html else None
+    plan = make_plan(suite_of(servers), axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
+    page = writable(html) if html else None
+    out = writable(out or default_result())
+    wanted = uncertain if rounds is None else None
     with ProgressBar(plan.turns() + traced * len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by = conduct(
-            plan,
-            out,
-            progress,
-            ["bench.py", *sys.argv[1:]],
-            uncertain if rounds is None else None,
-            TRACED_REQUESTS if traced else 0,
-        )
-    if result.records:
-        show(as_shown(result))
-        if result.traces:
-            show(as_timelines(result))
-        click.echo(f"Raw values: {out}", err=True)
-        if page:
-            page.write_text(as_html(result), encoding="utf-8")
-            click.echo(f"Page: {page}", err=True)
-    if stopped_by:
-        sys.exit(128 + stopped_by)
-    sys.exit(exit_code(result))
+        result, stopped_by = conduct(plan, out, progress, COMMAND, wanted, TRACED_REQUESTS if traced else 0)
+    show_all(result, out, page)
+    sys.exit(128 + stopped_by if stopped_by else exit_code(result))
 
 
 @bench.command()
@@ -128,22 +112,17 @@ def report(result: Path, dress: str, picture: str | None, out: Path | None, unco
 @bench.command()
 @click.argument("servers", metavar="[SERVER]...", nargs=-1)
 @click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Sent at the same moment.")
-@click.option("--task", "tasks", multiple=True, default=["primes"], help="As for run.")
-@click.option("--workers", type=click.IntRange(1, 1000), help="As for run.")
-@click.option("--python", "pythons", multiple=True, default=[sys.executable], help="As for run.")
+@click.option("--task", multiple=True, default=["primes"], help="As for run.")
+@click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
+@click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
 @click.option("--out", type=FILE, help="A picture of it: FILE.svg, .png or .html; raw values: .json.")
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
 def trace(
-    servers: tuple[str, ...],
-    requests: int,
-    tasks: tuple[str, ...],
-    workers: int | None,
-    pythons: tuple[str, ...],
-    out: Path | None,
-    quiet: bool,
+    servers: tuple[str, ...], requests: int, out: Path | None, quiet: bool, **axes: tuple[str | int, ...]
 ) -> None:
     """Draw who computes when: send each SERVER some requests at once, with pings beside them."""
     from common.harness.plan import make_plan
+    from common.harness.ready.strategies import suite_of
     from common.harness.session import conduct_traces
     from common.report.dresses.dressing import as_shown, show
     from common.report.pictures import check_suffix, write_picture
@@ -151,9 +130,9 @@ def trace(
 
     if out is not None:
         check_suffix(writable(out))
-    plan = make_plan(servers, tasks, [requests], pythons, workers, time_s=0, rounds=1)
+    plan = make_plan(suite_of(servers), {**axes, "users": [requests]}, time_s=0, rounds=1)
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by = conduct_traces(plan, progress, ["bench.py", *sys.argv[1:]])
+        result, stopped_by = conduct_traces(plan, requests, progress, COMMAND)
     if result.traces and out is not None:
         write_picture(result, "timeline", out)
     elif result.traces:

@@ -12,11 +12,12 @@ from common.harness.beside.sampler import sampling
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.lines import reading_lines
-from common.harness.plan import Case
 from common.harness.processes import CALM_LOOK_S, Started, until
 from common.harness.ready.expectation import Expectation
+from common.harness.ready.interpreter import Interpreter
 from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
+from common.model.case import Case
 from common.model.record import Record
 
 # With 1 or 2, scripts/compare_ceilings found no lower ceiling than with a process for each user. But with 1 a CPU idles
@@ -42,6 +43,7 @@ def ready_limit_s(processes: int, expected: Expectation) -> float:
 
 async def compute_bare(
     case: Case,
+    python: Interpreter,
     expected: Expectation,
     record: Record,
     length: Length,
@@ -58,7 +60,7 @@ async def compute_bare(
     options = ["--task", case.task, "--users", str(case.users), "--processes", str(processes)]
     options += ["--check-every", str(interval_s(expected.task_s))]
     started_s = time.monotonic()
-    process = Started([case.python.path, *OURS_FIRST, "common.alone.bare", *options], environment=server_environment())
+    process = Started([python.path, *OURS_FIRST, "common.alone.bare", *options], environment=server_environment())
     errors = Tail(process.process.stderr)
     try:
         assert process.process.stdout is not None

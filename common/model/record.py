@@ -6,6 +6,7 @@ History of the file format:
     3  adds the traces, what was left out, and whether the GIL was on
     4  adds the metronome, how busy each CPU was, and runs of the task with nothing beside them around every case;
        the kind of the metronome is in the environment
+    5  a case is a server at values on any axes, and a ceiling is called so; the load tool is any
 """
 
 import os
@@ -15,9 +16,10 @@ from pathlib import Path
 import msgspec
 
 from common.errors import BadInputError
+from common.model.case import Case, Value, case_of
+from common.model.history import upgraded
 
-SCHEMA = 4
-BARE = "bare"  # what stands for a server where there is none
+SCHEMA = 5
 
 
 class BadResultError(BadInputError):
@@ -107,9 +109,8 @@ class Record(msgspec.Struct, kw_only=True):
 
     server: str  # the stem of its file, with folders before it where another has the same
     title: str
-    task: str
-    users: int
-    python: str
+    values: dict[str, Value]  # on each axis that the case depends on: task, users, python, ...
+    is_ceiling: bool = False  # whether this is what the others are measured against
     round: int
     began_at: str  # UTC, ISO 8601
     load_average: float  # of the machine over the last minute, before the server was started
@@ -149,18 +150,32 @@ class Record(msgspec.Struct, kw_only=True):
     server_said: str = ""  # the end of what the server printed on stderr
     failure: Failure | None = None
 
+    @property
+    def case(self) -> Case:
+        """What was measured."""
+        return case_of(self.server, self.values)
+
+    @property
+    def users(self) -> int:
+        """How many asked at the same time."""
+        return self.case.users
+
 
 class Trace(msgspec.Struct, kw_only=True):
     """Who computed when: a handful of requests at once and the pings beside them."""
 
     server: str  # the stem of its file, with folders before it where another has the same
     title: str
-    task: str
-    python: str
+    values: dict[str, Value]  # on each axis that matters to it: not on that of the users
     workers: int | None = None
     requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
     pings: Pings = msgspec.field(default_factory=Pings)  # since the first one was due
     failure: Failure | None = None
+
+    @property
+    def case(self) -> Case:
+        """What was traced."""
+        return case_of(self.server, self.values)
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -227,10 +242,12 @@ def load(path: Path) -> Result:
         schema = msgspec.json.decode(data, type=_JustSchema).schema
         if schema > SCHEMA:
             raise BadResultError(f"{path}: made by a later version (schema {schema}, known up to {SCHEMA})")
-        return msgspec.json.decode(data, type=Result)
+        if schema == SCHEMA:
+            return msgspec.json.decode(data, type=Result)
+        return msgspec.convert(upgraded(msgspec.json.decode(data)), type=Result, str_keys=True)
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:
         raise BadResultError(f"{path}: not a result of bench.py run: {error}") from None
 
 

@@ -9,9 +9,13 @@ from common.harness.processes import Started, until
 from common.harness.ready.interpreter import Interpreter
 from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
+from common.model.case import Value
 
 LIMIT_S = 60.0
 PATIENCE_S, LINE_BESIDES_USERS = 15.0, 10  # beside the users there are checks in the line
+
+
+Work = tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,9 @@ class Expectation:
     def patience_s(self, users: int) -> float:
         """How long an answer may take if the server lets all users wait in one line."""
         return PATIENCE_S + (users + LINE_BESIDES_USERS) * self.task_s
+
+
+Expectations = dict[Work, Expectation]  # by what a single answer takes depends on, as `Case.work` has it
 
 
 async def try_task(task: str, python: Interpreter) -> Expectation:

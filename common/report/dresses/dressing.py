@@ -1,6 +1,8 @@
 """The dresses of a result: the same comparison as a table, Markdown, CSV, JSON and HTML."""
 
 import io
+import sys
+from pathlib import Path
 
 import msgspec
 from rich.console import Console, RenderableType
@@ -73,6 +75,19 @@ def show(shown: RenderableType) -> None:
         console.print(shown)
     else:
         print(_plain(shown))  # noqa: T201
+
+
+def show_all(result: Result, out: Path, page: Path | None) -> None:
+    """What a run has given: the answer and its figures on stdout, and on stderr where the rest is."""
+    if not result.records:
+        return
+    show(as_shown(result))
+    if result.traces:
+        show(as_timelines(result))
+    print(f"Raw values: {out}", file=sys.stderr)  # noqa: T201
+    if page is not None:
+        page.write_text(as_html(result), encoding="utf-8")
+        print(f"Page: {page}", file=sys.stderr)  # noqa: T201
 
 
 def exit_code(result: Result) -> int:

@@ -1,4 +1,4 @@
-"""What one record says, in the terms of the report, beside the bare case of the same round."""
+"""What one record says, in the terms of the report, beside its ceiling of the same round."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from functools import cached_property
 
 import numpy as np
 
-from common.model.record import BARE, Record
+from common.model.case import Case, Value
+from common.model.record import Record
 from common.report.figures.rate import FEWEST_ANSWERS, SteadyRate, rate_between, slope_between, steady_rate
 from common.report.figures.spans import SIEGE_STEP_S, Flags, Floats, Spans, loose_spans, spans_of
 from common.report.figures.speed import Speeds, speeds_of
 from common.report.figures.survival import Waits
 
-CaseKey = tuple[str, int, str, str]  # task, users, Python, server
 BATCH_S, CYCLES_IN_A_BATCH, MOST_BATCHES = 1.0, 2.0, 8
 
 
 class Round:
-    """One record, with the bare case of its round as its ceiling (None if that was not measured)."""
+    """One record, with its ceiling of the same round (None if that was not measured)."""
 
     def __init__(self, record: Record, ceiling: Round | None = None) -> None:
         self.record = record
-        self.ceiling = self if record.server == BARE else ceiling
+        self.case = record.case
+        self.ceiling = self if record.is_ceiling else ceiling
         columns = record.transactions
         right = np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes
         self.good: Flags = right & (np.asarray(columns.status, dtype=int) == 200)
@@ -174,23 +175,29 @@ class Round:
 
 
 def cases_of(records: Iterable[Record]) -> Iterator[tuple[Sequence[Round], bool]]:
-    """The rounds of each case, in the order of the servers' numbers, and whether it is the bare one."""
-    rounds = sorted(records, key=lambda record: (_order(record), record.round))
-    bare = {(*_setting(record), record.round): Round(record) for record in rounds if record.server == BARE}
-    cases: dict[CaseKey, list[Round]] = {}
-    for record in rounds:
-        ceiling = bare.get((*_setting(record), record.round))
-        one = ceiling if ceiling is not None and record.server == BARE else Round(record, ceiling)
-        cases.setdefault((*_setting(record), record.server), []).append(one)
-    for key, case in cases.items():
-        yield case, key[-1] == BARE
+    """The rounds of each case, in the order of the servers' numbers, and whether it is a ceiling."""
+    ordered = sorted(records, key=lambda record: (_order(record), record.round))
+    ceilings = [Round(record) for record in ordered if record.is_ceiling]
+    cases: dict[Case, list[Round]] = {}
+    for record in ordered:
+        above = next(
+            (one for one in ceilings if one.record.round == record.round and one.case.covers(record.case)), None
+        )
+        one = above if above is not None and above.record is record else Round(record, above)
+        cases.setdefault(one.case, []).append(one)
+    for rounds in cases.values():
+        yield rounds, rounds[0].record.is_ceiling
 
 
-def _setting(record: Record) -> tuple[str, int, str]:
-    return record.task, record.users, record.python
+def _order(record: Record) -> tuple[object, ...]:
+    """First what is asked for and what decides how long that takes, then the ceiling, then the numbers of servers."""
+    case, number = record.case, record.server.rpartition("/")[2].split("_")[0]
+    place = -1 if record.is_ceiling else int(number) if number.isdecimal() else 10**9
+    first = (*case.load, *(pair for pair in case.work if pair not in case.load))
+    rest = [pair for pair in case.values if pair not in first]
+    return [*map(_sortable, first)], place, record.server, [*map(_sortable, rest)]
 
 
-def _order(record: Record) -> tuple[str, int, str, int, str]:
-    number = record.server.rpartition("/")[2].split("_")[0]
-    place = -1 if record.server == BARE else int(number) if number.isdigit() else 10**9
-    return (*_setting(record), place, record.server)
+def _sortable(pair: tuple[str, Value]) -> tuple[str, float, str]:
+    name, value = pair
+    return (name, value, "") if isinstance(value, int) else (name, 0, value)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.report.figures.control import NOT_CORRECTED, Slope, coefficients, slopes
-
-if TYPE_CHECKING:
-    from common.report.figures.rounds import Round
+from common.report.figures.rounds import Round
 
 Floats = NDArray[np.float64]
-Case = Sequence["Round"]
+Case = Sequence[Round]
 
 SURE_ERRORS = 3.0  # standard errors, beyond which the load of a server itself is taken to slow down the CPUs
 
@@ -42,8 +39,8 @@ class Weather:
         self._of_cpu: dict[int, Slope] = {}
         self._slopes: dict[int, tuple[Slope, Slope]] = {}
         if corrected and self.usual:
-            for task in {one.record.task for one in known}:
-                self._fit([case for case in (*cases, *beside) if case[0].record.task == task])
+            for job in dict.fromkeys(one.case.job for one in known):
+                self._fit([case for case in (*cases, *beside) if case[0].case.job == job])
 
     def speed(self, one: Round) -> float | None:
         """As a multiple of the usual one."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from common.model.case import Case, Value, case_of
 from common.model.record import Result
 from common.report.figures.estimates import CONFIDENCE, CONFIDENCE_OF_LOOKS, Estimate
 from common.report.figures.measures import MEASURES, Measured
@@ -60,9 +61,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     task: str
     users: int
-    workers: int | None
+    workers: int | None  # as the server says
     python: str
-    parameters: dict[str, str | int] = {}  # the values of further axes
+    parameters: dict[str, Value] = {}  # the values on further axes
     rounds: int
     gil: bool | None = None  # whether the server had one while it served; None where it can't be otherwise
     verdict: str = OK
@@ -82,22 +83,32 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
     best: list[str] = []  # the figures in which nothing beats it, and something is beaten
 
+    @property
+    def case(self) -> Case:
+        """What was measured."""
+        values = {"task": self.task or None, "users": self.users or None, "python": self.python or None}
+        return case_of(self.server, {**values, **self.parameters})
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that a result says: the strategies, and the bare cases that are their ceilings."""
+    """All that a result says: the cases, and their ceilings."""
 
     cases: list[Summary]
     ceilings: list[Summary]
     rounds: list[list[Round]]  # of each of `cases`
-    bare_rounds: list[list[Round]]  # of each of `ceilings`
+    ceiling_rounds: list[list[Round]]  # of each of `ceilings`
     measured: dict[str, list[Estimate | None]]  # of each of `cases`, as `MEASURES` calls them
     weather: Weather
     evidence: Evidence
 
     def every_round(self) -> list[Round]:
-        """Case by case, the bare ones first."""
-        return [one for case in (*self.bare_rounds, *self.rounds) for one in case]
+        """Case by case, the ceilings first."""
+        return [one for case in (*self.ceiling_rounds, *self.rounds) for one in case]
+
+    def rounds_of(self, work: object) -> list[Round]:
+        """All in which an answer takes the same."""
+        return [one for one in self.every_round() if one.case.work == work]
 
     def summary_of_one(self, one: Round) -> Summary:
         """A round on its own, judged in the light of all."""
@@ -110,7 +121,7 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     Args:
         corrected: whether intervals, ranks and shares of the ceiling are given at the machine's usual speed.
     """
-    found = [(list(case), is_bare) for case, is_bare in cases_of(result.records)]
+    found = [(list(case), is_ceiling) for case, is_ceiling in cases_of(result.records)]
     return _compared(found, corrected, CONFIDENCE_OF_LOOKS if result.until_certain else CONFIDENCE)
 
 
@@ -120,14 +131,14 @@ def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool, confid
     measured = Measured(everything, weather, confidence)
     evidence = Evidence(everything, weather, measured.estimates["rate_per_s"])
     summaries = [_summary(case, measured.of_case(place), weather, evidence) for place, case in enumerate(everything)]
-    servers = [place for place, (_, is_bare) in enumerate(found) if not is_bare]
+    servers = [place for place, (_, is_ceiling) in enumerate(found) if not is_ceiling]
     of_servers = measured.of(servers)
     cases = _ranked([summaries[place] for place in servers], of_servers)
     return Comparison(
         cases,
-        [summary for summary, (_, is_bare) in zip(summaries, found, strict=True) if is_bare],
+        [summary for summary, (_, is_ceiling) in zip(summaries, found, strict=True) if is_ceiling],
         [everything[place] for place in servers],
-        [case for case, is_bare in found if is_bare],
+        [case for case, is_ceiling in found if is_ceiling],
         of_servers,
         weather,
         evidence,
@@ -135,8 +146,9 @@ def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool, confid
 
 
 def _ranked(cases: Sequence[Summary], measured: dict[str, list[Estimate | None]]) -> list[Summary]:
-    found = ranks(cases, measured["rate_per_s"])
-    best = {name: leaders(cases, measured[name], MEASURES[name]) for name in MEASURES}
+    loads = [one.case.load if one.verdict == OK else None for one in cases]
+    found = ranks(loads, measured["rate_per_s"])
+    best = {name: leaders(loads, measured[name], MEASURES[name]) for name in MEASURES}
     best["rate_per_s"] = [of_case and rank == 1 for of_case, rank in zip(best["rate_per_s"], found, strict=True)]
     return [
         msgspec.structs.replace(case, rank=found[place], best=[name for name in MEASURES if best[name][place]])
@@ -148,15 +160,16 @@ def _summary(
     rounds: Sequence[Round], estimates: dict[str, Estimate | None], weather: Weather, evidence: Evidence
 ) -> Summary:
     """What so many rounds of one case say; without a rank, which only a comparison gives."""
-    first = rounds[0].record
+    first, case = rounds[0].record, rounds[0].case
     reasons = judge(rounds, evidence)
     identity = Summary(
         server=first.server,
         title=first.title,
-        task=first.task,
-        users=first.users,
+        task=case.task,
+        users=case.users,
         workers=first.workers,
-        python=first.python,
+        python=case.python,
+        parameters=case.parameters,
         rounds=len(rounds),
         gil=_gil([one.record.gil for one in rounds]),
         verdict=verdict_of(reasons),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from common.model.record import Record, Result
 from common.report import numbers
 from common.report.judging.summary import Comparison, Summary
-from common.report.words.columns import varying
+from common.report.words.naming import cases_of, in_words, varying
 
 
 def footnote(result: Result, comparison: Comparison) -> str:
@@ -64,6 +64,5 @@ def _generator_share(result: Result) -> str:
 
 def _common(cases: Sequence[Summary]) -> list[str]:
     """What all cases have in common, so that it needs no column."""
-    first, differing = cases[0], varying(cases)
-    texts = {"task": first.task, "users": f"{first.users} users", "python": f"Python {first.python}"}
-    return [text for name, text in texts.items() if name not in differing]
+    first, differing = cases[0].case, varying(cases_of(cases))
+    return [in_words(first, [name]) for name, _ in first.values if name not in (*differing, "workers")]
