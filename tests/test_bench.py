@@ -13,7 +13,7 @@ from conftest import OF_THE_MACHINE, ROOT, SERVERS, TESTS, accusations, bench_co
 
 from common.cpus import usable_cpu_numbers
 from common.model.record import BARE, SCHEMA, load
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 
 KEYS = {
     "server",

@@ -6,6 +6,7 @@ import json
 import msgspec
 import numpy as np
 import pytest
+from common.report.judging.identity import Identity, identity
 from rich.console import Console
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
@@ -19,8 +20,8 @@ from common.report.figures.scale import between
 from common.report.figures.weather import Weather
 from common.report.judging.comparable import check_comparable
 from common.report.judging.compare import FIGURES, Case, Change, Compared, compared, judged
-from common.report.judging.identity import Identity, identity
-from common.report.judging.summary import Interval, Latency, Summary, summarize
+from common.report.judging.comparison import summarize
+from common.report.judging.summary import Interval, Latency, Summary
 from common.report.words.columns import FIGURES as COLUMNS
 from common.report.words.compare_sheet import percent, sheet_of
 

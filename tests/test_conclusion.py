@@ -6,7 +6,7 @@ from simulated_record import TASK_S, bare_record, record_of, result_of
 from common.model.record import Result
 from common.report.dresses.dressing import dressed
 from common.report.judging.certainty import uncertain
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 from common.report.words.conclusion import conclusion
 
 ROUNDS = (1, 2, 3)

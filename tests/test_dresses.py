@@ -14,7 +14,7 @@ from simulated_record import bare_record, record_of, result_of
 
 from common.model.record import Failure, load, save
 from common.report.dresses.dressing import dressed
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 from common.report.words.columns import columns_for
 
 DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "published.csv", "json": "published.json"}

@@ -12,7 +12,7 @@ from common.report.dresses.compare_dresses import as_table
 from common.report.dresses.dressing import dressed
 from common.report.judging import compare
 from common.report.judging.certainty import uncertain
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 
 ROUNDS = (1, 2, 3)
 WHY = "the bare case ended with exit code 1; its last line: the task raised ValueError: out of luck"

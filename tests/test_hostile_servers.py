@@ -15,7 +15,8 @@ from common.harness.ready.expectation import Expectation
 from common.harness.server import HOST, free_port, port_is_free
 from common.model.record import Record, load
 from common.report.dresses.dressing import exit_code
-from common.report.judging.summary import Summary, summarize
+from common.report.judging.comparison import summarize
+from common.report.judging.summary import Summary
 
 HOSTILE = TESTS / "servers"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")

@@ -14,7 +14,7 @@ from test_trace import trace_of
 
 from common.model.record import Failure, Result, load
 from common.report.dresses.dressing import dressed
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 from common.report.page.page import _facts
 from common.report.words.conclusion import conclusion
 

@@ -9,7 +9,7 @@ from conftest import ROOT
 from test_page import result
 
 from common.report.charts.look import FILE, NARROW, WIDE, Look, specification
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 from common.report.page.sections import Picture, sections
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]

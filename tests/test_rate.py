@@ -11,7 +11,7 @@ from simulated import constant, exponential, queue, shared, siege_of, uniform
 from common.model.record import load
 from common.report.figures.rate import steady_rate
 from common.report.figures.spans import spans_of
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 
 WITHIN = 0.02
 

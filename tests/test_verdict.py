@@ -5,8 +5,10 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 
 from common.model.record import Failure, Machine, Record
 from common.report.dresses.dressing import exit_code
-from common.report.judging.rules import RULES, Reason, verdict_of
-from common.report.judging.summary import Summary, summarize
+from common.report.judging.comparison import summarize
+from common.report.judging.rules import RULES, verdict_of
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import Reason
 
 
 def judged(record: Record, *bare: Record) -> Summary:

@@ -8,7 +8,7 @@ from simulated_record import bare_record, record_of, result_of
 from common.report.dresses.dressing import dressed
 from common.report.figures.rounds import Round
 from common.report.figures.survival import Waits, together
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 
 
 def waits(waited_s: list[float], answered: list[bool]) -> Waits:

@@ -15,7 +15,7 @@ from common.model.record import save
 from common.report.dresses.dressing import dressed
 from common.report.figures.control import coefficients
 from common.report.figures.speed import speeds_of
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 
 RUNS = 24
 

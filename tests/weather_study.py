@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from simulated_machine import SLOW, USERS, WORK_S, Server, SimulatedMachine, restless
 
-from common.report.judging.summary import Comparison, summarize
+from common.report.judging.comparison import Comparison, summarize
 
 COMPUTING = (Server("1_a", 1), Server("2_b", 1), Server("3_c", 2), Server("4_d", 2), Server("5_e", 2))
 WAITING = (Server("1_a", 2, waits=True), Server("2_b", 2, waits=True), Server("3_c", 4, waits=True))

@@ -17,8 +17,8 @@ class Axis:
     """
 
     name: str
-    words: str  # a value of it
-    suffix: str  # a value of it, behind the name of a server
+    words: str  # for a value of it
+    joint: str  # between the name of a server and a value of it
     of_load: bool = False
     of_work: bool = False
 
@@ -27,21 +27,25 @@ class Axis:
         words = self.words.format(value)
         return words.removesuffix("s") if value == 1 else words
 
+    def behind(self, value: Value) -> str:
+        """`on 3.14.0`, `with 4 workers`."""
+        return f"{self.joint} {value if self.joint == 'on' else self.told(value)}"
+
 
 _KNOWN = {
     axis.name: axis
     for axis in (
-        Axis("task", "{}", "with {}", of_load=True, of_work=True),
-        Axis("users", "{} users", "with {} users", of_load=True),
-        Axis("python", "Python {}", "on {}", of_work=True),
-        Axis("workers", "{} workers", "with {} workers"),
+        Axis("task", "{}", "with", of_load=True, of_work=True),
+        Axis("users", "{} users", "with", of_load=True),
+        Axis("python", "Python {}", "on", of_work=True),
+        Axis("workers", "{} workers", "with"),
     )
 }
 
 
 def axis(name: str) -> Axis:
     """One that is known here, or one of a suite's own."""
-    return _KNOWN.get(name) or Axis(name, f"{name} {{}}", f"with {name} {{}}")
+    return _KNOWN.get(name) or Axis(name, f"{name} {{}}", "with")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from common.errors import BadInputError
 from common.model.record import Result, save
 from common.report.charts.look import FILE, as_png, as_svg
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 from common.report.page.page import as_html
 from common.report.page.sections import sections
 

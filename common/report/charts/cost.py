@@ -8,8 +8,8 @@ from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
 from common.report.charts.sheet import Sheet
-from common.report.judging.rules import OK
 from common.report.judging.summary import Summary
+from common.report.judging.verdict import OK
 from common.report.words.naming import label, short
 
 _HEIGHT, _LINE, _BAR = 240, 16, 16  # pixels

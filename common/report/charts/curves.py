@@ -6,8 +6,8 @@ from typing import Any
 import altair as alt
 
 from common.report.charts.look import Drawing, Look
-from common.report.judging.rules import OK
 from common.report.judging.summary import Summary
+from common.report.judging.verdict import OK
 from common.report.words.naming import label
 
 _CEILING = "the ceiling"

@@ -8,8 +8,8 @@ from common.model.case import Value, axis
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
-from common.report.judging.rules import FAILED, OK
 from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
 from common.report.words.naming import across, at, cases_of, label, short
 
 _CELL, _HEAD = 44, 38  # pixels

@@ -7,8 +7,8 @@ import altair as alt
 
 from common.report.charts.look import Look
 from common.report.charts.sheet import Layer, Sheet
-from common.report.judging.rules import OK
 from common.report.judging.summary import Summary
+from common.report.judging.verdict import OK
 from common.report.words.naming import label
 
 _LINE, _GAP = 18, 12  # pixels

@@ -36,8 +36,8 @@ from rich.text import Text
 from common.model.record import SCHEMA, Result
 from common.report.dresses.markdown import plain, row
 from common.report.judging.compare import BETTER, GONE, UNDECIDED, WORSE, Change, Compared, Pair
-from common.report.judging.rules import FAILED
 from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED
 from common.report.words.compare_sheet import Cell, Sheet, sheet_of
 
 VISIBLE = "could have seen"

@@ -13,8 +13,8 @@ from common.report.dresses.markdown import as_markdown
 from common.report.dresses.spreadsheet import as_csv
 from common.report.dresses.table import as_table
 from common.report.dresses.timeline_text import TimelinesAsText
-from common.report.judging.rules import FAILED, OK
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
+from common.report.judging.verdict import FAILED, OK
 
 WIDTH = 136  # of what does not go to a terminal
 

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from common.model.record import Result
-from common.report.judging.rules import FAILED, OK
-from common.report.judging.summary import Comparison, Summary, summarize
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
 from common.report.words.columns import columns_for, figures
 from common.report.words.conclusion import conclusion
 from common.report.words.flags import flags

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from common.model.case import Value, axis
 from common.report import numbers
-from common.report.judging.rules import FAILED, OK
-from common.report.judging.summary import Comparison, Summary
+from common.report.judging.comparison import Comparison
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
 from common.report.words.columns import FIGURES
 from common.report.words.naming import across, at, cases_of, name_of
 

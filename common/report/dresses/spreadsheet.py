@@ -5,7 +5,8 @@ import io
 
 from common.model.record import Result
 from common.report.figures.rounds import Round
-from common.report.judging.summary import Comparison, Summary, summarize
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.summary import Summary
 
 Value = str | float | None
 

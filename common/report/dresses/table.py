@@ -11,8 +11,9 @@ from rich.text import Text
 
 from common.model.record import Result
 from common.report.dresses.matrix import LEGEND, Matrix
-from common.report.judging.rules import FAILED
-from common.report.judging.summary import Comparison, Summary, summarize
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED
 from common.report.words.columns import Cell, Column, columns_for, figures
 from common.report.words.conclusion import conclusion
 from common.report.words.flags import flags

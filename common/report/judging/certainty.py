@@ -2,8 +2,9 @@
 
 from common.model.case import Case
 from common.model.record import Result
-from common.report.judging.rules import FAILED
-from common.report.judging.summary import Summary, summarize
+from common.report.judging.comparison import summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED
 
 WITHIN = 0.03  # how far the interval of a rate may reach to each side, as a fraction of the rate
 LEAST_ROUNDS = 3  # Student's t is so wide below that hardly anything would ever be certain

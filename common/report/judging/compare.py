@@ -16,8 +16,9 @@ from common.report.figures.measures import MEASURES
 from common.report.figures.rounds import Round
 from common.report.figures.scale import Scale
 from common.report.judging.comparable import same_beats
-from common.report.judging.rules import FAILED, OK
-from common.report.judging.summary import Comparison, Summary, summarize
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
 
 LEVEL = 1 - CONFIDENCE  # in so many comparisons of equal things anything is called better or worse
 WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"

@@ -10,8 +10,9 @@ from markupsafe import Markup
 
 from common.model.record import Result
 from common.report import numbers
-from common.report.judging.rules import FAILED, OK
-from common.report.judging.summary import Comparison, Summary, summarize
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
 from common.report.page.sections import sections
 from common.report.words.columns import Column, columns_for, figures
 from common.report.words.conclusion import conclusion

@@ -20,8 +20,9 @@ from common.report.charts.timeline import timeline_chart
 from common.report.figures.alone import alone_cpu_s, alone_wall_s
 from common.report.figures.rounds import Round
 from common.report.figures.timeline import timelines
-from common.report.judging.rules import FAILED
-from common.report.judging.summary import Comparison, Summary
+from common.report.judging.comparison import Comparison
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED
 from common.report.words.naming import across, cases_of, full_name, in_words, label, load_in_words, varying
 
 MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two

@@ -24,8 +24,8 @@ from common.report.judging.compare import (
     Figure,
     Pair,
 )
-from common.report.judging.rules import FAILED, OK
 from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
 from common.report.words import columns
 from common.report.words.naming import at, full_name, varying
 

@@ -8,8 +8,9 @@ import numpy as np
 from common.report import numbers
 from common.report.figures.alone import alone_wall_s
 from common.report.figures.estimates import Estimate, differ
-from common.report.judging.rules import OK
-from common.report.judging.summary import Comparison, Summary
+from common.report.judging.comparison import Comparison
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import OK
 from common.report.words.naming import cases_of, load_in_words, name_of
 
 MOST_NAMES = 6  # in a sentence

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from common.model.record import Record, Result
 from common.report import numbers
-from common.report.judging.summary import Comparison, Summary
+from common.report.judging.comparison import Comparison
+from common.report.judging.summary import Summary
 from common.report.words.naming import cases_of, in_words, varying
 
 

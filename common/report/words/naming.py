@@ -34,7 +34,7 @@ def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) ->
         without: axes that are told elsewhere; those of the load always are.
     """
     told = [axis(name) for name in varying(cases) if name not in without and not axis(name).of_load]
-    values = [one.suffix.format(value) for one in told if (value := case.get(one.name)) is not None]
+    values = [one.behind(value) for one in told if (value := case.get(one.name)) is not None]
     return " ".join([case.server, *values])
 
 
