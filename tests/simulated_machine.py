@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from simulated_record import record_of, result_of
 
-from common.model.record import BARE, Machine, Record, Result
+from common.model.record import Machine, Record, Result
 
 WORK_S, USERS, SIEGE_S, BETWEEN_S, STEP_S, BEAT_S = 0.04, 6, 4.0, 5.5, 0.02, 50e-6
 SLOW = 1 / 1.75
@@ -61,7 +61,7 @@ class SimulatedMachine:
 
     def result(self, servers: Sequence[Server], rounds: int) -> Result:
         rng = random.Random(self.seed)
-        everything = [Server(BARE, USERS if servers[0].waits else 2, servers[0].waits), *servers]
+        everything = [Server("bare", USERS if servers[0].waits else 2, servers[0].waits), *servers]
         turns = [(number, one) for number in range(1, rounds + 1) for one in rng.sample(everything, len(everything))]
         steps = round(len(turns) * BETWEEN_S / STEP_S) + 100
         weather = self.speeds(rng, 2, steps)
@@ -80,8 +80,8 @@ class SimulatedMachine:
         siege = around * (self.beside_a_busy_one if computing else 1.0)
         during = (at_s >= 0) & (at_s < SIEGE_S)
         seen = np.where(during, siege, around)
-        record = record_of(server.name, round_, workers=server.workers, users=USERS, siege_s=SIEGE_S)
-        record.siege_began_s = began_s
+        record = record_of(server.name, round_, workers=server.workers, users=USERS, load_s=SIEGE_S)
+        record.load_began_s = began_s
         record.idle_answer_s = WORK_S * 1.1 / SLOW if not server.waits else WORK_S * 1.02
         self._answers(record, server, siege[:, during], rng)
         self._beats(record, at_s, seen, rng)
@@ -90,7 +90,7 @@ class SimulatedMachine:
 
     def _answers(self, record: Record, server: Server, speeds: np.ndarray, rng: random.Random) -> None:
         columns = record.transactions
-        for column in (columns.finished_s, columns.siege_s, columns.status, columns.size_bytes, columns.user):
+        for column in (columns.finished_s, columns.took_s, columns.status, columns.size_bytes, columns.user):
             column.clear()
         done = [np.concatenate(([0.0], np.cumsum(row * STEP_S))) for row in speeds]
         times = np.arange(speeds.shape[1] + 1) * STEP_S
@@ -117,7 +117,7 @@ class SimulatedMachine:
                 break
             used_s += 0.001 if server.waits else end_s - start_s
             columns.finished_s.append(end_s)
-            columns.siege_s.append(round(end_s - asked_s, 2))
+            columns.took_s.append(round(end_s - asked_s, 2))
             columns.status.append(200)
             columns.size_bytes.append(4)
             columns.user.append(user)
@@ -130,7 +130,7 @@ class SimulatedMachine:
             record.cpu_times.busy_s[cpu] = [inside[0], *inside, inside[-1]]
         record.samples.cpu_s[:] = [1 + used_s * number / 16 for number in range(17)]
         record.machine = Machine(total_s=2 * SIEGE_S, busy_s=used_s + 0.12, steal_s=0.0)
-        if server.name == BARE:
+        if server.name == "bare":
             for column in (record.samples.at_s, record.samples.cpu_s, record.samples.memory_bytes):
                 column.clear()
             record.machine, record.idle_answer_s = None, None

@@ -4,7 +4,7 @@ import itertools
 
 from simulated import constant, queue
 
-from common.model.record import BARE, Environment, Machine, Record, Result
+from common.model.record import Environment, Machine, Record, Result
 
 USERS, TIME_S, TASK_S, CPUS = 5, 4.0, 0.1, 2
 
@@ -18,7 +18,7 @@ def result_of(records: list[Record], **environment) -> Result:
         "system": "Linux",
         "pythons": {"3.11.7": "python3"},
         "packages": {},
-        "siege": "4.0.7",
+        "tools": {"siege": "4.0.7"},
         "commit": "",
     }
     return Result(
@@ -34,21 +34,22 @@ def result_of(records: list[Record], **environment) -> Result:
 def record_of(
     server: str, round_: int = 1, workers: int = 1, speed: float = 1.0, users: int = USERS, **values
 ) -> Record:
-    """What a server with so many workers gives, `speed` times as fast as it should be."""
+    """What a server with so many workers gives, `speed` times as fast as it should be; any axis may be named."""
+    axes = {"task": "primes", "users": users, "python": "3.11.7", **values.pop("parameters", {})}
+    axes |= {name: values.pop(name) for name in ("task", "python") if name in values}
     fixed = {
         "server": server,
         "title": f"The title of {server}.",
-        "task": "primes",
-        "users": users,
-        "python": "3.11.7",
+        "values": axes,
+        "is_ceiling": server == "bare",
         "round": round_,
         "began_at": "2026-11-20T05:00:00+00:00",
         "load_average": 0.1,
         "time_s": TIME_S,
         "workers": workers,
         "answer_bytes": 4,
-        "siege_s": TIME_S,
-        "siege_cpu_s": 0.02,
+        "load_s": TIME_S,
+        "tool_cpu_s": 0.02,
         "bench_cpu_s": 0.1,
         "memory_kind": "pss",
         "idle_answer_s": TASK_S + 0.001,
@@ -59,7 +60,7 @@ def record_of(
     answers = queue(users, workers, constant(TASK_S / speed))
     for at, user in itertools.takewhile(lambda answer: answer[0] <= TIME_S, answers):
         record.transactions.finished_s.append(at)
-        record.transactions.siege_s.append(round(at - last.get(user, 0.0), 2))
+        record.transactions.took_s.append(round(at - last.get(user, 0.0), 2))
         record.transactions.status.append(200)
         record.transactions.size_bytes.append(4)
         record.transactions.user.append(user)
@@ -79,7 +80,7 @@ def record_of(
 
 def bare_record(round_: int = 1, speed: float = 1.0, **values) -> Record:
     """What the same users do without a server, on both CPUs."""
-    record = record_of(BARE, round_, workers=CPUS, speed=speed, **values)
+    record = record_of("bare", round_, workers=CPUS, speed=speed, **values)
     record.alone_wall_s += [TASK_S, TASK_S * 1.005, TASK_S]
     record.alone_cpu_s += [TASK_S, TASK_S, TASK_S]
     record.machine, record.idle_answer_s, record.workers, record.memory_kind = None, None, None, ""

@@ -10,9 +10,10 @@ import sys
 import psutil
 import pytest
 from conftest import OF_THE_MACHINE, ROOT, SERVERS, TESTS, accusations, bench_command, gone, wait_until
+from planned import plan_of
 
 from common.cpus import usable_cpu_numbers
-from common.model.record import BARE, SCHEMA, load
+from common.model.record import SCHEMA, load
 from common.report.judging.comparison import summarize
 
 KEYS = {
@@ -85,7 +86,7 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
     result = load(measured[1])
     assert result.schema == SCHEMA
     assert [record.round for record in result.records] == [1, 1, 1, 2, 2, 2]
-    assert result.environment.siege.count(".") == 2
+    assert result.environment.tools["siege"].count(".") == 2
     assert result.environment.cpus >= result.environment.usable_cpus >= 1
     (packages,) = result.environment.packages_of.values()
     assert {"tornado", "flask", "aiohttp", "gevent"} <= set(packages)
@@ -95,13 +96,13 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
         assert_the_machine_was_watched(record)
         assert record.idle_answer_s > 0
         assert 0 < record.machine.busy_s <= record.machine.total_s
-        assert record.siege_s == pytest.approx(2, abs=0.3)
+        assert record.load_s == pytest.approx(2, abs=0.3)
         assert len({len(column) for column in _columns(record.transactions)}) == 1
         assert set(record.transactions.user) == set(range(6))
         assert set(record.transactions.status) == {200}
         assert set(record.transactions.size_bytes) == {record.answer_bytes}
-        assert record.siege_unknown_lines == []
-        assert "Transactions:" in record.siege_report
+        assert record.tool_unknown_lines == []
+        assert "Transactions:" in record.tool_report
         assert record.memory_kind in ("pss", "uss", "rss")
         assert record.samples.cpu_s == sorted(record.samples.cpu_s)
         assert len(record.samples.at_s) >= 5
@@ -113,7 +114,7 @@ def assert_the_machine_was_watched(record) -> None:
     assert set(beats.cpu) == set(record.cpu_times.busy_s) == cpus
     assert len(beats.at_s) == len(beats.cpu) == len(beats.took_s) > 20 * len(cpus)
     assert max(min(beats.at_s), min(record.alone_at_s)) < 0
-    assert max(beats.at_s) > record.siege_s < max(record.alone_at_s)
+    assert max(beats.at_s) > record.load_s < max(record.alone_at_s)
     assert len(record.alone_wall_s) == len(record.alone_cpu_s) == len(record.alone_on_cpu) == len(record.alone_at_s)
     assert set(record.alone_on_cpu) <= cpus
     assert all(0 < cpu_s <= wall_s for cpu_s, wall_s in zip(record.alone_cpu_s, record.alone_wall_s, strict=True))
@@ -124,11 +125,11 @@ def assert_the_machine_was_watched(record) -> None:
 
 def served(result):
     """The records of servers, without the bare case."""
-    return [record for record in result.records if record.server != BARE]
+    return [record for record in result.records if not record.is_ceiling]
 
 
 def test_the_bare_case_is_measured_in_every_round(measured) -> None:
-    bare = [record for record in load(measured[1]).records if record.server == BARE]
+    bare = [record for record in load(measured[1]).records if record.is_ceiling]
     assert [record.round for record in bare] == [1, 2]
     for record in bare:
         assert record.failure is None
@@ -136,7 +137,7 @@ def test_the_bare_case_is_measured_in_every_round(measured) -> None:
         assert set(record.transactions.size_bytes) == {record.answer_bytes}
         assert_the_machine_was_watched(record)
         assert set(record.checks.code) == {""}
-        assert record.siege_s == pytest.approx(2, abs=0.3)
+        assert record.load_s == pytest.approx(2, abs=0.3)
 
 
 def _columns(transactions):
@@ -147,7 +148,7 @@ def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_a
     for record in served(load(measured[1])):
         due = sorted(record.pings.due_s)
         assert due == pytest.approx([0.05 * number for number in range(len(due))], abs=0.001)
-        assert len(due) == pytest.approx(record.siege_s / 0.05, abs=2)
+        assert len(due) == pytest.approx(record.load_s / 0.05, abs=2)
         assert set(record.pings.problem) == {""}
     blocked = [record for record in load(measured[1]).records if record.server == "2_async"]
     for record in blocked:  # several were on their way at the same time
@@ -157,25 +158,23 @@ def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_a
 
 def test_our_count_is_sieges_count(measured) -> None:
     for record in served(load(measured[1])):
-        counted = int(re.search(r"Transactions:\s+(\d+)", record.siege_report)[1])
+        counted = int(re.search(r"Transactions:\s+(\d+)", record.tool_report)[1])
         # At its end siege may count an answer that it did not print any more, or the other way round.
         assert abs(len(record.transactions.status) - counted) <= record.users
 
 
 def test_every_case_takes_its_turn_in_every_round_in_the_same_order_for_the_same_seed() -> None:
-    from common.harness.plan import make_plan
-
     def order(seed: int) -> list[list[str]]:
-        plan = make_plan((), ["primes"], [5], [sys.executable], None, time_s=1, rounds=4, seed=seed)
-        able.update(case.strategy.stem for case in plan.cases)
+        plan = plan_of(users=5, rounds=4, seed=seed)
+        able.update(case.server for case in plan.cases)
         assert able | {one.server for one in plan.left_out} == {path.stem for path in SERVERS}
-        return [[case.strategy.stem for case in cases] for cases in plan.in_order()]
+        return [[case.server for case in cases] for cases in plan.in_order()]
 
     able: set[str] = set()
     assert order(1) == order(1) != order(2)
     rounds = order(1)
     assert len(rounds) == 4
-    assert all(sorted(stems) == sorted([*able, BARE]) for stems in rounds)
+    assert all(sorted(stems) == sorted([*able, "bare"]) for stems in rounds)
     assert len({tuple(stems) for stems in rounds}) > 1
 
 
@@ -346,9 +345,9 @@ def test_what_can_be_computed_by_hand_from_the_raw_values_is_what_the_json_says(
         answered = [
             (
                 len(record["transactions"]["status"])
-                + sum(at < record["siege_s"] for at in record["checks"]["answered_s"])
+                + sum(at < record["load_s"] for at in record["checks"]["answered_s"])
             )
-            / record["siege_s"]
+            / record["load_s"]
             for record in records
         ]
         assert case["rate_per_s"]["mean"] == pytest.approx(sum(answered) / len(answered), rel=0.25)  # roughly so
@@ -356,7 +355,7 @@ def test_what_can_be_computed_by_hand_from_the_raw_values_is_what_the_json_says(
 
 def _answered(record) -> int:
     """By siege's users, and by the checks while they were there."""
-    return len(record["transactions"]["status"]) + sum(at < record["siege_s"] for at in record["checks"]["answered_s"])
+    return len(record["transactions"]["status"]) + sum(at < record["load_s"] for at in record["checks"]["answered_s"])
 
 
 def test_compare_in_ci(measured, bench, tmp_path) -> None:
@@ -398,7 +397,7 @@ def test_auto_goes_on_until_it_is_certain(bench, tmp_path) -> None:
     assert "Traceback" not in ran.stderr
     result = load(tmp_path / "r.json")
     assert 3 <= max(record.round for record in result.records) <= 10
-    assert len([record for record in result.records if record.server == BARE]) == len(served(result))
+    assert len([record for record in result.records if record.is_ceiling]) == len(served(result))
 
 
 def test_a_siege_that_is_too_short_for_the_task_is_said_beforehand(bench) -> None:

@@ -178,7 +178,7 @@ def test_users_whose_task_imports_numpy_begin_within_the_length_of_a_task() -> N
     length_s = 1.0
     task = bring("heavy", f"time.sleep({length_s})", "import numpy\ntime.sleep(1)  # as heavier imports do")
     columns = until_everybody_worked(task, 10, lambda: None).transactions
-    began_s = [ended - took for ended, took in zip(columns.finished_s, columns.siege_s, strict=True)]
+    began_s = [ended - took for ended, took in zip(columns.finished_s, columns.took_s, strict=True)]
     assert 0 <= min(began_s[:10]) <= max(began_s[:10]) < length_s
 
 
@@ -248,7 +248,7 @@ def test_the_checker_asks_beside_the_users() -> None:
     record = computed(bring("jobs"), users=2)
     assert CHECKER not in record.transactions.user
     assert set(record.checks.code) == {""}
-    assert len(record.checks.code) <= 1 + record.siege_s / interval_s(0.1)
+    assert len(record.checks.code) <= 1 + record.load_s / interval_s(0.1)
 
 
 def test_ways_to_spread_users_can_be_compared_and_nothing_is_left(tmp_path) -> None:

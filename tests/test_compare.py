@@ -6,20 +6,20 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from common.report.judging.identity import Identity, identity
 from rich.console import Console
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
 from common.alone import metronome
 from common.errors import BadInputError
-from common.model.record import BARE, Failure, Result, save
+from common.model.case import case_of
+from common.model.record import Failure, Result, save
 from common.report.dresses.compare_dresses import as_json, as_markdown, as_table
 from common.report.figures.estimates import Estimate, estimates
 from common.report.figures.holm import holm
 from common.report.figures.scale import between
 from common.report.figures.weather import Weather
 from common.report.judging.comparable import check_comparable
-from common.report.judging.compare import FIGURES, Case, Change, Compared, compared, judged
+from common.report.judging.compare import FIGURES, Change, Compared, Pair, compared, judged
 from common.report.judging.comparison import summarize
 from common.report.judging.summary import Interval, Latency, Summary
 from common.report.words.columns import FIGURES as COLUMNS
@@ -42,9 +42,9 @@ def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None,
     rng = np.random.default_rng(seed)
     records = []
     for round_, speed in zip(ROUNDS, speeds or (1.0,) * len(ROUNDS), strict=True):
-        for server, workers, quality in ((BARE, CPUS, 1.0), *servers):
+        for server, workers, quality in (("bare", CPUS, 1.0), *servers):
             record = a_record(server, round_, workers, quality * float(np.exp(rng.normal(0, noise))), speed, waits)
-            if server != BARE:
+            if server != "bare":
                 vary(record, rng, noise)
             if speeds:
                 add_beats(record, speed, workers, rng)
@@ -55,9 +55,9 @@ def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None,
 def a_record(server, round_, workers, quality, speed, waits):
     rate = quality if waits else quality * speed
     computes = 0.01 if waits else 1.0  # of the time of the task
-    make = bare_record if server == BARE else record_of
-    record = make(round_, speed=rate) if server == BARE else make(server, round_, workers=workers, speed=rate)
-    record.machine, record.idle_answer_s = None, None if server == BARE else TASK_S / min(1.0, rate) + 0.02
+    make = bare_record if server == "bare" else record_of
+    record = make(round_, speed=rate) if server == "bare" else make(server, round_, workers=workers, speed=rate)
+    record.machine, record.idle_answer_s = None, None if server == "bare" else TASK_S / min(1.0, rate) + 0.02
     took_s = TASK_S if waits else TASK_S / speed
     record.alone_at_s[:] = [-0.5, -0.3, TIME_S]
     record.alone_on_cpu[:] = [0, 0, 0]
@@ -95,11 +95,11 @@ def as_text(found: Compared, width=130) -> str:
 
 
 def judgements(found: Compared) -> dict[str, dict[str, str | None]]:
-    return {case.identity.server: {one.figure.name: one.judgement for one in case.changes} for case in found.cases}
+    return {case.case.server: {one.figure.name: one.judgement for one in case.changes} for case in found.cases}
 
 
 def by_server(found: Compared) -> dict[str, str]:
-    return {case.identity.server: case.judgement for case in found.cases}
+    return {case.case.server: case.judgement for case in found.cases}
 
 
 def test_holm_steps_down_and_stops_at_the_first_that_is_not_sure() -> None:
@@ -109,7 +109,7 @@ def test_holm_steps_down_and_stops_at_the_first_that_is_not_sure() -> None:
     assert holm([], 0.05) == []
 
 
-def simulated(rng, cases: int, changes: dict[tuple[int, int], float], noise: float | None = None) -> list[Case]:
+def simulated(rng, cases: int, changes: dict[tuple[int, int], float], noise: float | None = None) -> list[Pair]:
     """Both sides of so many cases, every figure with a noise of its own, and what really changed."""
     summary = Summary(
         server="",
@@ -135,8 +135,8 @@ def simulated(rng, cases: int, changes: dict[tuple[int, int], float], noise: flo
         ratios.append([between(base, len(ROUNDS), new, len(ROUNDS)) for base, new in both])
     return judged(
         [
-            Case(
-                Identity(f"{place}_x", "primes", 5, "3.11.7", ()),
+            Pair(
+                case_of(f"{place}_x", {"task": "primes", "users": 5}),
                 summary,
                 summary,
                 tuple(
@@ -273,8 +273,8 @@ def test_another_day_is_not_taken_for_the_load_that_servers_make() -> None:
     idle, busy = ("1_a", "2_b", "4_d", "5_e"), ("3_c", "6_f", "7_g")
     base = summarize(a_result(*((name, 1, 1.0) for name in idle), speeds=STEADY))
     new = summarize(a_result(("1_a", 1, 1.0), *((name, 2, 1.0) for name in busy), seed=2, speeds=slower(STEADY)))
-    weather = Weather([*base.bare_rounds, *base.rounds], beside=[*new.bare_rounds, *new.rounds])
-    (bare,), (server, *_) = base.bare_rounds, base.rounds
+    weather = Weather([*base.ceiling_rounds, *base.rounds], beside=[*new.ceiling_rounds, *new.rounds])
+    (bare,), (server, *_) = base.ceiling_rounds, base.rounds
     assert weather.speed(bare[0]) == pytest.approx(weather.speed(server[0]), rel=0.01)
 
 
@@ -343,7 +343,7 @@ def of_several(python, quality):
     """The same server with one Python, one task and one number of users."""
     result = a_result(("1_a", 1, quality))
     for record in result.records:
-        record.python = python
+        record.values["python"] = python
     return result.records
 
 
@@ -351,20 +351,20 @@ def test_a_case_is_the_same_one_only_if_every_axis_is_the_same() -> None:
     base = result_of(of_several("3.11.7", 1.0) + of_several("3.14.0", 1.0))
     new = result_of(of_several("3.11.7", 0.5) + of_several("3.14.0", 1.0))
     found = compared(base, new)
-    assert {case.identity.python: case.judgement for case in found.cases} == {
+    assert {case.case.python: case.judgement for case in found.cases} == {
         "3.11.7": "worse",
         "3.14.0": "no difference",
     }
     assert "Worse: 1_a (Python 3.11.7) (trans/s" in as_text(found)
     one = summarize(new).cases[0]
     for name, value in (("server", "2_b"), ("task", "digest"), ("users", 6), ("python", "3"), ("parameters", {"n": 1})):
-        assert identity(msgspec.structs.replace(one, **{name: value})) != identity(one)
-    assert identity(msgspec.structs.replace(one, rounds=9, title="another")) == identity(one)
+        assert msgspec.structs.replace(one, **{name: value}).case != one.case
+    assert msgspec.structs.replace(one, rounds=9, title="another").case == one.case
 
 
 def test_the_case_of_another_python_is_another_case() -> None:
     found = compared(result_of(of_several("3.11.7", 1.0)), result_of(of_several("3.12.0", 1.0)))
-    assert {case.identity.python: case.judgement for case in found.cases} == {"3.12.0": "new", "3.11.7": "gone"}
+    assert {case.case.python: case.judgement for case in found.cases} == {"3.12.0": "new", "3.11.7": "gone"}
     assert found.exit_code == 1
     assert "1_a (Python 3.11.7): was not measured now" in as_text(found)
     assert "1_a (Python 3.12.0): was not measured before" in as_text(found)
@@ -522,7 +522,7 @@ def test_a_figure_in_which_a_doubling_could_hide_is_named() -> None:
 def test_other_tasks_and_users_are_refused_whatever_is_asked(anyway) -> None:
     base, other = a_result(("1_a", 1, 1.0)), a_result(("1_a", 1, 1.0), cpu_model="another CPU")
     for record in other.records:
-        record.task = "digest"
+        record.values["task"] = "digest"
     with pytest.raises(BadInputError, match=r"different tasks \(primes and digest\); measure") as caught:
         check_comparable(base, other, anyway=anyway)
     assert "--anyway" not in str(caught.value)
@@ -531,7 +531,7 @@ def test_other_tasks_and_users_are_refused_whatever_is_asked(anyway) -> None:
         check_comparable(more, base, anyway=anyway)
     users = a_result(("1_a", 1, 1.0))
     for record in users.records:
-        record.users = 50
+        record.values["users"] = 50
     with pytest.raises(BadInputError, match=r"different users \(5 and 50\)"):
         check_comparable(base, users, anyway=anyway)
     with pytest.raises(BadInputError, match="nothing was measured in the second one"):

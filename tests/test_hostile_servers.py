@@ -2,13 +2,13 @@
 
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import psutil
 import pytest
 from conftest import TESTS, accusations, bench_command, gone, wait_until
+from planned import plan_of
 
 from common.harness.length import Length
 from common.harness.ready.expectation import Expectation
@@ -73,7 +73,7 @@ def test_one_that_a_request_sees_dying_is_reported_as_dead_with_its_last_words(b
     assert summary.reasons[0].code == "died"
     assert "ended with exit code 1" in summary.reasons[0].message
     assert "its last line: no database at db:5432" in summary.reasons[0].message
-    assert bool(record.siege_command) == (at != "1")
+    assert bool(record.tool_command) == (at != "1")
 
 
 @pytest.mark.parametrize("task", ["primes", "sample_tasks:waits_long"], ids=["under siege", "warm-up"])
@@ -100,7 +100,7 @@ def test_one_that_floods_its_output_neither_blocks_nor_disturbs(bench, tmp_path)
     assert summary.transactions > 0
     assert len(record.server_said) <= 4000
     assert "all work and no play makes a dull server" in record.server_said
-    assert record.bench_cpu_s < 0.5 * record.siege_s
+    assert record.bench_cpu_s < 0.5 * record.load_s
 
 
 def test_one_that_clings_to_its_port_is_ended_with_its_runaway_child(bench, tmp_path) -> None:
@@ -142,16 +142,15 @@ def test_one_that_can_not_be_talked_to_fails_alone(name, code, bench, tmp_path) 
 def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path, monkeypatch) -> None:
     import asyncio
 
-    from common.harness import runner
-    from common.harness.plan import make_plan
+    from common.harness import turn
 
     async def mistaken(*_):
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(runner, "_measure_server", mistaken)
-    plan = make_plan(["2"], ["primes"], [2], [sys.executable], None, time_s=1, rounds=1)
-    record, expected = runner.new_record(plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
-    asyncio.run(runner.measure(plan.cases[0], None, expected, Length(1.0, 2, expected), record, None))
+    monkeypatch.setattr(turn, "warm_up", mistaken)
+    plan = plan_of("2")
+    record, expected = turn.new_record(plan, plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
+    asyncio.run(turn.Turn(plan, plan.cases[0], None, expected, Length(1.0, 2, expected), record, None).measure())
     assert record.failure.code == "bench_error"
     assert "ZeroDivisionError: a mistake" in record.failure.message
 
@@ -192,11 +191,9 @@ def test_a_signal_stops_everything_within_six_seconds_and_keeps_what_is_done(by,
 
 
 def _seed_for(order: list[str]) -> int:
-    from common.harness.plan import make_plan
-
     for seed in range(100):
-        plan = make_plan(["2", hostile(order[1])], ["primes"], [3], ["python3"], None, time_s=1, rounds=1, seed=seed)
-        if [case.strategy.stem for case in next(plan.in_order())] == [*order, "bare"]:
+        plan = plan_of("2", hostile(order[1]), seed=seed)
+        if [case.server for case in next(plan.in_order())] == [*order, "bare"]:
             return seed
     raise AssertionError
 
@@ -227,4 +224,4 @@ def test_a_server_whose_default_port_is_taken_gets_the_next_free_one(bench, tmp_
         record, summary = besiege(bench, tmp_path, "2")["2_async"]
     assert taken > 8001
     assert summary.verdict != "failed"
-    assert str(taken) in record.siege_command[-1]
+    assert str(taken) in record.tool_command[-1]

@@ -48,7 +48,7 @@ def hostile() -> Result:
     )
     result.command = ["bench.py", HOSTILE]
     trace = trace_of([HOSTILE, HOSTILE + "2"])
-    trace.server = trace.title = trace.task = HOSTILE
+    trace.server = trace.title = trace.values["task"] = HOSTILE
     result.traces.append(trace)
     return result
 
@@ -117,7 +117,7 @@ def test_there_are_as_many_marks_as_there_is_data(browser: Browser, pages: dict[
         assert marks(shown, "bars") == marks(shown, "cpu") == marks(shown, "memory") == len(comparison.cases)
         assert marks(shown, "intervals") == len(comparison.cases)
         firsts = [case[0].record for case in comparison.rounds]
-        answers = sum(at <= one.siege_s for one in firsts for at in one.transactions.finished_s)
+        answers = sum(at <= one.load_s for one in firsts for at in one.transactions.finished_s)
         assert marks(shown, "answers") == answers
         waited = shown.page.locator("figure:has(.wide .medians_marks) .wide .pings_marks > *").count()
         assert waited == 100 * len(comparison.cases)
@@ -198,7 +198,7 @@ def test_a_large_result_makes_a_page_of_a_reasonable_size() -> None:
         records += [record_of(f"{number}_server", round_, **setting) for number in range(1, 5)]
     assert len(records) == 10_000
     for record in records:  # so that making it takes less time than what is tested
-        for column in (record.transactions.finished_s, record.transactions.siege_s):
+        for column in (record.transactions.finished_s, record.transactions.took_s):
             del column[10:]
         del record.transactions.status[10:], record.transactions.size_bytes[10:], record.transactions.user[10:]
     assert len(dressed(result_of(records), "html")) < 5_000_000

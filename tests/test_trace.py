@@ -157,8 +157,7 @@ def trace_of(workers: list[str]) -> Trace:
     return Trace(
         server="x",
         title="t",
-        task="primes",
-        python="3.11.7",
+        values={"task": "primes", "python": "3.11.7"},
         requests=requests,
         pings=Pings([0.0], [0.0], [0.001], [""]),
     )

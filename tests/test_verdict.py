@@ -121,7 +121,7 @@ def test_a_task_that_hardly_computes_can_not_be_too_cheap() -> None:
 )
 def test_figures_that_contradict_littles_law_in_either_direction(factor: float, complaint: str) -> None:
     record = record_of("1_x")
-    record.transactions.siege_s[:] = [factor * seconds for seconds in record.transactions.siege_s]
+    record.transactions.took_s[:] = [factor * seconds for seconds in record.transactions.took_s]
     case = judged(record)
     assert codes(case) == ["littles_law"]
     assert complaint in case.reasons[0].message
@@ -129,7 +129,7 @@ def test_figures_that_contradict_littles_law_in_either_direction(factor: float, 
 
 def test_users_that_are_stuck_while_others_are_served() -> None:
     stuck = record_of("1_x")
-    stuck.users, bare = 7, bare_record(users=7)
+    stuck.values["users"], bare = 7, bare_record(users=7)
     case = judged(stuck, bare)
     assert codes(case) == ["littles_law"]
     assert "2 of 7 users never got an answer" in case.reasons[0].message
@@ -154,7 +154,7 @@ def test_less_than_full_availability() -> None:
 
 
 def test_a_starved_generator() -> None:
-    case = judged(record_of("1_x", siege_cpu_s=0.8, machine=Machine(total_s=8, busy_s=4.9, steal_s=0)))
+    case = judged(record_of("1_x", tool_cpu_s=0.8, machine=Machine(total_s=8, busy_s=4.9, steal_s=0)))
     assert codes(case) == ["generator"]
     assert "siege and the bench took 11 % of the machine's CPUs" in case.reasons[0].message
 
@@ -186,7 +186,7 @@ def test_pings_without_an_answer() -> None:
 
 
 def test_lines_of_siege_that_are_not_known() -> None:
-    case = judged(record_of("1_x", siege_unknown=2, siege_unknown_lines=["what is this"]))
+    case = judged(record_of("1_x", tool_unknown=2, tool_unknown_lines=["what is this"]))
     assert codes(case) == ["unknown_lines"]
     assert "siege printed 2 lines that are not known; the first: what is this" in case.reasons[0].message
 
@@ -231,7 +231,7 @@ def test_a_failure_in_one_round_fails_the_case() -> None:
 
 
 def test_without_a_ceiling_the_other_rules_still_hold() -> None:
-    (case,) = summarize(result_of([record_of("1_x", siege_unknown=1, siege_unknown_lines=["?"])])).cases
+    (case,) = summarize(result_of([record_of("1_x", tool_unknown=1, tool_unknown_lines=["?"])])).cases
     assert codes(case) == ["unknown_lines", "no_ceiling", "blind"]
     assert (case.ceiling_per_s, case.of_ceiling) == (None, None)
 

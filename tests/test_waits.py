@@ -42,7 +42,7 @@ def test_waits_that_were_cut_off_at_random_do_not_shorten_the_percentiles() -> N
 
 
 def round_of(spans, users: int, end_s: float) -> Round:
-    record = record_of("1_x", users=users, siege_s=end_s)
+    record = record_of("1_x", users=users, load_s=end_s)
     one = Round(record)
     one.__dict__["spans"] = spans
     return one

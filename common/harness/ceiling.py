@@ -75,7 +75,7 @@ async def compute_bare(
                 )
             if process.ended():
                 raise await _death(process, errors)
-            record.siege_s = time.monotonic() - bare.began_s
+            record.load_s = time.monotonic() - bare.began_s
     finally:
         stopping_s = time.monotonic()
         await process.stop(grace_s=0)
@@ -101,7 +101,7 @@ class _Bare:
     def take(self, line: str, _arrived_s: float) -> None:
         words = line.split(",")
         if words[0] == "go":
-            self._record.siege_began_s = self.began_s = float(words[1])
+            self._record.load_began_s = self.began_s = float(words[1])
         elif len(words) == 4 and words[0] == "check":
             self._check_done(float(words[1]), float(words[2]))
         elif len(words) == 4 and words[0].isdecimal():  # anything else was printed by the task itself
@@ -118,7 +118,7 @@ class _Bare:
         at_s = round(ended_s - self.began_s, 6)
         columns = self._record.transactions
         columns.finished_s.append(at_s)
-        columns.siege_s.append(round(ended_s - began_s, 6))
+        columns.took_s.append(round(ended_s - began_s, 6))
         columns.status.append(200)
         columns.size_bytes.append(size_bytes)
         columns.user.append(user)

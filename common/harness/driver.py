@@ -33,7 +33,7 @@ async def drive(tool: Tool, url: str, record: Record, length: Length, tell: Call
     Raises:
         CaseFailedError: the tool ended by itself.
     """
-    name, began_s = tool.driver.name, record.siege_began_s
+    name, began_s = tool.driver.name, record.load_began_s
     assert began_s is not None
 
     def take(line: str, arrived_s: float) -> None:
@@ -43,19 +43,20 @@ async def drive(tool: Tool, url: str, record: Record, length: Length, tell: Call
             length.answer(arrival.user, arrived_s - began_s)
             tell()
         elif line.strip():
-            record.siege_unknown += 1
-            if len(record.siege_unknown_lines) < UNKNOWN_LINES_KEPT:
-                record.siege_unknown_lines.append(line.strip()[:200])
+            record.tool_unknown += 1
+            if len(record.tool_unknown_lines) < UNKNOWN_LINES_KEPT:
+                record.tool_unknown_lines.append(line.strip()[:200])
 
+    record.tool, record.tool_step_s = name, tool.driver.step_s
     command = tool.command(record.users, length.end_s, url)
-    record.siege_command = [Path(word).name if word == tool.program else word for word in command]
+    record.tool_command = [Path(word).name if word == tool.program else word for word in command]
     async with _process(tool, command, record) as (process, terminal):
         with reading_lines(terminal, take) as read_the_rest:
             await until(lambda: process.ended() or time.monotonic() >= began_s + length.end_s, math.inf, CALM_LOOK_S)
             if process.ended():
                 raise CaseFailedError(f"{name}_failed", f"{name} ended before its time")
-            record.siege_s = time.monotonic() - began_s
-            record.siege_cpu_s = _cpu_s(process.pid)
+            record.load_s = time.monotonic() - began_s
+            record.tool_cpu_s = _cpu_s(process.pid)
             process.process.terminate()  # siege lifts the siege at once and prints its summary
             await process.wait(LIFT_LIMIT_S)
             read_the_rest()
@@ -75,8 +76,8 @@ async def _process(tool: Tool, command: list[str], record: Record) -> AsyncItera
         finally:
             await process.stop(grace_s=0)
             await until(lambda: not report.reading(), 1.0)
-            record.siege_report = report.text()
-            record.socket_failures = tool.driver.failures(record.siege_report, record.transactions.status)
+            record.tool_report = report.text()
+            record.socket_failures = tool.driver.failures(record.tool_report, record.transactions.status)
     finally:
         os.close(ours)
 
@@ -84,7 +85,7 @@ async def _process(tool: Tool, command: list[str], record: Record) -> AsyncItera
 def _append(record: Record, arrival: Arrival, at_s: float) -> None:
     columns = record.transactions
     columns.finished_s.append(round(at_s, 6))
-    columns.siege_s.append(arrival.took_s)
+    columns.took_s.append(arrival.took_s)
     columns.status.append(arrival.status)
     columns.size_bytes.append(arrival.size_bytes)
     columns.user.append(arrival.user)

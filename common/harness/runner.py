@@ -70,6 +70,6 @@ async def beside_the_machine(record: Record, ticking: Metronome, alone: Soloist)
         await alone.perform(record)
         yield
         await alone.perform(record)
-    zero_s = began_s if record.siege_began_s is None else record.siege_began_s
+    zero_s = began_s if record.load_began_s is None else record.load_began_s
     for column in (record.beats.at_s, record.cpu_times.at_s, record.alone_at_s):
         column[:] = [round(at_s - zero_s, 4) for at_s in column]

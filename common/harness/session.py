@@ -46,7 +46,7 @@ def conduct(
         BadInputError: siege is missing, or a task can't be performed; nothing was started.
     """
     with at_home(DRIVERS[plan.load.tool]) as tool:
-        result = _empty_result(plan, command, tool.version(), until_certain=uncertain is not None)
+        result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
 
         def keep(kept: Record | Trace) -> None:
             (result.records if isinstance(kept, Record) else result.traces).append(kept)  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
     Raises:
         BadInputError: a task can't be performed; nothing was started.
     """
-    result = _empty_result(plan, command, siege="")
+    result = _empty_result(plan, command, tools={})
 
     async def go() -> None:
         ready, expectations = await _prepared(plan, result, watcher)
@@ -84,9 +84,9 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
     return result, until_signal(go())
 
 
-def _empty_result(plan: Plan, command: Sequence[str], siege: str, *, until_certain: bool = False) -> Result:
+def _empty_result(plan: Plan, command: Sequence[str], tools: dict[str, str], *, until_certain: bool = False) -> Result:
     return Result(
-        environment=describe_environment(siege, plan.pythons.values()),
+        environment=describe_environment(tools, plan.pythons.values()),
         command=list(command),
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=plan.seed,

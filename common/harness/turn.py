@@ -66,7 +66,7 @@ class Turn:
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
         record, patience_s = self.record, self.expected.patience_s(self.record.users)
-        record.siege_began_s = began_s = time.monotonic()
+        record.load_began_s = began_s = time.monotonic()
         checker = Checker(lambda: verify(session, server.url, self.expected, record.users), record.checks, began_s)
         beside = [  # what goes on beside the load: whoever else wants to watch is one more line
             probing(session, server.url, patience_s, record.pings, began_s),

@@ -24,6 +24,10 @@ class Driver(Protocol):
         """Of its program."""
 
     @property
+    def step_s(self) -> float:
+        """In which it tells how long a request took."""
+
+    @property
     def packages(self) -> Mapping[str, str]:
         """The package that brings it, for each package manager that has one."""
 

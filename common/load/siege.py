@@ -46,6 +46,7 @@ class Siege:
     """As a driver; see `common.load.driver`."""
 
     name = "siege"
+    step_s = 0.01
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))
     # Without a siege.conf there, siege writes one and two lines about it on stdout.
     settings = MappingProxyType({"siegerc": _RC, ".siege/siege.conf": _RC})

@@ -34,13 +34,13 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Transactions(msgspec.Struct, frozen=True):
-    """What siege printed, one entry for each answer that it got; times in seconds since the siege began."""
+    """What the load tool printed, one entry for each answer that it got; times in seconds since the siege began."""
 
     finished_s: list[float] = []  # when its line arrived here
-    siege_s: list[float] = []  # how long it took as siege says, in steps of 10 ms
+    took_s: list[float] = []  # as the tool says; siege in steps of 10 ms
     status: list[int] = []
     size_bytes: list[int] = []
-    user: list[int] = []  # siege's number for the user who asked
+    user: list[int] = []  # the tool's number for the user who asked
 
 
 class Pings(msgspec.Struct, frozen=True):
@@ -120,17 +120,19 @@ class Record(msgspec.Struct, kw_only=True):
     answer_bytes: int = 0  # the length of the right answer
     ready_s: float | None = None  # from the start of the server to its first right answer to a ping
     warm_s: float | None = None  # from the start of the server to when all its workers had worked
-    siege_began_s: float | None = None  # on the monotonic clock of the machine, so that cases have an order in time
-    siege_s: float | None = None  # how long the siege really lasted
+    load_began_s: float | None = None  # on the monotonic clock of the machine, so that cases have an order in time
+    load_s: float | None = None  # how long the siege really lasted
     stop_s: float | None = None  # from SIGTERM to when nothing was left of the server
     case_s: float | None = None  # the whole case
     transactions: Transactions = msgspec.field(default_factory=Transactions)
-    socket_failures: int = 0  # requests that got no answer at all, as siege counts them
-    siege_command: list[str] = []
-    siege_report: str = ""  # its own summary, as it printed it
-    siege_unknown: int = 0  # lines on its stdout that are no transaction
-    siege_unknown_lines: list[str] = []  # the first of them
-    siege_cpu_s: float | None = None
+    socket_failures: int = 0  # requests that got no answer at all, as the tool counts them
+    tool: str = "siege"  # that made the load
+    tool_step_s: float = 0.01  # in which it tells how long a request took
+    tool_command: list[str] = []
+    tool_report: str = ""  # its own summary, as it printed it
+    tool_unknown: int = 0  # lines on its stdout that are no transaction
+    tool_unknown_lines: list[str] = []  # the first of them
+    tool_cpu_s: float | None = None
     bench_cpu_s: float | None = None  # this program's own use while the siege was on
     pings: Pings = msgspec.field(default_factory=Pings)
     checks: Checks = msgspec.field(default_factory=Checks)
@@ -198,7 +200,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     pythons: dict[str, str]  # version: build
     packages: dict[str, str] = {}  # in older files: of the environment of the bench, whatever Python served
     packages_of: dict[str, dict[str, str]] = {}  # version of the Python: what it has of what servers need, and which
-    siege: str
+    tools: dict[str, str] = {}  # the version of each load tool
     commit: str
     metronome: str = ""  # its Python and its work, such as `3.11.7 500+1500`: beats of the same kind can be compared
 
@@ -247,7 +249,7 @@ def load(path: Path) -> Result:
         return msgspec.convert(upgraded(msgspec.json.decode(data)), type=Result, str_keys=True)
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, TypeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
         raise BadResultError(f"{path}: not a result of bench.py run: {error}") from None
 
 

@@ -29,7 +29,7 @@ print(json.dumps(versions))
 """
 
 
-def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environment:
+def describe_environment(tools: dict[str, str], pythons: Iterable[Interpreter]) -> Environment:
     """This machine and these versions."""
     return Environment(
         cpu_model=_cpu_model(),
@@ -38,7 +38,7 @@ def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environm
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},
-        siege=siege,
+        tools=tools,
         commit=_commit(),
         metronome=f"{platform.python_version()} {_work_of_the_metronome()}",
     )

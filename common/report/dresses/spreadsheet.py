@@ -38,7 +38,7 @@ def _row(one: Round, comparison: Comparison) -> dict[str, Value]:
         "workers": record.workers,
         **_figures(summary),
         "ready_s": record.ready_s,
-        "siege_s": record.siege_s,
+        "load_s": record.load_s,
     }
 
 

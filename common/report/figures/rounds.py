@@ -11,7 +11,7 @@ import numpy as np
 from common.model.case import Case, Value
 from common.model.record import Record
 from common.report.figures.rate import FEWEST_ANSWERS, SteadyRate, rate_between, slope_between, steady_rate
-from common.report.figures.spans import SIEGE_STEP_S, Flags, Floats, Spans, loose_spans, spans_of
+from common.report.figures.spans import Flags, Floats, Spans, loose_spans, spans_of
 from common.report.figures.speed import Speeds, speeds_of
 from common.report.figures.survival import Waits
 
@@ -33,7 +33,7 @@ class Round:
     def spans(self) -> Spans:
         """The requests of the users."""
         columns = self.record.transactions
-        return spans_of(columns.finished_s, columns.siege_s, columns.user, self.good)
+        return spans_of(columns.finished_s, columns.took_s, columns.user, self.good, self.record.tool_step_s)
 
     @cached_property
     def checks(self) -> Spans:
@@ -46,7 +46,7 @@ class Round:
         """The rate over the steady part. The harness's own requests are work done, too. What failed has none."""
         if self.record.failure is not None:
             return SteadyRate(None, 0.0, too_short="it failed")
-        return steady_rate(self.spans, self.record.users, self.record.siege_s or 0.0, self.checks)
+        return steady_rate(self.spans, self.record.users, self.record.load_s or 0.0, self.checks)
 
     @property
     def attempts(self) -> int:
@@ -64,13 +64,13 @@ class Round:
         return self.spans.duration_s[self._steady]
 
     def steady_at_most_s(self) -> Floats:
-        """How long each of them can have taken, given what siege itself says, rounded down to its step."""
+        """How long each of them can have taken, given what the tool itself says, rounded down to its step."""
         columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
         longest: dict[float, float] = {}
-        for ended, took in zip(columns.finished_s, columns.siege_s, strict=True):
+        for ended, took in zip(columns.finished_s, columns.took_s, strict=True):
             longest[ended] = max(took, longest.get(ended, 0.0))
-        by_siege = np.array([longest[ended] + SIEGE_STEP_S for ended in ended_s.tolist()])
-        return np.maximum(self.steady_s, by_siege) if len(by_siege) else by_siege
+        by_tool = np.array([longest[ended] + self.record.tool_step_s for ended in ended_s.tolist()])
+        return np.maximum(self.steady_s, by_tool) if len(by_tool) else by_tool
 
     @cached_property
     def _steady(self) -> Flags:
@@ -84,7 +84,7 @@ class Round:
     @property
     def steady_part(self) -> tuple[float, float]:
         """From when to when the rate counts."""
-        return self.rate.from_s, self.record.siege_s or 0.0
+        return self.rate.from_s, self.record.load_s or 0.0
 
     @cached_property
     def speed(self) -> float | None:
@@ -128,7 +128,7 @@ class Round:
 
         What was still waiting at the end is not dropped, as siege does, but known in part.
         """
-        spans, end_s = self.spans, self.record.siege_s or 0.0
+        spans, end_s = self.spans, self.record.load_s or 0.0
         never = self.record.users - int(spans.first.sum())
         in_flight_s = np.maximum(end_s - spans.ended_s[spans.last], 0.0)
         return Waits(
@@ -144,7 +144,7 @@ class Round:
 
     def halves_of_pings(self) -> list[Waits]:
         """Those that were due in the first half of the siege, and in the second."""
-        first = np.asarray(self.record.pings.due_s) < (self.record.siege_s or 0.0) / 2
+        first = np.asarray(self.record.pings.due_s) < (self.record.load_s or 0.0) / 2
         return [Waits(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
 
     def server_cpu_s(self) -> float | None:
@@ -152,7 +152,7 @@ class Round:
         at_s, used_s = self._used()
         if len(used_s) < 2:
             return None
-        return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.record.siege_s or at_s[-1] - at_s[0]))
+        return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.record.load_s or at_s[-1] - at_s[0]))
 
     def _used(self) -> tuple[Floats, Floats]:
         """When the CPU time was looked at, and what it was: without looks that lack a process that had just ended."""
@@ -162,7 +162,7 @@ class Round:
 
     def cpu_s_per_transaction(self) -> float | None:
         """CPU seconds of the whole server over the steady part, for each transaction in it."""
-        (at_s, used_s), end_s = self._used(), self.record.siege_s
+        (at_s, used_s), end_s = self._used(), self.record.load_s
         if not self.rate.per_s or len(at_s) < 2 or end_s is None:
             return None
         from_s, to_s = max(self.rate.from_s, at_s[0]), min(end_s, at_s[-1])

@@ -158,7 +158,7 @@ def _load(one: Round) -> float:
 def _known(cases: Sequence[Case]) -> list[Round]:
     """The rounds of a result that have a speed, in the order in which they were measured."""
     known = [one for case in cases for one in case if one.speed and one.completed]
-    return sorted(known, key=lambda one: one.record.siege_began_s or 0.0)
+    return sorted(known, key=lambda one: one.record.load_began_s or 0.0)
 
 
 def _slope_by_load(sittings: Sequence[Sequence[Round]]) -> tuple[float, float]:

@@ -66,7 +66,7 @@ class Evidence:
         """The mean speed of the steady part, and the highest of any CPU at any moment."""
         if one.speeds is None or one.speed is None:
             return 1.0, 1.0
-        return one.speed, one.speeds.highest(0.0, one.record.siege_s or 0.0)
+        return one.speed, one.speeds.highest(0.0, one.record.load_s or 0.0)
 
     def allowed_above_ceiling(self, one: Round) -> float:
         """How much more than its ceiling an honest case may reach, as a fraction.
@@ -85,7 +85,7 @@ def other_work(one: Round) -> float:
     record, machine = one.record, one.record.machine
     if machine is None or not machine.total_s:
         return 0.0
-    ours_s = (one.server_cpu_s() or 0.0) + (record.siege_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
+    ours_s = (one.server_cpu_s() or 0.0) + (record.tool_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
     return max(0.0, (machine.busy_s - ours_s) / machine.total_s)
 
 

@@ -84,7 +84,7 @@ def _failure(one: Round) -> Reason | None:
             f"{wrong[0]} bytes long instead of {record.answer_bytes}",
         )
     if not one.completed:
-        return Reason("no_transactions", f"no transaction was completed in {record.siege_s or 0:.1f} s of siege")
+        return Reason("no_transactions", f"no transaction was completed in {record.load_s or 0:.1f} s of siege")
     return None
 
 

@@ -8,10 +8,9 @@ import numpy as np
 from common.report import numbers
 from common.report.figures.estimates import ACCURACY
 from common.report.figures.rounds import Round
-from common.report.figures.spans import SIEGE_STEP_S
 from common.report.judging.evidence import DRIFT_OF_RATES, Evidence
 
-GENERATOR = 0.10  # of all CPUs; on a quiet machine siege and the bench take 0.01 to 0.02
+GENERATOR = 0.10  # of all CPUs; on a quiet machine the load tool and the bench take 0.01 to 0.02
 FEWEST_FOR_A_MEAN = 5  # answers
 CYCLES_OF_OTHERS = 4  # answers that each of the others got, and a user without any is stuck
 LATE_S = 0.010  # pings sent later than this say more of this program than of the server
@@ -79,21 +78,21 @@ def littles_law(one: Round, _: Evidence) -> str | None:
 
     Of each user as far as it is known: from the beginning to its last answer it has waited all the time.
     """
-    spans, took_s = one.spans, np.asarray(one.record.transactions.siege_s, dtype=float)
+    spans, took_s = one.spans, np.asarray(one.record.transactions.took_s, dtype=float)
     there_s = float(spans.ended_s[spans.last].sum())
     if len(took_s) < FEWEST_FOR_A_MEAN or not there_s:
         return None
     users = int(spans.last.sum())
     inside = users * float(took_s.sum()) / there_s
-    allowed = users * (ACCURACY + DRIFT_OF_RATES + SIEGE_STEP_S * len(took_s) / there_s)
+    allowed = users * (ACCURACY + DRIFT_OF_RATES + one.record.tool_step_s * len(took_s) / there_s)
     if inside > users + allowed:
         return (
-            f"siege's response times add up to {inside:.1f} requests at a time, but there are {users} users: "
-            "its figures contradict each other"
+            f"{one.record.tool}'s response times add up to {inside:.1f} requests at a time, "
+            f"but there are {users} users: its figures contradict each other"
         )
     if inside < users - allowed and not one.record.socket_failures:
         return (
-            f"siege's response times add up to only {inside:.1f} requests at a time of {users} users: "
+            f"{one.record.tool}'s response times add up to only {inside:.1f} requests at a time of {users} users: "
             "it did not ask as often as it could, so that the server might do more"
         )
     return _never_answered(one)
@@ -133,12 +132,12 @@ def unanswered_pings(one: Round, _: Evidence) -> str | None:
 
 def starved_generator(one: Round, _: Evidence) -> str | None:
     record, machine = one.record, one.record.machine
-    generator_s = (record.siege_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
+    generator_s = (record.tool_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
     if machine is None or not machine.total_s or generator_s <= GENERATOR * machine.total_s:
         return None
     return (
-        f"siege and the bench took {100 * generator_s / machine.total_s:.0f} % of the machine's CPUs, more than "
-        f"{100 * GENERATOR:.0f} %: the server might do more; take a longer task, or fewer users"
+        f"{record.tool} and the bench took {100 * generator_s / machine.total_s:.0f} % of the machine's CPUs, "
+        f"more than {100 * GENERATOR:.0f} %: the server might do more; take a longer task, or fewer users"
     )
 
 
@@ -160,7 +159,7 @@ def late_probe(one: Round, _: Evidence) -> str | None:
 
 
 def unknown_lines(one: Round, _: Evidence) -> str | None:
-    if not one.record.siege_unknown:
+    if not one.record.tool_unknown:
         return None
-    first = one.record.siege_unknown_lines[0]
-    return f"siege printed {one.record.siege_unknown} lines that are not known; the first: {first}"
+    first = one.record.tool_unknown_lines[0]
+    return f"{one.record.tool} printed {one.record.tool_unknown} lines that are not known; the first: {first}"

@@ -97,10 +97,10 @@ def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     for version, build in machine.pythons.items():
         yield f"Python {version}", build
     yield from _packages(result)
-    if machine.siege:
-        yield "siege", machine.siege
+    yield from ((tool, version) for tool, version in machine.tools.items() if version)
     if result.records:
-        yield "siege command", shlex.join(next((one.siege_command for one in result.records if one.siege_command), []))
+        started = next((one for one in result.records if one.tool_command), result.records[0])
+        yield f"{started.tool} command", shlex.join(started.tool_command)
         yield "load average", " to ".join(_extremes([one.load_average for one in result.records])) + " before the cases"
     if machine.commit:
         yield "Under Siege", f"commit {machine.commit}"

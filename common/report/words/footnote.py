@@ -36,7 +36,7 @@ def _speed(comparison: Comparison) -> str:
 
 def _times(records: Sequence[Record]) -> str:
     """How long the sieges lasted."""
-    known_s = sorted(record.siege_s or record.time_s for record in records)
+    known_s = sorted(record.load_s or record.time_s for record in records)
     shortest, longest = (numbers.duration(round(value_s)) for value_s in (known_s[0], known_s[-1]))
     return longest if shortest == longest else f"{shortest} to {longest}"
 
@@ -58,9 +58,11 @@ def _correction(comparison: Comparison) -> str:
 
 def _generator_share(result: Result) -> str:
     """What measuring itself took of all CPUs."""
-    used_s = sum((record.siege_cpu_s or 0) + (record.bench_cpu_s or 0) for record in result.records if record.machine)
-    total_s = sum(record.machine.total_s for record in result.records if record.machine)
-    return f"siege and measuring took {100 * used_s / total_s:.1f} % of the CPUs" if total_s else ""
+    watched = [record for record in result.records if record.machine]
+    used_s = sum((record.tool_cpu_s or 0) + (record.bench_cpu_s or 0) for record in watched)
+    total_s = sum(record.machine.total_s for record in watched if record.machine)
+    tools = ", ".join(sorted({record.tool for record in watched}))
+    return f"{tools} and measuring took {100 * used_s / total_s:.1f} % of the CPUs" if total_s else ""
 
 
 def _common(cases: Sequence[Summary]) -> list[str]:
