@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.model.case import Case
+from common.model.case import Case, axis
 from common.report import numbers
 from common.report.figures.estimates import ACCURACY
 from common.report.judging.comparable import other_machine
@@ -187,7 +187,8 @@ def _flags(case: Pair) -> Iterator[tuple[str, list[str]]]:
 
 def _of_both(base: Summary, new: Summary) -> Iterator[str]:
     if base.workers != new.workers:
-        yield f"had {base.workers or 'an unknown number of'} workers before and {new.workers or 'unknown'} now"
+        had = axis("workers").told(base.workers) if base.workers else "an unknown number of workers"
+        yield f"had {had} before and {new.workers or 'unknown'} now"
     if base.memory_kind != new.memory_kind and base.memory_kind and new.memory_kind:
         yield f"its memory was {base.memory_kind.upper()} before and is {new.memory_kind.upper()} now"
 
