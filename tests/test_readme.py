@@ -1,13 +1,12 @@
 """The README and docs/: what commands are said to print they print, and commands, files and links exist."""
 
-import os
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SERVERS, bench_command
+from command import called
+from conftest import ROOT, SERVERS
 
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
@@ -29,14 +28,11 @@ def on_every_page(pattern: re.Pattern[str]) -> list:
 
 
 @pytest.mark.parametrize(("page", "words", "said"), on_every_page(BLOCK))
-def test_what_a_command_is_said_to_print_is_what_it_prints(page: Path, words: str, said: str, renew: bool) -> None:
-    printed = subprocess.run(
-        bench_command(*shlex.split(words)[1:]),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "80"},
-    ).stdout
+def test_what_a_command_is_said_to_print_is_what_it_prints(
+    page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    printed = called(*shlex.split(words)[1:]).stdout
     if renew:
         before = f"<!-- python {words} -->\n```text\n"
         page.write_text(page.read_text().replace(f"{before}{said}```", f"{before}{printed}```"))
@@ -45,10 +41,11 @@ def test_what_a_command_is_said_to_print_is_what_it_prints(page: Path, words: st
 
 @pytest.mark.parametrize(("page", "words", "out", "shown"), on_every_page(PICTURE))
 def test_a_picture_is_what_its_command_draws(
-    page: Path, words: str, out: str, shown: str, renew: bool, tmp_path: Path
+    page: Path, words: str, out: str, shown: str, renew: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.chdir(ROOT)
     drawn = ROOT / out if renew else tmp_path / Path(out).name
-    subprocess.run(bench_command(*shlex.split(words)[1:], "--out", str(drawn)), cwd=ROOT, check=True)
+    assert called(*shlex.split(words)[1:], "--out", str(drawn)).returncode == 0
     assert (page.parent / shown).resolve() == ROOT / out
     assert what_is_drawn(ROOT / out) == what_is_drawn(drawn)
 
@@ -107,16 +104,12 @@ def commands() -> list[list[str]]:
 
 
 def test_every_option_of_a_command_exists_and_every_file_is_there() -> None:
-    helps: dict[str, str] = {}
     for words in commands():
         if words[:2] == ["python", "bench.py"]:
-            name = words[2]
-            helps[name] = (
-                helps.get(name)
-                or subprocess.run(bench_command(name, "--help"), capture_output=True, text=True, check=True).stdout
-            )
+            told = called(words[2], "--help")
+            assert told.returncode == 0
             for word in words[3:]:
-                assert not word.startswith("--") or word in helps[name], words
+                assert not word.startswith("--") or word in told.stdout, words
         for word in words:
             if word.startswith(OF_THE_PROJECT):
                 assert (ROOT / word).exists(), words
