@@ -1,5 +1,6 @@
 """Single pictures: each can be drawn, as SVG and as PNG, and is what its schema allows."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from common.report.page.sections import Picture, sections
 SAMPLE = str(ROOT / "results" / "sample.json")
 
 
+@functools.cache
 def pictures(name: str) -> list[Picture]:
     return [picture for section in sections(result(name), summarize(result(name))) for picture in section.pictures]
 

@@ -8,6 +8,8 @@ import pytest
 from command import called
 from conftest import ROOT, SERVERS
 
+from bench import bench
+
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 MOST_LINES = 250
@@ -92,6 +94,11 @@ def test_every_link_to_a_file_or_a_heading_leads_there(page: Path) -> None:
 
 def test_every_page_is_reached_from_the_readme() -> None:
     assert {README.parent / link.partition("#")[0] for link in LINK.findall(README.read_text())} >= set(PAGES[1:])
+
+
+def test_every_command_is_there_with_its_options() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text()
+    assert {name for name in bench.commands if f"<!-- python bench.py {name} --help -->" not in text} == set()
 
 
 def commands() -> list[list[str]]:
