@@ -70,7 +70,7 @@ def run(
     from common.harness.plan import make_plan
     from common.harness.ready.strategies import suite_of
     from common.harness.session import conduct
-    from common.report.dresses.dressing import exit_code, show_all
+    from common.report.dressing import exit_code, show_all
     from common.report.judging.certainty import MOST_ROUNDS, uncertain
     from common.report.progress import ProgressBar
 
@@ -93,7 +93,7 @@ def run(
 def report(result: Path, dress: str, picture: str | None, out: Path | None, uncorrected: bool) -> None:
     """Show the RESULT of a run again."""
     from common.model.record import load
-    from common.report.dresses.dressing import as_shown, dressed, show
+    from common.report.dressing import as_shown, dressed, show
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
@@ -124,7 +124,7 @@ def trace(
     from common.harness.plan import make_plan
     from common.harness.ready.strategies import suite_of
     from common.harness.session import conduct_traces
-    from common.report.dresses.dressing import as_shown, show
+    from common.report.dressing import as_shown, show
     from common.report.pictures import check_suffix, write_picture
     from common.report.progress import ProgressBar
 
@@ -156,8 +156,8 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     from common.harness.ready.interpreter import interpreter
     from common.harness.ready.strategies import all_strategies
     from common.harness.trying import conduct_try
-    from common.report.dresses.dressing import show
     from common.report.dresses.tryout import as_advice
+    from common.report.dressing import show
     from common.report.words.advice import is_worth_a_run
 
     strategies, worth = all_strategies(), True
@@ -186,7 +186,7 @@ def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
     """
     from common.model.record import load
     from common.report.dresses.compare_dresses import as_table, dressed
-    from common.report.dresses.dressing import show
+    from common.report.dressing import show
     from common.report.judging.comparable import check_comparable
     from common.report.judging.compare import compared
 

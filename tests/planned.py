@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.harness.plan import Plan
+from common.harness.plan import Plan, make_plan
 from common.harness.ready.strategies import suite_of
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from simulated_results import ROUNDS, SERVERS, USUAL, a_result, by_server
 
+from common.model.case import case_of
 from common.report.figures.estimates import Estimate, estimates
 from common.report.figures.holm import holm
 from common.report.figures.scale import between

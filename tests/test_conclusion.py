@@ -5,7 +5,7 @@ from simulated_record import TASK_S, bare_record, record_of, result_of
 
 from common.model.case import case_of
 from common.model.record import Result
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.judging.certainty import uncertain
 from common.report.judging.comparison import summarize
 from common.report.words.conclusion import conclusion

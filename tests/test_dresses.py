@@ -12,7 +12,7 @@ from golden_file import assert_golden
 from simulated_record import bare_record, record_of, result_of
 
 from common.model.record import Failure, load, save
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.judging.comparison import summarize
 from common.report.words.columns import columns_for
 

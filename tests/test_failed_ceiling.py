@@ -9,7 +9,7 @@ from simulated_record import bare_record, record_of, result_of
 
 from common.model.record import Failure, Record, Result, Trace
 from common.report.dresses.compare_dresses import as_table
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.judging import compare
 from common.report.judging.certainty import uncertain
 from common.report.judging.comparison import summarize

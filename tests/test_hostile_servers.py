@@ -14,7 +14,7 @@ from common.harness.length import Length
 from common.harness.ready.expectation import Expectation
 from common.harness.server import HOST, free_port, port_is_free
 from common.model.record import Record, load
-from common.report.dresses.dressing import exit_code
+from common.report.dressing import exit_code
 from common.report.judging.comparison import summarize
 from common.report.judging.summary import Summary
 

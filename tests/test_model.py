@@ -13,7 +13,7 @@ from common.model.case import case_of
 from common.model.record import Result, load, save
 from common.model.target import Kind
 from common.report.dresses.compare_dresses import as_markdown
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.judging.certainty import uncertain
 from common.report.judging.compare import compared
 from common.report.judging.comparison import summarize

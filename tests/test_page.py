@@ -13,7 +13,7 @@ from simulated_record import bare_record, record_of, result_of
 from test_trace import trace_of
 
 from common.model.record import Failure, Result, load
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.judging.comparison import summarize
 from common.report.page.page import _facts
 from common.report.words.conclusion import conclusion

@@ -13,7 +13,7 @@ from simulated_record import result_of
 from common.harness.client import Answer
 from common.harness.tracer import _as_told, _counted_back
 from common.model.record import Pings, Trace, TracedRequests, load, save
-from common.report.dresses.dressing import WIDTH, dressed
+from common.report.dressing import WIDTH, dressed
 from common.report.figures.timeline import Bar, Ran, Timeline, timelines
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]

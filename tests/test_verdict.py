@@ -4,7 +4,7 @@ import pytest
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
 from common.model.record import Failure, Machine, Record
-from common.report.dresses.dressing import exit_code
+from common.report.dressing import exit_code
 from common.report.judging.comparison import summarize
 from common.report.judging.rules import RULES, verdict_of
 from common.report.judging.summary import Summary

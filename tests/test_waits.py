@@ -5,7 +5,7 @@ import pytest
 from simulated import constant, queue, siege_of, uniform
 from simulated_record import bare_record, record_of, result_of
 
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.figures.rounds import Round
 from common.report.figures.survival import Waits, together
 from common.report.judging.comparison import summarize

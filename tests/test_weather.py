@@ -13,7 +13,7 @@ from simulated_machine import Server, SimulatedMachine, drifting, quiet, restles
 from weather_study import COMPUTING, WAITING, Study, studied
 
 from common.model.record import save
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.figures.control import coefficients
 from common.report.figures.speed import speeds_of
 from common.report.judging.comparison import summarize
