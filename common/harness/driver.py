@@ -68,7 +68,8 @@ async def _siege_process(siege: Siege, command: list[str], record: Record) -> As
     try:
         tty.setraw(theirs)
         with os.fdopen(theirs, "wb") as stdout:
-            process = Started(command, environment={**os.environ, "HOME": str(siege.home)}, stdout=stdout)
+            environment = {**os.environ, "HOME": str(siege.home)}
+            process = Started(command, environment=environment, stdout=stdout, may_hide=False)
         summary = Tail(process.process.stderr)
         try:
             yield process, ours

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from common.harness.child import kept
 from common.harness.interruption import until_signal
 from common.harness.plan import NO_SERVER, Case, Plan
 from common.harness.ready.doctor import examine, in_one_line
@@ -44,6 +45,7 @@ def conduct(
         BadInputError: siege is missing, or a task can't be performed; nothing was started.
     """
     with siege_at_home() as siege:
+        kept().remove_at_end(siege.home)
         version = siege.version({**os.environ, "HOME": str(siege.home)})
         result = _empty_result(plan, command, version, until_certain=uncertain is not None)
 
