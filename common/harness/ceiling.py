@@ -1,6 +1,7 @@
 """The ceiling: the same users with no server at all. What no server can exceed, measured in every round."""
 
 import math
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -98,11 +99,11 @@ class _Bare:
         self.began_s = 0.0
 
     def take(self, line: str, _arrived_s: float) -> None:
-        words = line.split(",")
-        if words[0] == "go":
-            self._record.siege_began_s = self.began_s = float(words[1])
-        elif len(words) == 4 and words[0].lstrip("-").isdigit():  # anything else was printed by the task itself
-            self._task_done(int(words[0]), float(words[1]), float(words[2]), int(words[3]))
+        if began := re.fullmatch(r"go,(\d+\.\d+)", line, re.ASCII):
+            self._record.siege_began_s = self.began_s = float(began[1])
+        elif told := re.fullmatch(r"(-?\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", line, re.ASCII):
+            self._task_done(int(told[1]), float(told[2]), float(told[3]), int(told[4]))
+        # anything else was printed by the task itself
 
     def _task_done(self, user: int, began_s: float, ended_s: float, size_bytes: int) -> None:
         at_s = round(ended_s - self.began_s, 6)
