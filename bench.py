@@ -4,9 +4,15 @@ import gc
 import sys
 from pathlib import Path
 
-import click
+try:
+    import click
 
-from common.command_line import Duration, OneLineErrors, Rounds, SiegeTime, default_result, writable
+    from common.command_line import Duration, OneLineErrors, Rounds, SiegeTime, default_result, writable
+except ModuleNotFoundError as error:
+    what = f"this Python ({sys.executable}) has no {error.name}"
+    sys.stderr.write(f"bench.py: {what}; run ./scripts/setup, then .venv/bin/python bench.py\n")
+    sys.exit(2)
+from common.model.outfile import write_whole
 
 FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
@@ -77,9 +83,9 @@ def run(
 
     plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
     find_siege()
-    out, page = writable(out or default_result()), writable(html) if html else None
+    out, page = writable(out or default_result(), again_and_again=True), writable(html) if html else None
     with ProgressBar(plan.turns() + traced * len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by = conduct(
+        result, stopped_by, is_saved = conduct(
             plan,
             out,
             progress,
@@ -88,12 +94,14 @@ def run(
             TRACED_REQUESTS if traced else 0,
         )
     if result.records:
-        show(as_shown(result))
-        if result.traces:
-            show(as_timelines(result))
-        click.echo(f"Raw values: {out}", err=True)
+        try:
+            show(as_shown(result))
+            if result.traces:
+                show(as_timelines(result))
+        finally:  # even if stdout is on a full disk
+            click.echo(f"Raw values: {out}" if is_saved else "Raw values could not be saved.", err=True)
         if page:
-            page.write_text(as_html(result), encoding="utf-8")
+            write_whole(page, as_html(result).encode())
             click.echo(f"Page: {page}", err=True)
     if stopped_by:
         sys.exit(128 + stopped_by)
@@ -109,7 +117,7 @@ def run(
 def report(result: Path, dress: str, picture: str | None, out: Path | None, uncorrected: bool) -> None:
     """Show the RESULT of a run again."""
     from common.model.record import load
-    from common.report.dresses.dressing import as_shown, dressed, show
+    from common.report.dresses.dressing import as_shown, dressed, show, tell
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
@@ -118,11 +126,11 @@ def report(result: Path, dress: str, picture: str | None, out: Path | None, unco
 
         write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
     elif out is not None:
-        writable(out).write_text(dressed(measured, dress, corrected=not uncorrected) + "\n", encoding="utf-8")
+        write_whole(writable(out), f"{dressed(measured, dress, corrected=not uncorrected)}\n".encode())
     elif dress in ("table", "timeline"):
         show(as_shown(measured, dress, corrected=not uncorrected))
     else:
-        click.echo(dressed(measured, dress, corrected=not uncorrected))
+        tell(dressed(measured, dress, corrected=not uncorrected))
 
 
 @bench.command()
@@ -201,7 +209,7 @@ def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
     """
     from common.model.record import load
     from common.report.dresses.compare_dresses import as_table, dressed
-    from common.report.dresses.dressing import show
+    from common.report.dresses.dressing import show, tell
     from common.report.judging.comparable import check_comparable
     from common.report.judging.compare import compared
 
@@ -212,7 +220,7 @@ def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
     if dress == "table":
         show(as_table(found))
     else:
-        click.echo(dressed(found, dress))
+        tell(dressed(found, dress))
     sys.exit(found.exit_code)
 
 

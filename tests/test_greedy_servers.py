@@ -30,7 +30,7 @@ def test_none_of_them_costs_the_bench_its_memory_or_another_its_figures(tmp_path
     for name in GREEDY:
         shutil.copy(TESTS / "servers" / "greedy.py", tmp_path / f"{name}.py")
     servers = [str(tmp_path / f"{name}.py") for name in GREEDY]
-    options = ["--time", "1s", "--rounds", "1", "--users", "2", "--out", "r.json", "--quiet"]
+    options = ["--time", "1s", "--rounds", "1", "--users", "2", "--workers", "1", "--out", "r.json", "--quiet"]
     command = bench_command("run", *servers, *options)
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as bench:
         most_bytes = 0

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,6 +31,7 @@ class Kept:
         self._socket, theirs = socket.socketpair()
         self._lock, self._rest = threading.Lock(), b""
         self._started: set[int] = set()  # and not reaped
+        self._folders = 0
         self._statuses: dict[int, int] = {}  # of those that have ended
         self._answers: list[dict[str, Any]] = []
         with theirs:
@@ -47,6 +48,7 @@ class Kept:
         atexit.register(self._close)
 
     def _close(self) -> None:
+        atexit.unregister(self._close)
         self._socket.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LIMIT_S + 1)
@@ -67,6 +69,7 @@ class Kept:
             lost: dict[str, Any] = {"error": [errno.ESRCH, "the keeper was killed"]}
             answer = self._answers.pop() if self._answers else lost
         if "error" in answer:
+            self.end_if_idle()
             raise OSError(*answer["error"], words[0])
         self._started.add(answer["pid"])
         return int(answer["pid"])
@@ -86,16 +89,29 @@ class Kept:
             self._started.discard(pid)
             self._statuses.pop(pid, None)
 
+    def end_if_idle(self) -> None:
+        """Ends it, and with it all that it has inherited, if it has nothing to keep."""
+        if not self._started and not self._folders:
+            self.is_lost = True
+            self._close()
+
     def orphans(self) -> list[psutil.Process]:
         """Whom it has inherited, and not started."""
         with contextlib.suppress(psutil.Error):
             return [child for child in psutil.Process(self.pid).children() if child.pid not in self._started]
         return []
 
-    def remove_at_end(self, folder: Path) -> None:
+    @contextlib.contextmanager
+    def removing(self, folder: Path) -> Iterator[None]:
         """Has the folder removed, should we not live to do it."""
         with self._lock:
             self._tell({"folder": str(folder)})
+        self._folders += 1
+        try:
+            yield
+        finally:
+            self._folders -= 1
+            self.end_if_idle()
 
     def _tell(self, order: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # it is lost
@@ -136,13 +152,13 @@ class Child:
     def __init__(
         self, words: Sequence[str], environment: Mapping[str, str], *, stdin: int, stdout: int | IO[bytes], stderr: int
     ) -> None:
-        self._kept, self.returncode = kept(), None
+        self.keeper, self.returncode = kept(), None
         with contextlib.ExitStack() as theirs:
             self.stdin, reads = _stream(stdin, theirs, we_write=True)
             self.stdout, writes = _stream(stdout, theirs)
             self.stderr, complains = _stream(stderr, theirs)
             try:
-                self.pid = self._kept.start(words, environment, [reads, writes, complains])
+                self.pid = self.keeper.start(words, environment, [reads, writes, complains])
             except BaseException:
                 self.close()
                 raise
@@ -151,14 +167,14 @@ class Child:
 
     def poll(self) -> int | None:
         """How it ended, or None; it is not reaped yet, so that its number can't become someone else's."""
-        return self.returncode if self.returncode is not None else self._kept.status(self.pid)
+        return self.returncode if self.returncode is not None else self.keeper.status(self.pid)
 
     def wait(self) -> int:
         """How it ended; reaps it."""
         if self.returncode is None:
-            status = self._kept.status(self.pid, wait=True)
+            status = self.keeper.status(self.pid, wait=True)
             assert status is not None
-            self._kept.reap(self.pid)
+            self.keeper.reap(self.pid)
             self.returncode = status
         return self.returncode
 

@@ -12,7 +12,7 @@ from typing import IO
 
 import psutil
 
-from common.harness.child import Child, kept
+from common.harness.child import Child
 
 MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that children inherit, wherever they hide
 GRACE_S = 5.0
@@ -62,6 +62,7 @@ class Started:
                     process.kill()
             await until(lambda: not any(map(_works, left)), deadline_s - time.monotonic())
         self.process.close()
+        self.process.keeper.end_if_idle()
 
     def _left(self) -> list[psutil.Process]:
         """Who has the mark; and those without any that became children of the keeper since this was started.
@@ -71,7 +72,7 @@ class Started:
         """
         left = [process for process in psutil.process_iter() if _mark(process) == self._mark]
         if self._may_hide:
-            for orphan in kept().orphans():
+            for orphan in self.process.keeper.orphans():
                 with contextlib.suppress(psutil.Error):
                     if orphan.create_time() >= self._began_s and _mark(orphan) is None:
                         left += [orphan, *orphan.children(recursive=True)]

@@ -18,6 +18,7 @@ from common.harness.ready.virtualenv import with_packages
 from common.harness.runner import Watcher, run, say_how_long, try_tasks
 from common.harness.tracer import trace_all
 from common.load.siege import siege_at_home
+from common.model.outfile import UnwritableError
 from common.model.record import Record, Result, Trace, save
 
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
@@ -32,26 +33,26 @@ def conduct(
     command: Sequence[str],
     uncertain: Uncertain | None = None,
     traced_requests: int = 0,
-) -> tuple[Result, int | None]:
+) -> tuple[Result, int | None, bool]:
     """Runs the whole plan; the file is written after every case.
 
     `uncertain` tells before each round but the first which cases (server, task, users, Python) still need one;
     without it all of them do. If `traced_requests` is not 0, every strategy is traced at the end with so many.
 
     Returns:
-        What was measured, and the number of the signal that stopped it or None.
+        What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
 
     Raises:
         BadInputError: siege is missing, or a task can't be performed; nothing was started.
     """
-    with siege_at_home() as siege:
-        kept().remove_at_end(siege.home)
+    raw = RawValues(out)
+    with siege_at_home() as siege, kept().removing(siege.home):
         version = siege.version({**os.environ, "HOME": str(siege.home)})
         result = _empty_result(plan, command, version, until_certain=uncertain is not None)
 
         def keep(kept: Record | Trace) -> None:
             (result.records if isinstance(kept, Record) else result.traces).append(kept)  # type: ignore[arg-type]
-            save(result, out)
+            raw.save(result, watcher)
 
         def still_wanted(cases: list[Case]) -> list[Case]:
             return cases if uncertain is None or not result.records else _among(uncertain(result), cases)
@@ -67,7 +68,25 @@ def conduct(
                 await trace_all(ready, traced_requests, expectations, watcher, keep)
 
         stopped_by = until_signal(go())
-    return result, stopped_by
+    return result, stopped_by, raw.are_saved
+
+
+class RawValues:
+    """The file of a result. On a full disk the run goes on without it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.are_saved = path, True
+
+    def save(self, result: Result, watcher: Watcher) -> None:
+        """Writes all that there is; says it once if that can't be done."""
+        try:
+            save(result, self._path)
+        except UnwritableError as error:
+            if self.are_saved:
+                watcher.warn(f"{error}; the run goes on, and is tried to be saved after every case")
+            self.are_saved = False
+        else:
+            self.are_saved = True
 
 
 def conduct_traces(plan: Plan, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:

@@ -8,13 +8,12 @@ History of the file format:
        the kind of the metronome is in the environment
 """
 
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 
 from common.errors import BadInputError
+from common.model.outfile import write_whole
 
 SCHEMA = 4
 BARE = "bare"  # what stands for a server where there is none
@@ -204,16 +203,8 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 def save(result: Result, path: Path) -> None:
-    """Writes the whole result to a new file and renames it, so that there is never half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(result))
-        Path(temporary).chmod(0o644)  # mkstemp makes it 0600, but a result is no secret
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Writes the whole result, so that there is never half a file; raises OSError."""
+    write_whole(path, msgspec.json.encode(result))
 
 
 def load(path: Path) -> Result:

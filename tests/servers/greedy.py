@@ -57,6 +57,7 @@ if __name__ == "__main__":
     parser.add_argument("--host")
     parser.add_argument("--port", type=int)
     parser.add_argument("--task")
+    parser.add_argument("--workers")
     options = parser.parse_args()
     for stream in (1, 2):
         threading.Thread(target=talk, args=(stream,), daemon=True).start()

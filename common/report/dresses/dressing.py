@@ -72,7 +72,12 @@ def show(shown: RenderableType) -> None:
     if console.is_terminal:
         console.print(shown)
     else:
-        print(_plain(shown))  # noqa: T201
+        tell(_plain(shown))
+
+
+def tell(text: str) -> None:
+    """Prints it on stdout as it is."""
+    print(text)  # noqa: T201
 
 
 def exit_code(result: Result) -> int:
