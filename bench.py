@@ -7,7 +7,16 @@ from pathlib import Path
 try:
     import click
 
-    from common.command_line import Duration, OneLineErrors, Rounds, SiegeTime, default_result, writable
+    from common.command_line import (
+        Duration,
+        OneLineErrors,
+        Rounds,
+        SiegeTime,
+        complain,
+        default_result,
+        telling_of,
+        writable,
+    )
 except ModuleNotFoundError as error:
     what = f"this Python ({sys.executable}) has no {error.name}"
     sys.stderr.write(f"bench.py: {what}; run ./scripts/setup, then .venv/bin/python bench.py\n")
@@ -121,16 +130,17 @@ def report(result: Path, dress: str, picture: str | None, out: Path | None, unco
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
-    if picture is not None:
-        from common.report.pictures import write_picture
+    with telling_of(result):
+        if picture is not None:
+            from common.report.pictures import write_picture
 
-        write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
-    elif out is not None:
-        write_whole(writable(out), f"{dressed(measured, dress, corrected=not uncorrected)}\n".encode())
-    elif dress in ("table", "timeline"):
-        show(as_shown(measured, dress, corrected=not uncorrected))
-    else:
-        tell(dressed(measured, dress, corrected=not uncorrected))
+            write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
+        elif out is not None:
+            write_whole(writable(out), f"{dressed(measured, dress, corrected=not uncorrected)}\n".encode())
+        elif dress in ("table", "timeline"):
+            show(as_shown(measured, dress, corrected=not uncorrected))
+        else:
+            tell(dressed(measured, dress, corrected=not uncorrected))
 
 
 @bench.command()
@@ -187,7 +197,7 @@ def try_task(task: str, limit_s: float, python: str) -> None:
     from common.report.dresses.tryout import as_advice
     from common.report.words.advice import is_worth_a_run
 
-    found, stopped_by = conduct_try(task, interpreter(python), limit_s, lambda line: click.echo(line, err=True))
+    found, stopped_by = conduct_try(task, interpreter(python), limit_s, complain)
     if found is None or stopped_by:
         sys.exit(128 + (stopped_by or 0))
     show(as_advice(found, all_strategies()))
@@ -216,11 +226,12 @@ def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
     gc.disable()  # as in report
     before, after = load(base), load(new)
     check_comparable(before, after, anyway=anyway)
-    found = compared(before, after)
-    if dress == "table":
-        show(as_table(found))
-    else:
-        tell(dressed(found, dress))
+    with telling_of(base, new):
+        found = compared(before, after)
+        if dress == "table":
+            show(as_table(found))
+        else:
+            tell(dressed(found, dress))
     sys.exit(found.exit_code)
 
 

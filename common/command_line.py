@@ -5,6 +5,8 @@ import io
 import os
 import re
 import sys
+import warnings
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from typing import Any
 import click
 
 from common.errors import BadInputError
+from common.model.legible import legible
 from common.model.outfile import check_writable, is_pipe
+from common.task import one_line
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 LONGEST_S = 86_400.0
@@ -50,10 +54,26 @@ class OneLineErrors(click.Group):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+@contextlib.contextmanager
+def telling_of(*files: Path) -> Iterator[None]:
+    """What nobody has thought of in a file of a stranger is one line, too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numpy, which says in lines of its own what it can't compute
+            yield
+    except BadInputError:
+        raise
+    except (ArithmeticError, LookupError, ValueError, TypeError, AssertionError, MemoryError, RecursionError) as error:
+        names = " and ".join(map(str, files))
+        raise BadInputError(
+            f"{names} can't be shown: {one_line(error)}; if bench.py run has written it, please report that"
+        ) from None
+
+
 def complain(message: str) -> None:
     """One line on stderr, if that can be written."""
     with contextlib.suppress(OSError):
-        click.echo(f"bench.py: {message}", err=True)
+        click.echo(f"bench.py: {legible(message)}", err=True)
 
 
 def missing(error: ModuleNotFoundError) -> str:

@@ -18,6 +18,7 @@ from common.harness.ready.virtualenv import with_packages
 from common.harness.runner import Watcher, run, say_how_long, try_tasks
 from common.harness.tracer import trace_all
 from common.load.siege import siege_at_home
+from common.model.legible import made_legible
 from common.model.outfile import UnwritableError
 from common.model.record import Record, Result, Trace, save
 
@@ -51,6 +52,7 @@ def conduct(
         result = _empty_result(plan, command, version, until_certain=uncertain is not None)
 
         def keep(kept: Record | Trace) -> None:
+            kept = made_legible(kept)
             (result.records if isinstance(kept, Record) else result.traces).append(kept)  # type: ignore[arg-type]
             raw.save(result, watcher)
 
@@ -103,13 +105,14 @@ def conduct_traces(plan: Plan, watcher: Watcher, command: Sequence[str]) -> tupl
     async def go() -> None:
         ready = await _prepared(plan, result, watcher)
         expectations = await try_tasks(ready)
-        await trace_all(ready, plan.cases[0].users, expectations, watcher, result.traces.append)
+        requests = plan.cases[0].users
+        await trace_all(ready, requests, expectations, watcher, lambda trace: result.traces.append(made_legible(trace)))
 
     return result, until_signal(go())
 
 
 def _empty_result(plan: Plan, command: Sequence[str], siege: str, *, until_certain: bool = False) -> Result:
-    return Result(
+    result = Result(
         environment=describe_environment(siege, [case.python for case in plan.cases]),
         command=list(command),
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -118,6 +121,7 @@ def _empty_result(plan: Plan, command: Sequence[str], siege: str, *, until_certa
         until_certain=until_certain,
         left_out=list(plan.left_out),
     )
+    return made_legible(result)
 
 
 async def _prepared(plan: Plan, result: Result, watcher: Watcher) -> Plan:

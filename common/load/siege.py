@@ -39,11 +39,11 @@ timeout = 3600
 _LINE = re.compile(
     r"""
     (?:\x1b\[[\d;]*m)*
-    \s*(?P<user>\d+), HTTP/[\d.]+, (?P<status>\d+), \s*(?P<siege_s>[\d.]+), \s*(?P<size>\d+),
+    \s*(?P<user>\d{1,6}), HTTP/[\d.]+, (?P<status>\d{3}), \s*(?P<siege_s>\d{1,6}(?:\.\d+)?), \s*(?P<size>\d{1,15}),
     .*, \d+, [-\d]+[ ][:\d]+
     (?:\x1b\[[\d;]*m)*
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 _INSTALLERS = {
     "apt-get": "apt-get install siege",
@@ -130,5 +130,5 @@ def parse(line: str) -> Transaction | None:
 
 def socket_failures(report: str) -> int:
     """From siege's own summary: the requests that got no answer, and answers of 5xx."""
-    found = re.search(r"Failed transactions:\s*(\d+)", report)
+    found = re.search(r"Failed transactions:\s*(\d{1,15})\b", report, re.ASCII)
     return int(found[1]) if found else 0

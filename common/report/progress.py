@@ -7,6 +7,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from common.model.legible import legible
 from common.report import numbers
 
 
@@ -41,7 +42,7 @@ class ProgressBar:
     def warn(self, message: str) -> None:
         """One line, terminal or not."""
         with contextlib.suppress(OSError):  # a log on a full disk is no reason to end the run
-            self._progress.console.print(f"bench.py: {message}", markup=False, highlight=False, soft_wrap=True)
+            self._progress.console.print(f"bench.py: {legible(message)}", markup=False, highlight=False, soft_wrap=True)
 
     def say(self, message: str) -> None:
         """One line, unless it shall be quiet."""

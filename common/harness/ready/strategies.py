@@ -7,6 +7,7 @@ from pathlib import Path
 
 from common.contract import unmet
 from common.errors import BadInputError
+from common.model.legible import legible
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVERS = ROOT / "servers"
@@ -80,7 +81,7 @@ def read_strategy(path: Path) -> Strategy:
         unmet(requires)
     except BadInputError as error:
         raise NoSuchServerError(f"server {str(path)!r} says {error}") from None
-    return Strategy(path.stem, title, path.resolve(), requires)
+    return Strategy(legible(path.stem), legible(title), path.resolve(), requires)
 
 
 def _requires(module: ast.Module) -> str:

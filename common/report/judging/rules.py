@@ -263,7 +263,7 @@ def _late_probe(one: Round, _: Evidence) -> str | None:
 def _unknown_lines(one: Round, _: Evidence) -> str | None:
     if not one.record.siege_unknown:
         return None
-    first = one.record.siege_unknown_lines[0]
+    first = next(iter(one.record.siege_unknown_lines), "not kept")
     return f"siege printed {one.record.siege_unknown} lines that are not known; the first: {first}"
 
 
