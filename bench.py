@@ -4,9 +4,24 @@ import gc
 import sys
 from pathlib import Path
 
-import click
+try:
+    import click
 
-from common.command_line import Duration, OneLineErrors, Rounds, SiegeTime, default_result, writable
+    from common.command_line import (
+        Duration,
+        OneLineErrors,
+        Rounds,
+        SiegeTime,
+        complain,
+        default_result,
+        telling_of,
+        writable,
+    )
+except ModuleNotFoundError as error:
+    what = f"this Python ({sys.executable}) has no {error.name}"
+    sys.stderr.write(f"bench.py: {what}; run ./scripts/setup, then .venv/bin/python bench.py\n")
+    sys.exit(2)
+from common.model.outfile import write_whole
 
 FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
@@ -76,11 +91,11 @@ def run(
 
     plan = make_plan(suite_of(servers), axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
     page = writable(html) if html else None
-    out = writable(out or default_result())
+    out = writable(out or default_result(), again_and_again=True)
     wanted = uncertain if rounds is None else None
     with ProgressBar(plan.turns() + traced * len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by = conduct(plan, out, progress, COMMAND, wanted, TRACED_REQUESTS if traced else 0)
-    show_all(result, out, page)
+        result, stopped_by, is_saved = conduct(plan, out, progress, COMMAND, wanted, TRACED_REQUESTS if traced else 0)
+    show_all(result, out if is_saved else None, page)
     sys.exit(128 + stopped_by if stopped_by else exit_code(result))
 
 
@@ -93,20 +108,21 @@ def run(
 def report(result: Path, dress: str, picture: str | None, out: Path | None, uncorrected: bool) -> None:
     """Show the RESULT of a run again."""
     from common.model.record import load
-    from common.report.dressing import as_shown, dressed, show
+    from common.report.dressing import as_shown, dressed, show, tell
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
-    if picture is not None:
-        from common.report.pictures import write_picture
+    with telling_of(result):
+        if picture is not None:
+            from common.report.pictures import write_picture
 
-        write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
-    elif out is not None:
-        writable(out).write_text(dressed(measured, dress, corrected=not uncorrected) + "\n", encoding="utf-8")
-    elif dress in ("table", "timeline"):
-        show(as_shown(measured, dress, corrected=not uncorrected))
-    else:
-        click.echo(dressed(measured, dress, corrected=not uncorrected))
+            write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
+        elif out is not None:
+            write_whole(writable(out), f"{dressed(measured, dress, corrected=not uncorrected)}\n".encode())
+        elif dress in ("table", "timeline"):
+            show(as_shown(measured, dress, corrected=not uncorrected))
+        else:
+            tell(dressed(measured, dress, corrected=not uncorrected))
 
 
 @bench.command()
@@ -162,7 +178,7 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
 
     strategies, worth = all_strategies(), True
     for place, task in enumerate(tasks or BUILTIN_TASKS):
-        found, stopped_by = conduct_try(task, interpreter(python), limit_s, lambda line: click.echo(line, err=True))
+        found, stopped_by = conduct_try(task, interpreter(python), limit_s, complain)
         if found is None or stopped_by:
             sys.exit(128 + (stopped_by or 0))
         click.echo("\n" * bool(place), nl=False)
@@ -186,18 +202,19 @@ def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
     """
     from common.model.record import load
     from common.report.dresses.compare_dresses import as_table, dressed
-    from common.report.dressing import show
+    from common.report.dressing import show, tell
     from common.report.judging.comparable import check_comparable
     from common.report.judging.compare import compared
 
     gc.disable()  # as in report
     before, after = load(base), load(new)
     check_comparable(before, after, anyway=anyway)
-    found = compared(before, after)
-    if dress == "table":
-        show(as_table(found))
-    else:
-        click.echo(dressed(found, dress))
+    with telling_of(base, new):
+        found = compared(before, after)
+        if dress == "table":
+            show(as_table(found))
+        else:
+            tell(dressed(found, dress))
     sys.exit(found.exit_code)
 
 

@@ -26,7 +26,7 @@ from common.harness.ready.interpreter import interpreter
 from common.harness.runner import new_record
 from common.model.record import Record
 
-BESIDES = 4  # processes without users: the first one, its forkserver and resource tracker, and the checker's
+BESIDES = 5  # processes without users: the keeper, the first one, its forkserver and resource tracker, the checker's
 NO_LIMIT_S = 1000.0
 EXPECTED = Expectation(b"done", 0.1, 0.0)
 

@@ -19,7 +19,7 @@ NUCLEUS = "task task_module builtin_tasks stopwatch cpus worker"
 BELOW_A_PAGE = "model report.charts report.words report.judging report.figures report.numbers"
 MAY_IMPORT = {
     "bench": "command_line nucleus model harness report report.judging report.words report.dresses",
-    "command_line": "",
+    "command_line": "model",
     "servers": "serving nucleus",
     "serving": "nucleus",
     "alone": "nucleus",

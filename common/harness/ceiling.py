@@ -1,6 +1,7 @@
 """The ceiling: the same users with no server at all. What no server can exceed, measured in every round."""
 
 import math
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -99,13 +100,13 @@ class _Bare:
         self.began_s = 0.0
 
     def take(self, line: str, _arrived_s: float) -> None:
-        words = line.split(",")
-        if words[0] == "go":
-            self._record.load_began_s = self.began_s = float(words[1])
-        elif len(words) == 4 and words[0] == "check":
-            self._check_done(float(words[1]), float(words[2]))
-        elif len(words) == 4 and words[0].isdecimal():  # anything else was printed by the task itself
-            self._task_done(int(words[0]), float(words[1]), float(words[2]), int(words[3]))
+        if began := re.fullmatch(r"go,(\d+\.\d+)", line, re.ASCII):
+            self._record.load_began_s = self.began_s = float(began[1])
+        elif checked := re.fullmatch(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", line, re.ASCII):
+            self._check_done(float(checked[1]), float(checked[2]))
+        elif told := re.fullmatch(r"(\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", line, re.ASCII):
+            self._task_done(int(told[1]), float(told[2]), float(told[3]), int(told[4]))
+        # anything else was printed by the task itself
 
     def _check_done(self, began_s: float, ended_s: float) -> None:
         checks = self._record.checks

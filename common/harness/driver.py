@@ -69,7 +69,7 @@ async def _process(tool: Tool, command: list[str], record: Record) -> AsyncItera
     try:
         tty.setraw(theirs)
         with os.fdopen(theirs, "wb") as stdout:
-            process = Started(command, environment=tool.environment(), stdout=stdout)
+            process = Started(command, environment=tool.environment(), stdout=stdout, may_hide=False)
         report = Tail(process.process.stderr)
         try:
             yield process, ours

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from common.harness.child import kept
 from common.harness.interruption import until_signal
 from common.harness.plan import Plan
 from common.harness.ready.doctor import examine, in_one_line
@@ -20,6 +21,8 @@ from common.harness.tracer import trace_all
 from common.harness.watcher import Watcher
 from common.load.drivers import DRIVERS
 from common.model.case import Case
+from common.model.legible import made_legible
+from common.model.outfile import UnwritableError
 from common.model.record import Record, Result, Trace, save
 
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
@@ -33,24 +36,26 @@ def conduct(
     command: Sequence[str],
     uncertain: Uncertain | None = None,
     traced_requests: int = 0,
-) -> tuple[Result, int | None]:
+) -> tuple[Result, int | None, bool]:
     """Runs the whole plan; the file is written after every case.
 
     `uncertain` tells before each round but the first which cases still need one;
     without it all of them do. If `traced_requests` is not 0, every strategy is traced at the end with so many.
 
     Returns:
-        What was measured, and the number of the signal that stopped it or None.
+        What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
 
     Raises:
-        BadInputError: siege is missing, or a task can't be performed; nothing was started.
+        BadInputError: the load tool is missing, or a task can't be performed; nothing was started.
     """
-    with at_home(DRIVERS[plan.load.tool]) as tool:
+    raw = RawValues(out)
+    with at_home(DRIVERS[plan.load.tool]) as tool, kept().removing(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
 
         def keep(kept: Record | Trace) -> None:
+            kept = made_legible(kept)
             (result.records if isinstance(kept, Record) else result.traces).append(kept)  # type: ignore[arg-type]
-            save(result, out)
+            raw.save(result, watcher)
 
         def still_wanted(cases: list[Case]) -> list[Case]:
             return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
@@ -63,7 +68,25 @@ def conduct(
                 await trace_all(ready, traced_requests, expectations, watcher, keep)
 
         stopped_by = until_signal(go())
-    return result, stopped_by
+    return result, stopped_by, raw.are_saved
+
+
+class RawValues:
+    """The file of a result. On a full disk the run goes on without it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.are_saved = path, True
+
+    def save(self, result: Result, watcher: Watcher) -> None:
+        """Writes all that there is; says it once if that can't be done."""
+        try:
+            save(result, self._path)
+        except UnwritableError as error:
+            if self.are_saved:
+                watcher.warn(f"{error}; the run goes on, and is tried to be saved after every case")
+            self.are_saved = False
+        else:
+            self.are_saved = True
 
 
 def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:
@@ -79,13 +102,13 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
 
     async def go() -> None:
         ready, expectations = await _prepared(plan, result, watcher)
-        await trace_all(ready, requests, expectations, watcher, result.traces.append)
+        await trace_all(ready, requests, expectations, watcher, lambda trace: result.traces.append(made_legible(trace)))
 
     return result, until_signal(go())
 
 
 def _empty_result(plan: Plan, command: Sequence[str], tools: dict[str, str], *, until_certain: bool = False) -> Result:
-    return Result(
+    result = Result(
         environment=describe_environment(tools, plan.pythons.values()),
         command=list(command),
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -94,6 +117,7 @@ def _empty_result(plan: Plan, command: Sequence[str], tools: dict[str, str], *, 
         until_certain=until_certain,
         left_out=list(plan.left_out),
     )
+    return made_legible(result)
 
 
 async def _prepared(plan: Plan, result: Result, watcher: Watcher) -> tuple[Plan, Expectations]:

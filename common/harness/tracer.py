@@ -19,6 +19,7 @@ from common.harness.warm_up import verify, warm_up
 from common.harness.watcher import Watcher
 from common.model.case import Case
 from common.model.record import Failure, Trace
+from common.model.validity import LONGEST_S
 
 PING_INTERVAL_S = 0.025
 PINGS_AROUND = 3  # so many before the requests and after their answers, to see what is usual
@@ -87,11 +88,14 @@ def _as_told(answer: Answer, sent_s: float, answered_s: float) -> list[Stretch]:
         ]
     except ValueError:
         return []
-    likely = all(sent_s - CLOCKS_AGREE_S <= since <= to <= answered_s + CLOCKS_AGREE_S for since, to, _ in told)
+    likely = all(
+        sent_s - CLOCKS_AGREE_S <= since <= to <= answered_s + CLOCKS_AGREE_S and 0 <= cpu_s <= LONGEST_S
+        for since, to, cpu_s in told
+    )
     return list(told) if likely else []
 
 
 def _counted_back(answer: Answer, sent_s: float, answered_s: float) -> list[Stretch]:
     """From `Server-Timing`, as if the answer came at once when the task had ended; none if there is no such header."""
-    task = re.search(r"\btask\s*;\s*dur=([\d.]+)", answer.headers.get("server-timing", ""))
+    task = re.search(r"\btask\s*;\s*dur=(\d{1,9}(?:\.\d+)?)", answer.headers.get("server-timing", ""), re.ASCII)
     return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []

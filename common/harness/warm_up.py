@@ -56,7 +56,7 @@ async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation
         CaseFailedError: it isn't the right one, or there is none.
     """
     try:
-        answer = await get(session, f"{url}/", expected.patience_s(users))
+        answer = await get(session, f"{url}/", expected.patience_s(users), len(expected.answer))
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"GET {url}/ was refused: {error.strerror}") from None
     if answer.status != 200 or answer.body != expected.answer:

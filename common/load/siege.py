@@ -34,11 +34,11 @@ timeout = 3600
 _LINE = re.compile(
     r"""
     (?:\x1b\[[\d;]*m)*
-    \s*(?P<user>\d+), HTTP/[\d.]+, (?P<status>\d+), \s*(?P<took_s>[\d.]+), \s*(?P<size>\d+),
+    \s*(?P<user>\d{1,6}), HTTP/[\d.]+, (?P<status>\d{3}), \s*(?P<took_s>\d{1,6}(?:\.\d+)?), \s*(?P<size>\d{1,15}),
     .*, \d+, [-\d]+[ ][:\d]+
     (?:\x1b\[[\d;]*m)*
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
 
 
@@ -74,5 +74,5 @@ class Siege:
 
     def failures(self, report: str, statuses: Sequence[int]) -> int:
         """Its summary counts answers of 5xx among them."""
-        found = re.search(r"Failed transactions:\s*(\d+)", report)
+        found = re.search(r"Failed transactions:\s*(\d{1,15})\b", report, re.ASCII)
         return max(0, (int(found[1]) if found else 0) - sum(status >= 500 for status in statuses))

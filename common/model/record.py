@@ -10,7 +10,6 @@ History of the file format:
 """
 
 import os
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -18,8 +17,12 @@ import msgspec
 from common.errors import BadInputError
 from common.model.case import Case, Value, case_of
 from common.model.history import upgraded
+from common.model.legible import made_legible
+from common.model.outfile import write_whole
+from common.model.validity import faults
 
 SCHEMA = 5
+PEEKED_BYTES, MOST_BYTES = 4096, 1_000_000_000
 
 
 class BadResultError(BadInputError):
@@ -221,36 +224,53 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 def save(result: Result, path: Path) -> None:
-    """Writes the whole result to a new file and renames it, so that there is never half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(result))
-        Path(temporary).chmod(0o644)  # mkstemp makes it 0600, but a result is no secret
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Writes the whole result, so that there is never half a file; raises OSError."""
+    write_whole(path, msgspec.json.encode(result))
 
 
 def load(path: Path) -> Result:
     """Reads a result.
 
     Raises:
-        BadResultError: there is no such file, it isn't a result, or a later version wrote it.
+        BadResultError: there is no such file, it isn't a result, or another version wrote it.
     """
+    data = _read(path)
     try:
-        data = path.read_bytes()
         schema = msgspec.json.decode(data, type=_JustSchema).schema
-        if schema > SCHEMA:
-            raise BadResultError(f"{path}: made by a later version (schema {schema}, known up to {SCHEMA})")
-        if schema == SCHEMA:
-            return msgspec.json.decode(data, type=Result)
-        return msgspec.convert(upgraded(msgspec.json.decode(data)), type=Result, str_keys=True)
+        if not 1 <= schema <= SCHEMA:
+            raise BadResultError(f"{path}: made by another version (schema {schema}, known are 1 to {SCHEMA})")
+        result = _of_schema(schema, data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadResultError(f"{path}: not a result of bench.py run: {error}") from None
+    except (AttributeError, KeyError, TypeError):
+        raise BadResultError(f"{path}: not a result of bench.py run: it lacks what its schema has") from None
+    except RecursionError:
+        raise BadResultError(f"{path}: not a result of bench.py run: brackets in brackets in brackets") from None
+    if fault := next(faults(result), ""):
+        raise BadResultError(f"{path}: this can't be a result: {fault}")
+    return made_legible(result)
+
+
+def _of_schema(schema: int, data: bytes) -> Result:
+    if schema == SCHEMA:
+        return msgspec.json.decode(data, type=Result)
+    return msgspec.convert(upgraded(msgspec.json.decode(data)), type=Result, str_keys=True)
+
+
+def _read(path: Path) -> bytes:
+    """All of the file; a pipe that nobody writes into is empty, and what has no end is not read to its end."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+            os.set_blocking(file.fileno(), True)
+            data = file.read(PEEKED_BYTES)
+            if data and not data.lstrip().startswith(b"{"):
+                raise BadResultError(f"{path}: not a result of bench.py run: it does not begin with an object of JSON")
+            data += file.read(MOST_BYTES)
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, KeyError, TypeError) as error:
-        raise BadResultError(f"{path}: not a result of bench.py run: {error}") from None
+    if len(data) > MOST_BYTES:
+        raise BadResultError(f"{path}: not a result of bench.py run: larger than {MOST_BYTES / 1e9:.0f} GB")
+    return data
 
 
 class _JustSchema(msgspec.Struct):

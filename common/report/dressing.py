@@ -8,6 +8,7 @@ import msgspec
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from common.model.outfile import write_whole
 from common.model.record import Result
 from common.report.dresses.markdown import as_markdown
 from common.report.dresses.spreadsheet import as_csv
@@ -74,19 +75,30 @@ def show(shown: RenderableType) -> None:
     if console.is_terminal:
         console.print(shown)
     else:
-        print(_plain(shown))  # noqa: T201
+        tell(_plain(shown))
 
 
-def show_all(result: Result, out: Path, page: Path | None) -> None:
-    """What a run has given: the answer and its figures on stdout, and on stderr where the rest is."""
+def tell(text: str) -> None:
+    """Prints it on stdout as it is."""
+    print(text)  # noqa: T201
+
+
+def show_all(result: Result, out: Path | None, page: Path | None) -> None:
+    """What a run has given: the answer and its figures on stdout, and on stderr where the rest is.
+
+    Args:
+        out: where the raw values are; None if they could not be saved.
+    """
     if not result.records:
         return
-    show(as_shown(result))
-    if result.traces:
-        show(as_timelines(result))
-    print(f"Raw values: {out}", file=sys.stderr)  # noqa: T201
+    try:
+        show(as_shown(result))
+        if result.traces:
+            show(as_timelines(result))
+    finally:  # even if stdout is on a full disk
+        print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
     if page is not None:
-        page.write_text(as_html(result), encoding="utf-8")
+        write_whole(page, as_html(result).encode())
         print(f"Page: {page}", file=sys.stderr)  # noqa: T201
 
 

@@ -50,7 +50,7 @@ class Metronome:
 @contextlib.asynccontextmanager
 async def metronome() -> AsyncIterator[Metronome]:
     """The metronome, which is gone at the end."""
-    process, ticking = Started(METRONOME, environment=server_environment()), Metronome()
+    process, ticking = Started(METRONOME, environment=server_environment(), may_hide=False), Metronome()
     try:
         assert process.process.stdout is not None
         with reading_lines(process.process.stdout.fileno(), ticking.take):

@@ -81,5 +81,6 @@ def _commit() -> str:
 
 
 def _git(*words: str) -> str:
-    command = ["git", "-C", str(ROOT), *words]
+    # Without a lock, which a bench that is killed, or a full disk, would leave in the user's repository.
+    command = ["git", "--no-optional-locks", "-C", str(ROOT), *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from common.contract import unmet
 from common.errors import BadInputError
+from common.model.legible import legible
 from common.model.suite import Suite
 from common.model.target import Kind, Target
 
@@ -94,7 +95,7 @@ def read_strategy(path: Path) -> Target:
     named = set(_named(module))
     kind = next((kind for kind, signs in _SIGNS if signs & named), Kind.UNKNOWN)
     axes = Target.AXES if _may_have_workers(module) else BARE.axes
-    return Target(path.stem, title, path.resolve(), requires, kind, axes)
+    return Target(legible(path.stem), legible(title), path.resolve(), requires, kind, axes)
 
 
 def _requires(module: ast.Module) -> str:

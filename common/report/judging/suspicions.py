@@ -161,5 +161,5 @@ def late_probe(one: Round, _: Evidence) -> str | None:
 def unknown_lines(one: Round, _: Evidence) -> str | None:
     if not one.record.tool_unknown:
         return None
-    first = one.record.tool_unknown_lines[0]
+    first = next(iter(one.record.tool_unknown_lines), "not kept")
     return f"{one.record.tool} printed {one.record.tool_unknown} lines that are not known; the first: {first}"
