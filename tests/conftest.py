@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import dataclasses
+import fcntl
 import functools
+import gc
 import http.client
 import os
 import re
@@ -13,16 +15,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from left_behind import Look, described, end, marking
+from turns import Turns, place
 
+from bench import bench as commands
 from common.contract import unmet
 from common.harness.ready.interpreter import interpreter
 from common.harness.ready.strategies import read_strategy
-from common.harness.ready.virtualenv import with_packages
+from common.harness.ready.virtualenv import FOLDER, with_packages
 from common.report.judging.summary import Summary
 
 TESTS = Path(__file__).parent
@@ -33,6 +38,22 @@ LIMIT_S = 30.0
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew", action="store_true", help="write what is expected anew instead of comparing with it")
+    parser.addoption("--measuring", choices=["no", "only"], help="leave out the tests that measure, or all others")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Those that measure want the machine for themselves; run_tests.sh runs them after all others."""
+    if wanted := config.getoption("--measuring"):
+        measuring = [item for item in items if item.get_closest_marker("measures")]
+        others = [item for item in items if item not in measuring]
+        items[:], left_out = (measuring, others) if wanted == "only" else (others, measuring)
+        config.hook.pytest_deselected(items=left_out)
+    items.sort(key=lambda item: place(item.path.name))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Turns:
+    return Turns(config, log)
 
 
 @pytest.fixture
@@ -60,6 +81,7 @@ class Answer:
 class Served:
     """A server that listens."""
 
+    script: Path
     process: subprocess.Popen[str]
     first_line: str
     port: int
@@ -93,7 +115,17 @@ def python_for(script: Path) -> str:
     other = shutil.which(requires.replace(">=", ""))
     if other is None:
         pytest.skip(f"{script.stem} {lacking}; there is no {requires.replace('>=', '')} on the PATH")
-    return asyncio.run(with_packages(interpreter(other), print)).path
+    with _one_at_a_time():
+        return asyncio.run(with_packages(interpreter(other), print)).path
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Only one of the processes that run tests makes a virtual environment at a time."""
+    FOLDER.mkdir(exist_ok=True)
+    with (FOLDER / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def start(script: Path, *options: str, cwd: Path = TESTS) -> subprocess.Popen[str]:
@@ -109,22 +141,28 @@ def start(script: Path, *options: str, cwd: Path = TESTS) -> subprocess.Popen[st
 
 
 @contextlib.contextmanager
-def serving(script: Path, *options: str, cwd: Path = TESTS) -> Iterator[Served]:
-    """The server, listening on a free port; killed with all its children at the end."""
-    process = start(script, "--port", str(free_port()), *options, cwd=cwd)
-    try:
+def listening(script: Path, process: subprocess.Popen[str]) -> Iterator[Callable[[], Served]]:
+    """What waits until the server listens; the server is killed with all its children at the end."""
+
+    def ready() -> Served:
         first_line = process.stdout.readline()
         assert first_line, process.stderr.read()
-        yield Served(process, first_line, int(re.search(r":(\d+)/$", first_line)[1]))
+        return Served(script, process, first_line, int(re.search(r":(\d+)/$", first_line)[1]))
+
+    try:
+        yield ready
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        if not process.stdout.closed:
+            process.communicate()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+@contextlib.contextmanager
+def serving(script: Path, *options: str, cwd: Path = TESTS) -> Iterator[Served]:
+    """The server, listening on a port that the system has chosen."""
+    with listening(script, start(script, "--port", "0", *options, cwd=cwd)) as ready:
+        yield ready()
 
 
 def is_free(port: int) -> bool:
@@ -171,22 +209,46 @@ def bench(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     return call
 
 
+@pytest.fixture
+def asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+    """As `bench`, but in this process, which is quicker: for what starts no server."""
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.chdir(tmp_path)
+            patched.setattr(sys, "argv", ["bench.py", *words])
+            with pytest.raises(SystemExit) as ended:
+                commands.main(list(words))
+        shown = capsys.readouterr()
+        return subprocess.CompletedProcess(words, ended.value.code, shown.out, shown.err)
+
+    yield call
+    gc.enable()  # reports do without
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_is_left_of_fixtures() -> Iterator[None]:
+    """At the very end: nothing that a fixture of a whole module has started."""
+    with marking() as left:
+        yield
+        _check_that_nothing_is(left)
+
+
 @pytest.fixture(autouse=True)
-def nothing_is_left() -> Iterator[None]:
-    """After every test: no server and no siege that was not there before."""
-    before = set(psutil.pids())
-    yield
-    wait_until(lambda: not _ours(before), 10)
+def nothing_is_left(nothing_is_left_of_fixtures: None) -> Iterator[None]:
+    """After every test: nothing that it has started, and nothing that came of that."""
+    with marking() as left:
+        yield
+        _check_that_nothing_is(left)
 
 
-def _ours(before: set[int]) -> list[Sequence[str]]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            command = process.cmdline()
-            names = " ".join(command[:3])
-            if process.pid in before or before & {parent.pid for parent in process.parents()[:-1]} - {os.getpid()}:
-                continue  # of a server that a module's fixture has started
-            if "servers/" in names or "siege" in names:
-                found.append(command)
-    return found
+def _check_that_nothing_is(left: Look) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while found := left():
+        if time.monotonic() > deadline:
+            told = described(found)
+            end(found)
+            pytest.fail(f"left behind: {told}", pytrace=False)
+        time.sleep(0.01)  # between two looks

@@ -5,14 +5,31 @@ import sys
 import time
 from pathlib import Path
 
+from common.builtin_tasks import BUILTIN_TASKS
+
 
 def tell_that_it_has_begun():
     if "BEGUN" in os.environ:
         Path(os.environ["BEGUN"]).touch()
 
 
+def chosen():
+    """Whatever the file says that CHOSEN names: so one server can be asked for all tasks."""
+    return {**BUILTIN_TASKS, **globals()}[Path(os.environ["CHOSEN"]).read_text()]()
+
+
 def short():
     return "short"
+
+
+def a_moment():
+    tell_that_it_has_begun()
+    time.sleep(0.2)
+    return "at last"
+
+
+def a_moment_of_computing():
+    return _computed(0.2)
 
 
 def half_a_second():
@@ -22,8 +39,12 @@ def half_a_second():
 
 
 def half_a_second_of_computing():
+    return _computed(0.5)
+
+
+def _computed(cpu_s):
     tell_that_it_has_begun()
-    end = time.thread_time() + 0.5
+    end = time.thread_time() + cpu_s
     while time.thread_time() < end:
         pass
     return "computed"

@@ -11,6 +11,7 @@ from conftest import LIMIT_S, ROOT, TESTS, gone, wait_until
 
 from common.alone.metronome import beat
 from common.cpus import usable_cpu_numbers
+from common.harness.beside.machine import watching_machine
 from common.harness.beside.metronome import metronome
 from common.harness.beside.solo import MOST_RUNS, soloist
 from common.harness.processes import until
@@ -54,7 +55,7 @@ def test_the_metronome_ends_when_nobody_listens_any_more() -> None:
     assert ticking.stdout.readline()
     family = [psutil.Process(ticking.pid), *psutil.Process(ticking.pid).children()]
     ticking.stdout.close()
-    wait_until(lambda: all(gone(process) for process in family), 5)
+    wait_until(lambda: all(gone(process) for process in family))
     ticking.wait()
 
 
@@ -104,6 +105,25 @@ def test_a_task_that_hangs_is_given_up_once_and_for_all(monkeypatch) -> None:
     began_s = time.monotonic()
     assert perform("sample_tasks:half_a_minute", times=3, patience_s=0.5).alone_wall_s == []
     assert time.monotonic() - began_s < 15
+
+
+def test_work_beside_a_case_is_seen() -> None:
+    """Processes that compute all the time, on every CPU; what is made of it: test_verdict.py."""
+    record = new_record()
+
+    async def watch() -> None:
+        async with watching_machine(record):
+            await asyncio.sleep(0.5)
+
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in usable_cpu_numbers()]
+    try:
+        wait_until(lambda: all(psutil.Process(one.pid).cpu_times().user > 0.1 for one in burners))
+        asyncio.run(watch())
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+    assert record.machine.busy_s > 0.8 * record.machine.total_s * len(burners) / psutil.cpu_count()
 
 
 @pytest.mark.parametrize("module", ["metronome", "solo"])

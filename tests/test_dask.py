@@ -1,6 +1,7 @@
 """10_async_dask on a cluster of other processes, started with Dask's own commands."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, TESTS, free_port, receive, serving, start, wait_until
+from conftest import ROOT, TESTS, Served, receive, serving, start, wait_until
 
 SERVER = ROOT / "servers" / "10_async_dask.py"
 DASK = str(Path(sys.executable).with_name("dask"))
@@ -40,12 +41,14 @@ class Cluster:
     """A scheduler and two workers."""
 
     def __init__(self, stack: contextlib.ExitStack, folder: Path) -> None:
-        port = free_port()
-        self.address = f"tcp://127.0.0.1:{port}"
-        self.scheduler = stack.enter_context(dask("scheduler", "--host", "127.0.0.1", "--port", str(port)))
-        options = ("--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
-        self.workers = [stack.enter_context(dask("worker", self.address, *options)) for _ in range(2)]
-        wait_until(lambda: all(self._is_connected(worker) for worker in self.workers))
+        file = folder / "scheduler.json"  # it chooses its port, and writes its address there
+        listen = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
+        self.scheduler = stack.enter_context(dask("scheduler", *listen))
+        options = ("--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
+        self.workers = [stack.enter_context(dask("worker", *options)) for _ in range(2)]
+        wait_until(lambda: file.exists() and file.read_text(), 60)
+        self.address = json.loads(file.read_text())["address"]
+        wait_until(lambda: all(self._is_connected(worker) for worker in self.workers), 60)
 
     def _is_connected(self, worker: subprocess.Popen[str]) -> bool:
         port = int(self.address.rpartition(":")[2])
@@ -62,42 +65,51 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
         yield started
 
 
-def test_tasks_run_on_the_workers_of_the_cluster(cluster: Cluster) -> None:
+def test_tasks_run_on_a_cluster_and_survive_a_worker_and_its_end_is_told_in_one_line(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """One cluster and one server for all of it, because they take long to start."""
     with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
-        answers = [receive(request) for request in [served.send("/") for _ in range(4)]]
-        ran_in = {int(answer.headers["x-worker"].split("/")[0]) for answer in answers}
-        assert ran_in == {worker.pid for worker in cluster.workers}
-        assert not psutil.Process(served.process.pid).children(recursive=True)
+        tasks_run_on_its_workers(served, cluster)
+        the_loss_of_a_worker_costs_no_answer(served, cluster, tmp_path / "begun")
+        without_its_scheduler_a_request_is_told_so(served, cluster, tmp_path / "begun")
+        assert served.request("/ping").body == "pong"
+        served.process.terminate()
+        assert served.process.wait(timeout=20) == 0
 
 
-def test_the_loss_of_a_worker_costs_no_answer(cluster: Cluster, tmp_path: Path) -> None:
-    with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
-        requests = [served.send("/") for _ in range(6)]
-        wait_until((tmp_path / "begun").exists)
-        cluster.workers[0].kill()
-        answers = [receive(request) for request in requests]
+def tasks_run_on_its_workers(served: Served, cluster: Cluster) -> None:
+    answers = [receive(request) for request in [served.send("/") for _ in range(4)]]
+    ran_in = {int(answer.headers["x-worker"].split("/")[0]) for answer in answers}
+    assert ran_in == {worker.pid for worker in cluster.workers}
+    assert not psutil.Process(served.process.pid).children(recursive=True)
+
+
+def the_loss_of_a_worker_costs_no_answer(served: Served, cluster: Cluster, begun: Path) -> None:
+    begun.unlink()
+    requests = [served.send("/") for _ in range(6)]
+    wait_until(begun.exists)
+    cluster.workers[0].kill()
+    answers = [receive(request) for request in requests]
     assert [(answer.status, answer.body) for answer in answers] == [(200, "computed")] * 6
 
 
-def test_when_the_scheduler_is_gone_a_request_is_told_so_in_one_line(cluster: Cluster, tmp_path: Path) -> None:
-    with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
-        request = served.send("/")
-        wait_until((tmp_path / "begun").exists)
-        cluster.scheduler.kill()
-        for answer in (receive(request), served.request("/")):
-            assert answer.status == 500
-            assert answer.body.startswith("the Dask cluster lost the task: ")
-            assert "\n" not in answer.body
-        assert served.request("/ping").body == "pong"
-        served.process.terminate()
-        assert served.process.wait(timeout=6) == 0
+def without_its_scheduler_a_request_is_told_so(served: Served, cluster: Cluster, begun: Path) -> None:
+    begun.unlink()
+    request = served.send("/")
+    wait_until(begun.exists)
+    cluster.scheduler.kill()
+    for answer in (receive(request), served.request("/")):
+        assert answer.status == 500
+        assert answer.body.startswith("the Dask cluster lost the task: ")
+        assert "\n" not in answer.body
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])
 def test_without_a_scheduler_it_does_not_start(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", address)
-    process = start(SERVER, "--port", str(free_port()))
-    output, errors = process.communicate(timeout=30)
+    process = start(SERVER, "--port", "0")
+    output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (2, "")
     assert errors.startswith(f"10_async_dask: no Dask scheduler at '{address}'")
     assert errors.count("\n") == 1

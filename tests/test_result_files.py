@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from common.report.dresses.dressing import dressed
 from conftest import TESTS
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from common.harness.tracer import _as_told, _counted_back
 from common.load.siege import parse, socket_failures
 from common.model.record import BadResultError, Machine, Trace, TracedRequests, load, save
 from common.report.dresses.compare_dresses import dressed as compared_as
+from common.report.dressing import dressed
 from common.report.judging.comparable import check_comparable
 from common.report.judging.compare import compared
 from common.serving.options import MOST_WORKERS

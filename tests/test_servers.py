@@ -1,29 +1,65 @@
-"""The contract that every file in servers/ keeps. A new file there is tested without another edit."""
+"""The contract that every file in servers/ keeps. A new file there is tested without another edit.
+
+Most of it is asked of one server of each strategy, which performs whatever task it is told to; what ends a server
+starts another one. What all of them have from common/serving is asked of one strategy.
+"""
 
 import ast
 import contextlib
 import itertools
 import re
+import shutil
 import signal
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, SERVERS, TESTS, Served, free_port, gone, is_free, receive, serving, start, wait_until
+from conftest import ROOT, SERVERS, TESTS, Served, gone, is_free, listening, receive, serving, start, wait_until
 
 from common.builtin_tasks import BUILTIN_TASKS
 from common.contract import unmet
 from common.harness.ready.strategies import all_strategies, read_strategy
+from common.serving.options import default_port
 from common.task import perform
 
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
+MISTAKES = [
+    (["--task", "nothing"], "unknown task 'nothing': expected primes, digest, sign_up"),
+    (["--task", "no_such_module:f"], "cannot import task 'no_such_module:f'"),
+    (["--task", "sample_tasks:is_async"], "is an async function"),
+    (["--workers", "0"], "expected a whole number from 1 to 1000, not '0'"),
+    (["--port", "banana"], "expected a whole number from 0 to 65535, not 'banana'"),
+    (["--host", "no.such.host.invalid"], "can't listen on no.such.host.invalid"),
+    (["--nonsense"], "unrecognized arguments: --nonsense"),
+]
+Choose = Callable[[str], None]
+
+
+@pytest.fixture(scope="module")
+def choose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Choose]:
+    """Tells the servers that perform `sample_tasks:chosen` what to perform from now on."""
+    chosen = tmp_path_factory.mktemp("chosen") / "task"
+    chosen.write_text("primes")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("CHOSEN", str(chosen))
+        yield chosen.write_text
 
 
 @pytest.fixture(scope="module", params=SERVERS, ids=lambda path: path.stem)
-def server(request: pytest.FixtureRequest) -> Iterator[Served]:
-    """Each server in turn, with the default task."""
-    with serving(request.param) as served:
+def server(request: pytest.FixtureRequest, choose: Choose) -> Iterator[Served]:
+    """Each strategy in turn, with three workers; at the end, whatever it was sent, it has printed nothing."""
+    with serving(request.param, "--task", "sample_tasks:chosen", "--workers", "3") as served:
         yield served
+        served.process.terminate()
+        output, errors = served.process.communicate()
+        assert (served.process.returncode, output, errors) == (0, "", "")
+
+
+@pytest.fixture(autouse=True)
+def primes_again(choose: Choose) -> None:
+    choose("primes")
 
 
 def test_the_files_of_the_mission_are_there_and_in_order() -> None:
@@ -41,6 +77,10 @@ def test_the_files_of_the_mission_are_there_and_in_order() -> None:
         "10_async_dask",
     ]
     assert stems == [path.stem for path in SERVERS]
+
+
+def test_it_prints_one_line_when_it_listens(server: Served) -> None:
+    assert server.first_line == f"{server.script.stem}: sample_tasks:chosen on http://127.0.0.1:{server.port}/\n"
 
 
 def test_the_answer_is_that_of_the_task_and_nothing_else(server: Served) -> None:
@@ -63,45 +103,44 @@ def test_the_ping_is_answered_and_tells_how_many_workers_there_are(server: Serve
     answer = server.request("/ping")
     assert (answer.status, answer.body) == (200, "pong")
     assert answer.headers["content-type"].startswith("text/plain")
-    assert int(answer.headers["x-workers"]) >= 1
+    asked_for = 3 if "default_workers" in server.script.read_text() else 1
+    assert int(answer.headers["x-workers"]) == asked_for
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/ping/", "/index.html", "/nothing?<script>"])
-def test_anything_else_is_404(server: Served, path: str) -> None:
-    answer = server.request(path)
-    assert answer.status == 404
-    assert answer.body == "404 Not Found: there are / and /ping"
+def test_anything_else_is_404(server: Served) -> None:
+    for path in ("/nothing", "/ping/", "/index.html", "/nothing?<script>"):
+        answer = server.request(path)
+        assert answer.status == 404, path
+        assert answer.body == "404 Not Found: there are / and /ping", path
 
 
-@pytest.mark.parametrize("path", ["/", "/ping"])
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"])
-def test_a_wrong_method_is_405(server: Served, method: str, path: str) -> None:
-    answer = server.request(path, method)
-    assert answer.status == 405
-    assert "\n" not in answer.body
+def test_a_wrong_method_is_405(server: Served) -> None:
+    for method, path in itertools.product(("POST", "PUT", "DELETE", "HEAD", "OPTIONS"), ("/", "/ping")):
+        answer = server.request(path, method)
+        assert answer.status == 405, (method, path)
+        assert "\n" not in answer.body, (method, path)
 
 
 def test_it_listens_on_this_machine_only(server: Served) -> None:
-    listening = [
+    addresses = [
         connection.laddr.ip
         for process in server.family()
         for connection in process.net_connections("inet")
         if connection.status == psutil.CONN_LISTEN
     ]
-    assert listening
-    assert set(listening) == {"127.0.0.1"}
+    assert addresses
+    assert set(addresses) == {"127.0.0.1"}
 
 
-@every_server
-@pytest.mark.parametrize("task", [*BUILTIN_TASKS, "sample_tasks:in_slices", "sample_tasks:says_umlauts"])
-def test_every_task_gets_the_same_answer_from_every_strategy(script, task: str, monkeypatch) -> None:
+@pytest.mark.parametrize("task", [*BUILTIN_TASKS, "in_slices", "says_umlauts"])
+def test_every_task_gets_the_same_answer_from_every_strategy(server, choose, task: str, monkeypatch) -> None:
     monkeypatch.chdir(TESTS)
-    with serving(script, "--task", task) as served:
-        answer = served.request("/")
-    assert (answer.status, answer.body) == (200, perform(task).answer)
+    choose(task)
+    answer = server.request("/")
+    right = perform(task if task in BUILTIN_TASKS else f"sample_tasks:{task}").answer
+    assert (answer.status, answer.body) == (200, right)
 
 
-@every_server
 @pytest.mark.parametrize(
     ("task", "body"),
     [
@@ -111,144 +150,123 @@ def test_every_task_gets_the_same_answer_from_every_strategy(script, task: str, 
         ("exits", "SystemExit: a task that thinks it is a program"),
     ],
 )
-def test_a_task_that_raises_is_a_500_of_one_line_and_the_server_goes_on(script, task: str, body: str) -> None:
-    with serving(script, "--task", f"sample_tasks:{task}") as served:
-        for _ in range(2):
-            answer = served.request("/")
-            assert (answer.status, answer.body) == (500, body)
-        assert served.request("/ping").body == "pong"
-        served.process.terminate()
-        _, errors = served.process.communicate()
-    assert errors == ""
+def test_a_task_that_raises_is_a_500_of_one_line_and_the_server_goes_on(server, choose, task: str, body: str) -> None:
+    choose(task)
+    for _ in range(2):
+        answer = server.request("/")
+        assert (answer.status, answer.body) == (500, body)
+    assert server.request("/ping").body == "pong"
+    choose("primes")
+    assert server.request("/").status == 200
 
 
 @every_server
-def test_it_prints_one_line_when_it_listens_and_nothing_per_request(script) -> None:
-    with serving(script, "--task", "sample_tasks:short") as served:
-        assert served.first_line == f"{script.stem}: sample_tasks:short on http://127.0.0.1:{served.port}/\n"
-        for path in ("/", "/ping", "/nothing"):
-            served.request(path)
-        served.process.terminate()
-        output, errors = served.process.communicate()
-    assert (output, errors) == ("", "")
-
-
-@every_server
-@pytest.mark.parametrize("task", ["half_a_second", "half_a_second_of_computing"])
+@pytest.mark.parametrize("task", ["a_moment", "a_moment_of_computing"])
 @pytest.mark.parametrize("by", ["SIGTERM", "Ctrl-C"])
 def test_told_to_stop_it_finishes_what_it_has_begun_and_leaves_nothing(
-    script, task: str, by: str, tmp_path, monkeypatch
+    script: Path, task: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun = tmp_path / "begun"
-    monkeypatch.setenv("BEGUN", str(begun))
-    with serving(script, "--task", f"sample_tasks:{task}") as served:
-        connection = served.send("/")
-        wait_until(begun.exists)
-        family = served.family()
-        if by == "SIGTERM":
-            served.process.terminate()
-        else:
-            for process in family:  # as a terminal does it, for the whole group
-                process.send_signal(signal.SIGINT)
-        answer = receive(connection)
-        assert (answer.status, answer.body) == (200, "at last" if task == "half_a_second" else "computed")
-        assert served.process.wait(timeout=6) == 0
-        assert served.process.stderr.read() == ""
-        wait_until(lambda: all(gone(process) for process in family), 5)
-        wait_until(lambda: is_free(served.port), 5)
-
-
-def test_whatever_it_has_begun_it_ends_after_five_seconds(tmp_path, monkeypatch) -> None:
-    """All servers at once, because each takes the whole five seconds."""
-    with contextlib.ExitStack() as stack:
-        started = []
-        able = [script for script in SERVERS if not unmet(read_strategy(script).requires)]
-        for script, task in itertools.product(able, ("half_a_minute", "half_a_minute_of_computing")):
-            begun = tmp_path / f"{script.stem}-{task}"
-            monkeypatch.setenv("BEGUN", str(begun))
-            served = stack.enter_context(serving(script, "--task", f"sample_tasks:{task}"))
-            stack.callback(served.send("/").close)
-            wait_until(begun.exists)
-            started.append((served, served.family()))
-        for served, _ in started:
-            served.process.terminate()
-        for served, family in started:
-            assert served.process.wait(timeout=20) == 0, served.first_line
-            wait_until(lambda family=family: all(gone(process) for process in family), 5)
-            wait_until(lambda port=served.port: is_free(port), 5)
-
-
-@every_server
-def test_an_idle_client_does_not_keep_it_from_ending(script) -> None:
-    with serving(script) as served:
+    """Whether or not a client that asks for nothing stays; and in a folder with a module of the same name as ours."""
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    shutil.copy(TESTS / "sample_tasks.py", tmp_path / "beside_it.py")
+    (tmp_path / "common.py").write_text("raise RuntimeError('not this one')")
+    with serving(script, "--task", f"beside_it:{task}", cwd=tmp_path) as served:
         idle = served.send("/ping")
         assert idle.getresponse().read() == b"pong"
-        served.process.terminate()
-        assert served.process.wait(timeout=3) == 0
+        connection = served.send("/")
+        wait_until((tmp_path / "begun").exists)
+        family = served.family()
+        for process in family if by == "Ctrl-C" else family[:1]:  # a terminal tells the whole group
+            process.send_signal(signal.SIGINT if by == "Ctrl-C" else signal.SIGTERM)
+        answer = receive(connection)
+        assert (answer.status, answer.body) == (200, "at last" if task == "a_moment" else "computed")
+        assert served.process.wait(timeout=4) == 0  # sooner than the grace would end it
+        assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
+        wait_until(lambda: all(gone(process) for process in family))
+        wait_until(lambda: is_free(served.port))
         idle.close()
 
 
+def test_whatever_it_has_begun_it_ends_after_five_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All servers at once, because each takes the whole five seconds."""
+    able = [script for script in SERVERS if not unmet(read_strategy(script).requires)]
+    with contextlib.ExitStack() as stack:
+        starting = []
+        for script, task in itertools.product(able, ("half_a_minute", "half_a_minute_of_computing")):
+            begun = tmp_path / f"{script.stem}-{task}"
+            monkeypatch.setenv("BEGUN", str(begun))
+            words = ("--port", "0", "--task", f"sample_tasks:{task}", "--workers", "1")
+            starting.append((stack.enter_context(listening(script, start(script, *words))), begun))
+        started = []
+        for ready, begun in starting:
+            served = ready()
+            stack.callback(served.send("/").close)
+            started.append((served, begun))
+        for _, begun in started:
+            wait_until(begun.exists)
+        families = [served.family() for served, _ in started]
+        for served, _ in started:
+            served.process.terminate()
+        for (served, _), family in zip(started, families, strict=True):
+            assert served.process.wait(timeout=20) == 0, served.first_line
+            wait_until(lambda family=family: all(gone(process) for process in family))
+            wait_until(lambda port=served.port: is_free(port))
+
+
 @every_server
-def test_killed_it_leaves_no_worker_behind(script) -> None:
-    with serving(script, "--task", "sample_tasks:short") as served:
-        served.request("/")
+def test_killed_it_leaves_no_worker_behind(script: Path, tmp_path: Path) -> None:
+    """Started as simply as can be, and where the user has a `common` of their own."""
+    (tmp_path / "common.py").write_text("def work():\n    return 'of the user'\n")
+    with serving(script, "--task", "common:work", cwd=tmp_path) as served:
+        assert served.request("/").body == "of the user"
+        assert int(served.request("/ping").headers["x-workers"]) >= 1
         family = served.family()
         served.process.kill()
-        wait_until(lambda: all(gone(process) for process in family), 10)
-        wait_until(lambda: is_free(served.port), 5)
+        wait_until(lambda: all(gone(process) for process in family))
+        wait_until(lambda: is_free(served.port))
 
 
-@every_server
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (["--task", "nothing"], "unknown task 'nothing': expected primes, digest, sign_up"),
-        (["--task", "no_such_module:f"], "cannot import task 'no_such_module:f'"),
-        (["--task", "sample_tasks:is_async"], "is an async function"),
-        (["--workers", "0"], "expected a whole number from 1 to 1000, not '0'"),
-        (["--port", "banana"], "expected a whole number from 0 to 65535, not 'banana'"),
-        (["--host", "no.such.host.invalid"], "can't listen on no.such.host.invalid"),
-        (["--nonsense"], "unrecognized arguments: --nonsense"),
-    ],
-)
-def test_a_mistake_is_answered_with_one_line_and_exit_code_2(script, options: list[str], complaint: str) -> None:
-    process = start(script, "--port", str(free_port()), *options)
-    output, errors = process.communicate(timeout=30)
-    assert process.returncode == 2
-    assert output == ""
-    assert complaint in errors
+def refused(script: Path, *options: str) -> str:
+    """The line with which it refuses these options."""
+    process = start(script, *options)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (2, "")
     assert len(errors.splitlines()) == 1
+    return errors
+
+
+@pytest.mark.parametrize(("options", "complaint"), MISTAKES)
+def test_a_mistake_is_answered_with_one_line_and_exit_code_2(options: list[str], complaint: str) -> None:
+    assert complaint in refused(SERVERS[1], "--port", "0", *options)
 
 
 @every_server
-def test_a_taken_port_is_named_in_one_line(script) -> None:
-    with serving(SERVERS[1]) as other:
-        process = start(script, "--port", str(other.port))
-        output, errors = process.communicate(timeout=30)
-    assert process.returncode == 2
-    assert output == ""
-    assert f"can't listen on 127.0.0.1 port {other.port}: Address already in use; try another" in errors
-    assert len(errors.splitlines()) == 1
+def test_no_strategy_starts_with_a_mistake(script: Path) -> None:
+    (options, complaint), *_ = MISTAKES
+    assert complaint in refused(script, "--port", "0", *options)
 
 
 @every_server
-def test_workers_are_as_many_as_asked_for_where_there_is_a_pool(script) -> None:
-    with serving(script, "--workers", "3", "--task", "sample_tasks:short") as served:
-        workers = int(served.request("/ping").headers["x-workers"])
-    assert workers == (3 if "default_workers" in script.read_text() else 1)
+def test_a_taken_port_is_named_in_one_line(script: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        complaint = f"can't listen on 127.0.0.1 port {port}: Address already in use; try another"
+        assert complaint in refused(script, "--port", str(port))
 
 
-@every_server
-def test_its_default_port_follows_its_number(script) -> None:
-    number = int(script.stem.split("_")[0])
-    process = start(script, "--help")
-    output, errors = process.communicate(timeout=30)
+def test_its_default_task_is_primes_and_its_default_port_follows_its_number() -> None:
+    assert [default_port(path.stem) for path in SERVERS] == list(range(8000, 8000 + len(SERVERS)))
+    process = start(SERVERS[4], "--help")
+    output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
-    assert f"default: {8000 + number - 1}" in output
+    assert "default: 8004" in output
+    with serving(SERVERS[4]) as served:
+        assert served.first_line == f"5_asyncio: primes on http://127.0.0.1:{served.port}/\n"
+        assert served.request("/").body == perform("primes").answer
 
 
 @every_server
-def test_a_file_shows_the_strategy_and_nothing_else(script) -> None:
+def test_a_file_shows_the_strategy_and_nothing_else(script: Path) -> None:
     source = script.read_text()
     tree = ast.parse(source)
     docstring = ast.get_docstring(tree)

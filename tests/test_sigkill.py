@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import ROOT, TESTS, bench_command, gone, is_free, wait_until
+from planned import plan_of
 
 from common.harness.child import kept
 from common.harness.processes import Started
@@ -154,8 +155,8 @@ def test_two_seconds_after_a_bench_was_killed_under_siege_nothing_of_it_is_left(
 def _seed_for(server: Path) -> int:
     """One with which the server comes before the bare case."""
     for seed in range(100):
-        plan = make_plan([str(server)], ["primes"], [2], [sys.executable], None, time_s=1, rounds=1, seed=seed)
-        if next(plan.in_order())[0].strategy.stem == server.stem:
+        plan = plan_of(server, seed=seed)
+        if next(plan.in_order())[0].server == server.stem:
             return seed
     raise AssertionError
 
@@ -180,8 +181,8 @@ def test_whatever_it_was_doing(words: list[str], at_work: str, tmp_path: Path, m
 
 def _bare_first() -> int:
     for seed in range(100):
-        plan = make_plan(["2"], ["primes"], [2], [sys.executable], None, time_s=1, rounds=1, seed=seed)
-        if next(plan.in_order())[0].strategy.stem == "bare":
+        plan = plan_of("2", seed=seed)
+        if next(plan.in_order())[0].server == "bare":
             return seed
     raise AssertionError
 

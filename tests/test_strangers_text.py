@@ -6,7 +6,6 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from common.report.dresses.dressing import dressed
 from conftest import TESTS
 from simulated_record import bare_record, record_of, result_of
 
@@ -14,6 +13,7 @@ from common.harness.ready.strategies import read_strategy
 from common.model.legible import legible, made_legible
 from common.model.record import Failure, Pings, Trace, TracedRequests, load, save
 from common.report.dresses.compare_dresses import dressed as compared_as
+from common.report.dressing import dressed
 from common.report.judging.compare import compared
 
 NASTY = "a\x1b[31mb\x07c\x00d\u202ee\u2066f\u200eg\u200bh\ufeffi\x9bj\u2028k\r\nl\tm\x7fn\u00ado\u3164p\U000e0041q"

@@ -15,8 +15,12 @@ from common.harness.tracer import _as_told, _counted_back
 from common.model.record import Pings, Trace, TracedRequests, load, save
 from common.report.dressing import WIDTH, dressed
 from common.report.figures.timeline import Bar, Ran, Timeline, timelines
+from common.report.pictures import write_picture
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
+
+
+measuring = pytest.mark.measures  # they lean on the same real requests, and those on the machine
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +54,7 @@ def computed_s(bar: Bar) -> float:
     return sum((ran.to_s - ran.from_s) * (ran.share or 0) for ran in bar.ran)
 
 
+@measuring
 def test_every_request_is_drawn_with_a_number_of_its_own(traced: list[Timeline]) -> None:
     for one in traced:
         assert sorted(bar.number for bar in bars_of(one)) == [1, 2, 3, 4]
@@ -57,12 +62,14 @@ def test_every_request_is_drawn_with_a_number_of_its_own(traced: list[Timeline])
             assert bar.sent_s <= bar.ran[0].from_s <= bar.ran[-1].to_s <= bar.answered_s + 0.005
 
 
+@measuring
 def test_on_the_loop_one_computes_after_the_other(traced: list[Timeline]) -> None:
     bars = bars_of(named(traced, "2_"))
     for one, other in itertools.pairwise(bars):
         assert one.ran[-1].to_s <= other.ran[0].from_s
 
 
+@measuring
 def test_threads_under_the_gil_are_never_drawn_as_parallel(traced: list[Timeline]) -> None:
     one = named(traced, "3_")
     assert len(one.lanes) > 1
@@ -72,17 +79,20 @@ def test_threads_under_the_gil_are_never_drawn_as_parallel(traced: list[Timeline
         assert both_at_once_s(some, other) < 0.25 * min(computed_s(some), computed_s(other))
 
 
+@measuring
 def test_processes_are_drawn_with_a_lane_each(traced: list[Timeline]) -> None:
     one = named(traced, "4_")
     assert [lane.worker for lane in one.lanes] == [f"process {number}" for number in range(1, len(one.lanes) + 1)]
 
 
+@measuring
 def test_slices_are_drawn_as_slices(traced: list[Timeline]) -> None:
     one = named(traced, "5_")
     assert len(one.lanes) == 1
     assert all(len(bar.ran) > 10 for bar in bars_of(one))
 
 
+@measuring
 def test_there_are_pings_before_beside_and_after(traced: list[Timeline]) -> None:
     for one in traced:
         assert min(ping.due_s for ping in one.pings) < 0
@@ -92,33 +102,36 @@ def test_there_are_pings_before_beside_and_after(traced: list[Timeline]) -> None
     assert named(traced, "2_").longest_ping_s > named(traced, "4_").longest_ping_s
 
 
-def test_in_the_terminal_each_strategy_has_its_lines(bench: Bench) -> None:
-    ended = bench("trace", "4", "--requests", "3")
-    assert ended.returncode == 0, ended.stderr
+def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_answers_wrongly_is_named(bench: Bench) -> None:
+    ended = bench("trace", str(TESTS / "servers" / "answers_wrongly.py"), "4", "--requests", "3")
+    assert ended.returncode == 1, ended.stderr
+    assert "failed: GET / gives 200" in ended.stdout
     lines = ended.stdout.splitlines()
+    lines = lines[next(place for place, line in enumerate(lines) if line.startswith("4_")) :]
     assert lines[0].startswith("4_async_processexecutor: In a process pool")
     assert {line.split()[-1] for line in lines[1:] if "░" in line and "computes" not in line} == {"1", "2", "3"}
     assert re.search(r"pings .*▁", ended.stdout)
-    assert all(len(line) <= WIDTH for line in lines)
+    assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
 
 
-def test_a_server_that_answers_wrongly_is_named_and_the_others_are_drawn(bench: Bench) -> None:
-    ended = bench("trace", str(TESTS / "servers" / "answers_wrongly.py"), "1", "--requests", "2")
-    assert ended.returncode == 1
-    assert "failed: GET / gives 200" in ended.stdout
-    assert "1_sync: One request at a time" in ended.stdout
+def test_it_is_drawn(bench: Bench, tmp_path: Path) -> None:
+    out = tmp_path / "picture.svg"
+    assert bench("trace", "2", "--requests", "2", "--out", str(out)).returncode == 0
+    assert out.read_bytes().startswith(b"<svg")
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
-def test_it_is_drawn_as(suffix: str, bench: Bench, tmp_path: Path) -> None:
+def test_it_is_drawn_as(suffix: str, tmp_path: Path) -> None:
+    result = result_of([])
+    result.traces.append(trace_of(["1/MainThread"]))
     out = tmp_path / f"picture{suffix}"
-    assert bench("trace", "2", "--requests", "2", "--out", str(out)).returncode == 0
+    write_picture(result, "timeline", out)
     begins = {".svg": b"<svg", ".png": b"\x89PNG", ".html": b"<!doctype html>"}[suffix]
     assert out.read_bytes().startswith(begins)
 
 
-def test_another_suffix_is_refused_before_anything_is_started(bench: Bench) -> None:
-    ended = bench("trace", "--out", "picture.gif")
+def test_another_suffix_is_refused_before_anything_is_started(asked: Bench) -> None:
+    ended = asked("trace", "--out", "picture.gif")
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
     assert ".svg" in ended.stderr
@@ -185,11 +198,11 @@ def test_a_bar_tells_its_share_of_any_moment() -> None:
     assert bar.share_between(0.5, 0.7) == pytest.approx(0.5)
 
 
-def test_traces_are_kept_in_the_file_and_shown_again(bench: Bench, tmp_path: Path) -> None:
+def test_traces_are_kept_in_the_file_and_shown_again(asked: Bench, tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json").traces == result.traces
-    shown = bench("report", "r.json").stdout
+    shown = asked("report", "r.json").stdout
     assert shown == dressed(result, "timeline") + "\n"
     assert "thread 1" in shown

@@ -4,34 +4,24 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import psutil
 import pytest
-from conftest import TESTS, gone, wait_until
+from conftest import TESTS
 
 Try = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def tried(bench, tmp_path) -> Iterator[Try]:
+def tried(asked, tmp_path, monkeypatch) -> Try:
     shutil.copy(TESTS / "awkward_tasks.py", tmp_path)
-    before = set(psutil.pids())
+    monkeypatch.setenv("COLUMNS", "200")
 
     def call(name: str, *options: str) -> subprocess.CompletedProcess[str]:
         task = name if name in ("primes", "digest", "sign_up") else f"awkward_tasks:{name}"
-        return bench("try", task, *options, env={"COLUMNS": "200"})
+        return asked("try", task, *options)
 
-    yield call
-    left = [process for process in psutil.process_iter() if process.pid not in before and _is_ours(process)]
-    wait_until(lambda: all(gone(process) for process in left), 10)
-
-
-def _is_ours(process: psutil.Process) -> bool:
-    try:
-        return "common.alone.tryout" in " ".join(process.cmdline())
-    except psutil.Error:
-        return False
+    return call
 
 
 def advice(shown: str) -> dict[str, str]:
@@ -44,6 +34,7 @@ def flat(shown: str) -> str:
     return " ".join(shown.split())
 
 
+@pytest.mark.measures
 def test_a_task_that_holds_the_gil_wants_processes(tried: Try) -> None:
     ended = tried("primes")
     assert ended.returncode == 0, ended.stderr
@@ -59,10 +50,12 @@ def test_a_task_that_holds_the_gil_wants_processes(tried: Try) -> None:
     assert re.search(r"Measure those: python bench.py run 4 5 6 .*--task primes", flat(ended.stdout))
 
 
+@pytest.mark.measures
 def test_a_task_that_lets_go_of_it_can_have_threads(tried: Try) -> None:
     assert advice(tried("digest").stdout)["3"] == "worth a run"
 
 
+@pytest.mark.measures
 def test_a_task_that_waits_needs_no_processes(tried: Try) -> None:
     judged = advice(tried("sign_up").stdout)
     assert (judged["3"], judged["4"], judged["5"], judged["6"]) == (
@@ -73,13 +66,15 @@ def test_a_task_that_waits_needs_no_processes(tried: Try) -> None:
     )
 
 
+@pytest.mark.measures
 def test_one_that_holds_the_gil_in_c_makes_all_threads_wait(tried: Try) -> None:
-    shown = flat(tried("holds_the_gil_in_c").stdout)
+    ended = tried("holds_the_gil_in_c")
+    shown = flat(ended.stdout)
     takes_ms, stalled_ms = (
         float(re.search(words, shown)[1]) for words in (r"takes ([\d.]+) ms", r"threads wait ([\d.]+) ms")
     )
     assert stalled_ms > 0.5 * takes_ms
-    assert advice(tried("holds_the_gil_in_c").stdout)["3"] == "not worth it"
+    assert advice(ended.stdout)["3"] == "not worth it"
 
 
 @pytest.mark.parametrize(
@@ -107,8 +102,7 @@ def test_one_that_no_strategy_can_run_gets_a_clear_word(tried: Try, name: str, w
     [
         ("recurses", "takes less than a request itself costs"),
         ("not_picklable", "takes less than a request itself costs"),
-        ("large_answer", "20,000,000 bytes"),
-        ("large_answer", "costs more than a fifth of what it takes"),
+        ("large_answer", "(?=.*20,000,000 bytes).*costs more than a fifth of what it takes"),
         ("prints", "beware it prints"),
         ("forks", "beware it forks"),
         ("leaves_a_process", "beware it leaves 1 processes behind"),
@@ -121,7 +115,14 @@ def test_one_that_no_strategy_can_run_gets_a_clear_word(tried: Try, name: str, w
 def test_one_that_is_peculiar_is_told_of(tried: Try, name: str, word: str) -> None:
     ended = tried(name)
     assert ended.returncode == 0, ended.stderr
-    assert word in flat(ended.stdout)
+    assert re.search(word, flat(ended.stdout))
+
+
+def test_a_task_is_tried_by_the_command(bench) -> None:
+    """As all of the above, which is done without starting Python anew."""
+    ended = bench("try", "sign_up")
+    assert ended.returncode == 0, ended.stderr
+    assert set(advice(ended.stdout)) == {str(number) for number in range(1, 11)}
 
 
 def test_one_that_never_ends_is_stopped_at_the_limit(tried: Try) -> None:
@@ -129,7 +130,7 @@ def test_one_that_never_ends_is_stopped_at_the_limit(tried: Try) -> None:
     ended = tried("never_ends", "--limit", "500ms")
     assert ended.returncode == 1
     assert "performing it once did not end within 0.5 s: it was stopped" in flat(ended.stdout)
-    assert time.monotonic() - began_s < 15  # it would take for ever
+    assert time.monotonic() - began_s < 60  # it would take for ever
 
 
 def test_a_wrong_limit_is_wrong_use(tried: Try) -> None:

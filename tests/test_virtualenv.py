@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import pip
 import pytest
 from planned import plan_of
 
@@ -23,10 +24,32 @@ from common.harness.session import conduct_traces
 
 
 @pytest.fixture
-def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def users(real: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As `real`, but ours borrow the pip of this Python, because it takes seconds to give them one of their own."""
+    run = virtualenv._run
+
+    async def quickly(command: list[str], otherwise: str) -> None:
+        if command[1:-1] == ["-m", "venv", "--clear"] and virtualenv.LIMIT_S > 0:
+            packages = new_environment(Path(command[-1]))
+            (packages / "pip").symlink_to(Path(pip.__file__).parent)
+        else:
+            await run(command, otherwise)
+
+    monkeypatch.setattr(virtualenv, "_run", quickly)
+    return real
+
+
+def new_environment(folder: Path) -> Path:
+    """Where its packages are."""
+    venv.create(folder, clear=True, with_pip=False, symlinks=True)
+    (packages,) = (folder / "lib").glob("python3*/site-packages")
+    return packages
+
+
+@pytest.fixture
+def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A virtual environment of the user's, with a package of their own; ours need no package at all."""
-    venv.create(tmp_path / "theirs", with_pip=False, symlinks=True)
-    (packages,) = (tmp_path / "theirs" / "lib").glob("python3*/site-packages")
+    packages = new_environment(tmp_path / "theirs")
     (packages / "their_package.py").write_text("ANSWER = 42\n")
     (tmp_path / "requirements.txt").write_text("# nothing\n")
     monkeypatch.setattr(virtualenv, "FOLDER", tmp_path / "pythons")
@@ -43,14 +66,14 @@ def test_the_python_of_the_bench_needs_none() -> None:
     assert prepared(Path(sys.executable)) == (interpreter(), [])
 
 
-def test_it_has_the_users_packages_and_is_made_once(users: Path) -> None:
-    python, said = prepared(users)
-    assert python.path != str(users)
+def test_it_has_the_users_packages_and_is_made_once(real: Path) -> None:
+    python, said = prepared(real)
+    assert python.path != str(real)
     assert len(said) == 1
     assert "this is done once" in said[0]
     script = "import their_package; print(their_package.ANSWER)"
     assert subprocess.run([python.path, "-c", script], capture_output=True, text=True, check=True).stdout == "42\n"
-    assert prepared(users) == (python, [])
+    assert prepared(real) == (python, [])
 
 
 def test_other_requirements_make_another_one(users: Path, tmp_path: Path) -> None:

@@ -124,16 +124,25 @@ class Server:
 @contextlib.asynccontextmanager
 async def running(plan: Plan, case: Case, record: Record) -> AsyncIterator[Server]:
     """The server of a case, started; stopped at the end whatever happens, and the record says how long that took."""
-    server = Server(plan, case, free_port(default_port(case.server.rpartition("/")[2])))
-    try:
-        yield server
-    finally:
-        began_s = time.monotonic()
+    with claimed_port(default_port(case.server.rpartition("/")[2])) as claim:
+        server = Server(plan, case, claim.getsockname()[1])
         try:
-            await server.stop()
+            yield server
         finally:
-            record.stop_s = time.monotonic() - began_s
-            record.server_said = server.last_words()
+            began_s = time.monotonic()
+            try:
+                await server.stop()
+            except CaseFailedError:
+                if not _is_being_cancelled():  # or it would be one more failed case, and the run would go on
+                    raise
+            finally:
+                record.stop_s = time.monotonic() - began_s
+                record.server_said = server.last_words()
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def server_environment() -> dict[str, str]:
@@ -142,9 +151,20 @@ def server_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def free_port(first: int) -> int:
-    """The first port from `first` on that nobody listens on."""
-    return next(port for port in range(first, 65536) if port_is_free(port))
+def claimed_port(first: int) -> socket.socket:
+    """Claims the first port from `first` on that nobody listens on, until the socket that this returns is closed.
+
+    The socket is the UDP port of the same number: no server feels that, another run on this machine does and passes on,
+    and the claim ends with this process, however it ends.
+    """
+    for port in range(first, 65536):
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with contextlib.suppress(OSError):
+            claim.bind((HOST, port))
+            if port_is_free(port):
+                return claim
+        claim.close()
+    raise CaseFailedError("no_port", f"every port from {first} on is taken")
 
 
 def port_is_free(port: int) -> bool:

@@ -1,10 +1,14 @@
-"""Ends at the request that DIES_AT counts, of those that are not siege's, as suddenly or slowly as DIES_BY says."""
+"""Ends as its name says: at the request with that number, of those that are not siege's, suddenly or slowly.
+
+`dies-2-slowly.py` ends at the second one.
+"""
 
 import atexit
 import itertools
 import os
 import sys
 import time
+from pathlib import Path
 
 from flask import Response, request
 
@@ -14,17 +18,18 @@ from common.task import perform
 
 app = task_app()
 requests = itertools.count(1)
+_, dies_at, how = Path(__file__).stem.split("-")
 
 
 @app.get("/")
 def long_task() -> Response:
-    if "Siege" not in request.headers["User-Agent"] and next(requests) == int(os.environ["DIES_AT"]):
+    if "Siege" not in request.headers["User-Agent"] and next(requests) == int(dies_at):
         die()
     return answer(perform(options.task))
 
 
 def die():
-    if os.environ["DIES_BY"] == "os._exit":
+    if how == "suddenly":
         print("no database at db:5432", file=sys.stderr, flush=True)
         os._exit(1)
     atexit.register(time.sleep, 0.8)  # as an interpreter that has much to put away

@@ -1,0 +1,36 @@
+"""Which tests run one after the other in the same process, where several processes run tests."""
+
+import re
+
+from xdist.scheduler import LoadScopeScheduling
+
+# They share no fixture, and their tests take long; the longest files first.
+APART = ("test_signals.py", "test_ceiling.py", "test_trace.py", "test_try.py", "test_namesakes.py", "test_bench.py")
+# A process goes on with a file that it has begun, so those that take long begin first.
+LONG = (
+    "test_waiting_servers.py",
+    "test_hostile_servers.py",
+    "test_servers.py",
+    "test_dying_servers.py",
+    "test_virtualenv.py",
+    "test_dask.py",
+    *APART,
+)
+STRATEGY = re.compile(r"[\[-](\d+_[a-z_]+)[-\]]")
+
+
+class Turns(LoadScopeScheduling):
+    """Tests of a file stay together, as they may share a fixture; those of the contract as far as they are of one
+    strategy, because they share its server."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.partition("::")
+        if file.endswith("test_servers.py"):
+            strategy = STRATEGY.search(test)
+            return strategy[1] if strategy else nodeid
+        return nodeid if file.endswith(APART) else file
+
+
+def place(file: str) -> int:
+    """Where the tests of a file stand in the line."""
+    return LONG.index(file) if file in LONG else len(LONG)
