@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import ROOT, TESTS, gone, wait_until
+from planned import plan_of
 
 from common.alone.bare import CHECKER, spread
 from common.cpus import usable_cpus
@@ -20,10 +21,10 @@ from common.harness.beside.checker import interval_s
 from common.harness.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
-from common.harness.plan import NO_SERVER, Case
 from common.harness.ready.expectation import Expectation
 from common.harness.ready.interpreter import interpreter
-from common.harness.runner import new_record
+from common.harness.turn import new_record
+from common.model.case import Case
 from common.model.record import Record
 
 BESIDES = 5  # processes without users: the keeper, the first one, its forkserver and resource tracker, the checker's
@@ -69,8 +70,9 @@ def diary(what: str) -> list[tuple[int, float]]:
 
 
 def new_bare(task: str, users: int, time_s: float = NO_LIMIT_S) -> tuple[Case, Record]:
-    case = Case(NO_SERVER, task, users, interpreter())
-    record = new_record(case, time_s, 1)
+    plan = plan_of("2", task=task, users=users)
+    (case,) = plan.ceilings
+    record = new_record(plan, case, time_s, 1)
     record.answer_bytes = len("done")
     return case, record
 
@@ -81,7 +83,7 @@ def length(record: Record) -> Length:
 
 def computed(task: str, users: int, time_s: float = 1.0) -> Record:
     case, record = new_bare(task, users, time_s)
-    asyncio.run(compute_bare(case, EXPECTED, record, length(record), lambda: None))
+    asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
     return record
 
 
@@ -98,7 +100,7 @@ def until_everybody_worked(task: str, users: int, look: Callable[[], None]) -> R
             if len(seen) == users:
                 everybody.set()
 
-        running = asyncio.ensure_future(compute_bare(case, EXPECTED, record, length(record), tell))
+        running = asyncio.ensure_future(compute_bare(case, interpreter(), EXPECTED, record, length(record), tell))
         worked = asyncio.ensure_future(everybody.wait())
         await asyncio.wait({running, worked}, return_when=asyncio.FIRST_COMPLETED)
         with contextlib.suppress(asyncio.CancelledError):
@@ -210,7 +212,7 @@ IN_CHILDREN = "if __import__('multiprocessing').parent_process(): {how}"
 def test_a_task_that_fails_ends_the_bare_case_with_its_reason(how, reason, body) -> None:
     case, record = new_bare(bring("jobs", body.format(how=how)), 6)
     with pytest.raises(CaseFailedError) as failed:
-        asyncio.run(compute_bare(case, EXPECTED, record, length(record), Path("break").touch))
+        asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), Path("break").touch))
     assert failed.value.code == "died"
     assert str(failed.value).endswith(reason)
     assert not psutil.Process().children(recursive=True)
@@ -219,7 +221,7 @@ def test_a_task_that_fails_ends_the_bare_case_with_its_reason(how, reason, body)
 def test_a_task_that_can_not_be_performed_alone_is_one_line() -> None:
     case, record = new_bare(bring("jobs", "raise ValueError('never')"), 2)
     with pytest.raises(CaseFailedError, match=r"exit code 1; its last line: the task raised ValueError: never$"):
-        asyncio.run(compute_bare(case, EXPECTED, record, length(record), lambda: None))
+        asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
 
 
 def test_a_child_that_the_task_has_forked_is_not_one_more_user() -> None:

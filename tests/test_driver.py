@@ -28,7 +28,7 @@ def test_another_load_tool_makes_the_load_of_a_whole_run(tmp_path, monkeypatch) 
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setitem(DRIVERS, "fake-load", Fake())
     plan = replace(plan_of("2", users=3), load=Load(tool="fake-load", time_s=1.0))
-    result, stopped_by = conduct(plan, tmp_path / "r.json", Unmoved(), ["bench.py"])
+    result, stopped_by, _ = conduct(plan, tmp_path / "r.json", Unmoved(), ["bench.py"])
     assert stopped_by is None
     assert load(tmp_path / "r.json") == result
     assert result.environment.tools == {"fake-load": "1.2.3"}

@@ -80,7 +80,7 @@ def test_the_title_and_the_name_of_a_server_file(tmp_path: Path) -> None:
     path = tmp_path / "1_\u202ename\x1b.py"
     path.write_text('"""A \\x1b[2Jtitle\\u202e."""\nPORT = "--port"\n')
     strategy = read_strategy(path)
-    assert hidden(strategy.stem + strategy.title) == set()
+    assert hidden(strategy.name + strategy.title) == set()
     assert strategy.path == path.resolve()
 
 
