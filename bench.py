@@ -4,9 +4,24 @@ import gc
 import sys
 from pathlib import Path
 
-import click
+try:
+    import click
 
-from common.command_line import Duration, OneLineErrors, Rounds, SiegeTime, default_result, writable
+    from common.command_line import (
+        Duration,
+        OneLineErrors,
+        Rounds,
+        SiegeTime,
+        complain,
+        default_result,
+        telling_of,
+        writable,
+    )
+except ModuleNotFoundError as error:
+    what = f"this Python ({sys.executable}) has no {error.name}"
+    sys.stderr.write(f"bench.py: {what}; run ./scripts/setup, then .venv/bin/python bench.py\n")
+    sys.exit(2)
+from common.model.outfile import write_whole
 
 FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
@@ -14,6 +29,8 @@ DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap"]
 TRACED_REQUESTS = 8
+WORKERS = click.IntRange(1, 1000)
+COMMAND = ["bench.py", *sys.argv[1:]]
 
 
 @click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,12 +55,12 @@ def list_servers(as_json: bool) -> None:
 
 @bench.command()
 @click.argument("servers", metavar="[SERVER]...", nargs=-1)
-@click.option("--task", "tasks", multiple=True, default=["primes"], help="primes, digest, sign_up, or module:function.")
+@click.option("--task", multiple=True, default=["primes"], help="primes, digest, sign_up, or module:function.")
 @click.option("--users", type=AT_LEAST_ONE, multiple=True, default=[25], help="Users at the same time.")
+@click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes, for strategies that have a pool.")
+@click.option("--python", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
 @click.option("--rounds", type=Rounds(), default="2", help="How often every case takes its turn; auto: until certain.")
-@click.option("--workers", type=click.IntRange(1, 1000), help="Threads or processes, for strategies that have a pool.")
-@click.option("--python", "pythons", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
 @click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
 @click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
@@ -51,53 +68,35 @@ def list_servers(as_json: bool) -> None:
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
 def run(
     servers: tuple[str, ...],
-    tasks: tuple[str, ...],
-    users: tuple[int, ...],
     time_s: float | None,
     rounds: int | None,
-    workers: int | None,
-    pythons: tuple[str, ...],
     seed: int | None,
     out: Path | None,
     html: Path | None,
     traced: bool,
     quiet: bool,
+    **axes: tuple[str | int, ...],
 ) -> None:
     """Start each SERVER, put it under siege, and compare.
 
     SERVER is a number (3), a name (3_async_threadexecutor) or the path of any script that keeps the contract;
-    without any, all strategies take part. --task, --users and --python may be given more than once.
+    without any, all strategies take part. --task, --users, --workers and --python may be given more than once.
     """
     from common.harness.plan import make_plan
+    from common.harness.ready.strategies import suite_of
     from common.harness.session import conduct
-    from common.load.siege import find_siege
-    from common.report.dresses.dressing import as_html, as_shown, as_timelines, exit_code, show
+    from common.report.dressing import exit_code, show_all
     from common.report.judging.certainty import MOST_ROUNDS, uncertain
     from common.report.progress import ProgressBar
 
-    plan = make_plan(servers, tasks, users, pythons, workers, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
-    find_siege()
-    out, page = writable(out or default_result()), writable(html) if html else None
+    plan = make_plan(suite_of(servers), axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
+    page = writable(html) if html else None
+    out = writable(out or default_result(), again_and_again=True)
+    wanted = uncertain if rounds is None else None
     with ProgressBar(plan.turns() + traced * len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by = conduct(
-            plan,
-            out,
-            progress,
-            ["bench.py", *sys.argv[1:]],
-            uncertain if rounds is None else None,
-            TRACED_REQUESTS if traced else 0,
-        )
-    if result.records:
-        show(as_shown(result))
-        if result.traces:
-            show(as_timelines(result))
-        click.echo(f"Raw values: {out}", err=True)
-        if page:
-            page.write_text(as_html(result), encoding="utf-8")
-            click.echo(f"Page: {page}", err=True)
-    if stopped_by:
-        sys.exit(128 + stopped_by)
-    sys.exit(exit_code(result))
+        result, stopped_by, is_saved = conduct(plan, out, progress, COMMAND, wanted, TRACED_REQUESTS if traced else 0)
+    show_all(result, out if is_saved else None, page)
+    sys.exit(128 + stopped_by if stopped_by else exit_code(result))
 
 
 @bench.command()
@@ -109,51 +108,47 @@ def run(
 def report(result: Path, dress: str, picture: str | None, out: Path | None, uncorrected: bool) -> None:
     """Show the RESULT of a run again."""
     from common.model.record import load
-    from common.report.dresses.dressing import as_shown, dressed, show
+    from common.report.dressing import as_shown, dressed, show, tell
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
-    if picture is not None:
-        from common.report.pictures import write_picture
+    with telling_of(result):
+        if picture is not None:
+            from common.report.pictures import write_picture
 
-        write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
-    elif out is not None:
-        writable(out).write_text(dressed(measured, dress, corrected=not uncorrected) + "\n", encoding="utf-8")
-    elif dress in ("table", "timeline"):
-        show(as_shown(measured, dress, corrected=not uncorrected))
-    else:
-        click.echo(dressed(measured, dress, corrected=not uncorrected))
+            write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
+        elif out is not None:
+            write_whole(writable(out), f"{dressed(measured, dress, corrected=not uncorrected)}\n".encode())
+        elif dress in ("table", "timeline"):
+            show(as_shown(measured, dress, corrected=not uncorrected))
+        else:
+            tell(dressed(measured, dress, corrected=not uncorrected))
 
 
 @bench.command()
 @click.argument("servers", metavar="[SERVER]...", nargs=-1)
 @click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Sent at the same moment.")
-@click.option("--task", "tasks", multiple=True, default=["primes"], help="As for run.")
-@click.option("--workers", type=click.IntRange(1, 1000), help="As for run.")
-@click.option("--python", "pythons", multiple=True, default=[sys.executable], help="As for run.")
+@click.option("--task", multiple=True, default=["primes"], help="As for run.")
+@click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
+@click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
 @click.option("--out", type=FILE, help="A picture of it: FILE.svg, .png or .html; raw values: .json.")
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
 def trace(
-    servers: tuple[str, ...],
-    requests: int,
-    tasks: tuple[str, ...],
-    workers: int | None,
-    pythons: tuple[str, ...],
-    out: Path | None,
-    quiet: bool,
+    servers: tuple[str, ...], requests: int, out: Path | None, quiet: bool, **axes: tuple[str | int, ...]
 ) -> None:
     """Draw who computes when: send each SERVER some requests at once, with pings beside them."""
     from common.harness.plan import make_plan
+    from common.harness.ready.strategies import suite_of
     from common.harness.session import conduct_traces
-    from common.report.dresses.dressing import as_shown, show
+    from common.report.dressing import as_shown, show
     from common.report.pictures import check_suffix, write_picture
     from common.report.progress import ProgressBar
 
     if out is not None:
         check_suffix(writable(out))
-    plan = make_plan(servers, tasks, [requests], pythons, workers, time_s=0, rounds=1)
+    plan = make_plan(suite_of(servers), {**axes, "users": [requests]}, time_s=0, rounds=1)
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by = conduct_traces(plan, progress, ["bench.py", *sys.argv[1:]])
+        result, stopped_by = conduct_traces(plan, requests, progress, COMMAND)
     if result.traces and out is not None:
         write_picture(result, "timeline", out)
     elif result.traces:
@@ -164,26 +159,32 @@ def trace(
 
 
 @bench.command(name="try")
-@click.argument("task")
+@click.argument("tasks", metavar="[TASK]...", nargs=-1)
 @click.option("--limit", "limit_s", type=Duration(), default="30s", help="A first run that takes longer is stopped.")
 @click.option("--python", default=sys.executable, help="As for run.")
-def try_task(task: str, limit_s: float, python: str) -> None:
-    """Say of a TASK what matters for the choice of a strategy, in seconds and without any server.
+def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
+    """Say of each TASK what matters for the choice of a strategy, in seconds and without any server.
 
-    TASK is primes, digest, sign_up, or your own as module:function. Exit 1 if no strategy is worth a run.
+    TASK is primes, digest, sign_up, or your own as module:function; without any, all three are tried.
+    Exit 1 if no strategy is worth a run.
     """
+    from common.builtin_tasks import BUILTIN_TASKS
     from common.harness.ready.interpreter import interpreter
     from common.harness.ready.strategies import all_strategies
     from common.harness.trying import conduct_try
-    from common.report.dresses.dressing import show
     from common.report.dresses.tryout import as_advice
+    from common.report.dressing import show
     from common.report.words.advice import is_worth_a_run
 
-    found, stopped_by = conduct_try(task, interpreter(python), limit_s, lambda line: click.echo(line, err=True))
-    if found is None or stopped_by:
-        sys.exit(128 + (stopped_by or 0))
-    show(as_advice(found, all_strategies()))
-    sys.exit(0 if is_worth_a_run(found, all_strategies()) else 1)
+    strategies, worth = all_strategies(), True
+    for place, task in enumerate(tasks or BUILTIN_TASKS):
+        found, stopped_by = conduct_try(task, interpreter(python), limit_s, complain)
+        if found is None or stopped_by:
+            sys.exit(128 + (stopped_by or 0))
+        click.echo("\n" * bool(place), nl=False)
+        show(as_advice(found, strategies))
+        worth = worth and is_worth_a_run(found, strategies)
+    sys.exit(0 if worth else 1)
 
 
 @bench.command()
@@ -201,18 +202,19 @@ def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
     """
     from common.model.record import load
     from common.report.dresses.compare_dresses import as_table, dressed
-    from common.report.dresses.dressing import show
+    from common.report.dressing import show, tell
     from common.report.judging.comparable import check_comparable
     from common.report.judging.compare import compared
 
     gc.disable()  # as in report
     before, after = load(base), load(new)
     check_comparable(before, after, anyway=anyway)
-    found = compared(before, after)
-    if dress == "table":
-        show(as_table(found))
-    else:
-        click.echo(dressed(found, dress))
+    with telling_of(base, new):
+        found = compared(before, after)
+        if dress == "table":
+            show(as_table(found))
+        else:
+            tell(dressed(found, dress))
     sys.exit(found.exit_code)
 
 

@@ -1,15 +1,21 @@
 """What the commands of bench.py share: durations, and errors of one line."""
 
+import contextlib
+import io
 import os
 import re
 import sys
+import warnings
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from common.errors import BadInputError
+from common.errors import BadInputError, one_line
+from common.model.legible import legible
+from common.model.outfile import check_writable, is_pipe
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 LONGEST_S = 86_400.0
@@ -20,20 +26,68 @@ class OneLineErrors(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the command and exits."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal that knows ASCII only gets what it can show
         try:
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
+            if sys.stdout is not None:
+                sys.stdout.flush()
         except click.exceptions.NoArgsIsHelpError as error:
             click.echo(error.format_message(), err=True)
             code = 2
         except (click.ClickException, BadInputError) as error:
-            click.echo(f"bench.py: {_one_line(error)}", err=True)
+            complain(_one_line(error))
+            code = 2
+        except ModuleNotFoundError as error:
+            complain(missing(error))
             code = 2
         except (click.Abort, KeyboardInterrupt):
             code = 130
         except BrokenPipeError:  # as in `bench.py list | head -1`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 1
+        except OSError as error:  # as in `bench.py list > /dev/full`
+            complain(" ".join(filter(None, [error.filename and f"{error.filename}:", error.strerror or str(error)])))
+            code = 2
+        _forget_what_can_not_be_written()
         sys.exit(code if isinstance(code, int) else 0)
+
+
+@contextlib.contextmanager
+def telling_of(*files: Path) -> Iterator[None]:
+    """What nobody has thought of in a file of a stranger is one line, too."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numpy, which says in lines of its own what it can't compute
+            yield
+    except BadInputError:
+        raise
+    except (ArithmeticError, LookupError, ValueError, TypeError, AssertionError, MemoryError, RecursionError) as error:
+        names = " and ".join(map(str, files))
+        raise BadInputError(
+            f"{names} can't be shown: {one_line(error)}; if bench.py run has written it, please report that"
+        ) from None
+
+
+def complain(message: str) -> None:
+    """One line on stderr, if that can be written."""
+    with contextlib.suppress(OSError):
+        click.echo(f"bench.py: {legible(message)}", err=True)
+
+
+def missing(error: ModuleNotFoundError) -> str:
+    """What an interpreter without our packages is told."""
+    return f"this Python ({sys.executable}) has no {error.name}; run ./scripts/setup, then .venv/bin/python bench.py"
+
+
+def _forget_what_can_not_be_written() -> None:
+    """Or Python would try it once more when it ends, and complain in many lines."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _one_line(error: Exception) -> str:
@@ -90,18 +144,15 @@ def default_result() -> Path:
     return folder / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
 
 
-def writable(path: Path) -> Path:
-    """The path, if a file can be written there.
+def writable(path: Path, *, again_and_again: bool = False) -> Path:
+    """The path, if it can be written.
 
     Raises:
-        BadInputError: it can't.
+        BadInputError: it can't, or it is a pipe and will be written more than once.
     """
     if path.is_dir():
         raise BadInputError(f"{str(path)!r} is a folder; expected a file name")
-    probe = path.with_name(f".{path.name}.probe")
-    try:
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise BadInputError(f"{str(path)!r} can't be written: {error.strerror}; try another --out") from None
+    if again_and_again and is_pipe(path):
+        raise BadInputError(f"{str(path)!r} is a pipe; expected a file, which is written anew after every case")
+    check_writable(path)
     return path

@@ -1,10 +1,20 @@
-"""What a server needs to run, as its line `REQUIRES = "python>=3.14"` says."""
+"""What servers and the bench have to agree on: ports, workers, the backlog, and what `REQUIRES` means."""
 
 import platform
 import re
 import sys
 
 from common.errors import BadInputError
+
+FIRST_PORT = 8000
+MOST_WORKERS = 1000
+BACKLOG = 128  # Tornado's own default; with less, a burst of clients waits for SYN retransmissions
+
+
+def default_port(stem: str) -> int:
+    """8000 for `1_…`, 8001 for `2_…`, and so on; 8000 where there is no number."""
+    number = re.match(r"\d+", stem)
+    return FIRST_PORT + int(number[0]) - 1 if number else FIRST_PORT
 
 
 def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str:

@@ -1,5 +1,11 @@
-"""What went wrong before anything was started."""
+"""What went wrong before anything was started, and errors in one line."""
 
 
 class BadInputError(ValueError):
     """What was asked for can't be done. One line: what is wrong, what was expected, what to try."""
+
+
+def one_line(error: BaseException) -> str:
+    """`ValueError: what it says`, without line breaks."""
+    said = " ".join(str(error).split())[:500]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

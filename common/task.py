@@ -16,7 +16,7 @@ from functools import cache
 from typing import cast
 
 from common.builtin_tasks import BUILTIN_TASKS
-from common.errors import BadInputError
+from common.errors import BadInputError, one_line
 from common.stopwatch import Stopwatch, Stretch
 from common.task_module import import_from
 
@@ -99,12 +99,6 @@ class _Steps:
         self.run = TaskRun(text, ran[0].from_s, ran[-1].to_s, stopwatch.cpu_s(), _this_worker(), ran)
 
 
-def one_line(error: BaseException) -> str:
-    """`ValueError: what it says`, without line breaks."""
-    said = " ".join(str(error).split())[:500]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
-
-
 def _this_worker() -> str:
     interpreter = _interpreter_number()
     if interpreter:
@@ -171,9 +165,3 @@ def _refuse_what_cannot_be_called(function: Callable[[], object], spec: str) -> 
         raise UnknownTaskError(f"task {spec!r} can't be called without arguments: {error}") from None
     except ValueError:
         pass  # some builtins have no signature that could be checked
-
-
-if __name__ == "__main__":
-    from common.task_cost import main
-
-    main()

@@ -8,8 +8,9 @@ from pathlib import Path
 from conftest import TESTS, bench_command
 
 from common.model.record import Record, load
-from common.report.dresses.dressing import exit_code
-from common.report.judging.summary import Summary, summarize
+from common.report.dressing import exit_code
+from common.report.judging.comparison import summarize
+from common.report.judging.summary import Summary
 
 HOSTILE = TESTS / "servers"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")
@@ -32,7 +33,7 @@ class Besieged:
 
     @property
     def port(self) -> int:
-        return int(self.record.siege_command[-1].rstrip("/").rpartition(":")[2])
+        return int(self.record.tool_command[-1].rstrip("/").rpartition(":")[2])
 
 
 def hostile(name: str) -> str:

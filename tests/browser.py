@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+HEIGHT = 900
 # It is run by root in containers, and must not look for anything outside.
 FLAGS = [
     "--no-sandbox",
@@ -45,14 +46,19 @@ class Opened:
     def count(self, selector: str) -> int:
         return self.page.locator(selector).count()
 
+    def look(self, width: int, scheme: str) -> None:
+        """In a window of that width, in `light` or `dark`."""
+        self.page.set_viewport_size({"width": width, "height": HEIGHT})
+        self.page.emulate_media(color_scheme=scheme)
+
     def overflow(self) -> int:
         """By how many pixels it is wider than the window."""
         return self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
 
 @contextlib.contextmanager
-def opened(browser: Browser, path: Path, width: int = 1440, scheme: str = "light") -> Iterator[Opened]:
-    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+def opened(browser: Browser, path: Path, width: int = 1440) -> Iterator[Opened]:
+    context = browser.new_context(viewport={"width": width, "height": HEIGHT}, color_scheme="light", offline=True)
     try:
         found = Opened(context.new_page())
         found.page.on("console", lambda message: found.complaints.append(message.text))

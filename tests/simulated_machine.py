@@ -1,14 +1,17 @@
 """A machine whose CPUs change their speed, and the records of cases that are measured on it: what is true is known."""
 
 import heapq
+import math
 import random
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from simulated_record import record_of, result_of
 
-from common.model.record import BARE, Machine, Record, Result
+from common.model.record import Machine, Record, Result
 
 WORK_S, USERS, SIEGE_S, BETWEEN_S, STEP_S, BEAT_S = 0.04, 6, 4.0, 5.5, 0.02, 50e-6
 SLOW = 1 / 1.75
@@ -47,6 +50,38 @@ class Server:
     slower: float = 1.0
 
 
+class Served(NamedTuple):
+    """A request: when it was sent, worked on and answered, by which CPU if it computed at all."""
+
+    start_s: float
+    asked_s: float
+    end_s: float
+    user: int
+    cpu: int | None
+
+
+class Progress(NamedTuple):
+    """How much a CPU could have done by the end of each step of a siege, in seconds at full speed."""
+
+    done_s: list[float]
+
+    @classmethod
+    def of(cls, speeds: np.ndarray) -> "Progress":
+        return cls([0.0, *np.cumsum(speeds * STEP_S).tolist()])
+
+    def done_at(self, start_s: float, work_s: float) -> float:
+        """When so much work is done that is begun then; after the siege if not within it."""
+        steps = start_s / STEP_S
+        before = min(int(steps), len(self.done_s) - 2)
+        at_start_s = self.done_s[before] + (steps - before) * (self.done_s[before + 1] - self.done_s[before])
+        wanted_s = at_start_s + work_s
+        after = bisect_right(self.done_s, wanted_s)
+        if after == len(self.done_s):
+            return SIEGE_S + 1
+        from_s, to_s = self.done_s[after - 1 : after + 1]
+        return STEP_S * (after - 1 + (wanted_s - from_s) / (to_s - from_s))
+
+
 @dataclass
 class SimulatedMachine:
     """Two CPUs, whose speed is what `speeds` says, and less where the other one works too."""
@@ -61,7 +96,7 @@ class SimulatedMachine:
 
     def result(self, servers: Sequence[Server], rounds: int) -> Result:
         rng = random.Random(self.seed)
-        everything = [Server(BARE, USERS if servers[0].waits else 2, servers[0].waits), *servers]
+        everything = [Server("bare", USERS if servers[0].waits else 2, servers[0].waits), *servers]
         turns = [(number, one) for number in range(1, rounds + 1) for one in rng.sample(everything, len(everything))]
         steps = round(len(turns) * BETWEEN_S / STEP_S) + 100
         weather = self.speeds(rng, 2, steps)
@@ -80,8 +115,8 @@ class SimulatedMachine:
         siege = around * (self.beside_a_busy_one if computing else 1.0)
         during = (at_s >= 0) & (at_s < SIEGE_S)
         seen = np.where(during, siege, around)
-        record = record_of(server.name, round_, workers=server.workers, users=USERS, siege_s=SIEGE_S)
-        record.siege_began_s = began_s
+        record = record_of(server.name, round_, workers=server.workers, users=USERS, load_s=SIEGE_S)
+        record.load_began_s = began_s
         record.idle_answer_s = WORK_S * 1.1 / SLOW if not server.waits else WORK_S * 1.02
         self._answers(record, server, siege[:, during], rng)
         self._beats(record, at_s, seen, rng)
@@ -90,50 +125,39 @@ class SimulatedMachine:
 
     def _answers(self, record: Record, server: Server, speeds: np.ndarray, rng: random.Random) -> None:
         columns = record.transactions
-        for column in (columns.finished_s, columns.siege_s, columns.status, columns.size_bytes, columns.user):
+        for column in (columns.finished_s, columns.took_s, columns.status, columns.size_bytes, columns.user):
             column.clear()
-        done = [np.concatenate(([0.0], np.cumsum(row * STEP_S))) for row in speeds]
-        times = np.arange(speeds.shape[1] + 1) * STEP_S
+        busy = np.zeros((2, speeds.shape[1] + 1))
+        used_s = 0.0
+        for one in self._served(server, [Progress.of(row) for row in speeds], rng):
+            if one.cpu is not None:
+                busy[one.cpu, int(one.start_s / STEP_S) : int(min(one.end_s, SIEGE_S) / STEP_S)] = STEP_S
+            if one.end_s > SIEGE_S:
+                break
+            used_s += 0.001 if one.cpu is None else one.end_s - one.start_s
+            columns.finished_s.append(one.end_s)
+            columns.took_s.append(round(one.end_s - one.asked_s, 2))
+            columns.status.append(200)
+            columns.size_bytes.append(4)
+            columns.user.append(one.user)
+        _add_usage(record, np.cumsum(busy, axis=1), used_s)
+
+    def _served(self, server: Server, cpus: list[Progress], rng: random.Random) -> Iterator[Served]:
+        """One request after the other, as long as anybody looks."""
         own = WORK_S * server.slower * float(np.exp(rng.gauss(0, self.noise_of_rounds)))
         # A single worker is moved about between the CPUs, as the system likes to do.
         home = [rng.randrange(2) for _ in range(200)]
         free, waiting = [(0.0, worker) for worker in range(server.workers)], [(0.0, user) for user in range(USERS)]
-        busy = np.zeros((2, speeds.shape[1] + 1))
-        heapq.heapify(waiting)
-        used_s = 0.0
         while True:
             now_s, worker = heapq.heappop(free)
             asked_s, user = heapq.heappop(waiting)
             start_s = max(now_s, asked_s)
-            work = own * float(np.exp(rng.gauss(0, self.noise_of_requests)))
+            work = own * math.exp(rng.gauss(0, self.noise_of_requests))
             cpu = worker % 2 if server.workers > 1 else home[int(start_s / 0.5) % 200]
-            if server.waits:
-                end_s = start_s + work
-            else:
-                target = float(np.interp(start_s, times, done[cpu])) + work
-                end_s = float(np.interp(target, done[cpu], times)) if target < done[cpu][-1] else SIEGE_S + 1
-                busy[cpu, int(start_s / STEP_S) : int(min(end_s, SIEGE_S) / STEP_S)] = STEP_S
-            if end_s > SIEGE_S:
-                break
-            used_s += 0.001 if server.waits else end_s - start_s
-            columns.finished_s.append(end_s)
-            columns.siege_s.append(round(end_s - asked_s, 2))
-            columns.status.append(200)
-            columns.size_bytes.append(4)
-            columns.user.append(user)
+            end_s = start_s + work if server.waits else cpus[cpu].done_at(start_s, work)
+            yield Served(start_s, asked_s, end_s, user, None if server.waits else cpu)
             heapq.heappush(free, (end_s, worker))
             heapq.heappush(waiting, (end_s, user))
-        counted = np.cumsum(busy, axis=1)
-        record.cpu_times.at_s[:] = [-0.7, *(0.25 * number for number in range(17)), 4.7]
-        for cpu in range(2):
-            inside = [float(np.interp(0.25 * number, times, counted[cpu])) for number in range(17)]
-            record.cpu_times.busy_s[cpu] = [inside[0], *inside, inside[-1]]
-        record.samples.cpu_s[:] = [1 + used_s * number / 16 for number in range(17)]
-        record.machine = Machine(total_s=2 * SIEGE_S, busy_s=used_s + 0.12, steal_s=0.0)
-        if server.name == BARE:
-            for column in (record.samples.at_s, record.samples.cpu_s, record.samples.memory_bytes):
-                column.clear()
-            record.machine, record.idle_answer_s = None, None
 
     def _beats(self, record: Record, at_s: np.ndarray, speeds: np.ndarray, rng: random.Random) -> None:
         for cpu in range(2):
@@ -153,3 +177,19 @@ class SimulatedMachine:
             record.alone_wall_s.append(took_s)
             record.alone_cpu_s.append(0.0002 if waits else took_s)
             record.alone_on_cpu.append(cpu)
+
+
+def _add_usage(record: Record, counted_s: np.ndarray, used_s: float) -> None:
+    """What CPUs and server were seen to have used; `counted_s`: of each CPU, how long it was busy by each step."""
+    at_s = [0.25 * number for number in range(17)]
+    times = np.arange(counted_s.shape[1]) * STEP_S
+    record.cpu_times.at_s[:] = [-0.7, *at_s, 4.7]
+    for cpu, row in enumerate(counted_s):
+        inside = np.interp(at_s, times, row).tolist()
+        record.cpu_times.busy_s[cpu] = [inside[0], *inside, inside[-1]]
+    record.samples.cpu_s[:] = [1 + used_s * number / 16 for number in range(17)]
+    record.machine = Machine(total_s=2 * SIEGE_S, busy_s=used_s + 0.12, steal_s=0.0)
+    if record.is_ceiling:
+        for column in (record.samples.at_s, record.samples.cpu_s, record.samples.memory_bytes):
+            column.clear()
+        record.machine, record.idle_answer_s = None, None

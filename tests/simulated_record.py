@@ -1,10 +1,11 @@
 """Records as an honest server, or a lying one, would give them: simulated, with figures that are known."""
 
+import functools
 import itertools
 
 from simulated import constant, queue
 
-from common.model.record import BARE, Environment, Machine, Record, Result
+from common.model.record import Environment, Machine, Record, Result
 
 USERS, TIME_S, TASK_S, CPUS = 5, 4.0, 0.1, 2
 
@@ -18,7 +19,7 @@ def result_of(records: list[Record], **environment) -> Result:
         "system": "Linux",
         "pythons": {"3.11.7": "python3"},
         "packages": {},
-        "siege": "4.0.7",
+        "tools": {"siege": "4.0.7"},
         "commit": "",
     }
     return Result(
@@ -34,52 +35,77 @@ def result_of(records: list[Record], **environment) -> Result:
 def record_of(
     server: str, round_: int = 1, workers: int = 1, speed: float = 1.0, users: int = USERS, **values
 ) -> Record:
-    """What a server with so many workers gives, `speed` times as fast as it should be."""
+    """What a server with so many workers gives, `speed` times as fast as it should be; any axis may be named."""
+    axes = {"task": "primes", "users": users, "python": "3.11.7", **values.pop("parameters", {})}
+    axes |= {name: values.pop(name) for name in ("task", "python") if name in values}
     fixed = {
         "server": server,
         "title": f"The title of {server}.",
-        "task": "primes",
-        "users": users,
-        "python": "3.11.7",
+        "values": axes,
+        "is_ceiling": server == "bare",
         "round": round_,
         "began_at": "2026-11-20T05:00:00+00:00",
         "load_average": 0.1,
         "time_s": TIME_S,
         "workers": workers,
         "answer_bytes": 4,
-        "siege_s": TIME_S,
-        "siege_cpu_s": 0.02,
+        "load_s": TIME_S,
+        "tool_cpu_s": 0.02,
         "bench_cpu_s": 0.1,
         "memory_kind": "pss",
         "idle_answer_s": TASK_S + 0.001,
         "machine": Machine(total_s=CPUS * TIME_S, busy_s=workers * TIME_S + 0.15, steal_s=0.0),
     }
     record = Record(**{**fixed, **values})
-    last: dict[int, float] = {}
-    answers = queue(users, workers, constant(TASK_S / speed))
-    for at, user in itertools.takewhile(lambda answer: answer[0] <= TIME_S, answers):
-        record.transactions.finished_s.append(at)
-        record.transactions.siege_s.append(round(at - last.get(user, 0.0), 2))
-        record.transactions.status.append(200)
-        record.transactions.size_bytes.append(4)
-        record.transactions.user.append(user)
-        last[user] = at
-    for number in range(80):
-        record.pings.due_s.append(0.05 * number)
-        record.pings.sent_s.append(0.05 * number + 0.0002)
-        record.pings.waited_s.append(0.002)
-        record.pings.problem.append("")
-    for number in range(17):
-        record.samples.at_s.append(number / 4)
-        record.samples.cpu_s.append(1 + workers * number / 4)
-        record.samples.memory_bytes.append(25_000_000 * workers)
-        record.samples.processes.append(1)
+    _add_answers(record, workers, speed)
+    _add_pings(record)
+    _add_samples(record, workers)
     return record
+
+
+def _add_answers(record: Record, workers: int, speed: float) -> None:
+    columns = record.transactions
+    finished_s, waited_s, users = _answers(record.users, workers, TASK_S / speed)
+    columns.finished_s.extend(finished_s)
+    columns.took_s.extend(waited_s)
+    columns.user.extend(users)
+    columns.status.extend([200] * len(users))
+    columns.size_bytes.extend([4] * len(users))
+
+
+@functools.lru_cache(maxsize=1024)
+def _answers(users: int, workers: int, task_s: float) -> tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...]]:
+    """When answers came, how long they took, and who got them."""
+    finished_s, waited_s, who = [], [], []
+    last: dict[int, float] = {}
+    answers = queue(users, workers, constant(task_s))
+    for at, user in itertools.takewhile(lambda answer: answer[0] <= TIME_S, answers):
+        finished_s.append(at)
+        waited_s.append(round(at - last.get(user, 0.0), 2))
+        who.append(user)
+        last[user] = at
+    return tuple(finished_s), tuple(waited_s), tuple(who)
+
+
+def _add_pings(record: Record) -> None:
+    due_s = [0.05 * number for number in range(80)]
+    record.pings.due_s.extend(due_s)
+    record.pings.sent_s.extend([at_s + 0.0002 for at_s in due_s])
+    record.pings.waited_s.extend([0.002] * len(due_s))
+    record.pings.problem.extend([""] * len(due_s))
+
+
+def _add_samples(record: Record, workers: int) -> None:
+    at_s = [number / 4 for number in range(17)]
+    record.samples.at_s.extend(at_s)
+    record.samples.cpu_s.extend([1 + workers * at for at in at_s])
+    record.samples.memory_bytes.extend([25_000_000 * workers] * len(at_s))
+    record.samples.processes.extend([1] * len(at_s))
 
 
 def bare_record(round_: int = 1, speed: float = 1.0, **values) -> Record:
     """What the same users do without a server, on both CPUs."""
-    record = record_of(BARE, round_, workers=CPUS, speed=speed, **values)
+    record = record_of("bare", round_, workers=CPUS, speed=speed, **values)
     record.alone_wall_s += [TASK_S, TASK_S * 1.005, TASK_S]
     record.alone_cpu_s += [TASK_S, TASK_S, TASK_S]
     record.machine, record.idle_answer_s, record.workers, record.memory_kind = None, None, None, ""

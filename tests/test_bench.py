@@ -9,16 +9,16 @@ import sys
 
 import pytest
 from conftest import ROOT, SERVERS, TESTS, bench_command
+from planned import plan_of
 from simulated_record import bare_record, record_of
 
 from common.errors import BadInputError
 from common.harness import runner
-from common.harness.plan import NO_SERVER, make_plan
 from common.harness.ready import expectation
 from common.harness.ready.expectation import Expectation
 from common.harness.ready.interpreter import interpreter
 from common.harness.session import conduct
-from common.model.record import BARE, load
+from common.model.record import load
 from common.report.judging.certainty import MOST_ROUNDS, uncertain
 
 
@@ -39,16 +39,16 @@ def test_list_for_programs(asked) -> None:
 
 def test_every_case_takes_its_turn_in_every_round_in_the_same_order_for_the_same_seed() -> None:
     def order(seed: int) -> list[list[str]]:
-        plan = make_plan((), ["primes"], [5], [sys.executable], None, time_s=1, rounds=4, seed=seed)
-        able.update(case.strategy.stem for case in plan.cases)
+        plan = plan_of(users=5, rounds=4, seed=seed)
+        able.update(case.server for case in plan.cases)
         assert able | {one.server for one in plan.left_out} == {path.stem for path in SERVERS}
-        return [[case.strategy.stem for case in cases] for cases in plan.in_order()]
+        return [[case.server for case in cases] for cases in plan.in_order()]
 
     able: set[str] = set()
     assert order(1) == order(1) != order(2)
     rounds = order(1)
     assert len(rounds) == 4
-    assert all(sorted(stems) == sorted([*able, BARE]) for stems in rounds)
+    assert all(sorted(stems) == sorted([*able, "bare"]) for stems in rounds)
     assert len({tuple(stems) for stems in rounds}) > 1
 
 
@@ -197,23 +197,23 @@ def test_auto_goes_on_until_it_is_certain(tmp_path, monkeypatch) -> None:
     async def on_a_steady_machine(*_):
         yield
 
-    async def simulated(case, _siege, _expected, _length, record, _watcher) -> None:
-        is_bare = case.strategy == NO_SERVER
-        made = bare_record(record.round) if is_bare else record_of(case.strategy.stem, record.round)
-        for name in ("transactions", "pings", "samples", "machine", "siege_s", "workers", "answer_bytes"):
+    async def simulated(turn) -> None:
+        record = turn.record
+        made = bare_record(record.round) if record.is_ceiling else record_of(record.server, record.round)
+        for name in ("transactions", "pings", "samples", "machine", "load_s", "workers", "answer_bytes"):
             setattr(record, name, getattr(made, name))
 
-    monkeypatch.setattr(runner, "measure", simulated)
+    monkeypatch.setattr(runner.Turn, "measure", simulated)
     monkeypatch.setattr(runner, "beside_the_machine", on_a_steady_machine)
-    plan = make_plan(["2"], ["primes"], [5], [sys.executable], None, time_s=4, rounds=MOST_ROUNDS)
-    result, stopped_by = conduct(plan, tmp_path / "r.json", Listening(), ["bench.py", "run"], uncertain)
-    assert stopped_by is None
+    plan = plan_of("2", users=5, time_s=4.0, rounds=MOST_ROUNDS)
+    result, stopped_by, is_saved = conduct(plan, tmp_path / "r.json", Listening(), ["bench.py", "run"], uncertain)
+    assert (stopped_by, is_saved) == (None, True)
     assert 3 <= max(record.round for record in result.records) <= 10
-    assert [record.server for record in result.records].count(BARE) == len(result.records) / 2
+    assert [record.server for record in result.records].count("bare") == len(result.records) / 2
 
 
 def test_a_siege_that_is_too_short_for_the_task_is_said_beforehand() -> None:
-    plan = make_plan(["3"], ["sign_up"], [4], [sys.executable], None, time_s=1, rounds=1)
+    plan = plan_of("3", task="sign_up", users=4)
     expected, watcher = Expectation(b"", 0.28, 0.001), Listening()
-    runner.say_how_long(plan, {("sign_up", plan.cases[0].python): expected}, watcher)
+    runner.say_how_long(plan, {plan.cases[0].work: expected}, watcher)
     assert watcher.warned == ["--time 1s is short for sign_up with 4 users: take --time auto, or 4s or more"]

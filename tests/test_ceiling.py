@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import ROOT, TESTS, gone, wait_until
+from planned import plan_of
 
 from common.alone.bare import CHECKER, spread
 from common.cpus import usable_cpus
@@ -20,13 +21,13 @@ from common.harness.beside.checker import interval_s
 from common.harness.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
-from common.harness.plan import NO_SERVER, Case
 from common.harness.ready.expectation import Expectation
 from common.harness.ready.interpreter import interpreter
-from common.harness.runner import new_record
+from common.harness.turn import new_record
+from common.model.case import Case
 from common.model.record import Record
 
-BESIDES = 4  # processes without users: the first one, its forkserver and resource tracker, and the checker's
+BESIDES = 5  # processes without users: the keeper, the first one, its forkserver and resource tracker, the checker's
 NO_LIMIT_S = 1000.0
 EXPECTED = Expectation(b"done", 0.1, 0.0)
 
@@ -69,8 +70,9 @@ def diary(what: str) -> list[tuple[int, float]]:
 
 
 def new_bare(task: str, users: int, time_s: float = NO_LIMIT_S) -> tuple[Case, Record]:
-    case = Case(NO_SERVER, task, users, interpreter())
-    record = new_record(case, time_s, 1)
+    plan = plan_of("2", task=task, users=users)
+    (case,) = plan.ceilings
+    record = new_record(plan, case, time_s, 1)
     record.answer_bytes = len("done")
     return case, record
 
@@ -81,7 +83,7 @@ def length(record: Record) -> Length:
 
 def computed(task: str, users: int, time_s: float = 1.0) -> Record:
     case, record = new_bare(task, users, time_s)
-    asyncio.run(compute_bare(case, EXPECTED, record, length(record), lambda: None))
+    asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
     return record
 
 
@@ -98,7 +100,7 @@ def until_everybody_worked(task: str, users: int, look: Callable[[], None]) -> R
             if len(seen) == users:
                 everybody.set()
 
-        running = asyncio.ensure_future(compute_bare(case, EXPECTED, record, length(record), tell))
+        running = asyncio.ensure_future(compute_bare(case, interpreter(), EXPECTED, record, length(record), tell))
         worked = asyncio.ensure_future(everybody.wait())
         await asyncio.wait({running, worked}, return_when=asyncio.FIRST_COMPLETED)
         with contextlib.suppress(asyncio.CancelledError):
@@ -178,7 +180,7 @@ def test_users_whose_task_imports_numpy_begin_within_the_length_of_a_task() -> N
     length_s = 1.0
     task = bring("heavy", f"time.sleep({length_s})", "import numpy\ntime.sleep(1)  # as heavier imports do")
     columns = until_everybody_worked(task, 10, lambda: None).transactions
-    began_s = [ended - took for ended, took in zip(columns.finished_s, columns.siege_s, strict=True)]
+    began_s = [ended - took for ended, took in zip(columns.finished_s, columns.took_s, strict=True)]
     assert 0 <= min(began_s[:10]) <= max(began_s[:10]) < length_s
 
 
@@ -210,7 +212,7 @@ IN_CHILDREN = "if __import__('multiprocessing').parent_process(): {how}"
 def test_a_task_that_fails_ends_the_bare_case_with_its_reason(how, reason, body) -> None:
     case, record = new_bare(bring("jobs", body.format(how=how)), 6)
     with pytest.raises(CaseFailedError) as failed:
-        asyncio.run(compute_bare(case, EXPECTED, record, length(record), Path("break").touch))
+        asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), Path("break").touch))
     assert failed.value.code == "died"
     assert str(failed.value).endswith(reason)
     assert not psutil.Process().children(recursive=True)
@@ -219,7 +221,7 @@ def test_a_task_that_fails_ends_the_bare_case_with_its_reason(how, reason, body)
 def test_a_task_that_can_not_be_performed_alone_is_one_line() -> None:
     case, record = new_bare(bring("jobs", "raise ValueError('never')"), 2)
     with pytest.raises(CaseFailedError, match=r"exit code 1; its last line: the task raised ValueError: never$"):
-        asyncio.run(compute_bare(case, EXPECTED, record, length(record), lambda: None))
+        asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
 
 
 def test_a_child_that_the_task_has_forked_is_not_one_more_user() -> None:
@@ -248,7 +250,7 @@ def test_the_checker_asks_beside_the_users() -> None:
     record = computed(bring("jobs"), users=2)
     assert CHECKER not in record.transactions.user
     assert set(record.checks.code) == {""}
-    assert len(record.checks.code) <= 1 + record.siege_s / interval_s(0.1)
+    assert len(record.checks.code) <= 1 + record.load_s / interval_s(0.1)
 
 
 def test_ways_to_spread_users_can_be_compared_and_nothing_is_left(tmp_path) -> None:

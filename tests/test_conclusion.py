@@ -3,10 +3,11 @@
 import pytest
 from simulated_record import TASK_S, bare_record, record_of, result_of
 
+from common.model.case import case_of
 from common.model.record import Result
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.judging.certainty import uncertain
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 from common.report.words.conclusion import conclusion
 
 ROUNDS = (1, 2, 3)
@@ -124,7 +125,7 @@ def test_flags_name_what_differs_between_the_cases() -> None:
     result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 41.0))
     more = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 41.0))
     for record in more.records:
-        record.task = "digest"
+        record.values["task"] = "digest"
     result.records += more.records
     for dress in ("table", "markdown", "html"):
         text = " ".join(dressed(result, dress).split())
@@ -155,9 +156,9 @@ def test_more_rounds_go_where_the_noise_is() -> None:
     calm = three_rounds(("1_a", 1, 1.0))
     assert uncertain(calm) == set()
     restless = three_rounds(("1_a", 1, 1.0), noise=(1.0, 1.2, 0.9))
-    assert uncertain(restless) == {("1_a", "primes", 5, "3.11.7")}
+    assert uncertain(restless) == {case_of("1_a", {"task": "primes", "users": 5, "python": "3.11.7"})}
     calm.records[:] = [record for record in calm.records if record.round < 3]
-    assert uncertain(calm) == {("1_a", "primes", 5, "3.11.7")}
+    assert uncertain(calm) == {case_of("1_a", {"task": "primes", "users": 5, "python": "3.11.7"})}
 
 
 def test_the_task_alone_is_what_was_measured_around_the_cases() -> None:
@@ -167,7 +168,9 @@ def test_the_task_alone_is_what_was_measured_around_the_cases() -> None:
     for record in result.records:
         record.alone_wall_s[:], record.alone_cpu_s[:] = [0.3, 0.2, 9.0], [0.1, 0.1, 0.1]
     comparison = summarize(result)
-    assert alone_wall_s(comparison, "primes") == 0.3
-    assert alone_cpu_s(comparison, "primes") == 0.1
-    assert alone_wall_s(comparison, "digest") is None
+    work = comparison.cases[0].case.work
+    assert work == (("task", "primes"), ("python", "3.11.7"))
+    assert alone_wall_s(comparison.rounds_of(work)) == 0.3
+    assert alone_cpu_s(comparison.rounds_of(work)) == 0.1
+    assert alone_wall_s(comparison.rounds_of((("task", "digest"),))) is None
     assert TASK_S == 0.1

@@ -4,26 +4,24 @@ import csv
 import io
 import json
 import re
-import subprocess
-from collections.abc import Callable
 
 import pytest
+from command import called
 from conftest import ROOT
 from golden_file import assert_golden
 from simulated_record import bare_record, record_of, result_of
 
 from common.model.record import Failure, load, save
-from common.report.dresses.dressing import dressed
-from common.report.judging.summary import summarize
+from common.report.dressing import dressed
+from common.report.judging.comparison import summarize
 from common.report.words.columns import columns_for
 
 DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "published.csv", "json": "published.json"}
-Bench = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.mark.parametrize("dress", DRESSES)
-def test_the_published_comparison_in_every_dress(dress: str, bench: Bench, renew: bool) -> None:
-    printed = bench("report", str(ROOT / "results" / "published.json"), "--format", dress)
+def test_the_published_comparison_in_every_dress(dress: str, renew: bool) -> None:
+    printed = called("report", str(ROOT / "results" / "published.json"), "--format", dress)
     assert printed.stderr == ""
     assert_golden(DRESSES[dress], in_ten_digits(printed.stdout), renew)
 
@@ -78,14 +76,14 @@ def test_markdown_fits_into_a_comment() -> None:
 
 
 @pytest.mark.parametrize("dress", ["table", "markdown", "csv", "json", "html"])
-def test_a_result_without_a_record_is_no_error(dress: str, bench: Bench, tmp_path) -> None:
+def test_a_result_without_a_record_is_no_error(dress: str, tmp_path) -> None:
     save(result_of([]), tmp_path / "empty.json")
-    ended = bench("report", "empty.json", "--format", dress)
+    ended = called("report", str(tmp_path / "empty.json"), "--format", dress)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_all_dresses_agree_on_who_is_fastest() -> None:
-    result = load(ROOT / "results" / "sample.json")
+    result = load(ROOT / "results" / "published.json")
     first = [case.server for case in summarize(result).cases if case.rank == 1]
     assert "4_async_processexecutor" in first
     for dress in ("table", "markdown", "html"):

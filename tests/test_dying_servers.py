@@ -45,7 +45,7 @@ def test_one_that_a_request_sees_dying_is_reported_as_dead_with_its_last_words(
     assert dead.why == "died"
     assert "ended with exit code 1" in dead.words
     assert "its last line: no database at db:5432" in dead.words
-    assert bool(dead.record.siege_command) == ("-1-" not in way)
+    assert bool(dead.record.tool_command) == ("-1-" not in way)
 
 
 def test_one_that_dies_by_itself_is_reported_with_its_last_words(besieged: dict[str, Besieged]) -> None:
@@ -59,7 +59,7 @@ def test_one_that_dies_by_itself_while_it_warms_up_is_too(tmp_path: Path, monkey
     dead = besiege(tmp_path, [hostile("dies_after_a_second")], *task)["dies_after_a_second"]
     assert dead.why == "died"
     assert "its last line: no licence any more" in dead.words
-    assert not dead.record.siege_command
+    assert not dead.record.tool_command
 
 
 def test_the_one_beside_them_is_measured(besieged: dict[str, Besieged]) -> None:

@@ -7,12 +7,12 @@ import pytest
 from rich.console import Console
 from simulated_record import bare_record, record_of, result_of
 
-from common.model.record import BARE, Failure, Record, Result, Trace
+from common.model.record import Failure, Record, Result, Trace
 from common.report.dresses.compare_dresses import as_table
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.judging import compare
 from common.report.judging.certainty import uncertain
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 
 ROUNDS = (1, 2, 3)
 WHY = "the bare case ended with exit code 1; its last line: the task raised ValueError: out of luck"
@@ -21,7 +21,7 @@ DRESSES = (*READ_BY_PEOPLE, "csv", "json", "timeline")
 
 
 def never_began(round_: int, task: str) -> Record:
-    record = bare_record(round_, task=task, failure=Failure("died", WHY), siege_s=None)
+    record = bare_record(round_, task=task, failure=Failure("died", WHY), load_s=None)
     columns = [getattr(record.transactions, name) for name in record.transactions.__struct_fields__]
     for column in (*columns, record.alone_wall_s, record.alone_cpu_s):
         column.clear()
@@ -36,7 +36,7 @@ def died_at_once(round_: int, task: str) -> Record:
 
 
 def died_on_the_way(round_: int, task: str) -> Record:
-    return bare_record(round_, speed=3, task=task, failure=Failure("died", WHY), siege_s=None)
+    return bare_record(round_, speed=3, task=task, failure=Failure("died", WHY), load_s=None)
 
 
 FAILED = (never_began, died_at_once, died_on_the_way)
@@ -51,7 +51,7 @@ def result_with(ceilings: dict[int, object], *tasks: str) -> Result:
             records.append(make(round_, task))
         records += [record_of(server, round_, workers, task=task) for server, workers in (("2_one", 1), ("4_two", 2))]
     result = result_of(records)
-    result.traces.append(Trace(server="2_one", title="One.", task="primes", python="3.11.7"))
+    result.traces.append(Trace(server="2_one", title="One.", values={"task": "primes", "python": "3.11.7"}))
     return result
 
 
@@ -100,7 +100,7 @@ def test_what_a_failed_ceiling_gave_before_is_no_ceiling(make) -> None:
 @pytest.mark.parametrize("make", FAILED)
 def test_the_csv_has_a_row_for_a_failed_ceiling(make) -> None:
     rows = dressed(result_with(with_failed(make, (2,))), "csv").splitlines()
-    assert [",failed,died," in row for row in rows if row.startswith(BARE)] == [False, True, False]
+    assert [",failed,died," in row for row in rows if row.startswith("bare")] == [False, True, False]
 
 
 @pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)

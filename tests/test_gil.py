@@ -3,8 +3,8 @@
 import pytest
 from simulated_record import bare_record, record_of, result_of
 
-from common.report.dresses.dressing import dressed
-from common.report.judging.summary import summarize
+from common.report.dressing import dressed
+from common.report.judging.comparison import summarize
 
 NOTE = "the GIL was on while it served, though Python 3.14.7t can do without"
 

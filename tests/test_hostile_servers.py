@@ -2,16 +2,15 @@
 
 import asyncio
 import socket
-import sys
 from pathlib import Path
 
 import pytest
 from besieging import Besieged, besiege, hostile
 from conftest import ROOT, accusations
+from planned import plan_of
 
-from common.harness import runner
+from common.harness import turn
 from common.harness.length import Length
-from common.harness.plan import make_plan
 from common.harness.ready.expectation import Expectation
 from common.harness.server import HOST, claimed_port, port_is_free
 from common.serving.options import FIRST_PORT
@@ -49,7 +48,7 @@ def test_one_that_floods_its_output_neither_blocks_nor_disturbs(besieged: dict[s
     assert floods.summary.transactions > 0
     assert len(floods.record.server_said) <= 4000
     assert "all work and no play makes a dull server" in floods.record.server_said
-    assert floods.record.bench_cpu_s < 0.5 * floods.record.siege_s
+    assert floods.record.bench_cpu_s < 0.5 * floods.record.load_s
 
 
 def test_a_wrong_answer_is_a_failure_not_a_number(besieged: dict[str, Besieged]) -> None:
@@ -99,9 +98,9 @@ def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path: Path, monkeypatch:
     async def mistaken(*_):
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(runner, "_measure_server", mistaken)
-    plan = make_plan(["2"], ["primes"], [2], [sys.executable], None, time_s=1, rounds=1)
-    record, expected = runner.new_record(plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
-    asyncio.run(runner.measure(plan.cases[0], None, expected, Length(1.0, 2, expected), record, None))
+    monkeypatch.setattr(turn, "warm_up", mistaken)
+    plan = plan_of("2")
+    record, expected = turn.new_record(plan, plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
+    asyncio.run(turn.Turn(plan, plan.cases[0], None, expected, Length(1.0, 2, expected), record, None).measure())
     assert record.failure.code == "bench_error"
     assert "ZeroDivisionError: a mistake" in record.failure.message

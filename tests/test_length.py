@@ -1,11 +1,10 @@
 """How long a siege lasts, and what is said of it beforehand."""
 
-import sys
-
+import planned
 import pytest
 
 from common.harness.length import LEAST_S, Length, in_words, run_length_s, too_short_for
-from common.harness.plan import Plan, make_plan
+from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation
 from common.harness.runner import say_how_long
 
@@ -13,11 +12,11 @@ COMPUTES, WAITS = Expectation(b"4", 0.04, 0.04), Expectation(b"4", 0.28, 0.0)
 
 
 def plan_of(time_s: float | None, users: int, task: str = "primes", rounds: int = 2) -> Plan:
-    return make_plan(["2", "4"], [task], [users], [sys.executable], None, time_s=time_s, rounds=rounds, seed=1)
+    return planned.plan_of("2", "4", task=task, users=users, time_s=time_s, rounds=rounds, seed=1)
 
 
 def expectations(plan: Plan, expected: Expectation):
-    return {(case.task, case.python): expected for case in plan.cases}
+    return {case.work: expected for case in plan.cases}
 
 
 def test_what_was_asked_for_is_what_there_is() -> None:

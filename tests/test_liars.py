@@ -6,7 +6,8 @@ from conftest import SERVERS, TESTS, accusations
 from common.contract import unmet
 from common.harness.ready.strategies import read_strategy
 from common.model.record import load
-from common.report.judging.summary import Summary, summarize
+from common.report.judging.comparison import summarize
+from common.report.judging.summary import Summary
 
 LIARS = TESTS / "servers" / "liars"
 # What each must get: the verdict, and a reason that says what the lie is.

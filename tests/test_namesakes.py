@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from planned import plan_of
 
-from common.harness.plan import Plan, make_plan
 from common.harness.ready.expectation import try_task
 from common.harness.ready.interpreter import interpreter
-from common.model.record import BARE, load
+from common.model.record import load
 
 WORK = "import time\n\ndef work():\n    time.sleep(0.02)\n    return 'of the user'\n"
 
@@ -47,7 +47,7 @@ def test_it_is_tried_and_measured_like_any_other(asked, bench, tmp_path) -> None
     assert "worth a run" in asked("try", "common:work").stdout
     bench("run", "3", "4", "--task", "common:work", "--rounds", "1", "--time", "1s", "--users", "2", "--out", "r.json")
     records = load(tmp_path / "r.json").records
-    assert {record.server for record in records} == {BARE, "3_async_threadexecutor", "4_async_processexecutor"}
+    assert {record.server for record in records} == {"bare", "3_async_threadexecutor", "4_async_processexecutor"}
     assert [record.failure for record in records] == [None] * 3
 
 
@@ -75,10 +75,6 @@ serve(app, options, threaded=True)
 """
 
 
-def plan_of(*servers: Path | str, pythons: tuple[str, ...] = (sys.executable,)) -> Plan:
-    return make_plan([str(one) for one in servers], ["primes"], [2], pythons, None, time_s=1, rounds=1)
-
-
 @pytest.mark.parametrize(
     ("files", "names"),
     [
@@ -93,12 +89,12 @@ def test_servers_with_the_same_name_are_told_apart_by_their_folders(files, names
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(SERVER)
-    assert [case.strategy.stem for case in plan_of(*(tmp_path / file for file in files)).cases] == names
+    assert [case.server for case in plan_of(*(tmp_path / file for file in files)).cases] == names
 
 
 def test_one_that_is_called_as_one_of_ours_is_told_from_it(tmp_path) -> None:
     write(tmp_path / "mine" / "2_async.py", SERVER)
-    assert [case.strategy.stem for case in plan_of("2", tmp_path / "mine" / "2_async.py").cases] == [
+    assert [case.server for case in plan_of("2", tmp_path / "mine" / "2_async.py").cases] == [
         "servers/2_async",
         "mine/2_async",
     ]
@@ -111,11 +107,11 @@ def test_each_of_them_is_measured_and_traced_under_its_name(bench, tmp_path) -> 
     ran = bench("run", "a/2_app.py", "b/2_app.py", "b/bare.py", *quick)
     result = load(tmp_path / "r.json")
     names = {"a/2_app", "b/2_app", "b/bare"}
-    assert {record.server for record in result.records} == {*names, BARE}
+    assert {record.server for record in result.records} == {*names, "bare"}
     assert {trace.server for trace in result.traces} == names
     assert [record.failure for record in result.records] == [None] * 4
     assert re.findall(r"^([ab]/\w+) ", ran.stdout, re.MULTILINE)[:3] == ["a/2_app", "b/2_app", "b/bare"]
-    urls = {record.server: record.siege_command[-1] for record in result.records if record.server != BARE}
+    urls = {record.server: record.tool_command[-1] for record in result.records if not record.is_ceiling}
     ports = {name: int(url.rstrip("/").rpartition(":")[2]) for name, url in urls.items()}
     assert ports["a/2_app"] >= 8001  # by its number; or the next one, if that was taken
     assert ports["b/bare"] >= 8000
@@ -128,5 +124,6 @@ def test_one_python_under_several_names_is_measured_once(tmp_path) -> None:
     here = Path(sys.executable).with_name("python")
     names = (str(here), str(here.with_name("python3")), str(base), str(link))
     plan = plan_of("2", pythons=names)
-    assert [case.python.path for case in plan.cases] == [names[0], names[2]]  # a virtual environment is another one
-    assert plan_of("2", pythons=names[2:]).cases[0].python.version == plan.cases[0].python.version.split()[0]
+    paths = [plan.pythons[case.python].path for case in plan.cases]
+    assert paths == [names[0], names[2]]  # a virtual environment is another one
+    assert plan_of("2", pythons=names[2:]).cases[0].python == plan.cases[0].python.split()[0]

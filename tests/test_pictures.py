@@ -1,21 +1,21 @@
 """Single pictures: each can be drawn, as SVG and as PNG, and is what its schema allows."""
 
-import subprocess
-from collections.abc import Callable
+import functools
 from pathlib import Path
 
 import pytest
+from command import called
 from conftest import ROOT
 from test_page import result
 
 from common.report.charts.look import FILE, NARROW, WIDE, Look, specification
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 from common.report.page.sections import Picture, sections
 
-Bench = Callable[..., subprocess.CompletedProcess[str]]
 SAMPLE = str(ROOT / "results" / "sample.json")
 
 
+@functools.cache
 def pictures(name: str) -> list[Picture]:
     return [picture for section in sections(result(name), summarize(result(name))) for picture in section.pictures]
 
@@ -31,15 +31,15 @@ def test_every_picture_keeps_the_schema(name: str, look: Look) -> None:
 
 @pytest.mark.parametrize("name", ["timeline", "throughput", "pings", "moments", "memory", "cpu"])
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
-def test_it_can_be_drawn_alone(name: str, suffix: str, bench: Bench, tmp_path: Path) -> None:
+def test_it_can_be_drawn_alone(name: str, suffix: str, tmp_path: Path) -> None:
     out = tmp_path / f"picture{suffix}"
-    ended = bench("report", SAMPLE, "--picture", name, "--out", str(out))
+    ended = called("report", SAMPLE, "--picture", name, "--out", str(out))
     assert ended.returncode == 0, ended.stderr
     assert out.read_bytes().startswith({".svg": b"<svg", ".png": b"\x89PNG"}[suffix])
 
 
-def test_a_picture_that_the_result_has_nothing_for_says_so(bench: Bench) -> None:
-    ended = bench("report", SAMPLE, "--picture", "heatmap")
+def test_a_picture_that_the_result_has_nothing_for_says_so() -> None:
+    ended = called("report", SAMPLE, "--picture", "heatmap")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
     assert "nothing in this result to draw heatmap from" in ended.stderr
 

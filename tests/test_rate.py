@@ -11,7 +11,7 @@ from simulated import constant, exponential, queue, shared, siege_of, uniform
 from common.model.record import load
 from common.report.figures.rate import steady_rate
 from common.report.figures.spans import spans_of
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 
 WITHIN = 0.02
 
@@ -45,7 +45,7 @@ def test_so_many_workers(workers: int, task_s: float) -> None:
 @pytest.mark.parametrize("workers", [2, 4, 25])
 def test_random_durations_without_bias(workers: int, durations) -> None:
     rates = [
-        rate_of(queue(25, workers, durations(0.04, seed)), 25, 4.0) for seed in range(80 if workers == 25 else 300)
+        rate_of(queue(25, workers, durations(0.04, seed)), 25, 4.0) for seed in range(40 if workers == 25 else 160)
     ]
     assert fmean(rates) == pytest.approx(workers / 0.04, rel=WITHIN)
 
@@ -95,6 +95,7 @@ def test_a_request_begins_when_the_one_before_was_answered() -> None:
     assert list(spans.began_s) == pytest.approx([0.0, 1.0, 8.79])  # before the last was one that left no line
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize(
     ("server", "task", "users", "time_s", "truth"),
     [

@@ -1,47 +1,69 @@
-"""The README: its table is that of the committed result, its commands and files exist."""
+"""The README and docs/: what commands are said to print they print, and commands, files and links exist."""
 
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SERVERS, bench_command
+from command import called
+from conftest import ROOT, SERVERS
+
+from bench import bench
 
 README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+MOST_LINES = 250
 BLOCK = re.compile(r"<!-- python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
-
-
-@pytest.mark.parametrize("words", [words for words, _ in BLOCK.findall(README.read_text())])
-def test_what_a_command_is_said_to_print_is_what_it_prints(words: str, renew: bool) -> None:
-    printed = subprocess.run(bench_command(*shlex.split(words)[1:]), cwd=ROOT, capture_output=True, text=True).stdout
-    if renew:
-        block = f"<!-- python {words} -->\n```text\n{printed}```"
-        README.write_text(
-            re.sub(
-                rf"<!-- python {re.escape(words)} -->\n```text\n.*?```",
-                lambda _: block,
-                README.read_text(),
-                flags=re.DOTALL,
-            )
-        )
-    assert dict(BLOCK.findall(README.read_text()))[words] == printed
-
-
 PICTURE = re.compile(r"<!-- python (bench\.py report .*?) --out (\S+) -->\n!\[[^\]]+\]\((\S+)\)")
+QUOTED = re.compile(r"<!-- (\S+\.py) -->\n```python\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+OF_THE_PROJECT = ("servers/", "common/", "docs/", "results/", "scripts/", "tests/", "./", ".venv")
 
 
-@pytest.mark.parametrize(("words", "out", "shown"), PICTURE.findall(README.read_text()))
-def test_a_picture_is_what_its_command_draws(words: str, out: str, shown: str, renew: bool, tmp_path: Path) -> None:
+def on_every_page(pattern: re.Pattern[str]) -> list:
+    """What is found, each with its page before it."""
+    return [
+        pytest.param(page, *found.groups(), id=f"{page.stem}-{found[1]}")
+        for page in PAGES
+        for found in pattern.finditer(page.read_text())
+    ]
+
+
+@pytest.mark.parametrize(("page", "words", "said"), on_every_page(BLOCK))
+def test_what_a_command_is_said_to_print_is_what_it_prints(
+    page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    printed = called(*shlex.split(words)[1:]).stdout
+    if renew:
+        before = f"<!-- python {words} -->\n```text\n"
+        page.write_text(page.read_text().replace(f"{before}{said}```", f"{before}{printed}```"))
+    assert (printed if renew else said) == printed
+
+
+@pytest.mark.parametrize(("page", "words", "out", "shown"), on_every_page(PICTURE))
+def test_a_picture_is_what_its_command_draws(
+    page: Path, words: str, out: str, shown: str, renew: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
     drawn = ROOT / out if renew else tmp_path / Path(out).name
-    subprocess.run(bench_command(*shlex.split(words)[1:], "--out", str(drawn)), cwd=ROOT, check=True)
-    assert out == shown
+    assert called(*shlex.split(words)[1:], "--out", str(drawn)).returncode == 0
+    assert (page.parent / shown).resolve() == ROOT / out
     assert what_is_drawn(ROOT / out) == what_is_drawn(drawn)
 
 
 def what_is_drawn(path: Path) -> list[str]:
     """All texts and the shapes of all marks; where they are placed may differ by the width of a font."""
     return re.findall(r">([^<]+)</text>|<path d=\"([^\"]+)\" fill", path.read_text())
+
+
+@pytest.mark.parametrize(("page", "name", "said"), on_every_page(QUOTED))
+def test_what_a_file_is_said_to_hold_it_holds(page: Path, name: str, said: str) -> None:
+    assert said in (ROOT / name).read_text()
+
+
+def test_it_is_read_to_its_end() -> None:
+    assert len(README.read_text().splitlines()) <= MOST_LINES
 
 
 def test_the_first_thing_that_is_seen_is_the_timeline() -> None:
@@ -54,27 +76,59 @@ def test_there_is_a_table() -> None:
     assert any(all(path.stem in text for path in SERVERS) for text in blocks)
 
 
+def anchors(page: Path) -> set[str]:
+    """What a link may say after its #, as GitHub makes it of headings."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.stem)
+def test_every_link_to_a_file_or_a_heading_leads_there(page: Path) -> None:
+    for link in LINK.findall(page.read_text()):
+        if "://" not in link:
+            name, _, heading = link.partition("#")
+            there = page.parent / name if name else page
+            assert there.is_file(), link
+            assert not heading or heading in anchors(there), link
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    assert {README.parent / link.partition("#")[0] for link in LINK.findall(README.read_text())} >= set(PAGES[1:])
+
+
+def test_every_command_is_there_with_its_options() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text()
+    assert {name for name in bench.commands if f"<!-- python bench.py {name} --help -->" not in text} == set()
+
+
 def commands() -> list[list[str]]:
-    found = re.findall(r"```console\n(.*?)```", README.read_text(), re.DOTALL)
-    return [shlex.split(line[2:]) for block in found for line in block.splitlines()]
+    return [
+        shlex.split(line[2:])
+        for page in PAGES
+        for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
+        for line in block.splitlines()
+    ]
 
 
 def test_every_option_of_a_command_exists_and_every_file_is_there() -> None:
-    helps: dict[str, str] = {}
     for words in commands():
         if words[:2] == ["python", "bench.py"]:
-            name = words[2]
-            helps[name] = (
-                helps.get(name)
-                or subprocess.run(bench_command(name, "--help"), capture_output=True, text=True, check=True).stdout
-            )
+            told = called(words[2], "--help")
+            assert told.returncode == 0
             for word in words[3:]:
-                assert not word.startswith("--") or word in helps[name], words
+                assert not word.startswith("--") or word in told.stdout, words
         for word in words:
-            if word.startswith(("servers/", "./", "results/", ".venv")):
+            if word.startswith(OF_THE_PROJECT):
                 assert (ROOT / word).exists(), words
+
+
+def test_every_file_that_is_named_in_a_sentence_is_there() -> None:
+    for page in PAGES:
+        for name in re.findall(r"`([\w./]+)`", page.read_text()):
+            if name.startswith(OF_THE_PROJECT[:6]):
+                assert (ROOT / name).exists(), f"{page.name}: {name}"
 
 
 def test_every_server_is_explained() -> None:
     for path in SERVERS:
-        assert f"| `{path.name}` |" in README.read_text()
+        assert f"| `{path.name}` |" in (ROOT / "docs" / "servers.md").read_text()

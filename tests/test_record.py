@@ -15,14 +15,14 @@ def a_result() -> Result:
         system="Linux",
         pythons={},
         packages={},
-        siege="4.0.7",
+        tools={"siege": "4.0.7"},
         commit="",
     )
     return Result(environment=environment, command=["bench.py"], began_at="2026-11-20T05:00:00+00:00", seed=1, rounds=3)
 
 
 def a_record(**values) -> Record:
-    fixed = {"server": "1_sync", "title": "One", "task": "primes", "users": 2, "python": "3.11.7", "round": 1}
+    fixed = {"server": "1_sync", "title": "One", "values": {"task": "primes", "users": 2}, "round": 1}
     return Record(**{**fixed, "began_at": "", "load_average": 0.0, "time_s": 4.0, **values})
 
 

@@ -12,7 +12,7 @@ from conftest import ROOT
 from common.contract import unmet
 from common.errors import BadInputError
 from common.model.record import load
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
 too_old = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python can run everything")

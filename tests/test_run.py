@@ -9,8 +9,8 @@ import pytest
 from conftest import OF_THE_MACHINE, accusations, bench_command
 
 from common.cpus import usable_cpu_numbers
-from common.model.record import BARE, SCHEMA, load
-from common.report.judging.summary import summarize
+from common.model.record import SCHEMA, load
+from common.report.judging.comparison import summarize
 
 pytestmark = pytest.mark.measures
 
@@ -69,7 +69,7 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
     result = load(measured[1])
     assert result.schema == SCHEMA
     assert [record.round for record in result.records] == [1, 1, 1, 2, 2, 2]
-    assert result.environment.siege.count(".") == 2
+    assert result.environment.tools["siege"].count(".") == 2
     assert result.environment.cpus >= result.environment.usable_cpus >= 1
     (packages,) = result.environment.packages_of.values()
     assert {"tornado", "flask", "aiohttp", "gevent"} <= set(packages)
@@ -79,13 +79,13 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
         assert_the_machine_was_watched(record)
         assert record.idle_answer_s > 0
         assert 0 < record.machine.busy_s <= record.machine.total_s
-        assert record.siege_s == pytest.approx(2, abs=0.3)
+        assert record.load_s == pytest.approx(2, abs=0.3)
         assert len({len(column) for column in _columns(record.transactions)}) == 1
         assert set(record.transactions.user) == set(range(6))
         assert set(record.transactions.status) == {200}
         assert set(record.transactions.size_bytes) == {record.answer_bytes}
-        assert record.siege_unknown_lines == []
-        assert "Transactions:" in record.siege_report
+        assert record.tool_unknown_lines == []
+        assert "Transactions:" in record.tool_report
         assert record.memory_kind in ("pss", "uss", "rss")
         assert record.samples.cpu_s == sorted(record.samples.cpu_s)
         assert len(record.samples.at_s) >= 5
@@ -97,7 +97,7 @@ def assert_the_machine_was_watched(record) -> None:
     assert set(beats.cpu) == set(record.cpu_times.busy_s) == cpus
     assert len(beats.at_s) == len(beats.cpu) == len(beats.took_s) > 20 * len(cpus)
     assert max(min(beats.at_s), min(record.alone_at_s)) < 0
-    assert max(beats.at_s) > record.siege_s < max(record.alone_at_s)
+    assert max(beats.at_s) > record.load_s < max(record.alone_at_s)
     assert len(record.alone_wall_s) == len(record.alone_cpu_s) == len(record.alone_on_cpu) == len(record.alone_at_s)
     assert set(record.alone_on_cpu) <= cpus
     assert all(0 < cpu_s <= wall_s for cpu_s, wall_s in zip(record.alone_cpu_s, record.alone_wall_s, strict=True))
@@ -108,11 +108,11 @@ def assert_the_machine_was_watched(record) -> None:
 
 def served(result):
     """The records of servers, without the bare case."""
-    return [record for record in result.records if record.server != BARE]
+    return [record for record in result.records if not record.is_ceiling]
 
 
 def test_the_bare_case_is_measured_in_every_round(measured) -> None:
-    bare = [record for record in load(measured[1]).records if record.server == BARE]
+    bare = [record for record in load(measured[1]).records if record.is_ceiling]
     assert [record.round for record in bare] == [1, 2]
     for record in bare:
         assert record.failure is None
@@ -120,7 +120,7 @@ def test_the_bare_case_is_measured_in_every_round(measured) -> None:
         assert set(record.transactions.size_bytes) == {record.answer_bytes}
         assert_the_machine_was_watched(record)
         assert set(record.checks.code) == {""}
-        assert record.siege_s == pytest.approx(2, abs=0.3)
+        assert record.load_s == pytest.approx(2, abs=0.3)
 
 
 def _columns(transactions):
@@ -131,7 +131,7 @@ def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_a
     for record in served(load(measured[1])):
         due = sorted(record.pings.due_s)
         assert due == pytest.approx([0.05 * number for number in range(len(due))], abs=0.001)
-        assert len(due) == pytest.approx(record.siege_s / 0.05, abs=2)
+        assert len(due) == pytest.approx(record.load_s / 0.05, abs=2)
         assert set(record.pings.problem) == {""}
     blocked = [record for record in load(measured[1]).records if record.server == "2_async"]
     for record in blocked:  # several were on their way at the same time
@@ -141,7 +141,7 @@ def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_a
 
 def test_our_count_is_sieges_count(measured) -> None:
     for record in served(load(measured[1])):
-        counted = int(re.search(r"Transactions:\s+(\d+)", record.siege_report)[1])
+        counted = int(re.search(r"Transactions:\s+(\d+)", record.tool_report)[1])
         # At its end siege may count an answer that it did not print any more, or the other way round.
         assert abs(len(record.transactions.status) - counted) <= record.users
 
@@ -199,9 +199,9 @@ def test_what_can_be_computed_by_hand_from_the_raw_values_is_what_the_json_says(
         answered = [
             (
                 len(record["transactions"]["status"])
-                + sum(at < record["siege_s"] for at in record["checks"]["answered_s"])
+                + sum(at < record["load_s"] for at in record["checks"]["answered_s"])
             )
-            / record["siege_s"]
+            / record["load_s"]
             for record in records
         ]
         assert case["rate_per_s"]["mean"] == pytest.approx(sum(answered) / len(answered), rel=0.25)  # roughly so
@@ -209,7 +209,7 @@ def test_what_can_be_computed_by_hand_from_the_raw_values_is_what_the_json_says(
 
 def _answered(record) -> int:
     """By siege's users, and by the checks while they were there."""
-    return len(record["transactions"]["status"]) + sum(at < record["siege_s"] for at in record["checks"]["answered_s"])
+    return len(record["transactions"]["status"]) + sum(at < record["load_s"] for at in record["checks"]["answered_s"])
 
 
 def test_compare_in_ci(measured, asked, tmp_path) -> None:

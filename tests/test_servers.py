@@ -63,7 +63,7 @@ def primes_again(choose: Choose) -> None:
 
 
 def test_the_files_of_the_mission_are_there_and_in_order() -> None:
-    stems = [strategy.stem for strategy in all_strategies()]
+    stems = [strategy.name for strategy in all_strategies()]
     assert stems[:10] == [
         "1_sync",
         "2_async",

@@ -1,57 +1,58 @@
 """Siege: how it is called and what its lines mean."""
 
-import os
-
 import pytest
 from conftest import TESTS
 
-from common.load.siege import Transaction, install_command, parse, siege_at_home, socket_failures
+from common.harness.ready.tool import at_home, install_command
+from common.load.driver import Arrival
+from common.load.siege import Siege
 
 
 def test_a_line_of_a_transaction_is_understood() -> None:
     line = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"  # siege 4.0.7
-    assert parse(line) == Transaction(user=4, status=200, siege_s=0.28, size_bytes=5)
-    assert parse(" 104,HTTP/1.0,503, 12.00,1234567,/a,b,0,2026-11-20 04:48:55") == Transaction(104, 503, 12.0, 1234567)
+    assert Siege().arrival(line) == Arrival(user=4, status=200, took_s=0.28, size_bytes=5)
+    other = " 104,HTTP/1.0,503, 12.00,1234567,/a,b,0,2026-11-20 04:48:55"
+    assert Siege().arrival(other) == Arrival(104, 503, 12.0, 1234567)
 
 
 @pytest.mark.parametrize("line", ["", "** SIEGE 4.0.7", "New configuration template added to /root/.siege", "1,2,3"])
 def test_any_other_line_is_not(line: str) -> None:
-    assert parse(line) is None
+    assert Siege().arrival(line) is None
 
 
 def test_failures_are_read_from_its_summary() -> None:
-    assert socket_failures("Transactions:\t 57 hits\nFailed transactions:\t          59\nLongest") == 59
-    assert socket_failures("") == 0
+    assert Siege().failures("Transactions:\t 57 hits\nFailed transactions:\t          59\nLongest", []) == 59
+    assert Siege().failures("", []) == 0
 
 
 def test_it_has_a_home_of_its_own_that_is_removed() -> None:
-    with siege_at_home() as siege:
+    with at_home(Siege()) as siege:
         home = siege.home
-        assert siege.version({**os.environ, "HOME": str(home)}).count(".") == 2
+        assert siege.version().count(".") == 2
         assert (home / "siegerc").exists()
     assert not home.exists()
 
 
 def test_it_would_end_by_itself_if_nobody_ended_it() -> None:
-    with siege_at_home() as siege:
+    with at_home(Siege()) as siege:
         command = siege.command(25, 4.2, "http://127.0.0.1:8000/")
     assert command[2:] == ["-c25", "-t35S", "http://127.0.0.1:8000/"]
 
 
 def test_what_installs_it_is_known_here() -> None:
-    assert "siege" in install_command()
+    assert "siege" in install_command(Siege())
 
 
 @pytest.mark.parametrize("path", sorted((TESTS / "data").glob("siege-*.txt")), ids=lambda path: path.stem)
 def test_siege_of_every_age_is_understood(path) -> None:
     head, _, report = path.read_text().partition("---\n")
     lines = head.splitlines()[1:]
-    assert [parse(line) for line in lines] == [
-        Transaction(4, 200, 0.28, 5),
-        Transaction(3, 200, 0.28, 5),
-        Transaction(0, 500, 0.30, 3),
+    assert [Siege().arrival(line) for line in lines] == [
+        Arrival(4, 200, 0.28, 5),
+        Arrival(3, 200, 0.28, 5),
+        Arrival(0, 500, 0.30, 3),
     ]
-    assert socket_failures(report) == 1
+    assert Siege().failures(report, []) == 1
 
 
 def test_the_ages_are_there() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +11,11 @@ import psutil
 import pytest
 from besieging import hostile
 from conftest import bench_command, gone, wait_until
+from planned import plan_of
 
 from common.harness import server
 from common.harness.failures import CaseFailedError
-from common.harness.plan import make_plan
-from common.harness.runner import new_record
+from common.harness.turn import new_record
 from common.model.record import load
 
 # The server that is running when the signal comes, which makes that moment last.
@@ -54,8 +53,8 @@ def test_a_signal_stops_everything_within_seconds_and_keeps_what_is_done(
 def _seed_for(order: list[str]) -> int:
     """One with which the cases come in this order, and the bare one at last."""
     for seed in range(100):
-        plan = make_plan(["2", hostile(order[1])], ["primes"], [3], ["python3"], None, time_s=1, rounds=1, seed=seed)
-        if [case.strategy.stem for case in next(plan.in_order())] == [*order, "bare"]:
+        plan = plan_of("2", hostile(order[1]), seed=seed)
+        if [case.server for case in next(plan.in_order())] == [*order, "bare"]:
             return seed
     raise AssertionError
 
@@ -99,10 +98,11 @@ class KeepsItsPort:
 @pytest.mark.parametrize(("cancelled", "raised"), [(True, asyncio.CancelledError), (False, CaseFailedError)])
 def test_a_port_that_is_kept_does_not_stand_in_the_way_of_a_signal(cancelled, raised, monkeypatch) -> None:
     monkeypatch.setattr(server, "Server", KeepsItsPort)
-    case = make_plan(["2"], ["primes"], [2], [sys.executable], None, time_s=1, rounds=1).cases[0]
+    plan = plan_of("2")
+    case = plan.cases[0]
 
     async def run() -> None:
-        async with server.running(case, new_record(case, 1.0, 1)):
+        async with server.running(plan, case, new_record(plan, case, 1.0, 1)):
             if cancelled:
                 asyncio.current_task().cancel()
             await asyncio.sleep(0)

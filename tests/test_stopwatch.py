@@ -5,6 +5,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from common.stopwatch import MOST_STRETCHES, Stopwatch, Stretch
 from common.task import perform
 
@@ -22,6 +24,7 @@ def test_waiting_is_no_stretch() -> None:
     assert [round(gap, 2) >= wait for gap, wait in zip(gaps, (0.02, 0.06, 0.2), strict=True)] == [True] * 3
 
 
+@pytest.mark.measures
 def test_threads_under_the_gil_take_turns() -> None:
     """Together they compute no longer than one CPU can, however long each of them ran."""
     together = threading.Barrier(3)

@@ -3,12 +3,10 @@
 import asyncio
 import pickle
 import re
-import subprocess
-import sys
 import time
 
 import pytest
-from conftest import ROOT, TESTS
+from conftest import TESTS
 
 from common.builtin_tasks import BUILTIN_TASKS
 from common.task import TaskError, UnknownTaskError, perform, perform_in_slices, resolve
@@ -91,26 +89,3 @@ def test_what_is_no_task_is_refused_with_one_line(spec: str, complaint: str) -> 
     with pytest.raises(UnknownTaskError, match=re.escape(complaint)) as caught:
         resolve(spec)
     assert "\n" not in str(caught.value)
-
-
-def cost_of(*names: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "common.task", *names]
-    return subprocess.run(command, capture_output=True, text=True, cwd=TESTS, env={"PYTHONPATH": str(ROOT)})
-
-
-def test_the_cost_of_a_task_tells_whether_it_holds_the_gil() -> None:
-    shown = cost_of()
-    assert shown.returncode == 0
-    rows = {line.split()[0]: line for line in shown.stdout.splitlines()[1:]}
-    assert list(rows) == ["primes", "digest", "sign_up"]
-    assert re.search(r" ms +yes +'4017'", rows["primes"]) or "one CPU" in rows["primes"]
-    assert re.search(r" ms +no +'3eabd", rows["digest"]) or "one CPU" in rows["digest"]
-    assert "hardly computes" in rows["sign_up"]
-
-
-def test_the_cost_of_something_else_is_one_line_and_exit_code_2() -> None:
-    for name, complaint in (("nothing", "unknown task"), ("sample_tasks:raises", "ValueError: the first line")):
-        shown = cost_of(name)
-        assert shown.returncode == 2
-        assert complaint in shown.stderr
-        assert len(shown.stderr.splitlines()) == 1

@@ -6,7 +6,7 @@ import pytest
 from conftest import ROOT
 
 from common.model.record import load
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 
 RUNS, TIES_WANTED = 20, 19
 

@@ -13,7 +13,7 @@ from simulated_record import result_of
 from common.harness.client import Answer
 from common.harness.tracer import _as_told, _counted_back
 from common.model.record import Pings, Trace, TracedRequests, load, save
-from common.report.dresses.dressing import WIDTH, dressed
+from common.report.dressing import WIDTH, dressed
 from common.report.figures.timeline import Bar, Ran, Timeline, timelines
 from common.report.pictures import write_picture
 
@@ -170,8 +170,7 @@ def trace_of(workers: list[str]) -> Trace:
     return Trace(
         server="x",
         title="t",
-        task="primes",
-        python="3.11.7",
+        values={"task": "primes", "python": "3.11.7"},
         requests=requests,
         pings=Pings([0.0], [0.0], [0.001], [""]),
     )

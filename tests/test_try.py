@@ -136,3 +136,12 @@ def test_one_that_never_ends_is_stopped_at_the_limit(tried: Try) -> None:
 def test_a_wrong_limit_is_wrong_use(tried: Try) -> None:
     ended = tried("primes", "--limit", "soon")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+
+
+def test_without_a_task_all_that_are_built_in_are_tried(bench) -> None:
+    ended = bench("try", env={"COLUMNS": "200"})
+    assert ended.returncode == 0, ended.stderr
+    assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]
+    held = re.findall(r"^GIL +(\w+)", ended.stdout, re.MULTILINE)
+    assert held == ["held", "let", "hardly"] or "one CPU" in ended.stdout
+    assert re.search(r"^answer +'4017' .*same in \d more runs", ended.stdout, re.MULTILINE)

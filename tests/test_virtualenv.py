@@ -13,10 +13,10 @@ from threading import Thread
 
 import pip
 import pytest
+from planned import plan_of
 
 from common.errors import BadInputError
 from common.harness.failures import CaseFailedError
-from common.harness.plan import make_plan
 from common.harness.ready import virtualenv
 from common.harness.ready.interpreter import Interpreter, interpreter, told_apart
 from common.harness.server import Server
@@ -172,9 +172,9 @@ def test_the_packages_in_the_record_are_those_of_the_python_that_served(users, t
     a_wheel(tmp_path, "flask")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     pythons = [sys.executable, str(users)]
-    plan = make_plan(["1"], ["primes"], [1], pythons, None, time_s=1, rounds=1)
-    result, _ = conduct_traces(plan, Unmoved(), [])
-    ours, theirs = (case.python.version for case in plan.cases)
+    plan = plan_of("1", users=1, pythons=pythons)
+    result, _ = conduct_traces(plan, 1, Unmoved(), [])
+    ours, theirs = (case.python for case in plan.cases)
     assert result.environment.packages_of[ours]["flask"] == importlib.metadata.version("flask")
     assert result.environment.packages_of[theirs] == {"flask": "1"}
     assert result.environment.packages == {}
@@ -193,12 +193,11 @@ def test_a_server_that_lacks_a_package_says_which(tmp_path: Path) -> None:
     script = tmp_path / "9_needs_it.py"
     script.write_text('"""Needs something, on a --port."""\nimport no_such_package.at_all\n')
     python = replace(interpreter(), missing=(("no_such_package", "there is no build of it"),))
-    case = replace(
-        make_plan([str(script)], ["primes"], [1], [sys.executable], None, time_s=1, rounds=1).cases[0], python=python
-    )
+    plan = plan_of(script)
+    plan = replace(plan, pythons={plan.cases[0].python: python})
 
     async def start() -> None:
-        server = Server(case, 0)
+        server = Server(plan, plan.cases[0], 0)
         try:
             await server.while_alive(asyncio.sleep(10))
         finally:

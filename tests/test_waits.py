@@ -5,10 +5,10 @@ import pytest
 from simulated import constant, queue, siege_of, uniform
 from simulated_record import bare_record, record_of, result_of
 
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.figures.rounds import Round
 from common.report.figures.survival import Waits, together
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 
 
 def waits(waited_s: list[float], answered: list[bool]) -> Waits:
@@ -42,7 +42,7 @@ def test_waits_that_were_cut_off_at_random_do_not_shorten_the_percentiles() -> N
 
 
 def round_of(spans, users: int, end_s: float) -> Round:
-    record = record_of("1_x", users=users, siege_s=end_s)
+    record = record_of("1_x", users=users, load_s=end_s)
     one = Round(record)
     one.__dict__["spans"] = spans
     return one

@@ -1,16 +1,16 @@
 """Warming up, with a server that is simulated: how many requests it gets at once, and how long they may take."""
 
 import asyncio
-import sys
 
 import pytest
+from planned import plan_of
 
 from common.cpus import usable_cpus
-from common.harness import runner
+from common.harness import warm_up
 from common.harness.client import Answer
 from common.harness.failures import CaseFailedError
-from common.harness.plan import make_plan
 from common.harness.ready.expectation import Expectation
+from common.harness.turn import new_record
 from common.model.record import Record
 
 TASK_S = 10.0
@@ -44,10 +44,10 @@ class OneLine:
 
 
 def warmed_up(server: OneLine, monkeypatch: pytest.MonkeyPatch) -> Record:
-    case = make_plan(["2"], ["primes"], [1], [sys.executable], None, time_s=1, rounds=1).cases[0]
-    record = runner.new_record(case, 1.0, 1)
-    monkeypatch.setattr(runner, "get", server.get)
-    asyncio.run(runner.warm_up(server, None, case, Expectation(b"right", TASK_S, TASK_S), record))
+    plan = plan_of("2", users=1)
+    record = new_record(plan, plan.cases[0], 1.0, 1)
+    monkeypatch.setattr(warm_up, "get", server.get)
+    asyncio.run(warm_up.warm_up(server, None, Expectation(b"right", TASK_S, TASK_S), record))
     return record
 
 

@@ -8,21 +8,25 @@ import functools
 
 import numpy as np
 import pytest
+from command import called
 from simulated_machine import Server, SimulatedMachine, drifting, quiet, restless
 from weather_study import COMPUTING, WAITING, Study, studied
 
 from common.model.record import save
-from common.report.dresses.dressing import dressed
+from common.report.dressing import dressed
 from common.report.figures.control import coefficients
 from common.report.figures.speed import speeds_of
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 
-RUNS = 24
+RUNS = 20
+LIES = ("answers_at_once", "does_a_third", "uses_no_cpu")
 
 
 @functools.cache
-def study(speeds, servers: tuple[Server, ...], rounds: int = 3, beside: float = 1.0, runs: int = RUNS) -> Study:
-    return studied(speeds, servers, rounds, beside, runs)
+def study(speeds, servers: tuple[Server, ...], beside: float = 1.0, runs: int = RUNS) -> Study:
+    """Done once for all that is claimed of it."""
+    asked_uncorrected = beside == 1.0 and speeds is not drifting
+    return studied(speeds, servers, 3, beside, runs, also_uncorrected=asked_uncorrected)
 
 
 @pytest.mark.parametrize("speeds", [quiet, restless, drifting])
@@ -36,7 +40,7 @@ def test_intervals_cover_the_truth_in_any_weather(speeds) -> None:
 
 @pytest.mark.parametrize("speeds", [quiet, restless, drifting])
 def test_equal_servers_are_told_apart_in_few_runs_in_any_weather(speeds) -> None:
-    assert study(speeds, COMPUTING).told_apart <= 0.05 * RUNS + 2
+    assert study(speeds, COMPUTING).told_apart <= 0.05 * RUNS + 2 * (0.05 * 0.95 * RUNS) ** 0.5
 
 
 def test_what_the_weather_did_is_taken_out() -> None:
@@ -53,7 +57,7 @@ def test_on_a_quiet_machine_nothing_gets_worse() -> None:
 
 
 def test_a_task_that_waits_is_not_corrected() -> None:
-    found = study(restless, WAITING)
+    found = study(restless, WAITING, runs=8)
     assert set(found.coefficients) == {0.0}
     assert found.shares == found.uncorrected
 
@@ -74,18 +78,17 @@ def test_a_busy_sibling_of_ones_own_is_the_truth_of_a_strategy_and_no_weather() 
 
 
 @pytest.mark.parametrize("speeds", [quiet, restless, drifting])
-@pytest.mark.parametrize("lie", ["answers_at_once", "does_a_third", "uses_no_cpu"])
-def test_no_weather_makes_a_liar_ok(speeds, lie: str) -> None:
+def test_no_weather_makes_a_liar_ok(speeds) -> None:
+    liars = tuple(Server(lie, 2, slower=1 / 3 if lie == "does_a_third" else 1.0) for lie in LIES)
     for seed in range(10):
-        liar = Server("9_liar", 2, slower=1 / 3 if lie == "does_a_third" else 1.0)
-        result = SimulatedMachine(speeds, seed).result((*COMPUTING[:3], liar), rounds=2)
+        result = SimulatedMachine(speeds, seed).result((*COMPUTING[:3], *liars), rounds=2)
         for record in result.records:
-            if record.server == liar.name and lie == "answers_at_once":
+            if record.server == "answers_at_once":
                 record.idle_answer_s = 0.001
-            elif record.server == liar.name and lie == "uses_no_cpu":
+            elif record.server == "uses_no_cpu":
                 record.samples.cpu_s[:] = [1 + (used_s - 1) / 20 for used_s in record.samples.cpu_s]
-        *_, case = summarize(result).cases
-        assert case.verdict == "suspect", case.reasons
+        for case in summarize(result).cases[-len(LIES) :]:
+            assert case.verdict == "suspect", (case.server, case.reasons)
 
 
 def test_the_speed_is_that_of_the_cpus_that_worked() -> None:
@@ -148,7 +151,7 @@ def test_a_case_of_another_kind_has_a_coefficient_of_its_own() -> None:
 
 
 def test_what_the_weather_was_and_what_was_corrected_is_said_in_every_dress() -> None:
-    result = SimulatedMachine(restless, 2).result(COMPUTING, rounds=3)
+    result = SimulatedMachine(restless, 2).result(COMPUTING[2:4], rounds=2)
     for dress in ("table", "markdown", "html"):
         said, plain = (" ".join(dressed(result, dress, corrected=one).split()) for one in (True, False))
         assert "its speed changed by a factor of up to 1." in said
@@ -161,9 +164,10 @@ def test_what_the_weather_was_and_what_was_corrected_is_said_in_every_dress() ->
     assert "its speed changed" not in dressed(calm, "table")
 
 
-def test_report_shows_the_difference_that_the_correction_makes(bench, tmp_path) -> None:
-    save(SimulatedMachine(restless, 2).result(COMPUTING, rounds=3), tmp_path / "r.json")
-    corrected, plain = (bench("report", "r.json", *words).stdout for words in ((), ("--uncorrected",)))
+def test_report_shows_the_difference_that_the_correction_makes(tmp_path) -> None:
+    path = tmp_path / "r.json"
+    save(SimulatedMachine(restless, 2).result(COMPUTING, rounds=3), path)
+    corrected, plain = (called("report", str(path), *words).stdout for words in ((), ("--uncorrected",)))
     assert "corrected by up to" in corrected
     assert "corrected by up to" not in plain
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from simulated_machine import SLOW, USERS, WORK_S, Server, SimulatedMachine, restless
 
-from common.report.judging.summary import Comparison, summarize
+from common.report.judging.comparison import Comparison, summarize
 
 COMPUTING = (Server("1_a", 1), Server("2_b", 1), Server("3_c", 2), Server("4_d", 2), Server("5_e", 2))
 WAITING = (Server("1_a", 2, waits=True), Server("2_b", 2, waits=True), Server("3_c", 4, waits=True))
@@ -24,7 +24,9 @@ class Study:
     coefficients: list[float] = field(default_factory=list)
 
 
-def studied(speeds, servers: tuple[Server, ...], rounds: int, beside: float, runs: int) -> Study:
+def studied(
+    speeds, servers: tuple[Server, ...], rounds: int, beside: float, runs: int, *, also_uncorrected: bool = True
+) -> Study:
     """So many runs, each with a seed of its own."""
     found = Study()
     for seed in range(runs):
@@ -32,8 +34,9 @@ def studied(speeds, servers: tuple[Server, ...], rounds: int, beside: float, run
         result = machine.result(servers, rounds)
         comparison = summarize(result)
         _add(found, comparison, servers, machine.mean_speed if speeds is not restless else (1 + SLOW) / 2, beside)
-        for case, server in zip(summarize(result, corrected=False).cases, servers, strict=True):
-            found.uncorrected.append(case.of_ceiling.mean / true_share(server, beside))
+        if also_uncorrected:
+            for case, server in zip(summarize(result, corrected=False).cases, servers, strict=True):
+                found.uncorrected.append(case.of_ceiling.mean / true_share(server, beside))
     return found
 
 

@@ -1,6 +1,7 @@
 """The bare case: the same users with no server at all, each a thread in one of a few processes. It is the ceiling.
 
-Prints `go,time` when all begin, and then a line for each task done: `user,asked,ended,bytes`. Times are seconds of
+Prints `go,time` when all begin, and then a line for each task done: `user,asked,ended,bytes`, with
+`check` for the user who asks once in a while, as the harness does to verify answers. Times are seconds of
 `time.monotonic`. It computes until it is killed, or until the task can't be performed: then it ends with 1, and the
 last line on stderr says why.
 """
@@ -21,10 +22,13 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from common.task import TaskError, TaskRun, UnknownTaskError, one_line, perform
+from common.errors import one_line
+from common.task import TaskError, TaskRun, UnknownTaskError, perform
 from common.worker import follow_server
 
-CHECKER = -1  # the user that asks once in a while, as the harness does to verify the answers of a server
+CHECKER = (
+    -1
+)  # the user that asks once in a while, as the harness does to verify answers; `check` where lines are printed
 # How long a thread may keep the GIL that others wait for. With Python's 5 ms, 13 to 100 threads of a loop in Python did
 # 2 to 6 % less for each second of CPU than one alone; with 0.1 s at most 1 % less (medians, on a busy 2-CPU machine).
 SWITCH_S = 0.1
@@ -191,7 +195,7 @@ def _user(user: int, task: str, pause_s: float, go: _Go, fail: _Fail) -> None:
                 asked_s = time.monotonic()
             run = _perform(task)
             # Since it asked: a user that has to wait for a thread beside it is not idle meanwhile.
-            _say(user, asked_s, run.finished_s, len(run.answer.encode()))
+            _say("check" if user == CHECKER else user, asked_s, run.finished_s, len(run.answer.encode()))
             asked_s = run.finished_s
     except BaseException as error:
         fail(error)

@@ -2,10 +2,13 @@
 
 Prints a line for each beat, `time.monotonic,cpu,seconds`, and ends when nobody reads it any more. The seconds are of
 the thread's own CPU clock: the wall clock would see how busy the CPU is, and not how fast.
+
+usage: python -P -m common.alone.metronome [--work]        --work prints what the work is, and ends
 """
 
 import gc
 import os
+import sys
 import time
 from typing import NoReturn
 
@@ -61,4 +64,7 @@ def _work() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["--work"]:
+        print(WORK)  # noqa: T201
+    else:
+        main()

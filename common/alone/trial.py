@@ -9,8 +9,8 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from typing import NoReturn
 
-from common.serving.options import quit_with
 from common.task import TaskError, UnknownTaskError, perform, resolve
 from common.worker import follow_server
 
@@ -20,17 +20,22 @@ def main(spec: str) -> None:
     try:
         resolve(spec)
     except UnknownTaskError as error:
-        quit_with(str(error))
+        _give_up(str(error))
     with ProcessPoolExecutor(1, get_context("forkserver"), follow_server) as pool:
         try:
             run = pool.submit(perform, spec).result()
         except UnknownTaskError as error:
-            quit_with(f"task {spec!r} can't reach a worker process: {error}")
+            _give_up(f"task {spec!r} can't reach a worker process: {error}")
         except BrokenProcessPool:
-            quit_with(f"task {spec!r} can't run in a worker process: it ended the process")
+            _give_up(f"task {spec!r} can't run in a worker process: it ended the process")
         except TaskError as error:
-            quit_with(f"task {spec!r} raised {error}; a task that is to be measured must succeed")
+            _give_up(f"task {spec!r} raised {error}; a task that is to be measured must succeed")
     print(json.dumps(dataclasses.asdict(run)))  # noqa: T201
+
+
+def _give_up(reason: str) -> NoReturn:
+    print(f"trial: {reason}", file=sys.stderr)  # noqa: T201
+    raise SystemExit(2)
 
 
 if __name__ == "__main__":

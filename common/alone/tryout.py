@@ -21,7 +21,8 @@ from typing import Any, cast
 
 import psutil
 
-from common.task import TaskError, TaskRun, UnknownTaskError, one_line, perform, resolve
+from common.errors import one_line
+from common.task import TaskError, TaskRun, UnknownTaskError, perform, resolve
 from common.worker import follow_server
 
 RUNS, ENOUGH_S = 5, 2.0  # again, so often or for so long

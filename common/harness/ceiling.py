@@ -1,11 +1,11 @@
 """The ceiling: the same users with no server at all. What no server can exceed, measured in every round."""
 
 import math
+import re
 import signal
 import time
 from collections.abc import Callable
 
-from common.alone.bare import CHECKER
 from common.cpus import usable_cpus
 from common.harness.beside.checker import interval_s
 from common.harness.beside.machine import watching_machine
@@ -13,11 +13,12 @@ from common.harness.beside.sampler import sampling
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.lines import reading_lines
-from common.harness.plan import Case
 from common.harness.processes import CALM_LOOK_S, Started, until
 from common.harness.ready.expectation import Expectation
+from common.harness.ready.interpreter import Interpreter
 from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
+from common.model.case import Case
 from common.model.record import Record
 
 # With 1 or 2, scripts/compare_ceilings found no lower ceiling than with a process for each user. But with 1 a CPU idles
@@ -43,6 +44,7 @@ def ready_limit_s(processes: int, expected: Expectation) -> float:
 
 async def compute_bare(
     case: Case,
+    python: Interpreter,
     expected: Expectation,
     record: Record,
     length: Length,
@@ -59,7 +61,7 @@ async def compute_bare(
     options = ["--task", case.task, "--users", str(case.users), "--processes", str(processes)]
     options += ["--check-every", str(interval_s(expected.task_s))]
     started_s = time.monotonic()
-    process = Started([case.python.path, *OURS_FIRST, "common.alone.bare", *options], environment=server_environment())
+    process = Started([python.path, *OURS_FIRST, "common.alone.bare", *options], environment=server_environment())
     errors = Tail(process.process.stderr)
     try:
         assert process.process.stdout is not None
@@ -74,7 +76,7 @@ async def compute_bare(
                 )
             if process.ended():
                 raise await _death(process, errors)
-            record.siege_s = time.monotonic() - bare.began_s
+            record.load_s = time.monotonic() - bare.began_s
     finally:
         stopping_s = time.monotonic()
         await process.stop(grace_s=0)
@@ -98,23 +100,26 @@ class _Bare:
         self.began_s = 0.0
 
     def take(self, line: str, _arrived_s: float) -> None:
-        words = line.split(",")
-        if words[0] == "go":
-            self._record.siege_began_s = self.began_s = float(words[1])
-        elif len(words) == 4 and words[0].lstrip("-").isdigit():  # anything else was printed by the task itself
-            self._task_done(int(words[0]), float(words[1]), float(words[2]), int(words[3]))
+        if began := re.fullmatch(r"go,(\d+\.\d+)", line, re.ASCII):
+            self._record.load_began_s = self.began_s = float(began[1])
+        elif checked := re.fullmatch(r"check,(\d+\.\d+),(\d+\.\d+),\d{1,12}", line, re.ASCII):
+            self._check_done(float(checked[1]), float(checked[2]))
+        elif told := re.fullmatch(r"(\d{1,6}),(\d+\.\d+),(\d+\.\d+),(\d{1,12})", line, re.ASCII):
+            self._task_done(int(told[1]), float(told[2]), float(told[3]), int(told[4]))
+        # anything else was printed by the task itself
+
+    def _check_done(self, began_s: float, ended_s: float) -> None:
+        checks = self._record.checks
+        checks.sent_s.append(round(began_s - self.began_s, 6))
+        checks.answered_s.append(round(ended_s - self.began_s, 6))
+        checks.code.append("")
+        checks.problem.append("")
 
     def _task_done(self, user: int, began_s: float, ended_s: float, size_bytes: int) -> None:
         at_s = round(ended_s - self.began_s, 6)
-        if user == CHECKER:
-            self._record.checks.sent_s.append(round(began_s - self.began_s, 6))
-            self._record.checks.answered_s.append(at_s)
-            self._record.checks.code.append("")
-            self._record.checks.problem.append("")
-            return
         columns = self._record.transactions
         columns.finished_s.append(at_s)
-        columns.siege_s.append(round(ended_s - began_s, 6))
+        columns.took_s.append(round(ended_s - began_s, 6))
         columns.status.append(200)
         columns.size_bytes.append(size_bytes)
         columns.user.append(user)

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import aiohttp
 
+from common.errors import one_line
 from common.harness.failures import CaseFailedError
+
+MORE_BYTES = 65536  # than are expected may come: enough to show what is wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +39,36 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def get(session: aiohttp.ClientSession, url: str, limit_s: float | None = None) -> Answer:
+async def get(
+    session: aiohttp.ClientSession, url: str, limit_s: float | None = None, expected_bytes: int = 0
+) -> Answer:
     """The answer to a GET.
 
     Raises:
         aiohttp.ClientConnectorError: nobody listens there.
-        CaseFailedError: no answer in time, or something that isn't HTTP.
+        CaseFailedError: no answer in time, one that has no end, or something that isn't HTTP.
     """
     timeout = aiohttp.ClientTimeout(total=limit_s)
     try:
         async with session.get(url, timeout=timeout, allow_redirects=False) as response:
             headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status, await response.read(), headers)
+            return Answer(response.status, await _body(response, expected_bytes + MORE_BYTES), headers)
     except aiohttp.ClientConnectorError:
         raise
     except TimeoutError:
         raise CaseFailedError("no_answer", f"GET {url} was not answered within {limit_s:.1f} s") from None
     except aiohttp.ClientError as error:
-        raise CaseFailedError("no_answer", f"GET {url}: {type(error).__name__}: {error}") from None
+        raise CaseFailedError("no_answer", f"GET {url}: {one_line(error)}") from None
+    except ValueError as error:  # aiohttp: a line or a header beyond its limits
+        raise CaseFailedError("no_answer", f"GET {url}: {one_line(error)}") from None
+
+
+async def _body(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    """All of it, if it is no more than so much: a server may send for ever."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > most_bytes:
+            response.close()
+            raise CaseFailedError("wrong_answer", f"GET {response.url} answered more than {most_bytes:,} bytes")
+    return bytes(body)

@@ -1,20 +1,17 @@
 """How long a siege lasts: as long as was asked for, or (`auto`) as long as the case needs for its settled part."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from common.harness.plan import Case, Plan
-from common.harness.ready.expectation import Expectation
-from common.harness.ready.interpreter import Interpreter
+from common.harness.plan import Plan
+from common.harness.ready.expectation import Expectation, Expectations
+from common.model.case import Case
 
 LEAST_S = 4.0
 SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
 TIMES_SETTLED = 2.75  # so much longer than until then: more than one and a half cycles of request and answer
 SLOWER = 2.0  # than one after the other: a server that takes still longer is not waited for
 BESIDES_S = 1.5  # of a case, for starting, warming up and stopping
-
-
-Expectations = Mapping[tuple[str, Interpreter], Expectation]
 
 
 class Length:
@@ -48,10 +45,10 @@ def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
 def run_length_s(plan: Plan, cpus: int, expectations: Expectations) -> tuple[float, float]:
     """How long all rounds will take, at least and at the most."""
     least_s = most_s = 0.0
-    for case in (*plan.bare_cases(), *plan.cases):
-        expected = expectations[case.task, case.python]
-        least_s += BESIDES_S + (plan.time_s or max(LEAST_S, least_needed_s(case.users, cpus, expected)))
-        most_s += BESIDES_S + (plan.time_s or max(LEAST_S, most_needed_s(case.users, expected)))
+    for case in (*plan.ceilings, *plan.cases):
+        expected = expectations[case.work]
+        least_s += BESIDES_S + (plan.load.time_s or max(LEAST_S, least_needed_s(case.users, cpus, expected)))
+        most_s += BESIDES_S + (plan.load.time_s or max(LEAST_S, most_needed_s(case.users, expected)))
     return plan.rounds * least_s, plan.rounds * most_s
 
 
@@ -62,10 +59,10 @@ def in_words(least_s: float, most_s: float) -> str:
 
 
 def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:
-    """The cases whose rate the asked time may not tell, one of each task, and how long that would take."""
-    needed: dict[str, tuple[Case, float]] = {}
+    """The cases whose rate the asked time may not tell, one of each job, and how long that would take."""
+    needed: dict[object, tuple[Case, float]] = {}
     for case in plan.cases:
-        least_s = most_needed_s(case.users, expectations[case.task, case.python])
-        if plan.time_s is not None and plan.time_s < least_s > needed.get(case.task, (case, 0.0))[1]:
-            needed[case.task] = case, float(math.ceil(least_s))
+        least_s = most_needed_s(case.users, expectations[case.work])
+        if plan.load.time_s is not None and plan.load.time_s < least_s > needed.get(case.job, (case, 0.0))[1]:
+            needed[case.job] = case, float(math.ceil(least_s))
     return needed.values()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 READ_BYTES = 65536
+LONGEST_BYTES = 65536  # of a line; what is beyond is dropped, or a stream without line ends would fill the memory
 
 
 @contextlib.contextmanager
@@ -22,8 +23,9 @@ def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Calla
             chunk = b""
         arrived_s = time.monotonic()
         *whole, rest = (rest + chunk).split(b"\n")
+        rest = rest[:LONGEST_BYTES]
         for line in whole:
-            take(line.decode(errors="replace"), arrived_s)
+            take(line[:LONGEST_BYTES].decode(errors="replace"), arrived_s)
         if not chunk:
             loop.remove_reader(fd)  # it would be called again and again at the end of the stream
 

@@ -2,114 +2,107 @@
 
 import itertools
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeVar
 
 from common.contract import unmet
 from common.errors import BadInputError
 from common.harness.ready.interpreter import Interpreter, each_once, interpreter, told_apart
-from common.harness.ready.strategies import Strategy, all_strategies, find_strategy
-from common.model.record import BARE, LeftOut
-
-T = TypeVar("T")
-NO_SERVER = Strategy(
-    BARE, "No server: the users compute in threads of a few processes; their rate is the ceiling.", Path()
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A strategy with a task, a number of users and a Python."""
-
-    strategy: Strategy
-    task: str
-    users: int
-    python: Interpreter
-    workers: int | None = None  # as asked for; None leaves it to the server
-
-    def setting(self) -> tuple[str, int, str]:
-        """What it has in common with the cases that it is compared with."""
-        return self.task, self.users, self.python.version
+from common.model.case import Case, Value, case_of
+from common.model.record import LeftOut
+from common.model.suite import Load, Suite
+from common.model.target import Target
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every case, how long each siege lasts, and how often they all take their turn."""
+    """Every case, what is sent to it, and how often they all take their turn."""
 
+    targets: Mapping[str, Target]  # by the name that a case calls it by
+    pythons: Mapping[str, Interpreter]  # by version
     cases: tuple[Case, ...]
-    time_s: float | None  # None: as long as each case needs
+    ceilings: tuple[Case, ...]  # the same load with nothing in its way; none where the suite names no ceiling
+    load: Load
     rounds: int
     seed: int
     left_out: tuple[LeftOut, ...] = ()  # what can't run with the Pythons at hand
 
     def in_order(self) -> Iterator[list[Case]]:
-        """The cases of round after round: every round shuffles them anew, the bare ones among them."""
+        """The cases of round after round: every round shuffles them anew, the ceilings among them."""
         order = random.Random(self.seed)  # noqa: S311 (not for secrets)
-        everything = [*self.bare_cases(), *self.cases]
+        everything = [*self.ceilings, *self.cases]
         for _ in range(self.rounds):
             yield order.sample(everything, len(everything))
 
+    def among(self, cases: Sequence[Case], wanted: Collection[Case]) -> list[Case]:
+        """Those of the cases that are wanted, and the ceilings of those."""
+        needed = {one for one in self.ceilings for case in wanted if one.covers(case)}
+        return [case for case in cases if case in needed or case in wanted]
+
     def turns(self) -> int:
         """How many measurements there are at the most."""
-        return self.rounds * (len(self.bare_cases()) + len(self.cases))
-
-    def bare_cases(self) -> list[Case]:
-        """The case without a server for each task, number of users and Python."""
-        return _distinct([replace(case, strategy=NO_SERVER, workers=None) for case in self.cases])
+        return self.rounds * (len(self.ceilings) + len(self.cases))
 
 
 def make_plan(
-    servers: Sequence[str],
-    tasks: Sequence[str],
-    users: Sequence[int],
-    pythons: Sequence[str],
-    workers: int | None,
-    *,
-    time_s: float | None,
-    rounds: int,
-    seed: int | None = None,
+    suite: Suite, axes: Mapping[str, Sequence[Value]], *, time_s: float | None, rounds: int, seed: int | None = None
 ) -> Plan:
-    """The plan for what was asked on the command line; no servers means all of them.
+    """The plan for the targets of a suite at every value of every axis; of `python` the paths of interpreters.
 
     Raises:
-        BadInputError: there is no such server, or no such Python, or no server that can run with it.
+        BadInputError: there is no such Python, or no target that can run with it.
     """
-    strategies = _named_apart(_distinct([find_strategy(name) for name in servers] if servers else all_strategies()))
-    interpreters = told_apart(each_once([interpreter(path) for path in _distinct(pythons)]))
+    pythons = told_apart(each_once([interpreter(str(path)) for path in dict.fromkeys(axes["python"])]))
+    targets = _named_apart(suite)
     left_out = tuple(
-        LeftOut(strategy.stem, strategy.title, python.version, why)
-        for strategy, python in itertools.product(strategies, interpreters)
-        if (why := cannot_run(strategy, python))
+        LeftOut(target.name, target.title, python.version, why)
+        for target, python in itertools.product(targets, pythons)
+        if (why := cannot_run(target, python))
     )
-    combinations = itertools.product(strategies, _distinct(tasks), _distinct(users), interpreters)
-    cases = tuple(Case(*one, workers) for one in combinations if not cannot_run(one[0], one[-1]))
+    known = {**axes, "python": [python.version for python in pythons]}
+    lacking = {(one.server, one.python) for one in left_out}
+    cases = tuple(case for case in _points(targets, known) if (case.server, case.python) not in lacking)
     if not cases:
         raise BadInputError("; ".join(f"{one.server} {one.reason}" for one in left_out))
-    return Plan(cases, time_s, rounds, random.randrange(2**32) if seed is None else seed, left_out)  # noqa: S311
+    ceiling = [suite.ceiling] if suite.ceiling else []
+    ceilings = dict.fromkeys(case.as_seen_by(one.name, one.axes) for one in ceiling for case in cases)
+    return Plan(
+        {target.name: target for target in (*targets, *ceiling)},
+        {python.version: python for python in pythons},
+        cases,
+        tuple(ceilings),
+        replace(suite.load, time_s=time_s),
+        rounds,
+        random.randrange(2**32) if seed is None else seed,  # noqa: S311
+        left_out,
+    )
 
 
-def _named_apart(strategies: list[Strategy]) -> list[Strategy]:
-    """The same, with as many folders before a name as it takes to tell it from the others, and from no server."""
-    named = {one: one.path.with_suffix("").as_posix() for one in strategies}
+def _points(targets: Sequence[Target], axes: Mapping[str, Sequence[Value]]) -> list[Case]:
+    """Each target at every value of the axes that it depends on, once."""
+    given = {name: values for name, values in axes.items() if values}
+    points = [dict(zip(given, values, strict=True)) for values in itertools.product(*given.values())]
+    cases = [case_of(target.name, point).as_seen_by(target.name, target.axes) for target in targets for point in points]
+    return list(dict.fromkeys(cases))
+
+
+def _named_apart(suite: Suite) -> list[Target]:
+    """The targets with as many folders before a name as it takes to tell it from the others, and from the ceiling."""
+    paths = {one: one.path.with_suffix("").as_posix() for one in suite.targets if one.path}
+    taken = [f"/{suite.ceiling.name}"] if suite.ceiling else []
     return [
-        replace(one, stem=_least_name(one, [f"/{BARE}", *(named[other] for other in strategies if other != one)]))
-        for one in strategies
+        replace(one, name=_least_name(path, [*taken, *(other for other in paths.values() if other != path)]))
+        for one, path in paths.items()
     ]
 
 
-def _least_name(strategy: Strategy, others: list[str]) -> str:
-    parts = strategy.path.with_suffix("").parts
+def _least_name(path: str, others: list[str]) -> str:
+    parts = path.split("/")
     names = ("/".join(parts[-count:]) for count in range(1, len(parts)))
-    return next((name for name in names if not any(other.endswith(f"/{name}") for other in others)), str(strategy.path))
+    return next((name for name in names if not any(other.endswith(f"/{name}") for other in others)), path)
 
 
-def cannot_run(strategy: Strategy, python: Interpreter) -> str:
-    """Why the strategy can't run with that Python, and what to do about it; empty if it can."""
-    lacking = unmet(strategy.requires, python.minor)
+def cannot_run(target: Target, python: Interpreter) -> str:
+    """Why the target can't run with that Python, and what to do about it; empty if it can."""
+    lacking = unmet(target.requires, python.minor)
     return f"{lacking}: run it with --python PATH of such a one" if lacking else ""
-
-
-def _distinct(things: Sequence[T]) -> list[T]:
-    return list(dict.fromkeys(things))

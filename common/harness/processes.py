@@ -12,6 +12,8 @@ from typing import IO
 
 import psutil
 
+from common.harness.child import Child
+
 MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that children inherit, wherever they hide
 GRACE_S = 5.0
 LOOK_S = 0.01  # between two looks while something is awaited
@@ -19,7 +21,7 @@ CALM_LOOK_S = 0.05  # while a measurement is on, which every look disturbs
 
 
 class Started:
-    """A process that leads a session of its own."""
+    """A process that leads a session of its own. It, and all that it starts in turn, descends from the keeper."""
 
     def __init__(
         self,
@@ -28,23 +30,18 @@ class Started:
         environment: Mapping[str, str],
         stdin: int = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.PIPE,
+        may_hide: bool = True,
     ) -> None:
-        self._mark = uuid.uuid4().hex
-        self.process = subprocess.Popen(
-            command,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            env={**environment, MARK: self._mark},
-            start_new_session=True,
+        self._mark, self._may_hide = uuid.uuid4().hex, may_hide
+        self.process = Child(
+            command, {**environment, MARK: self._mark}, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE
         )
         self.pid = self.process.pid
+        self._began_s = psutil.Process(self.pid).create_time()  # it is there until it is reaped
 
     def ended(self) -> bool:
         """Whether it has ended. It is not reaped yet, so that its number can't become someone else's."""
-        if self.process.returncode is not None:
-            return True
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        return self.process.poll() is not None
 
     async def wait(self, limit_s: float, look_s: float = LOOK_S) -> bool:
         """Whether it ended within the limit."""
@@ -58,20 +55,36 @@ class Started:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM if only zombies are left
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
-        left = [process for process in psutil.process_iter() if self._is_ours(process)]
-        for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        await until(lambda: not any(_works(process) for process in left), GRACE_S)
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        deadline_s = time.monotonic() + GRACE_S
+        while (left := self._left()) and time.monotonic() < deadline_s:
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            await until(lambda: not any(map(_works, left)), deadline_s - time.monotonic())
+        self.process.close()
+        self.process.keeper.end_if_idle()
 
-    def _is_ours(self, process: psutil.Process) -> bool:
-        try:
-            return process.environ().get(MARK) == self._mark
-        except (psutil.Error, OSError):
-            return False  # gone, a zombie, or someone else's
+    def _left(self) -> list[psutil.Process]:
+        """Who has the mark; and those without any that became children of the keeper since this was started.
+
+        They have cleared their environment. Which of several has started them nobody knows any more: not those that
+        never hide anybody.
+        """
+        left = [process for process in psutil.process_iter() if _mark(process) == self._mark]
+        if self._may_hide:
+            for orphan in self.process.keeper.orphans():
+                with contextlib.suppress(psutil.Error):
+                    if orphan.create_time() >= self._began_s and _mark(orphan) is None:
+                        left += [orphan, *orphan.children(recursive=True)]
+        return [process for process in left if _works(process)]
+
+
+def _mark(process: psutil.Process) -> str | None:
+    """Of whom it descends from."""
+    try:
+        return process.environ().get(MARK)
+    except (psutil.Error, OSError):
+        return None  # gone, a zombie, or someone else's
 
 
 def _works(process: psutil.Process) -> bool:

@@ -12,14 +12,15 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from common.contract import default_port
 from common.harness.client import Answer, get
 from common.harness.failures import CaseFailedError
-from common.harness.plan import Case
+from common.harness.plan import Plan
 from common.harness.processes import CALM_LOOK_S, LOOK_S, Started, until
 from common.harness.ready.strategies import ROOT
 from common.harness.tail import Tail
+from common.model.case import Case
 from common.model.record import Record
-from common.serving.options import default_port
 
 READY_LIMIT_S = 15.0
 DYING_LIMIT_S = 2.0  # from when a request fails because the server is ending to its end; Python takes its time for that
@@ -31,14 +32,11 @@ T = TypeVar("T")
 class Server:
     """A server that was started; `url` is where it listens."""
 
-    def __init__(self, case: Case, port: int) -> None:
+    def __init__(self, plan: Plan, case: Case, port: int) -> None:
         self.started_s = time.monotonic()
-        self.port, self._python = port, case.python
+        self.port, self._python = port, plan.pythons[case.python]
         self.url = f"http://{HOST}:{port}"
-        options = ["--host", HOST, "--port", str(port), "--task", case.task]
-        if case.workers is not None:
-            options += ["--workers", str(case.workers)]
-        command = [case.python.path, str(case.strategy.path), *options]
+        command = plan.targets[case.server].command(case, self._python.path, HOST, port)
         self._started = Started(command, environment=server_environment())
         self._stdout = Tail(self._started.process.stdout)
         self._stderr = Tail(self._started.process.stderr)
@@ -124,10 +122,10 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def running(case: Case, record: Record) -> AsyncIterator[Server]:
+async def running(plan: Plan, case: Case, record: Record) -> AsyncIterator[Server]:
     """The server of a case, started; stopped at the end whatever happens, and the record says how long that took."""
-    with claimed_port(default_port(case.strategy.path.stem)) as claim:
-        server = Server(case, claim.getsockname()[1])
+    with claimed_port(default_port(case.server.rpartition("/")[2])) as claim:
+        server = Server(plan, case, claim.getsockname()[1])
         try:
             yield server
         finally:

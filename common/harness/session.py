@@ -1,7 +1,6 @@
 """A session: one run from its plan to its file."""
 
 import asyncio
-import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -9,19 +8,25 @@ from pathlib import Path
 
 import msgspec
 
+from common.harness.child import kept
 from common.harness.interruption import until_signal
-from common.harness.plan import NO_SERVER, Case, Plan
+from common.harness.plan import Plan
 from common.harness.ready.doctor import examine, in_one_line
 from common.harness.ready.environment import describe_environment, packages_of
+from common.harness.ready.expectation import Expectations
+from common.harness.ready.tool import at_home
 from common.harness.ready.virtualenv import with_packages
-from common.harness.runner import Watcher, run, say_how_long, try_tasks
+from common.harness.runner import run, say_how_long, try_tasks
 from common.harness.tracer import trace_all
-from common.load.siege import siege_at_home
+from common.harness.watcher import Watcher
+from common.load.drivers import DRIVERS
+from common.model.case import Case
+from common.model.legible import made_legible
+from common.model.outfile import UnwritableError
 from common.model.record import Record, Result, Trace, save
 
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
-Key = tuple[str, str, int, str]
-Uncertain = Callable[[Result], Collection[Key]]
+Uncertain = Callable[[Result], Collection[Case]]
 
 
 def conduct(
@@ -31,45 +36,61 @@ def conduct(
     command: Sequence[str],
     uncertain: Uncertain | None = None,
     traced_requests: int = 0,
-) -> tuple[Result, int | None]:
+) -> tuple[Result, int | None, bool]:
     """Runs the whole plan; the file is written after every case.
 
-    `uncertain` tells before each round but the first which cases (server, task, users, Python) still need one;
+    `uncertain` tells before each round but the first which cases still need one;
     without it all of them do. If `traced_requests` is not 0, every strategy is traced at the end with so many.
 
     Returns:
-        What was measured, and the number of the signal that stopped it or None.
+        What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
 
     Raises:
-        BadInputError: siege is missing, or a task can't be performed; nothing was started.
+        BadInputError: the load tool is missing, or a task can't be performed; nothing was started.
     """
-    with siege_at_home() as siege:
-        version = siege.version({**os.environ, "HOME": str(siege.home)})
-        result = _empty_result(plan, command, version, until_certain=uncertain is not None)
+    raw = RawValues(out)
+    with at_home(DRIVERS[plan.load.tool]) as tool, kept().removing(tool.home):
+        result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
 
         def keep(kept: Record | Trace) -> None:
+            kept = made_legible(kept)
             (result.records if isinstance(kept, Record) else result.traces).append(kept)  # type: ignore[arg-type]
-            save(result, out)
+            raw.save(result, watcher)
 
         def still_wanted(cases: list[Case]) -> list[Case]:
-            return cases if uncertain is None or not result.records else _among(uncertain(result), cases)
+            return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
 
         async def go() -> None:
-            ready = await _prepared(plan, result, watcher)
-            expectations = await try_tasks(ready)
-            if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
-                watcher.warn(in_one_line(findings))
-            say_how_long(ready, expectations, watcher)
-            await run(ready, siege, expectations, watcher, keep, still_wanted)
+            ready, expectations = await _prepared(plan, result, watcher)
+            await _say_what_to_expect(ready, expectations, watcher)
+            await run(ready, tool, expectations, watcher, keep, still_wanted)
             if traced_requests:
                 await trace_all(ready, traced_requests, expectations, watcher, keep)
 
         stopped_by = until_signal(go())
-    return result, stopped_by
+    return result, stopped_by, raw.are_saved
 
 
-def conduct_traces(plan: Plan, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:
-    """Traces every strategy with as many requests as the plan has users; without siege, and nothing is written.
+class RawValues:
+    """The file of a result. On a full disk the run goes on without it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.are_saved = path, True
+
+    def save(self, result: Result, watcher: Watcher) -> None:
+        """Writes all that there is; says it once if that can't be done."""
+        try:
+            save(result, self._path)
+        except UnwritableError as error:
+            if self.are_saved:
+                watcher.warn(f"{error}; the run goes on, and is tried to be saved after every case")
+            self.are_saved = False
+        else:
+            self.are_saved = True
+
+
+def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:
+    """Traces every strategy with so many requests; without siege, and nothing is written.
 
     Returns:
         What was seen, and the number of the signal that stopped it or None.
@@ -77,19 +98,18 @@ def conduct_traces(plan: Plan, watcher: Watcher, command: Sequence[str]) -> tupl
     Raises:
         BadInputError: a task can't be performed; nothing was started.
     """
-    result = _empty_result(plan, command, siege="")
+    result = _empty_result(plan, command, tools={})
 
     async def go() -> None:
-        ready = await _prepared(plan, result, watcher)
-        expectations = await try_tasks(ready)
-        await trace_all(ready, plan.cases[0].users, expectations, watcher, result.traces.append)
+        ready, expectations = await _prepared(plan, result, watcher)
+        await trace_all(ready, requests, expectations, watcher, lambda trace: result.traces.append(made_legible(trace)))
 
     return result, until_signal(go())
 
 
-def _empty_result(plan: Plan, command: Sequence[str], siege: str, *, until_certain: bool = False) -> Result:
-    return Result(
-        environment=describe_environment(siege, [case.python for case in plan.cases]),
+def _empty_result(plan: Plan, command: Sequence[str], tools: dict[str, str], *, until_certain: bool = False) -> Result:
+    result = Result(
+        environment=describe_environment(tools, plan.pythons.values()),
         command=list(command),
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=plan.seed,
@@ -97,29 +117,24 @@ def _empty_result(plan: Plan, command: Sequence[str], siege: str, *, until_certa
         until_certain=until_certain,
         left_out=list(plan.left_out),
     )
+    return made_legible(result)
 
 
-async def _prepared(plan: Plan, result: Result, watcher: Watcher) -> Plan:
-    """The same plan with Pythons that have what the servers need; the result says which versions of it."""
+async def _prepared(plan: Plan, result: Result, watcher: Watcher) -> tuple[Plan, Expectations]:
+    """The same plan with Pythons that have what the servers need, and the right answers; the result gets versions."""
     ready = await with_environments(plan, watcher)
-    pythons = dict.fromkeys(case.python for case in ready.cases)
-    versions = {python.version: await asyncio.to_thread(packages_of, python) for python in pythons}
+    versions = {version: await asyncio.to_thread(packages_of, python) for version, python in ready.pythons.items()}
     result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
-    return ready
+    return ready, await try_tasks(ready)
+
+
+async def _say_what_to_expect(plan: Plan, expectations: Expectations, watcher: Watcher) -> None:
+    if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
+        watcher.warn(in_one_line(findings))
+    say_how_long(plan, expectations, watcher)
 
 
 async def with_environments(plan: Plan, watcher: Watcher) -> Plan:
     """The same plan with Pythons that have what the servers need."""
-    pythons = dict.fromkeys(case.python for case in plan.cases)
-    prepared = {python: await with_packages(python, watcher.warn) for python in pythons}
-    return replace(plan, cases=tuple(replace(case, python=prepared[case.python]) for case in plan.cases))
-
-
-def _among(keys: Collection[Key], cases: list[Case]) -> list[Case]:
-    """The cases with these keys, and the bare ones that are their ceilings."""
-    settings = {key[1:] for key in keys}
-    return [
-        case
-        for case in cases
-        if (case.strategy.stem, *case.setting()) in keys or (case.strategy == NO_SERVER and case.setting() in settings)
-    ]
+    pythons = {version: await with_packages(python, watcher.warn) for version, python in plan.pythons.items()}
+    return replace(plan, pythons=pythons)

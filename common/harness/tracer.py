@@ -4,19 +4,22 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 import aiohttp
 
+from common.errors import one_line
 from common.harness.beside.probe import probing
 from common.harness.client import Answer, client
 from common.harness.failures import CaseFailedError
-from common.harness.plan import Case, Plan
-from common.harness.ready.expectation import Expectation
-from common.harness.runner import Expectations, Watcher, new_record, verify, warm_up
+from common.harness.plan import Plan
+from common.harness.ready.expectation import Expectation, Expectations
 from common.harness.server import running
+from common.harness.turn import new_record
+from common.harness.warm_up import verify, warm_up
+from common.harness.watcher import Watcher
+from common.model.case import Case
 from common.model.record import Failure, Trace
-from common.task import one_line
+from common.model.validity import LONGEST_S
 
 PING_INTERVAL_S = 0.025
 PINGS_AROUND = 3  # so many before the requests and after their answers, to see what is usual
@@ -29,21 +32,21 @@ async def trace_all(
     plan: Plan, requests: int, expectations: Expectations, watcher: Watcher, keep: Callable[[Trace], None]
 ) -> None:
     """Traces every strategy with every task under every Python, and keeps each trace as soon as it is complete."""
-    for case in dict.fromkeys(replace(case, users=requests) for case in plan.cases):
-        watcher.case_begins(f"trace  {case.strategy.stem}", 0.0)
-        keep(await trace(case, expectations[case.task, case.python]))
+    for case in dict.fromkeys(case.without(["users"]) for case in plan.cases):
+        watcher.case_begins(f"trace  {case.server}", 0.0)
+        keep(await trace(plan, case, requests, expectations[case.work]))
         watcher.case_ends()
 
 
-async def trace(case: Case, expected: Expectation) -> Trace:
-    """Sends as many requests at once as the case has users. Whatever goes wrong with the server is a failure in it."""
-    found = Trace(server=case.strategy.stem, title=case.strategy.title, task=case.task, python=case.python.version)
-    record = new_record(case, 0.0, 1)  # of starting and stopping; nothing of it is kept
+async def trace(plan: Plan, case: Case, requests: int, expected: Expectation) -> Trace:
+    """Sends so many requests at once. Whatever goes wrong with the server is a failure in it."""
+    found = Trace(server=case.server, title=plan.targets[case.server].title, values=dict(case.values))
+    record = new_record(plan, case, 0.0, 1)  # of starting and stopping; nothing of it is kept
     try:
-        async with client() as session, running(case, record) as server:
-            await warm_up(server, session, case, expected, record)
+        async with client() as session, running(plan, case, record) as server:
+            await warm_up(server, session, expected, record)
             found.workers = record.workers
-            await server.while_alive(_besides_pings(session, server.url, expected, case.users, found))
+            await server.while_alive(_besides_pings(session, server.url, expected, requests, found))
     except CaseFailedError as failed:
         found.failure = Failure(failed.code, str(failed))
     except Exception as error:  # a mistake of this program must not cost the other cases
@@ -85,11 +88,14 @@ def _as_told(answer: Answer, sent_s: float, answered_s: float) -> list[Stretch]:
         ]
     except ValueError:
         return []
-    likely = all(sent_s - CLOCKS_AGREE_S <= since <= to <= answered_s + CLOCKS_AGREE_S for since, to, _ in told)
+    likely = all(
+        sent_s - CLOCKS_AGREE_S <= since <= to <= answered_s + CLOCKS_AGREE_S and 0 <= cpu_s <= LONGEST_S
+        for since, to, cpu_s in told
+    )
     return list(told) if likely else []
 
 
 def _counted_back(answer: Answer, sent_s: float, answered_s: float) -> list[Stretch]:
     """From `Server-Timing`, as if the answer came at once when the task had ended; none if there is no such header."""
-    task = re.search(r"\btask\s*;\s*dur=([\d.]+)", answer.headers.get("server-timing", ""))
+    task = re.search(r"\btask\s*;\s*dur=(\d{1,9}(?:\.\d+)?)", answer.headers.get("server-timing", ""), re.ASCII)
     return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []

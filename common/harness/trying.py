@@ -16,6 +16,7 @@ from common.harness.ready.virtualenv import with_packages
 from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
 from common.model.findings import Findings
+from common.model.legible import made_legible
 
 _RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0  # no step performs the task more often; slower than alone by so much
 MOST_BYTES = 1_000_000  # of all steps together; an answer is shortened
@@ -57,7 +58,7 @@ async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
         last = [line for line in errors.text().splitlines() if line.strip()]
         stopped = f"it ended the process while {_next(steps)}{f': {last[-1]}' if last else ''}"
     known = {name: found for name, found in steps.items() if name in _STEPS}
-    return msgspec.convert(
+    findings = msgspec.convert(
         {
             "task": task,
             "python": python.version,
@@ -69,6 +70,7 @@ async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
         },
         Findings,
     )
+    return made_legible(findings)
 
 
 async def _follow(started: Started, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:

@@ -1,17 +1,12 @@
-"""Siege as a load driver: how it is called, and what the lines mean that it prints."""
+"""Siege: how it is called, and what the lines mean that it prints."""
 
 import math
-import os
 import re
-import shutil
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from types import MappingProxyType
 
-from common.errors import BadInputError
+from common.load.driver import Arrival
 
 # The user's own siege.conf changes every default, so siege gets a file of ours and a home of ours.
 _RC = """\
@@ -39,96 +34,45 @@ timeout = 3600
 _LINE = re.compile(
     r"""
     (?:\x1b\[[\d;]*m)*
-    \s*(?P<user>\d+), HTTP/[\d.]+, (?P<status>\d+), \s*(?P<siege_s>[\d.]+), \s*(?P<size>\d+),
+    \s*(?P<user>\d{1,6}), HTTP/[\d.]+, (?P<status>\d{3}), \s*(?P<took_s>\d{1,6}(?:\.\d+)?), \s*(?P<size>\d{1,15}),
     .*, \d+, [-\d]+[ ][:\d]+
     (?:\x1b\[[\d;]*m)*
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.ASCII,
 )
-_INSTALLERS = {
-    "apt-get": "apt-get install siege",
-    "dnf": "dnf install siege",
-    "apk": "apk add siege",
-    "pacman": "pacman -S siege",
-    "brew": "brew install siege",
-}
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """One line of siege: an answer that came."""
-
-    user: int
-    status: int
-    siege_s: float  # in steps of 10 ms
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Siege:
-    """An installed siege with a home of its own."""
+    """As a driver; see `common.load.driver`."""
 
-    path: str
-    home: Path
+    name = "siege"
+    step_s = 0.01
+    packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))
+    # Without a siege.conf there, siege writes one and two lines about it on stdout.
+    settings = MappingProxyType({"siegerc": _RC, ".siege/siege.conf": _RC})
 
-    def command(self, users: int, time_s: float, url: str) -> list[str]:
-        """The words that start it. It is ended by SIGTERM; its own limit is only for the case that nobody does that."""
+    def command(self, program: str, home: Path, users: int, time_s: float, url: str) -> list[str]:
+        """The words that start it; its own limit is only for the case that nobody ends it."""
         limit = f"-t{math.ceil(time_s) + 30}S"
-        return [self.path, f"--rc={self.home / 'siegerc'}", f"-c{users}", limit, url]
+        return [program, f"--rc={home / 'siegerc'}", f"-c{users}", limit, url]
 
-    def version(self, environment: dict[str, str]) -> str:
+    def version_command(self, program: str) -> list[str]:
+        """The words that make it say which it is."""
+        return [program, "--version"]
+
+    def version(self, said: str) -> str:
         """Such as `4.0.7`."""
-        told = subprocess.run([self.path, "--version"], capture_output=True, text=True, env=environment, check=False)
-        found = re.search(r"SIEGE (\S+)", told.stdout + told.stderr)
+        found = re.search(r"SIEGE (\S+)", said)
         return found[1] if found else "unknown"
 
+    def arrival(self, line: str) -> Arrival | None:
+        """An answer; siege tells how long it took in steps of 10 ms."""
+        found = _LINE.fullmatch(line.rstrip())
+        if found is None:
+            return None
+        return Arrival(int(found["user"]), int(found["status"]), float(found["took_s"]), int(found["size"]))
 
-@contextmanager
-def siege_at_home() -> Iterator[Siege]:
-    """Siege with a home of its own, which is removed at the end.
-
-    Raises:
-        BadInputError: siege isn't installed; says the command that would install it.
-    """
-    path = find_siege()
-    with TemporaryDirectory(prefix="under-siege-") as folder:
-        home = Path(folder)
-        (home / "siegerc").write_text(_RC)
-        # Without a file there, siege writes one and two lines about it on stdout.
-        (home / ".siege").mkdir()
-        (home / ".siege" / "siege.conf").write_text(_RC)
-        yield Siege(path, home)
-
-
-def find_siege() -> str:
-    """Its path.
-
-    Raises:
-        BadInputError: it isn't installed; says the command that would install it.
-    """
-    path = shutil.which("siege")
-    if path is None:
-        raise BadInputError(f"siege is not installed; install it with: {install_command()}")
-    return path
-
-
-def install_command() -> str:
-    """What installs siege here."""
-    for manager, command in _INSTALLERS.items():
-        if shutil.which(manager):
-            return command if manager == "brew" or os.getuid() == 0 else f"sudo {command}"
-    return "your system's package manager, package siege"
-
-
-def parse(line: str) -> Transaction | None:
-    """A line of siege's stdout; None if it is no transaction."""
-    found = _LINE.fullmatch(line.rstrip())
-    if found is None:
-        return None
-    return Transaction(int(found["user"]), int(found["status"]), float(found["siege_s"]), int(found["size"]))
-
-
-def socket_failures(report: str) -> int:
-    """From siege's own summary: the requests that got no answer, and answers of 5xx."""
-    found = re.search(r"Failed transactions:\s*(\d+)", report)
-    return int(found[1]) if found else 0
+    def failures(self, report: str, statuses: Sequence[int]) -> int:
+        """Its summary counts answers of 5xx among them."""
+        found = re.search(r"Failed transactions:\s*(\d{1,15})\b", report, re.ASCII)
+        return max(0, (int(found[1]) if found else 0) - sum(status >= 500 for status in statuses))

@@ -6,18 +6,23 @@ History of the file format:
     3  adds the traces, what was left out, and whether the GIL was on
     4  adds the metronome, how busy each CPU was, and runs of the task with nothing beside them around every case;
        the kind of the metronome is in the environment
+    5  a case is a server at values on any axes, and a ceiling is called so; the load tool is any
 """
 
 import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 
 from common.errors import BadInputError
+from common.model.case import Case, Value, case_of
+from common.model.history import upgraded
+from common.model.legible import made_legible
+from common.model.outfile import write_whole
+from common.model.validity import faults
 
-SCHEMA = 4
-BARE = "bare"  # what stands for a server where there is none
+SCHEMA = 5
+PEEKED_BYTES, MOST_BYTES = 4096, 1_000_000_000
 
 
 class BadResultError(BadInputError):
@@ -32,13 +37,13 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Transactions(msgspec.Struct, frozen=True):
-    """What siege printed, one entry for each answer that it got; times in seconds since the siege began."""
+    """What the load tool printed, one entry for each answer that it got; times in seconds since the siege began."""
 
     finished_s: list[float] = []  # when its line arrived here
-    siege_s: list[float] = []  # how long it took as siege says, in steps of 10 ms
+    took_s: list[float] = []  # as the tool says; siege in steps of 10 ms
     status: list[int] = []
     size_bytes: list[int] = []
-    user: list[int] = []  # siege's number for the user who asked
+    user: list[int] = []  # the tool's number for the user who asked
 
 
 class Pings(msgspec.Struct, frozen=True):
@@ -107,9 +112,8 @@ class Record(msgspec.Struct, kw_only=True):
 
     server: str  # the stem of its file, with folders before it where another has the same
     title: str
-    task: str
-    users: int
-    python: str
+    values: dict[str, Value]  # on each axis that the case depends on: task, users, python, ...
+    is_ceiling: bool = False  # whether this is what the others are measured against
     round: int
     began_at: str  # UTC, ISO 8601
     load_average: float  # of the machine over the last minute, before the server was started
@@ -119,17 +123,19 @@ class Record(msgspec.Struct, kw_only=True):
     answer_bytes: int = 0  # the length of the right answer
     ready_s: float | None = None  # from the start of the server to its first right answer to a ping
     warm_s: float | None = None  # from the start of the server to when all its workers had worked
-    siege_began_s: float | None = None  # on the monotonic clock of the machine, so that cases have an order in time
-    siege_s: float | None = None  # how long the siege really lasted
+    load_began_s: float | None = None  # on the monotonic clock of the machine, so that cases have an order in time
+    load_s: float | None = None  # how long the siege really lasted
     stop_s: float | None = None  # from SIGTERM to when nothing was left of the server
     case_s: float | None = None  # the whole case
     transactions: Transactions = msgspec.field(default_factory=Transactions)
-    socket_failures: int = 0  # requests that got no answer at all, as siege counts them
-    siege_command: list[str] = []
-    siege_report: str = ""  # its own summary, as it printed it
-    siege_unknown: int = 0  # lines on its stdout that are no transaction
-    siege_unknown_lines: list[str] = []  # the first of them
-    siege_cpu_s: float | None = None
+    socket_failures: int = 0  # requests that got no answer at all, as the tool counts them
+    tool: str = "siege"  # that made the load
+    tool_step_s: float = 0.01  # in which it tells how long a request took
+    tool_command: list[str] = []
+    tool_report: str = ""  # its own summary, as it printed it
+    tool_unknown: int = 0  # lines on its stdout that are no transaction
+    tool_unknown_lines: list[str] = []  # the first of them
+    tool_cpu_s: float | None = None
     bench_cpu_s: float | None = None  # this program's own use while the siege was on
     pings: Pings = msgspec.field(default_factory=Pings)
     checks: Checks = msgspec.field(default_factory=Checks)
@@ -149,18 +155,32 @@ class Record(msgspec.Struct, kw_only=True):
     server_said: str = ""  # the end of what the server printed on stderr
     failure: Failure | None = None
 
+    @property
+    def case(self) -> Case:
+        """What was measured."""
+        return case_of(self.server, self.values)
+
+    @property
+    def users(self) -> int:
+        """How many asked at the same time."""
+        return self.case.users
+
 
 class Trace(msgspec.Struct, kw_only=True):
     """Who computed when: a handful of requests at once and the pings beside them."""
 
     server: str  # the stem of its file, with folders before it where another has the same
     title: str
-    task: str
-    python: str
+    values: dict[str, Value]  # on each axis that matters to it: not on that of the users
     workers: int | None = None
     requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
     pings: Pings = msgspec.field(default_factory=Pings)  # since the first one was due
     failure: Failure | None = None
+
+    @property
+    def case(self) -> Case:
+        """What was traced."""
+        return case_of(self.server, self.values)
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -183,7 +203,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     pythons: dict[str, str]  # version: build
     packages: dict[str, str] = {}  # in older files: of the environment of the bench, whatever Python served
     packages_of: dict[str, dict[str, str]] = {}  # version of the Python: what it has of what servers need, and which
-    siege: str
+    tools: dict[str, str] = {}  # the version of each load tool
     commit: str
     metronome: str = ""  # its Python and its work, such as `3.11.7 500+1500`: beats of the same kind can be compared
 
@@ -204,34 +224,53 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 def save(result: Result, path: Path) -> None:
-    """Writes the whole result to a new file and renames it, so that there is never half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(result))
-        Path(temporary).chmod(0o644)  # mkstemp makes it 0600, but a result is no secret
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Writes the whole result, so that there is never half a file; raises OSError."""
+    write_whole(path, msgspec.json.encode(result))
 
 
 def load(path: Path) -> Result:
     """Reads a result.
 
     Raises:
-        BadResultError: there is no such file, it isn't a result, or a later version wrote it.
+        BadResultError: there is no such file, it isn't a result, or another version wrote it.
     """
+    data = _read(path)
     try:
-        data = path.read_bytes()
         schema = msgspec.json.decode(data, type=_JustSchema).schema
-        if schema > SCHEMA:
-            raise BadResultError(f"{path}: made by a later version (schema {schema}, known up to {SCHEMA})")
-        return msgspec.json.decode(data, type=Result)
-    except OSError as error:
-        raise BadResultError(f"{path}: {error.strerror}") from None
+        if not 1 <= schema <= SCHEMA:
+            raise BadResultError(f"{path}: made by another version (schema {schema}, known are 1 to {SCHEMA})")
+        result = _of_schema(schema, data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadResultError(f"{path}: not a result of bench.py run: {error}") from None
+    except (AttributeError, KeyError, TypeError):
+        raise BadResultError(f"{path}: not a result of bench.py run: it lacks what its schema has") from None
+    except RecursionError:
+        raise BadResultError(f"{path}: not a result of bench.py run: brackets in brackets in brackets") from None
+    if fault := next(faults(result), ""):
+        raise BadResultError(f"{path}: this can't be a result: {fault}")
+    return made_legible(result)
+
+
+def _of_schema(schema: int, data: bytes) -> Result:
+    if schema == SCHEMA:
+        return msgspec.json.decode(data, type=Result)
+    return msgspec.convert(upgraded(msgspec.json.decode(data)), type=Result, str_keys=True)
+
+
+def _read(path: Path) -> bytes:
+    """All of the file; a pipe that nobody writes into is empty, and what has no end is not read to its end."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
+            os.set_blocking(file.fileno(), True)
+            data = file.read(PEEKED_BYTES)
+            if data and not data.lstrip().startswith(b"{"):
+                raise BadResultError(f"{path}: not a result of bench.py run: it does not begin with an object of JSON")
+            data += file.read(MOST_BYTES)
+    except OSError as error:
+        raise BadResultError(f"{path}: {error.strerror}") from None
+    if len(data) > MOST_BYTES:
+        raise BadResultError(f"{path}: not a result of bench.py run: larger than {MOST_BYTES / 1e9:.0f} GB")
+    return data
 
 
 class _JustSchema(msgspec.Struct):

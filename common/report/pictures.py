@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from common.errors import BadInputError
+from common.model.outfile import write_whole
 from common.model.record import Result, save
 from common.report.charts.look import FILE, as_png, as_svg
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
 from common.report.page.page import as_html
 from common.report.page.sections import sections
 
@@ -26,7 +27,7 @@ def write_picture(result: Result, name: str, path: Path) -> None:
     """
     check_suffix(path)
     if path.suffix == ".html":
-        path.write_text(as_html(result), encoding="utf-8")
+        write_whole(path, as_html(result).encode())
         return
     if path.suffix == ".json":
         save(result, path)
@@ -37,6 +38,6 @@ def write_picture(result: Result, name: str, path: Path) -> None:
         how = "run with --trace" if name == "timeline" else "take a result with cases that have numbers"
         raise BadInputError(f"nothing in this result to draw {name} from: {how}")
     if path.suffix == ".svg":
-        path.write_text(as_svg(picture.draw(FILE), FILE), encoding="utf-8")
+        write_whole(path, as_svg(picture.draw(FILE), FILE).encode())
     else:
-        path.write_bytes(as_png(picture.draw(FILE), FILE))
+        write_whole(path, as_png(picture.draw(FILE), FILE))

@@ -1,11 +1,13 @@
 """The progress of a run on a terminal: one bar, the strategy at work, its live rate, the time left."""
 
+import contextlib
 import time
 from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from common.model.legible import legible
 from common.report import numbers
 
 
@@ -39,7 +41,8 @@ class ProgressBar:
 
     def warn(self, message: str) -> None:
         """One line, terminal or not."""
-        self._progress.console.print(f"bench.py: {message}", markup=False, highlight=False, soft_wrap=True)
+        with contextlib.suppress(OSError):  # a log on a full disk is no reason to end the run
+            self._progress.console.print(f"bench.py: {legible(message)}", markup=False, highlight=False, soft_wrap=True)
 
     def say(self, message: str) -> None:
         """One line, unless it shall be quiet."""

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from common.serving.listening import BACKLOG, announce, listening_socket
+from common.contract import BACKLOG
+from common.serving.listening import announce, listening_socket
 from common.serving.options import Options
 from common.serving.response import PLAIN_TEXT, error_text, now_s, ping_headers, status_text, task_headers
 from common.serving.stopping import GRACE_S, on_stop_signal

@@ -9,8 +9,9 @@ from typing import Any
 import dask
 from distributed import Client, Future
 
+from common.errors import one_line
 from common.serving.options import quit_with
-from common.task import TaskError, TaskRun, one_line
+from common.task import TaskError, TaskRun
 
 CONNECT_LIMIT_S = 5
 

@@ -3,9 +3,8 @@
 import os
 import socket
 
+from common.contract import BACKLOG
 from common.serving.options import Options, quit_with
-
-BACKLOG = 128  # Tornado's own default; with less, a burst of clients waits for SYN retransmissions
 
 
 def listening_socket(options: Options) -> socket.socket:

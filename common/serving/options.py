@@ -1,17 +1,13 @@
 """What every server can be told on its command line, and the one line that it says when that is wrong."""
 
 import argparse
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from common.contract import unmet
+from common.contract import MOST_WORKERS, default_port, unmet
 from common.task import UnknownTaskError, resolve
-
-FIRST_PORT = 8000
-MOST_WORKERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +37,6 @@ def server_options(workers: int | None = None) -> Options:
     parser.add_argument("--workers", type=_workers, default=workers, help="default: %(default)s")
     given = parser.parse_args()
     return Options(script.stem, given.host, given.port, given.task, given.workers if workers else 1)
-
-
-def default_port(stem: str) -> int:
-    """8000 for `1_…`, 8001 for `2_…`, and so on; 8000 where there is no number."""
-    number = re.match(r"\d+", stem)
-    return FIRST_PORT + int(number[0]) - 1 if number else FIRST_PORT
 
 
 def quit_with(message: str) -> NoReturn:

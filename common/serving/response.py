@@ -4,9 +4,10 @@ import sys
 import time
 from http import HTTPStatus
 
+from common.errors import one_line
 from common.serving.options import Options
 from common.stopwatch import Stretch
-from common.task import TaskError, TaskRun, one_line
+from common.task import TaskError, TaskRun
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
 NO_SUCH_PAGE = "404 Not Found: there are / and /ping"

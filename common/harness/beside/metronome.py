@@ -16,7 +16,7 @@ from common.harness.server import server_environment
 from common.model.record import Record
 
 BUSY_EVERY_S = 0.25
-COMMAND = [sys.executable, "-P", "-m", "common.alone.metronome"]  # the same Python for all cases
+METRONOME = [sys.executable, "-P", "-m", "common.alone.metronome"]  # the same Python for all cases
 
 
 class Metronome:
@@ -50,7 +50,7 @@ class Metronome:
 @contextlib.asynccontextmanager
 async def metronome() -> AsyncIterator[Metronome]:
     """The metronome, which is gone at the end."""
-    process, ticking = Started(COMMAND, environment=server_environment()), Metronome()
+    process, ticking = Started(METRONOME, environment=server_environment(), may_hide=False), Metronome()
     try:
         assert process.process.stdout is not None
         with reading_lines(process.process.stdout.fileno(), ticking.take):

@@ -1,6 +1,7 @@
 """The soloist: performs the task with nothing beside it, right before and after a siege."""
 
 import contextlib
+import re
 import subprocess
 import time
 from collections.abc import AsyncIterator
@@ -25,7 +26,8 @@ class Soloist:
 
     def take(self, line: str, _arrived_s: float) -> None:
         """A line that it printed."""
-        self._lines.append([float(word) for word in line.split(",")])
+        if re.fullmatch(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", line, re.ASCII):  # anything else was printed by the task
+            self._lines.append([float(word) for word in line.split(",")])
 
     async def perform(self, record: Record) -> None:
         """Some runs of the task, written into the record; times are of `time.monotonic`. None if it can't any more."""

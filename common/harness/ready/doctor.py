@@ -1,6 +1,5 @@
 """The doctor: what of this machine would spoil a run, and what to do about it."""
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,10 +7,11 @@ from pathlib import Path
 
 import psutil
 
+from common.contract import BACKLOG
 from common.cpus import usable_cpus
 from common.errors import BadInputError
-from common.load.siege import siege_at_home
-from common.serving.listening import BACKLOG
+from common.harness.ready.tool import at_home
+from common.load.siege import Siege
 
 BUSY_PCT = 10.0  # of all CPUs; a quiet machine has 1 or 2
 SEVERAL_TIMES_A_PORT_S = 60  # how long Linux keeps a port of a closed connection (TIME_WAIT)
@@ -47,8 +47,8 @@ def _busy(watch_s: float) -> Iterator[Finding]:
 
 def _siege() -> Iterator[Finding]:
     try:
-        with siege_at_home() as siege:
-            version = siege.version({**os.environ, "HOME": str(siege.home)})
+        with at_home(Siege()) as siege:
+            version = siege.version()
     except BadInputError as error:
         missing, _, remedy = str(error).partition("; ")
         yield Finding(missing, remedy)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from common.alone import metronome
 from common.cpus import usable_cpus
+from common.harness.beside.metronome import METRONOME
 from common.harness.ready.interpreter import Interpreter
 from common.harness.ready.strategies import ROOT
 from common.harness.server import server_environment
@@ -29,7 +29,7 @@ print(json.dumps(versions))
 """
 
 
-def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environment:
+def describe_environment(tools: dict[str, str], pythons: Iterable[Interpreter]) -> Environment:
     """This machine and these versions."""
     return Environment(
         cpu_model=_cpu_model(),
@@ -38,10 +38,15 @@ def describe_environment(siege: str, pythons: Iterable[Interpreter]) -> Environm
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},
-        siege=siege,
+        tools=tools,
         commit=_commit(),
-        metronome=f"{platform.python_version()} {metronome.WORK}",
+        metronome=f"{platform.python_version()} {_work_of_the_metronome()}",
     )
+
+
+def _work_of_the_metronome() -> str:
+    asked = subprocess.run([*METRONOME, "--work"], env=server_environment(), capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
 
 
 def packages_of(python: Interpreter) -> dict[str, str]:
@@ -76,5 +81,6 @@ def _commit() -> str:
 
 
 def _git(*words: str) -> str:
-    command = ["git", "-C", str(ROOT), *words]
+    # Without a lock, which a bench that is killed, or a full disk, would leave in the user's repository.
+    command = ["git", "--no-optional-locks", "-C", str(ROOT), *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,17 +1,24 @@
 """The answer that every server must give: found before any is started, by trying the task in a worker process."""
 
 import json
+import os
 from dataclasses import dataclass
 from tempfile import TemporaryFile
+from typing import Any
 
 from common.errors import BadInputError
 from common.harness.processes import Started, until
 from common.harness.ready.interpreter import Interpreter
 from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
+from common.model.case import Value
 
 LIMIT_S = 60.0
+MOST_BYTES = 64_000_000  # of what the trial prints; the answer comes last
 PATIENCE_S, LINE_BESIDES_USERS = 15.0, 10  # beside the users there are checks in the line
+
+
+Work = tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,9 @@ class Expectation:
     def patience_s(self, users: int) -> float:
         """How long an answer may take if the server lets all users wait in one line."""
         return PATIENCE_S + (users + LINE_BESIDES_USERS) * self.task_s
+
+
+Expectations = dict[Work, Expectation]  # by what a single answer takes depends on, as `Case.work` has it
 
 
 async def try_task(task: str, python: Interpreter) -> Expectation:
@@ -43,12 +53,24 @@ async def try_task(task: str, python: Interpreter) -> Expectation:
         finally:
             await trial.stop()
         await until(lambda: not errors.reading(), 1.0)
-        output.seek(0)
-        printed = output.read().decode().splitlines()
+        output.seek(max(0, output.seek(0, os.SEEK_END) - MOST_BYTES))
+        printed = output.read().decode(errors="replace").splitlines()
     if trial.process.returncode != 0:
         raise BadInputError(_last_line(errors.text(), task))
-    run = json.loads(printed[-1])  # whatever the task itself prints comes before
+    run = _run(printed, task)
     return Expectation(run["answer"].encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
+
+
+def _run(printed: list[str], task: str) -> dict[str, Any]:
+    """The last thing that the trial printed; whatever the task itself prints comes before, or in its midst."""
+    try:
+        run: dict[str, Any] = json.loads(printed[-1])
+        return run | {"answer": str(run["answer"])}
+    except (ValueError, LookupError, TypeError):
+        raise BadInputError(
+            f"the answer of task {task!r} can't be read: it prints on stdout, or answers more than "
+            f"{MOST_BYTES:,} bytes; expected a task that prints nothing"
+        ) from None
 
 
 def _last_line(text: str, task: str) -> str:

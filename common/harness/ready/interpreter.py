@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, replace
 
 from common.errors import BadInputError
+from common.model.legible import legible
 
 _ASK = """
 import json, platform, sys, sysconfig
@@ -67,6 +68,6 @@ def told_apart(interpreters: list[Interpreter]) -> list[Interpreter]:
     """The same, with the folder behind the version of those that share it with another."""
     versions = [one.version for one in interpreters]
     return [
-        replace(one, version=f"{one.version} in {one.prefix}") if versions.count(one.version) > 1 else one
+        replace(one, version=legible(f"{one.version} in {one.prefix}")) if versions.count(one.version) > 1 else one
         for one in interpreters
     ]

@@ -1,60 +1,72 @@
 """The strategies: finding the server files and reading what they say of themselves, without running them."""
 
 import ast
-import re
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from common.contract import unmet
 from common.errors import BadInputError
+from common.model.legible import legible
+from common.model.suite import Suite
+from common.model.target import Kind, Target
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVERS = ROOT / "servers"
+BARE = Target(
+    "bare",
+    "No server: the users compute in threads of a few processes; their rate is the ceiling.",
+    path=None,
+    axes=("task", "users", "python"),
+)
+
+# What a file has to name for its strategy to be of a kind; the first that fits.
+_SIGNS = (
+    (Kind.GREENLETS, {"gevent"}),
+    (Kind.INTERPRETERS, {"InterpreterPoolExecutor"}),
+    (Kind.PROCESSES, {"ProcessPoolExecutor", "gunicorn", "pebble", "dask"}),
+    (Kind.THREADS, {"ThreadPoolExecutor", "to_thread"}),
+    (Kind.SLICES, {"perform_in_slices"}),
+    (Kind.IN_LINE, {"perform"}),
+)
 
 
 class NoSuchServerError(BadInputError):
     """There is no such server, or its file can't be one; the message is one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """One server file."""
+def suite_of(names: Sequence[str]) -> Suite:
+    """The strategies of these names, or all of them where there is no name, against the bare load.
 
-    stem: str  # of its file; in a plan with folders before it where that is needed to tell it from another
-    title: str  # the first line of its docstring
-    path: Path
-    requires: str = ""  # its REQUIRES line, such as "python>=3.14"
-
-    @property
-    def number(self) -> int | None:
-        """The number that its name begins with."""
-        digits = re.match(r"\d+", self.stem)
-        return int(digits[0]) if digits else None
+    Raises:
+        NoSuchServerError: nothing fits a name, or the file can't be a server.
+    """
+    chosen = [find_strategy(name) for name in names] if names else all_strategies()
+    return Suite(tuple(dict.fromkeys(chosen)), BARE)
 
 
-def all_strategies() -> list[Strategy]:
+def all_strategies() -> list[Target]:
     """Every file in servers/, in the order of their numbers."""
     found = [read_strategy(path) for path in SERVERS.glob("*.py")]
-    return sorted(found, key=lambda strategy: (strategy.number or 0, strategy.stem))
+    return sorted(found, key=lambda target: (target.number or 0, target.name))
 
 
-def find_strategy(name: str) -> Strategy:
+def find_strategy(name: str) -> Target:
     """A strategy by number (`3`), stem (`3_async_threadexecutor`), or path to any script that keeps the contract.
 
     Raises:
         NoSuchServerError: nothing fits, or the file can't be a server.
     """
     strategies = all_strategies()
-    for strategy in strategies:
-        if name in (strategy.stem, str(strategy.number)):
-            return strategy
+    for target in strategies:
+        if name in (target.name, str(target.number)):
+            return target
     if name.endswith(".py") or "/" in name:
         return read_strategy(Path(name))
-    stems = ", ".join(strategy.stem for strategy in strategies)
-    raise NoSuchServerError(f"unknown server {name!r}: expected a number, a path, or one of {stems}")
+    names = ", ".join(target.name for target in strategies)
+    raise NoSuchServerError(f"unknown server {name!r}: expected a number, a path, or one of {names}")
 
 
-def read_strategy(path: Path) -> Strategy:
+def read_strategy(path: Path) -> Target:
     """What a server file says of itself.
 
     Raises:
@@ -80,7 +92,10 @@ def read_strategy(path: Path) -> Strategy:
         unmet(requires)
     except BadInputError as error:
         raise NoSuchServerError(f"server {str(path)!r} says {error}") from None
-    return Strategy(path.stem, title, path.resolve(), requires)
+    named = set(_named(module))
+    kind = next((kind for kind, signs in _SIGNS if signs & named), Kind.UNKNOWN)
+    axes = Target.AXES if _may_have_workers(module) else BARE.axes
+    return Target(legible(path.stem), legible(title), path.resolve(), requires, kind, axes)
 
 
 def _requires(module: ast.Module) -> str:
@@ -90,3 +105,20 @@ def _requires(module: ast.Module) -> str:
             if names == ["REQUIRES"]:
                 return str(node.value.value)
     return ""
+
+
+def _named(module: ast.Module) -> Iterator[str]:
+    """Whatever it imports or looks up by a name."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            yield from (part for name in names for part in name.split("."))
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+
+
+def _may_have_workers(module: ast.Module) -> bool:
+    """Not where it says itself that it has always one, as `server_options()` does without a number."""
+    calls = [node for node in ast.walk(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    ours = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "server_options"]
+    return not ours or any(call.args for call in ours)

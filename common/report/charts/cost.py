@@ -8,9 +8,9 @@ from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
 from common.report.charts.sheet import Sheet
-from common.report.judging.rules import OK
 from common.report.judging.summary import Summary
-from common.report.words.columns import name_of
+from common.report.judging.verdict import OK
+from common.report.words.naming import label, short
 
 _HEIGHT, _LINE, _BAR = 240, 16, 16  # pixels
 
@@ -33,7 +33,7 @@ def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
     for case, y, at in zip(known, ys, _apart(ys), strict=True):
         dots.append({"x": _mb(case), "y": y})
         leaders.append({"x": _mb(case), "y": y, "x2": most_mb, "y2": at})
-        name = case.server.split("_")[0] if look.is_narrow else name_of(case, cases)
+        name = short(case.server) if look.is_narrow else label(case, cases)
         names.append({"y": at, "text": f"{name}: {numbers.megabytes(case.memory_bytes or 0)}"})
     rate_axis = alt.Axis(title="trans/s: more is better →", tickCount=5)
     rates = sheet.of("rates", [{"y": 0.0}, {"y": most}]).mark_point(opacity=0)

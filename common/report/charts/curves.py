@@ -1,4 +1,4 @@
-"""Several numbers of users: the rate over them, a curve for each strategy."""
+"""Several values on an axis of numbers, such as the users: the rate over them, a curve for each strategy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,18 +6,18 @@ from typing import Any
 import altair as alt
 
 from common.report.charts.look import Drawing, Look
-from common.report.judging.rules import OK
 from common.report.judging.summary import Summary
-from common.report.words.columns import name_of
+from common.report.judging.verdict import OK
+from common.report.words.naming import label
 
 _CEILING = "the ceiling"
 _MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 
 
-def curves(cases: Sequence[Summary], look: Look) -> Drawing:
-    """Of cases with the same task; colour, dash and mark each tell the strategies apart."""
-    known = [case for case in cases if case.verdict == OK and case.rate_per_s]
-    names = list(dict.fromkeys(name_of(case, known) for case in known))
+def curves(cases: Sequence[Summary], along: str, look: Look) -> Drawing:
+    """Of cases that differ along that axis; colour, dash and mark each tell the strategies apart."""
+    known = [one for one in cases if one.verdict == OK and one.rate_per_s and one.case.get(along) is not None]
+    names = list(dict.fromkeys(label(one, known, without=[along]) for one in known))
     legend = alt.Legend(
         title=None,
         orient="bottom",
@@ -34,9 +34,10 @@ def curves(cases: Sequence[Summary], look: Look) -> Drawing:
     def scale(values: list[Any]) -> alt.Scale:
         return alt.Scale(domain=[*names, _CEILING], range=values)
 
-    axis = alt.Axis(values=sorted({case.users for case in known}))
+    axis = alt.Axis(values=sorted({float(one.case.get(along) or 0) for one in known}))
+    title = "users at the same time" if along == "users" else along
     base = alt.Chart(alt.NamedData("curves"), name="curves").encode(
-        alt.X("users:Q", title="users at the same time", scale=alt.Scale(zero=False), axis=axis),
+        alt.X("along:Q", title=title, scale=alt.Scale(zero=False), axis=axis),
         alt.Y("rate:Q", title="transactions per second", scale=alt.Scale(zero=True)),
         alt.Color("name:N", scale=scale(colours), legend=legend),
     )
@@ -45,14 +46,15 @@ def curves(cases: Sequence[Summary], look: Look) -> Drawing:
         alt.Shape("name:N", scale=scale(shapes), legend=legend)
     )
     chart = alt.layer(line, points).properties(width=look.width - 70, height=260)
-    return Drawing(chart, {"curves": _rows(known)})
+    return Drawing(chart, {"curves": _rows(known, along)})
 
 
-def _rows(known: Sequence[Summary]) -> list[dict[str, Any]]:
+def _rows(known: Sequence[Summary], along: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for case in known:
-        assert case.rate_per_s is not None
-        rows.append({"users": case.users, "rate": case.rate_per_s.mean, "name": name_of(case, known)})
-        if case.ceiling_per_s:
-            rows.append({"users": case.users, "rate": case.ceiling_per_s, "name": _CEILING})
+    for one in known:
+        assert one.rate_per_s is not None
+        at = one.case.get(along)
+        rows.append({"along": at, "rate": one.rate_per_s.mean, "name": label(one, known, without=[along])})
+        if one.ceiling_per_s:
+            rows.append({"along": at, "rate": one.ceiling_per_s, "name": _CEILING})
     return rows

@@ -1,15 +1,16 @@
-"""Several tasks, or numbers of users: a heat map of strategies and settings."""
+"""Several loads, or values on several axes: a heat map of strategies and settings."""
 
 from collections.abc import Sequence
 
 import altair as alt
 
+from common.model.case import Value, axis
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
-from common.report.judging.rules import FAILED, OK
 from common.report.judging.summary import Summary
-from common.report.words.columns import name_of
+from common.report.judging.verdict import FAILED, OK
+from common.report.words.naming import across, at, cases_of, label, short
 
 _CELL, _HEAD = 44, 38  # pixels
 _LETTER = 7  # pixels, about
@@ -17,37 +18,46 @@ _LETTER = 7  # pixels, about
 
 def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
     """A cell for each case with its rate and its share of the ceiling: the stronger, the nearer to it."""
-    settings = list(dict.fromkeys((case.task, case.users) for case in cases))
-    names = list(dict.fromkeys(name_of(case, cases) for case in cases))
+    axes = across(cases_of(cases))
+    settings = list(dict.fromkeys(at(one.case, axes) for one in cases))
+    names = list(dict.fromkeys(label(one, cases, without=axes) for one in cases))
     left = 30 if look.is_narrow else 240
     width = look.width - left - 10
     wide = width / len(settings)
     sheet = Sheet(width, _HEAD + _CELL * len(names), alt.Scale(domain=[0, width], nice=False), None)
     cells, rates, shares = [], [], []
     for case in cases:
-        x, y = wide * settings.index((case.task, case.users)), _HEAD + _CELL * names.index(name_of(case, cases))
+        x, y = wide * settings.index(at(case.case, axes)), _HEAD + _CELL * names.index(label(case, cases, without=axes))
         share = min(1.0, case.of_ceiling.mean if case.of_ceiling else 0.0) if case.verdict == OK else 0.0
         cells.append({"x": x + 1, "x2": x + wide - 1, "y": y + 1, "y2": y + _CELL - 1, "share": 0.05 + 0.5 * share})
         best = " ★" if case.rank == 1 else ""
         rates.append({"x": x + wide / 2, "y": y + 15, "text": _rate(case) + best})
         shares.append({"x": x + wide / 2, "y": y + 31, "text": _share(case)})
-    heads, users_below = [], []
-    for place, (task, users) in enumerate(settings):
-        middle, most = wide * (place + 0.5), int(wide / _LETTER)
-        short = task.split(":")[-1]
-        heads.append({"x": middle, "y": 10, "text": short if len(short) <= most else f"{short[: most - 1]}…"})
-        users_below.append({"x": middle, "y": 26, "text": f"{users} users" if wide > 60 else str(users)})
-    shown = [name.split("_")[0] if look.is_narrow else name for name in names]
+    heads = [
+        {"x": wide * (place + 0.5), "y": 10 + 16 * line, "text": text}
+        for place, setting in enumerate(settings)
+        for line, text in enumerate(_heading(axes, setting, wide))
+    ]
+    shown = [short(name) if look.is_narrow else name for name in names]
     labels = [{"y": _HEAD + _CELL * (row + 0.5), "text": name} for row, name in enumerate(shown)]
     size = 10 if look.is_narrow else 12
     return sheet.drawn(
         sheet.bars("cells", cells, alt.Opacity("share:Q", scale=None), color=look.work),
         sheet.text("rates", rates, fontSize=size + 1, fontWeight="bold", color=look.ink),
         sheet.text("shares", shares, fontSize=size, color=look.ink),
-        sheet.text("tasks", heads, fontSize=size, fontWeight="bold", color=look.ink),
-        sheet.text("users", users_below, fontSize=size, color=look.ink),
+        sheet.text("heads", heads, fontSize=size, fontWeight="bold", color=look.ink),
         sheet.text("names", labels, -8, align="right", fontSize=12, color=look.ink),
     )
+
+
+def _heading(axes: Sequence[str], setting: Sequence[Value | None], wide: float) -> list[str]:
+    """The values of a column, each in a line and as long as there is room for; numbers without a word if need be."""
+    most, told = int(wide / _LETTER), []
+    for name, value in zip(axes, setting, strict=True):
+        short = str("" if value is None else value).split(":")[-1]
+        words = axis(name).told(value if isinstance(value, int) else short) if value is not None else "any"
+        told.append(words if len(words) <= most else short if len(short) <= most else f"{short[: most - 1]}…")
+    return told
 
 
 def _rate(case: Summary) -> str:

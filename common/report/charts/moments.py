@@ -17,7 +17,7 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
     """Of the first round of each case; where it has more answers than ticks, every second or third is drawn."""
     rows = Rows(cases, _TICK + _PINGS + 2, look)
     first = [case[0] for case in rounds]
-    end_s = max(one.record.siege_s or one.record.time_s for one in first)
+    end_s = max(one.record.load_s or one.record.time_s for one in first)
     longest_s = max([0.001, *(value for one in first for value in one.record.pings.waited_s)])
     axis = alt.Axis(title="seconds since the siege began", orient="top", tickCount=look.width // 100)
     sheet = rows.sheet(alt.Scale(domain=[0, end_s], nice=False), axis)

@@ -7,9 +7,9 @@ import altair as alt
 
 from common.report.charts.look import Look
 from common.report.charts.sheet import Layer, Sheet
-from common.report.judging.rules import OK
 from common.report.judging.summary import Summary
-from common.report.words.columns import name_of
+from common.report.judging.verdict import OK
+from common.report.words.naming import label
 
 _LINE, _GAP = 18, 12  # pixels
 
@@ -40,7 +40,7 @@ class Rows:
         names, told = [], []
         for number, (case, figure) in enumerate(zip(self.cases, figures, strict=True)):
             flag = "" if case.verdict == OK else f"  ({case.verdict})"
-            names.append({"y": number * self._step + _LINE / 2, "text": name_of(case, self.cases) + flag})
+            names.append({"y": number * self._step + _LINE / 2, "text": label(case, self.cases) + flag})
             told.append({"y": self.top(number) - _LINE / 2, "text": figure})
         at, align = (0, "left") if self.look.is_narrow else (sheet.width, "right")
         return [

@@ -8,8 +8,8 @@ from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
 from common.report.charts.sheet import Layer, Sheet
-from common.report.judging.rules import OK
 from common.report.judging.summary import Summary
+from common.report.judging.verdict import OK
 from common.report.words.columns import half_width
 
 _BAR = 20

@@ -3,31 +3,30 @@
 import json
 from collections.abc import Sequence
 
-from common.contract import unmet
-from common.harness.ready.strategies import Strategy
-from common.serving.options import default_port
+from common.contract import default_port, unmet
+from common.model.target import Target
 
 
-def catalogue_as_text(strategies: Sequence[Strategy]) -> str:
+def catalogue_as_text(strategies: Sequence[Target]) -> str:
     """A line for each strategy: its name and its title."""
-    width = max((len(strategy.stem) for strategy in strategies), default=0)
-    return "\n".join(f"{strategy.stem:{width}}  {strategy.title}{_needs(strategy)}" for strategy in strategies)
+    width = max((len(strategy.name) for strategy in strategies), default=0)
+    return "\n".join(f"{strategy.name:{width}}  {strategy.title}{_needs(strategy)}" for strategy in strategies)
 
 
-def _needs(strategy: Strategy) -> str:
+def _needs(strategy: Target) -> str:
     lacking = unmet(strategy.requires)
     return f" ({lacking}: run it with --python PATH of such a one)" if lacking else ""
 
 
-def catalogue_as_json(strategies: Sequence[Strategy]) -> str:
+def catalogue_as_json(strategies: Sequence[Target]) -> str:
     """A list with one object for each strategy."""
     entries = [
         {
             "number": strategy.number,
-            "server": strategy.stem,
+            "server": strategy.name,
             "title": strategy.title,
             "path": str(strategy.path),
-            "port": default_port(strategy.stem),
+            "port": default_port(strategy.name),
             "requires": strategy.requires or None,
             "lacking": unmet(strategy.requires) or None,
         }

@@ -35,9 +35,9 @@ from rich.text import Text
 
 from common.model.record import SCHEMA, Result
 from common.report.dresses.markdown import plain, row
-from common.report.judging.compare import BETTER, GONE, UNDECIDED, WORSE, Case, Change, Compared
-from common.report.judging.rules import FAILED
+from common.report.judging.compare import BETTER, GONE, UNDECIDED, WORSE, Change, Compared, Pair
 from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED
 from common.report.words.compare_sheet import Cell, Sheet, sheet_of
 
 VISIBLE = "could have seen"
@@ -141,10 +141,13 @@ def _result(result: Result) -> dict[str, Any]:
     return {name: getattr(result, name) for name in ("schema", "command", "began_at", "environment")}
 
 
-def _case(case: Case) -> dict[str, Any]:
+def _case(case: Pair) -> dict[str, Any]:
     return {
-        **case.identity._asdict(),
-        "parameters": dict(case.identity.parameters),
+        "server": case.case.server,
+        "task": case.case.task,
+        "users": case.case.users,
+        "python": case.case.python,
+        "parameters": case.case.parameters,
         "before": _side(case.base),
         "now": _side(case.new),
         "judgement": case.judgement,

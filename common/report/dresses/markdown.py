@@ -4,12 +4,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from common.model.record import Result
-from common.report.judging.rules import FAILED, OK
-from common.report.judging.summary import Comparison, Summary, summarize
-from common.report.words.columns import columns_for, figures, varying
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
+from common.report.words.columns import columns_for, figures
 from common.report.words.conclusion import conclusion
 from common.report.words.flags import flags
 from common.report.words.footnote import footnote
+from common.report.words.naming import at, cases_of, columned
 from common.report.words.notes import notes
 
 
@@ -34,7 +36,7 @@ def _table(comparison: Comparison) -> Iterator[str]:
     shown = [one for one in (*comparison.ceilings, *comparison.cases) if one.verdict != FAILED]
     if not shown:
         return
-    differing = varying(comparison.cases)
+    differing = columned(cases_of(comparison.cases))
     columns = columns_for(shown)
     yield row(["strategy", *differing, *(column.name for column in columns)])
     yield row(["---"] * (1 + len(differing)) + ["---:"] * len(columns))
@@ -46,7 +48,7 @@ def _table(comparison: Comparison) -> Iterator[str]:
 
 def _names(summary: Summary, differing: Sequence[str]) -> list[str]:
     flag = "" if summary.verdict == OK else f" ({summary.verdict})"
-    return [plain(summary.server) + flag, *(plain(str(getattr(summary, name))) for name in differing)]
+    return [plain(summary.server) + flag, *(plain(str(value or "")) for value in at(summary.case, differing))]
 
 
 def _flags(comparison: Comparison) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The matrix: a line for each strategy and a column for each task and number of users, where there are several."""
+"""The matrix: a line for each strategy and a column for each load, or for each value on the last of several axes."""
 
 from collections.abc import Sequence
 
@@ -8,20 +8,20 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from common.model.record import BARE
+from common.model.case import Value, axis
 from common.report import numbers
-from common.report.judging.rules import FAILED, OK
-from common.report.judging.summary import Comparison, Summary
-from common.report.words.columns import FIGURES, name_of
+from common.report.judging.comparison import Comparison
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
+from common.report.words.columns import FIGURES
+from common.report.words.naming import across, at, cases_of, name_of
 
 PING_P99 = next(column for column in FIGURES if column.name == "ping p99")
 LEGEND = "each cell: transactions per second, share of the ceiling, ping p99"
 _STYLES = {FAILED: "red", "suspect": "yellow", "unclear": "yellow"}
 
 
-def settings_of(comparison: Comparison) -> list[tuple[str, int]]:
-    """Each task and number of users that something was measured with."""
-    return list(dict.fromkeys((case.task, case.users) for case in (*comparison.cases, *comparison.ceilings)))
+Setting = tuple[Value | None, ...]  # values on the axes that have columns
 
 
 class Matrix:
@@ -34,30 +34,47 @@ class Matrix:
         self._comparison = comparison
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        settings = settings_of(self._comparison)
+        cases = cases_of(self._comparison.cases)
+        axes = across(cases)
+        settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
         for count in range(len(settings), 0, -1):
-            tables = [_table(self._comparison, settings[at : at + count]) for at in range(0, len(settings), count)]
+            parts = [settings[first : first + count] for first in range(0, len(settings), count)]
+            tables = [_table(self._comparison, axes, part) for part in parts]
             unlimited = options.update_width(10_000)
             if max(Measurement.get(console, unlimited, table).maximum for table in tables) <= options.max_width:
                 break
         yield from tables
 
 
-def _table(comparison: Comparison, settings: Sequence[tuple[str, int]]) -> Table:
+def _table(comparison: Comparison, axes: Sequence[str], settings: Sequence[Setting]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), show_lines=False)
     table.add_column("strategy", no_wrap=True)
-    for task, users in settings:
-        table.add_column(f"{task}\n{users} users", justify="right", no_wrap=True)
-    everything = [*comparison.ceilings, *comparison.cases]
-    cells = {(name_of(case, comparison.cases), case.task, case.users): case for case in everything}
-    for name in dict.fromkeys(name for name, *_ in cells):
-        row = [_cell(cells.get((name, *setting))) for setting in settings]
-        table.add_row(Text(name), *row, end_section=False)
+    for setting in settings:
+        table.add_column(_heading(axes, setting), justify="right", no_wrap=True)
+    cases = cases_of(comparison.cases)
+    shares = {id(one) for one in comparison.cases}
+    rows: dict[str, list[Summary]] = {}
+    for one in (*comparison.ceilings, *comparison.cases):
+        rows.setdefault(name_of(one.case, cases, without=axes), []).append(one)
+    for name, found in rows.items():
+        cells = [_cell(_covering(found, axes, setting), shares) for setting in settings]
+        table.add_row(Text(name), *cells, end_section=False)
         table.add_row()
     return table
 
 
-def _cell(case: Summary | None) -> Text:
+def _heading(axes: Sequence[str], setting: Setting) -> str:
+    """Two lines, or as many as there are axes."""
+    return "\n".join(axis(name).told(value) for name, value in zip(axes, setting, strict=True) if value is not None)
+
+
+def _covering(found: Sequence[Summary], axes: Sequence[str], setting: Setting) -> Summary | None:
+    """The case with these values; what does not depend on an axis stands at each of its values."""
+    wanted = dict(zip(axes, setting, strict=True))
+    return next((one for one in found if all(one.case.get(name) in (None, wanted[name]) for name in axes)), None)
+
+
+def _cell(case: Summary | None, shares: set[int]) -> Text:
     if case is None:
         return Text("")
     if case.verdict == FAILED or case.rate_per_s is None:
@@ -65,7 +82,7 @@ def _cell(case: Summary | None) -> Text:
     best = "rate_per_s" in case.best
     mark = " *" if best else " ?" if case.verdict != OK else "  "
     lines = [f"{numbers.rate(case.rate_per_s.mean)}{mark}"]
-    if case.of_ceiling is not None and case.server != BARE:
+    if case.of_ceiling is not None and id(case) in shares:
         lines.append(f"{numbers.share(case.of_ceiling.mean)}  ")
     if case.ping_s:
         lines.append(f"{PING_P99.text(case)}  ")

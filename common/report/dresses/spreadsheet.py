@@ -5,7 +5,8 @@ import io
 
 from common.model.record import Result
 from common.report.figures.rounds import Round
-from common.report.judging.summary import Comparison, Summary, summarize
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.summary import Summary
 
 Value = str | float | None
 
@@ -15,7 +16,8 @@ def as_csv(result: Result, *, corrected: bool = True) -> str:
     page = io.StringIO()
     comparison = summarize(result, corrected=corrected)
     rows = [_row(one, comparison) for one in comparison.every_round()]
-    writer = csv.DictWriter(page, rows[0] if rows else ["server"], lineterminator="\n")
+    heads = dict.fromkeys(head for row in rows for head in row) or ["server"]
+    writer = csv.DictWriter(page, list(heads), lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return page.getvalue().rstrip("\n")
@@ -25,9 +27,10 @@ def _row(one: Round, comparison: Comparison) -> dict[str, Value]:
     summary, record = comparison.summary_of_one(one), one.record
     return {
         "server": record.server,
-        "task": record.task,
-        "users": record.users,
-        "python": record.python,
+        "task": summary.task,
+        "users": summary.users,
+        "python": summary.python,
+        **{name: value for name, value in summary.parameters.items() if name != "workers"},
         "round": record.round,
         "began_at": record.began_at,
         "verdict": summary.verdict,
@@ -35,7 +38,7 @@ def _row(one: Round, comparison: Comparison) -> dict[str, Value]:
         "workers": record.workers,
         **_figures(summary),
         "ready_s": record.ready_s,
-        "siege_s": record.siege_s,
+        "load_s": record.load_s,
     }
 
 

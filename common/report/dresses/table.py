@@ -9,14 +9,16 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from common.model.record import BARE, Result
-from common.report.dresses.matrix import LEGEND, Matrix, settings_of
-from common.report.judging.rules import FAILED
-from common.report.judging.summary import Comparison, Summary, summarize
-from common.report.words.columns import Cell, Column, columns_for, figures, varying
+from common.model.record import Result
+from common.report.dresses.matrix import LEGEND, Matrix
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED
+from common.report.words.columns import Cell, Column, columns_for, figures
 from common.report.words.conclusion import conclusion
 from common.report.words.flags import flags
 from common.report.words.footnote import footnote
+from common.report.words.naming import across, at, cases_of, columned, varying
 from common.report.words.notes import notes
 
 _STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
@@ -31,15 +33,15 @@ def as_table(result: Result, *, corrected: bool = True) -> RenderableType:
         *(Text(f"{paragraph}\n") for paragraph in conclusion(comparison)),
         *_figures(comparison),
         *_failed(comparison.cases),
-        *_flags([*comparison.ceilings, *comparison.cases], comparison.cases),
+        *_flags(comparison),
         *_notes(result, comparison),
         Text(f"\n{footnote(result, comparison)}", style="dim"),
     )
 
 
 def _figures(comparison: Comparison) -> Iterator[RenderableType]:
-    """All cases that have numbers; for several tasks or users at a glance."""
-    if len(settings_of(comparison)) > 1:
+    """All cases that have numbers; of several loads, or along two axes, at a glance."""
+    if across(cases_of(comparison.cases)):
         yield Matrix(comparison)
         yield Text(f"{LEGEND}; all figures: --format markdown, csv or html", style="dim")
         return
@@ -67,14 +69,14 @@ class _Figures:
 
     def _table(self, columns: Sequence[Column]) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-        differing = varying(self._comparison.cases)
+        differing = columned(cases_of(self._comparison.cases))
         for heading in ("strategy", *differing):
             table.add_column(heading, no_wrap=True)
         for column in columns:
             table.add_column(column.heading, justify="right", no_wrap=True)
         for summary in self._shown:
             names = [Text(summary.server, style=_STYLES.get(summary.verdict, ""))]
-            names += [Text(str(getattr(summary, name))) for name in differing]
+            names += [Text(str(value or "")) for value in at(summary.case, differing)]
             cells = figures(summary, columns)
             table.add_row(*names, *(_text(cell, column, summary) for cell, column in zip(cells, columns, strict=True)))
         return table
@@ -89,10 +91,10 @@ def _text(cell: Cell, column: Column, summary: Summary) -> Text:
 
 def _failed(cases: Sequence[Summary]) -> Iterator[RenderableType]:
     """Those that have a reason in place of numbers."""
-    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid, differing = Table.grid(padding=(0, 1, 0, 0)), varying(cases_of(cases))
     for summary in cases:
         if summary.verdict == FAILED:
-            names = [summary.server, *(str(getattr(summary, name)) for name in varying(cases))]
+            names = [summary.server, *(str(value or "") for value in at(summary.case, differing))]
             messages = "; ".join(reason.message for reason in summary.reasons)
             grid.add_row(*(Text(name, style="red", no_wrap=True) for name in names), Text(f"failed: {messages}"))
     if grid.rows:
@@ -105,11 +107,11 @@ def _split(count: int, parts: int) -> Iterator[tuple[int, int]]:
     yield from itertools.pairwise(edges)
 
 
-def _flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[RenderableType]:
+def _flags(comparison: Comparison) -> Iterator[RenderableType]:
     """What is suspect in the figures above, or can't be told; what is said of several cases, once."""
     grid = Table.grid(padding=(0, 1, 0, 0))
-    said = [summary for summary in summaries if summary.verdict != FAILED or summary.server == BARE]
-    for verdict, names, message in flags(said, cases):
+    said = [*comparison.ceilings, *(one for one in comparison.cases if one.verdict != FAILED)]
+    for verdict, names, message in flags(said, comparison.cases):
         grid.add_row(Text(verdict, style="yellow"), Text(f"{', '.join(names)}: {message}"))
     if grid.rows:
         yield Text()

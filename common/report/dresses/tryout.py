@@ -6,15 +6,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from common.harness.ready.strategies import Strategy
 from common.model.findings import Elsewhere, Findings
+from common.model.target import Target
 from common.report import numbers
 from common.report.words.advice import CANNOT, YES, advise, holds_gil, is_brief, waits
 
 _STYLES = {YES: "green", CANNOT: "red"}
 
 
-def as_advice(found: Findings, strategies: Sequence[Strategy]) -> RenderableType:
+def as_advice(found: Findings, strategies: Sequence[Target]) -> RenderableType:
     """Everything that is known of the task without a server."""
     facts = Table.grid(padding=(0, 2, 0, 0))
     for name, fact in _facts(found):

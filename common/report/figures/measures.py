@@ -42,26 +42,25 @@ MEASURES = {
 
 
 class Measured:
-    """The estimates of every figure of every case; cases of one task help to tell each other's noise."""
+    """The estimates of every figure of every case; cases of one job help to tell each other's noise."""
 
     def __init__(self, cases: Sequence[Sequence[Round]], weather: Weather, confidence: float = CONFIDENCE) -> None:
-        tasks = [case[0].record.task for case in cases]
+        jobs = [case[0].case.job for case in cases]
         self.estimates: dict[str, list[Estimate | None]] = {}
         for name, measure in MEASURES.items():
             values = [_values(case, measure, weather) for case in cases]
             found: list[Estimate | None] = [None] * len(cases)
-            for task in dict.fromkeys(tasks):
-                places = [place for place, of_case in enumerate(tasks) if of_case == task]
+            for job in dict.fromkeys(jobs):
+                places = [place for place, of_case in enumerate(jobs) if of_case == job]
                 for place, estimate in zip(
                     places, estimates([values[place] for place in places], confidence), strict=True
                 ):
                     found[place] = estimate
             self.estimates[name] = found
-        places_of_bare = {_setting(case): place for place, case in enumerate(cases) if case[0].ceiling is case[0]}
         rates = self.estimates["rate_per_s"]
-        self._ceilings = [
-            rates[places_of_bare[_setting(case)]] if _setting(case) in places_of_bare else None for case in cases
-        ]
+        place_of = {id(one): place for place, case in enumerate(cases) for one in case}
+        above = [next((one.ceiling for one in case if one.ceiling is not None), None) for case in cases]
+        self._ceilings = [None if one is None else rates[place_of[id(one)]] for one in above]
 
     def of_case(self, place: int) -> dict[str, Estimate | None]:
         """All estimates of one case; and of its share of the ceiling, if that has a rate in every round."""
@@ -84,8 +83,3 @@ def _values(case: Sequence[Round], measure: Measure, weather: Weather) -> list[f
     if measure.needs_every_round and None in found:
         return []
     return found if len(case) > 1 else found[:1]  # halves of a single round don't know how rounds differ
-
-
-def _setting(case: Sequence[Round]) -> tuple[str, int, str]:
-    record = case[0].record
-    return record.task, record.users, record.python

@@ -1,4 +1,4 @@
-"""What one record says, in the terms of the report, beside the bare case of the same round."""
+"""What one record says, in the terms of the report, beside its ceiling of the same round."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from functools import cached_property
 
 import numpy as np
 
-from common.model.record import BARE, Record
+from common.model.case import Case, Value
+from common.model.record import Record
 from common.report.figures.rate import FEWEST_ANSWERS, SteadyRate, rate_between, slope_between, steady_rate
-from common.report.figures.spans import SIEGE_STEP_S, Flags, Floats, Spans, loose_spans, spans_of
+from common.report.figures.spans import Flags, Floats, Spans, loose_spans, spans_of
 from common.report.figures.speed import Speeds, speeds_of
 from common.report.figures.survival import Waits
 
-CaseKey = tuple[str, int, str, str]  # task, users, Python, server
 BATCH_S, CYCLES_IN_A_BATCH, MOST_BATCHES = 1.0, 2.0, 8
 
 
 class Round:
-    """One record, with the bare case of its round as its ceiling (None if that was not measured)."""
+    """One record, with its ceiling of the same round (None if that was not measured)."""
 
     def __init__(self, record: Record, ceiling: Round | None = None) -> None:
         self.record = record
-        self.ceiling = self if record.server == BARE else ceiling
+        self.case = record.case
+        self.ceiling = self if record.is_ceiling else ceiling
         columns = record.transactions
         right = np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes
         self.good: Flags = right & (np.asarray(columns.status, dtype=int) == 200)
@@ -32,7 +33,7 @@ class Round:
     def spans(self) -> Spans:
         """The requests of the users."""
         columns = self.record.transactions
-        return spans_of(columns.finished_s, columns.siege_s, columns.user, self.good)
+        return spans_of(columns.finished_s, columns.took_s, columns.user, self.good, self.record.tool_step_s)
 
     @cached_property
     def checks(self) -> Spans:
@@ -45,7 +46,7 @@ class Round:
         """The rate over the steady part. The harness's own requests are work done, too. What failed has none."""
         if self.record.failure is not None:
             return SteadyRate(None, 0.0, too_short="it failed")
-        return steady_rate(self.spans, self.record.users, self.record.siege_s or 0.0, self.checks)
+        return steady_rate(self.spans, self.record.users, self.record.load_s or 0.0, self.checks)
 
     @property
     def attempts(self) -> int:
@@ -63,13 +64,13 @@ class Round:
         return self.spans.duration_s[self._steady]
 
     def steady_at_most_s(self) -> Floats:
-        """How long each of them can have taken, given what siege itself says, rounded down to its step."""
+        """How long each of them can have taken, given what the tool itself says, rounded down to its step."""
         columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
         longest: dict[float, float] = {}
-        for ended, took in zip(columns.finished_s, columns.siege_s, strict=True):
+        for ended, took in zip(columns.finished_s, columns.took_s, strict=True):
             longest[ended] = max(took, longest.get(ended, 0.0))
-        by_siege = np.array([longest[ended] + SIEGE_STEP_S for ended in ended_s.tolist()])
-        return np.maximum(self.steady_s, by_siege) if len(by_siege) else by_siege
+        by_tool = np.array([longest[ended] + self.record.tool_step_s for ended in ended_s.tolist()])
+        return np.maximum(self.steady_s, by_tool) if len(by_tool) else by_tool
 
     @cached_property
     def _steady(self) -> Flags:
@@ -83,7 +84,7 @@ class Round:
     @property
     def steady_part(self) -> tuple[float, float]:
         """From when to when the rate counts."""
-        return self.rate.from_s, self.record.siege_s or 0.0
+        return self.rate.from_s, self.record.load_s or 0.0
 
     @cached_property
     def speed(self) -> float | None:
@@ -127,7 +128,7 @@ class Round:
 
         What was still waiting at the end is not dropped, as siege does, but known in part.
         """
-        spans, end_s = self.spans, self.record.siege_s or 0.0
+        spans, end_s = self.spans, self.record.load_s or 0.0
         never = self.record.users - int(spans.first.sum())
         in_flight_s = np.maximum(end_s - spans.ended_s[spans.last], 0.0)
         return Waits(
@@ -143,7 +144,7 @@ class Round:
 
     def halves_of_pings(self) -> list[Waits]:
         """Those that were due in the first half of the siege, and in the second."""
-        first = np.asarray(self.record.pings.due_s) < (self.record.siege_s or 0.0) / 2
+        first = np.asarray(self.record.pings.due_s) < (self.record.load_s or 0.0) / 2
         return [Waits(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
 
     def server_cpu_s(self) -> float | None:
@@ -151,7 +152,7 @@ class Round:
         at_s, used_s = self._used()
         if len(used_s) < 2:
             return None
-        return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.record.siege_s or at_s[-1] - at_s[0]))
+        return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.record.load_s or at_s[-1] - at_s[0]))
 
     def _used(self) -> tuple[Floats, Floats]:
         """When the CPU time was looked at, and what it was: without looks that lack a process that had just ended."""
@@ -161,7 +162,7 @@ class Round:
 
     def cpu_s_per_transaction(self) -> float | None:
         """CPU seconds of the whole server over the steady part, for each transaction in it."""
-        (at_s, used_s), end_s = self._used(), self.record.siege_s
+        (at_s, used_s), end_s = self._used(), self.record.load_s
         if not self.rate.per_s or len(at_s) < 2 or end_s is None:
             return None
         from_s, to_s = max(self.rate.from_s, at_s[0]), min(end_s, at_s[-1])
@@ -174,23 +175,29 @@ class Round:
 
 
 def cases_of(records: Iterable[Record]) -> Iterator[tuple[Sequence[Round], bool]]:
-    """The rounds of each case, in the order of the servers' numbers, and whether it is the bare one."""
-    rounds = sorted(records, key=lambda record: (_order(record), record.round))
-    bare = {(*_setting(record), record.round): Round(record) for record in rounds if record.server == BARE}
-    cases: dict[CaseKey, list[Round]] = {}
-    for record in rounds:
-        ceiling = bare.get((*_setting(record), record.round))
-        one = ceiling if ceiling is not None and record.server == BARE else Round(record, ceiling)
-        cases.setdefault((*_setting(record), record.server), []).append(one)
-    for key, case in cases.items():
-        yield case, key[-1] == BARE
+    """The rounds of each case, in the order of the servers' numbers, and whether it is a ceiling."""
+    ordered = sorted(records, key=lambda record: (_order(record), record.round))
+    ceilings = [Round(record) for record in ordered if record.is_ceiling]
+    cases: dict[Case, list[Round]] = {}
+    for record in ordered:
+        above = next(
+            (one for one in ceilings if one.record.round == record.round and one.case.covers(record.case)), None
+        )
+        one = above if above is not None and above.record is record else Round(record, above)
+        cases.setdefault(one.case, []).append(one)
+    for rounds in cases.values():
+        yield rounds, rounds[0].record.is_ceiling
 
 
-def _setting(record: Record) -> tuple[str, int, str]:
-    return record.task, record.users, record.python
+def _order(record: Record) -> tuple[object, ...]:
+    """First what is asked for and what decides how long that takes, then the ceiling, then the numbers of servers."""
+    case, number = record.case, record.server.rpartition("/")[2].split("_")[0]
+    place = -1 if record.is_ceiling else int(number) if number.isdecimal() else 10**9
+    first = (*case.load, *(pair for pair in case.work if pair not in case.load))
+    rest = [pair for pair in case.values if pair not in first]
+    return [*map(_sortable, first)], place, record.server, [*map(_sortable, rest)]
 
 
-def _order(record: Record) -> tuple[str, int, str, int, str]:
-    number = record.server.rpartition("/")[2].split("_")[0]
-    place = -1 if record.server == BARE else int(number) if number.isdigit() else 10**9
-    return (*_setting(record), place, record.server)
+def _sortable(pair: tuple[str, Value]) -> tuple[str, float, str]:
+    name, value = pair
+    return (name, value, "") if isinstance(value, int) else (name, 0, value)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-SIEGE_STEP_S = 0.01  # siege measures in steps of 10 ms
-
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
@@ -38,22 +36,26 @@ class Spans:
 
 
 def spans_of(
-    ended_s: Sequence[float], siege_s: Sequence[float], user: Sequence[int], good: Sequence[bool] | Flags
+    ended_s: Sequence[float],
+    took_s: Sequence[float],
+    user: Sequence[int],
+    good: Sequence[bool] | Flags,
+    step_s: float = 0.01,
 ) -> Spans:
     """The requests of a closed loop, in the order of their users and of time.
 
-    A user without delay sends the next one when the last one was answered. Siege's own duration, in steps of 10 ms,
-    serves for the first one and after a request that left no line.
+    A user without delay sends the next one when the last one was answered. The tool's own duration, in steps of
+    `step_s`, serves for the first one and after a request that left no line.
     """
     users = np.asarray(user, dtype=int)
     order = np.argsort(users, kind="stable")
-    ended, took, users = np.asarray(ended_s, dtype=float)[order], np.asarray(siege_s, dtype=float)[order], users[order]
+    ended, took, users = np.asarray(ended_s, dtype=float)[order], np.asarray(took_s, dtype=float)[order], users[order]
     changes = users[1:] != users[:-1]
     first, last = np.ones(len(users), dtype=bool), np.ones(len(users), dtype=bool)
     first[1:], last[:-1] = changes, changes
     earlier = np.zeros(len(users))
     earlier[1:] = np.where(changes, 0.0, ended[:-1])
-    began = np.where(ended - took - earlier > SIEGE_STEP_S, ended - took - SIEGE_STEP_S, earlier)
+    began = np.where(ended - took - earlier > step_s, ended - took - step_s, earlier)
     return Spans(np.maximum(began, earlier), ended, np.asarray(good, dtype=bool)[order], first, last)
 
 

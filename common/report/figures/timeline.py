@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from common.model.case import Value
 from common.model.record import Trace
 from common.report import numbers
 
@@ -83,8 +84,11 @@ class Timeline:
 
 def timelines(traces: Sequence[Trace]) -> list[Timeline]:
     """A timeline for each trace; what it was traced with is in its name where that differs."""
-    differing = [name for name in ("task", "python") if len({getattr(trace, name) for trace in traces}) > 1]
-    return [_timeline(trace, [str(getattr(trace, name)) for name in differing]) for trace in traces]
+    seen: dict[str, set[Value | None]] = {}
+    for name, value in (pair for trace in traces for pair in trace.case.values):
+        seen.setdefault(name, set()).add(value)
+    differing = [name for name, values in seen.items() if len(values) > 1]
+    return [_timeline(trace, [str(trace.case.get(name) or "") for name in differing]) for trace in traces]
 
 
 def span_s(drawn: Sequence[Timeline]) -> tuple[float, float]:
@@ -95,7 +99,7 @@ def span_s(drawn: Sequence[Timeline]) -> tuple[float, float]:
 
 
 def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
-    name = " · ".join([trace.server, *differing])
+    name = " · ".join(filter(None, [trace.server, *differing]))
     if trace.failure is not None or not trace.requests.sent_s:
         said = trace.failure.message if trace.failure else "no request was sent"
         return Timeline(name, trace.title, (), (), said)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from common.report.figures.control import NOT_CORRECTED, Slope, coefficients, slopes
-
-if TYPE_CHECKING:
-    from common.report.figures.rounds import Round
+from common.report.figures.rounds import Round
 
 Floats = NDArray[np.float64]
-Case = Sequence["Round"]
+Case = Sequence[Round]
 
 SURE_ERRORS = 3.0  # standard errors, beyond which the load of a server itself is taken to slow down the CPUs
 
@@ -42,8 +39,8 @@ class Weather:
         self._of_cpu: dict[int, Slope] = {}
         self._slopes: dict[int, tuple[Slope, Slope]] = {}
         if corrected and self.usual:
-            for task in {one.record.task for one in known}:
-                self._fit([case for case in (*cases, *beside) if case[0].record.task == task])
+            for job in dict.fromkeys(one.case.job for one in known):
+                self._fit([case for case in (*cases, *beside) if case[0].case.job == job])
 
     def speed(self, one: Round) -> float | None:
         """As a multiple of the usual one."""
@@ -135,9 +132,15 @@ class Weather:
         """Logarithms of speeds and rates in the batches of each case."""
         speeds, rates = [], []
         for case in cases:
-            batches = [(one, start, end, rate) for one in case if one.speed for start, end, rate in one.batches]
-            speeds.append(np.log([self._speed_of(one, (start, end)) for one, start, end, _ in batches]))
-            rates.append(np.log([rate for *_, rate in batches]))
+            batches = [
+                (self._speed_of(one, (start, end)), rate)
+                for one in case
+                if one.speed
+                for start, end, rate in one.batches
+            ]
+            batches = [(speed, rate) for speed, rate in batches if speed > 0 and rate > 0]
+            speeds.append(np.log([speed for speed, _ in batches]))
+            rates.append(np.log([rate for _, rate in batches]))
         return speeds, rates
 
     def _rounds(self, cases: Sequence[Case]) -> tuple[list[Floats], list[Floats]]:
@@ -161,7 +164,7 @@ def _load(one: Round) -> float:
 def _known(cases: Sequence[Case]) -> list[Round]:
     """The rounds of a result that have a speed, in the order in which they were measured."""
     known = [one for case in cases for one in case if one.speed and one.completed]
-    return sorted(known, key=lambda one: one.record.siege_began_s or 0.0)
+    return sorted(known, key=lambda one: one.record.load_began_s or 0.0)
 
 
 def _slope_by_load(sittings: Sequence[Sequence[Round]]) -> tuple[float, float]:

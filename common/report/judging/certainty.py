@@ -1,24 +1,20 @@
 """When enough rounds were measured."""
 
+from common.model.case import Case
 from common.model.record import Result
-from common.report.judging.rules import FAILED
-from common.report.judging.summary import Summary, summarize
+from common.report.judging.comparison import summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED
 
 WITHIN = 0.03  # how far the interval of a rate may reach to each side, as a fraction of the rate
 LEAST_ROUNDS = 3  # Student's t is so wide below that hardly anything would ever be certain
 
 MOST_ROUNDS = 10
 
-Key = tuple[str, str, int, str]
 
-
-def uncertain(result: Result) -> set[Key]:
-    """The cases (server, task, users, Python) whose rates are not known well enough yet."""
-    return {
-        (case.server, case.task, case.users, case.python)
-        for case in summarize(result).cases
-        if case.verdict != FAILED and not _certain(case)
-    }
+def uncertain(result: Result) -> set[Case]:
+    """Those whose rates are not known well enough yet."""
+    return {one.case for one in summarize(result).cases if one.verdict != FAILED and not _certain(one)}
 
 
 def _certain(case: Summary) -> bool:

@@ -41,12 +41,11 @@ def _told(differences: list[str]) -> str:
 
 
 def _other_question(base: Result, new: Result) -> Iterator[str]:
-    for what, before, after in (
-        ("tasks", {one.task for one in base.records}, {one.task for one in new.records}),
-        ("users", {one.users for one in base.records}, {one.users for one in new.records}),
-    ):
+    loads = [{pair for one in result.records for pair in one.case.load} for result in (base, new)]
+    for name in dict.fromkeys(name for pairs in loads for name, _ in sorted(pairs, key=str)):
+        before, after = (sorted(value for axis, value in pairs if axis == name) for pairs in loads)
         if before != after:
-            yield f"{what} ({', '.join(map(str, sorted(before)))} and {', '.join(map(str, sorted(after)))})"
+            yield f"{name.removesuffix('s')}s ({', '.join(map(str, before))} and {', '.join(map(str, after))})"
 
 
 def _other_machine(base: Environment, new: Environment) -> Iterator[str]:

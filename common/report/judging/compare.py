@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
+from common.model.case import Case
 from common.model.record import Result
 from common.report.figures.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of
 from common.report.figures.holm import Step, holm
@@ -15,10 +16,9 @@ from common.report.figures.measures import MEASURES
 from common.report.figures.rounds import Round
 from common.report.figures.scale import Scale
 from common.report.judging.comparable import same_beats
-from common.report.judging.identity import Identity, identity
-from common.report.judging.rules import FAILED, OK
-from common.report.judging.summary import Comparison, Summary, summarize
-from common.report.words import columns
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
 
 LEVEL = 1 - CONFIDENCE  # in so many comparisons of equal things anything is called better or worse
 WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
@@ -27,15 +27,10 @@ GONE, NEW = "gone", "new"  # of cases that are in one of the results only
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What is compared: as the table shows it, and as `MEASURES` calls it."""
+    """What is compared: as `MEASURES` calls it, and as a summary has it."""
 
     name: str
     value: Callable[[Summary], float | None]
-
-    @property
-    def column(self) -> columns.Column:
-        """Of the table."""
-        return next(column for column in columns.FIGURES if column.figure == self.name)
 
 
 FIGURES = (
@@ -105,10 +100,10 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class Pair:
     """A case in both results, or in one of them."""
 
-    identity: Identity
+    case: Case
     base: Summary | None
     new: Summary | None
     changes: tuple[Change, ...]  # one for each of `FIGURES`
@@ -144,7 +139,7 @@ class Compared:
 
     base: Result
     new: Result
-    cases: list[Case]
+    cases: list[Pair]
     has_common_speed: bool  # whether the machine's own change of speed could be taken out
 
     @property
@@ -159,35 +154,46 @@ def compared(base: Result, new: Result) -> Compared:
     before, after = summarize(base), summarize(new)
     one_scale = same_beats(base, new)
     scale = Scale(_every_case(before), _every_case(after), same_beats=one_scale)
-    sides = [_by_identity(before), _by_identity(after)]
+    ignored = _ignored(before, after)
+    sides = [_by_case(before, ignored), _by_case(after, ignored)]
     # Those of now first: a case that is gone comes after them.
-    found = [_case(key, sides[0].get(key), sides[1].get(key), scale) for key in dict.fromkeys([*sides[1], *sides[0]])]
+    found = [
+        _pair(case, sides[0].get(case), sides[1].get(case), scale) for case in dict.fromkeys([*sides[1], *sides[0]])
+    ]
     return Compared(base, new, judged(found), scale.is_common)
 
 
 def _every_case(comparison: Comparison) -> list[list[Round]]:
-    """With the bare ones, which help to tell the noise."""
-    return [*comparison.bare_rounds, *comparison.rounds]
+    """With the ceilings, which help to tell the noise."""
+    return [*comparison.ceiling_rounds, *comparison.rounds]
 
 
-def _by_identity(comparison: Comparison) -> dict[Identity, tuple[Summary, list[Round]]]:
+def _ignored(*comparisons: Comparison) -> list[str]:
+    """How many workers were asked for matters only where it tells cases of one result apart: else it is a change."""
+    for comparison in comparisons:
+        if len({one.case.without(["workers"]) for one in comparison.cases}) < len(comparison.cases):
+            return []
+    return ["workers"]
+
+
+def _by_case(comparison: Comparison, ignored: Sequence[str]) -> dict[Case, tuple[Summary, list[Round]]]:
     pairs = zip(comparison.cases, comparison.rounds, strict=True)
-    return {identity(case): (case, rounds) for case, rounds in pairs}
+    return {one.case.without(ignored): (one, rounds) for one, rounds in pairs}
 
 
 _Side = tuple[Summary, list[Round]] | None
 
 
-def _case(key: Identity, base: _Side, new: _Side, scale: Scale) -> Case:
+def _pair(case: Case, base: _Side, new: _Side, scale: Scale) -> Pair:
     before, after = base and base[0], new and new[0]
     changes = [Change(figure, before, after) for figure in FIGURES]
     if base is None or new is None:
-        return Case(key, before, after, tuple(changes))
+        return Pair(case, before, after, tuple(changes))
     is_judged = base[0].verdict == new[0].verdict == OK
     ratios = [_ratio(change, base, new, scale) for change in changes]
     both = zip(changes, ratios, strict=True)
     changes = [replace(change, ratio=ratio, is_judged=is_judged) for change, ratio in both]
-    return Case(key, before, after, tuple(changes), scale.speed_ratio(base[1], new[1]))
+    return Pair(case, before, after, tuple(changes), scale.speed_ratio(base[1], new[1]))
 
 
 def _ratio(
@@ -198,7 +204,7 @@ def _ratio(
     return scale.change(change.figure.name, base[1], new[1])
 
 
-def judged(cases: Sequence[Case]) -> list[Case]:
+def judged(cases: Sequence[Pair]) -> list[Pair]:
     """The same cases, with the tests of all of them taken together."""
     everything = [change for case in cases for change in case.changes]
     chances = [chance_of(change.ratio) for change in everything if change.ratio and change.is_testable]

@@ -47,27 +47,26 @@ class Evidence:
         self._scatter_of_rates = {
             id(one): estimate for case, estimate in zip(cases, rates, strict=True) for one in case
         }
-        by_setting: dict[tuple[str, str], list[Round]] = {}
+        by_work: dict[object, list[Round]] = {}
         for one in (one for case in cases for one in case if one.record.alone_wall_s):
-            by_setting.setdefault((one.record.task, one.record.python), []).append(one)
-        self._runs = {setting: _runs(rounds) for setting, rounds in by_setting.items()}
-        self._scatter = {setting: _scatter(rounds) for setting, rounds in by_setting.items()}
+            by_work.setdefault(one.case.work, []).append(one)
+        self._runs = {work: _runs(rounds) for work, rounds in by_work.items()}
+        self._scatter = {work: _scatter(rounds) for work, rounds in by_work.items()}
 
     def needs(self, one: Round) -> Needs | None:
         """From the runs around this very case; from all there are where there are none, as in older results."""
-        setting = one.record.task, one.record.python
-        if setting not in self._runs:
+        if one.case.work not in self._runs:
             return None
-        runs = _runs([one]) if one.record.alone_wall_s else self._runs[setting]
+        runs = _runs([one]) if one.record.alone_wall_s else self._runs[one.case.work]
         waits_s, work = runs[:, 0] - runs[:, 1], runs[:, 1] * runs[:, 2]
         wait_s = max(0.0, float(waits_s.min()))
-        return Needs(wait_s, float(np.median(work)), self._scatter[setting] / len(runs) ** 0.5)
+        return Needs(wait_s, float(np.median(work)), self._scatter[one.case.work] / len(runs) ** 0.5)
 
     def speeds(self, one: Round) -> tuple[float, float]:
         """The mean speed of the steady part, and the highest of any CPU at any moment."""
         if one.speeds is None or one.speed is None:
             return 1.0, 1.0
-        return one.speed, one.speeds.highest(0.0, one.record.siege_s or 0.0)
+        return one.speed, one.speeds.highest(0.0, one.record.load_s or 0.0)
 
     def allowed_above_ceiling(self, one: Round) -> float:
         """How much more than its ceiling an honest case may reach, as a fraction.
@@ -86,7 +85,7 @@ def other_work(one: Round) -> float:
     record, machine = one.record, one.record.machine
     if machine is None or not machine.total_s:
         return 0.0
-    ours_s = (one.server_cpu_s() or 0.0) + (record.siege_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
+    ours_s = (one.server_cpu_s() or 0.0) + (record.tool_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
     return max(0.0, (machine.busy_s - ours_s) / machine.total_s)
 
 

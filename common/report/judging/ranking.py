@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from common.report.figures.estimates import Estimate, differ
+from common.report.figures.measures import Measure
 
-if TYPE_CHECKING:
-    from common.report.figures.measures import Measure
-    from common.report.judging.summary import Summary
+Load = object  # what a case is asked for; None for a case that can't be trusted
 
 
-def ranks(cases: Sequence[Summary], rates: Sequence[Estimate | None]) -> list[int | None]:
-    """The rank of each case among those with the same task and users; 1 is the fastest.
+def ranks(loads: Sequence[Load], rates: Sequence[Estimate | None]) -> list[int | None]:
+    """The rank of each case among those with the same load; 1 is the fastest.
 
     A case shares the rank of the fastest one that it can't be told apart from, and the next rank counts all before
-    it (1, 1, 3). Only cases that are `ok` have a rank, and none has one after a single round, which knows no noise.
+    it (1, 1, 3). None has one after a single round, which knows no noise.
     """
-    found: list[int | None] = [None] * len(cases)
-    for competing in _settings(cases, rates):
+    found: list[int | None] = [None] * len(loads)
+    for competing in _fields(loads, rates):
         ordered = sorted(competing, key=lambda one: -one[1].log)
         leader = None
         for position, (place, rate) in enumerate(ordered, 1):
@@ -29,10 +27,10 @@ def ranks(cases: Sequence[Summary], rates: Sequence[Estimate | None]) -> list[in
     return found
 
 
-def leaders(cases: Sequence[Summary], values: Sequence[Estimate | None], measure: Measure) -> list[bool]:
+def leaders(loads: Sequence[Load], values: Sequence[Estimate | None], measure: Measure) -> list[bool]:
     """Whether each case can't be told from the best in a figure, where there are others that can be."""
-    found = [False] * len(cases)
-    for competing in _settings(cases, values):
+    found = [False] * len(loads)
+    for competing in _fields(loads, values):
         best = (max if measure.more_is_better else min)((value for _, value in competing), key=lambda value: value.log)
         equal = [place for place, value in competing if not differ(best, value, _pairs(competing))]
         for place in equal if len(equal) < len(competing) else ():
@@ -40,14 +38,11 @@ def leaders(cases: Sequence[Summary], values: Sequence[Estimate | None], measure
     return found
 
 
-def _settings(cases: Sequence[Summary], values: Sequence[Estimate | None]) -> Iterator[list[tuple[int, Estimate]]]:
+def _fields(loads: Sequence[Load], values: Sequence[Estimate | None]) -> Iterator[list[tuple[int, Estimate]]]:
     """The places of the cases that compete with each other, with their values."""
-    for setting in dict.fromkeys((case.task, case.users) for case in cases):
-        competing = [
-            (place, value)
-            for place, (case, value) in enumerate(zip(cases, values, strict=True))
-            if (case.task, case.users) == setting and case.verdict == "ok" and value is not None and value.degrees
-        ]
+    for load in dict.fromkeys(one for one in loads if one is not None):
+        pairs = enumerate(zip(loads, values, strict=True))
+        competing = [(place, value) for place, (of_case, value) in pairs if of_case == load and value and value.degrees]
         if competing:
             yield competing
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
-from common.model.record import Result
-from common.report.figures.estimates import CONFIDENCE, CONFIDENCE_OF_LOOKS, Estimate
-from common.report.figures.measures import MEASURES, Measured
-from common.report.figures.rounds import Round, cases_of
+from common.model.case import Case, Value, case_of
+from common.report.figures.estimates import Estimate
+from common.report.figures.rounds import Round
 from common.report.figures.survival import Waits, together
 from common.report.figures.weather import Weather
 from common.report.judging.evidence import Evidence
-from common.report.judging.ranking import leaders, ranks
-from common.report.judging.rules import FAILED, OK, Reason, judge, verdict_of
+from common.report.judging.rules import judge, verdict_of
+from common.report.judging.verdict import FAILED, OK, Reason
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -60,9 +58,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     task: str
     users: int
-    workers: int | None
+    workers: int | None  # as the server says
     python: str
-    parameters: dict[str, str | int] = {}  # the values of further axes
+    parameters: dict[str, Value] = {}  # the values on further axes
     rounds: int
     gil: bool | None = None  # whether the server had one while it served; None where it can't be otherwise
     verdict: str = OK
@@ -82,81 +80,27 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
     best: list[str] = []  # the figures in which nothing beats it, and something is beaten
 
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """All that a result says: the strategies, and the bare cases that are their ceilings."""
-
-    cases: list[Summary]
-    ceilings: list[Summary]
-    rounds: list[list[Round]]  # of each of `cases`
-    bare_rounds: list[list[Round]]  # of each of `ceilings`
-    measured: dict[str, list[Estimate | None]]  # of each of `cases`, as `MEASURES` calls them
-    weather: Weather
-    evidence: Evidence
-
-    def every_round(self) -> list[Round]:
-        """Case by case, the bare ones first."""
-        return [one for case in (*self.bare_rounds, *self.rounds) for one in case]
-
-    def summary_of_one(self, one: Round) -> Summary:
-        """A round on its own, judged in the light of all."""
-        return _summary([one], {}, self.weather, self.evidence)
+    @property
+    def case(self) -> Case:
+        """What was measured."""
+        values = {"task": self.task or None, "users": self.users or None, "python": self.python or None}
+        return case_of(self.server, {**values, **self.parameters})
 
 
-def summarize(result: Result, *, corrected: bool = True) -> Comparison:
-    """The summary of every case, in the order of the servers' numbers.
-
-    Args:
-        corrected: whether intervals, ranks and shares of the ceiling are given at the machine's usual speed.
-    """
-    found = [(list(case), is_bare) for case, is_bare in cases_of(result.records)]
-    return _compared(found, corrected, CONFIDENCE_OF_LOOKS if result.until_certain else CONFIDENCE)
-
-
-def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool, confidence: float) -> Comparison:
-    everything = [case for case, _ in found]
-    weather = Weather(everything, corrected=corrected)
-    measured = Measured(everything, weather, confidence)
-    evidence = Evidence(everything, weather, measured.estimates["rate_per_s"])
-    summaries = [_summary(case, measured.of_case(place), weather, evidence) for place, case in enumerate(everything)]
-    servers = [place for place, (_, is_bare) in enumerate(found) if not is_bare]
-    of_servers = measured.of(servers)
-    cases = _ranked([summaries[place] for place in servers], of_servers)
-    return Comparison(
-        cases,
-        [summary for summary, (_, is_bare) in zip(summaries, found, strict=True) if is_bare],
-        [everything[place] for place in servers],
-        [case for case, is_bare in found if is_bare],
-        of_servers,
-        weather,
-        evidence,
-    )
-
-
-def _ranked(cases: Sequence[Summary], measured: dict[str, list[Estimate | None]]) -> list[Summary]:
-    found = ranks(cases, measured["rate_per_s"])
-    best = {name: leaders(cases, measured[name], MEASURES[name]) for name in MEASURES}
-    best["rate_per_s"] = [of_case and rank == 1 for of_case, rank in zip(best["rate_per_s"], found, strict=True)]
-    return [
-        msgspec.structs.replace(case, rank=found[place], best=[name for name in MEASURES if best[name][place]])
-        for place, case in enumerate(cases)
-    ]
-
-
-def _summary(
+def summary_of(
     rounds: Sequence[Round], estimates: dict[str, Estimate | None], weather: Weather, evidence: Evidence
 ) -> Summary:
     """What so many rounds of one case say; without a rank, which only a comparison gives."""
-    first = rounds[0].record
+    first, case = rounds[0].record, rounds[0].case
     reasons = judge(rounds, evidence)
     identity = Summary(
         server=first.server,
         title=first.title,
-        task=first.task,
-        users=first.users,
+        task=case.task,
+        users=case.users,
         workers=first.workers,
-        python=first.python,
+        python=case.python,
+        parameters=case.parameters,
         rounds=len(rounds),
         gil=_gil([one.record.gil for one in rounds]),
         verdict=verdict_of(reasons),

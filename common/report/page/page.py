@@ -8,15 +8,17 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from common.model.record import BARE, Result
+from common.model.record import Result
 from common.report import numbers
-from common.report.judging.rules import FAILED, OK
-from common.report.judging.summary import Comparison, Summary, summarize
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
 from common.report.page.sections import sections
-from common.report.words.columns import Column, columns_for, figures, varying
+from common.report.words.columns import Column, columns_for, figures
 from common.report.words.conclusion import conclusion
 from common.report.words.flags import flags
 from common.report.words.footnote import footnote
+from common.report.words.naming import at, cases_of, columned
 from common.report.words.notes import notes
 
 HERE = Path(__file__).parent
@@ -28,6 +30,7 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
     comparison = summarize(result, corrected=corrected)
     ordered = [*comparison.ceilings, *comparison.cases]
     columns = columns_for([one for one in ordered if one.verdict != FAILED])
+    differing = columned(cases_of(comparison.cases))
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -38,11 +41,11 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
         heading=_heading(result),
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=conclusion(comparison),
-        rows=[_row(summary, comparison, columns) for summary in ordered[:MOST_ROWS]],
+        rows=[_row(summary, comparison, columns, differing) for summary in ordered[:MOST_ROWS]],
         left_out=max(0, len(ordered) - MOST_ROWS),
         caption=footnote(result, comparison).splitlines()[0].replace("* nothing", "★ nothing") if ordered else "",
         columns=columns,
-        differing=varying(comparison.cases),
+        differing=differing,
         notes=[f"{server}: {note}" for server, note in notes(result, comparison)],
         sections=list(sections(result, comparison)),
         facts=list(_facts(result, comparison)),
@@ -54,14 +57,16 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
 
 
 def _heading(result: Result) -> str:
-    tasks = list(dict.fromkeys([*(one.task for one in result.records), *(one.task for one in result.traces)]))
+    tasks = list(dict.fromkeys([*(one.case.task for one in result.records), *(one.case.task for one in result.traces)]))
     if not tasks:
         return "Nothing was measured"
     listed = tasks[0] if len(tasks) == 1 else f"{', '.join(tasks[:-1])} and {tasks[-1]}"
     return f"Which concurrency strategy should run {listed}?"
 
 
-def _row(summary: Summary, comparison: Comparison, columns: Sequence[Column]) -> dict[str, Any]:
+def _row(
+    summary: Summary, comparison: Comparison, columns: Sequence[Column], differing: Sequence[str]
+) -> dict[str, Any]:
     if summary.verdict == FAILED:
         cells = [(column.name, {"text": "", "best": False}) for column in columns]
     else:
@@ -71,8 +76,8 @@ def _row(summary: Summary, comparison: Comparison, columns: Sequence[Column]) ->
         ]
     return {
         "server": summary.server,
-        "is_bare": summary.server == BARE,
-        "setting": [(name, getattr(summary, name)) for name in varying(comparison.cases)],
+        "is_ceiling": summary in comparison.ceilings,
+        "setting": [(name, value or "") for name, value in zip(differing, at(summary.case, differing), strict=True)],
         "cells": cells,
         "verdict": summary.verdict if summary.verdict != OK else "",
         "codes": ", ".join(reason.code.replace("_", " ") for reason in summary.reasons),
@@ -92,10 +97,10 @@ def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     for version, build in machine.pythons.items():
         yield f"Python {version}", build
     yield from _packages(result)
-    if machine.siege:
-        yield "siege", machine.siege
+    yield from ((tool, version) for tool, version in machine.tools.items() if version)
     if result.records:
-        yield "siege command", shlex.join(next((one.siege_command for one in result.records if one.siege_command), []))
+        started = next((one for one in result.records if one.tool_command), result.records[0])
+        yield f"{started.tool} command", shlex.join(started.tool_command)
         yield "load average", " to ".join(_extremes([one.load_average for one in result.records])) + " before the cases"
     if machine.commit:
         yield "Under Siege", f"commit {machine.commit}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
+from common.model.case import Value
 from common.model.record import Result
 from common.report import numbers
 from common.report.charts.cost import cpu_chart, memory_chart
@@ -19,9 +20,10 @@ from common.report.charts.timeline import timeline_chart
 from common.report.figures.alone import alone_cpu_s, alone_wall_s
 from common.report.figures.rounds import Round
 from common.report.figures.timeline import timelines
-from common.report.judging.rules import FAILED
-from common.report.judging.summary import Comparison, Summary
-from common.report.words.columns import name_of
+from common.report.judging.comparison import Comparison
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED
+from common.report.words.naming import across, cases_of, full_name, in_words, label, load_in_words, varying
 
 MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two
 MOST_TICKS, MOST_ROWS = 600, 15  # in a row; in rows beyond that there are fewer marks, or the page would grow too large
@@ -63,25 +65,25 @@ class Section:
 
 def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
     """Everything that can be drawn of a result, in the order in which it is told."""
-    settings = list(dict.fromkeys((case.task, case.users) for case in comparison.cases))
+    loads = list(dict.fromkeys(one.case.load for one in comparison.cases))
     if result.traces:
         yield Section("Who computed when", [_timeline(result)])
-    if len(settings) > 1:
-        yield Section("All tasks and users", list(_overview(comparison)))
-    drawn = settings if len(settings) <= MOST_SETTINGS else settings[:2]
-    rows = sum((case.task, case.users) in drawn for case in comparison.cases)
+    if overview := list(_overview(comparison.cases)):
+        yield Section("All cases", overview)
+    drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]
+    rows = sum(one.case.load in drawn for one in comparison.cases)
     detail = min(1.0, MOST_ROWS / max(1, rows))
-    for task, users in drawn:
+    for load in drawn:
         pairs = [
             (case, rounds)
             for case, rounds in zip(comparison.cases, comparison.rounds, strict=True)
-            if (case.task, case.users) == (task, users) and case.verdict != FAILED and case.rate_per_s
+            if case.case.load == load and case.verdict != FAILED and case.rate_per_s
         ][:MOST_CASES]
         if pairs:
             cases, rounds = [case for case, _ in pairs], [rounds for _, rounds in pairs]
             yield Section(
-                f"{task}, {users} users",
-                [*_work(comparison, task, cases, rounds, detail), *_costs(comparison, task, cases)],
+                load_in_words(cases[0].case),
+                [*_work(comparison, cases, rounds, detail), *_costs(comparison, cases)],
             )
 
 
@@ -99,35 +101,47 @@ def _timeline(result: Result) -> Picture:
     )
 
 
-def _overview(comparison: Comparison) -> Iterator[Picture]:
-    cases = comparison.cases
-    yield Picture(
-        "heatmap",
-        "Which strategy for which task",
-        "Each cell has the transactions per second, and below it what share of the ceiling that is: "
-        "the stronger its colour, the nearer to all that the machine can do. ★ is the fastest of its column.",
-        lambda look: heat_map(cases, look),
-        "Rates: "
-        + ", ".join(f"{_name(case, cases)} with {case.task} and {case.users} users {_rate(case)}" for case in cases),
-    )
-    for task in list(dict.fromkeys(case.task for case in cases))[:MOST_SETTINGS]:
-        of_task = [case for case in cases if case.task == task]
-        if len({case.users for case in of_task}) > 1:
+def _overview(cases: Sequence[Summary]) -> Iterator[Picture]:
+    """Where there is more than one axis to look along, or more than one load."""
+    points = cases_of(cases)
+    if across(points):
+        yield Picture(
+            "heatmap",
+            "Which strategy for which load" if len({one.load for one in points}) > 1 else "Which strategy run how",
+            "Each cell has the transactions per second, and below it what share of the ceiling that is: "
+            "the stronger its colour, the nearer to all that the machine can do. ★ is the fastest of its load.",
+            lambda look: heat_map(cases, look),
+            "Rates: " + ", ".join(f"{full_name(one.case, points)} {_rate(one)}" for one in cases),
+        )
+    for along in varying(points):
+        if all(isinstance(one.get(along), int | None) for one in points):
+            yield from _along(along, cases)
+
+
+def _along(along: str, cases: Sequence[Summary]) -> Iterator[Picture]:
+    """A picture for each job, and each load if the axis is none of its own."""
+    points = cases_of(cases)
+    groups: dict[tuple[tuple[str, Value], ...], list[Summary]] = {}
+    for one in cases:
+        groups.setdefault(one.case.without([along]).load, []).append(one)
+    for load, group in list(groups.items())[:MOST_SETTINGS]:
+        if len({one.case.get(along) for one in group} - {None}) > 1:
+            what = in_words(group[0].case, [name for name, _ in load])
+            title = f"{what}: more {along}" if what else f"More {along}"
             yield Picture(
-                f"users-{task}",
-                f"{task}: more users",
-                "Transactions per second over the number of users at the same time, against the ceiling.",
-                lambda look, of_task=of_task: curves(of_task, look),  # type: ignore[misc]
-                "Rates: "
-                + ", ".join(f"{_name(case, cases)} with {case.users} users {_rate(case)}" for case in of_task),
+                "-".join([along, *(str(value) for _, value in load)]),
+                title,
+                f"Transactions per second over the number of {along}, against the ceiling.",
+                lambda look, group=group: curves(group, along, look),  # type: ignore[misc]
+                "Rates: " + ", ".join(f"{full_name(one.case, points)} {_rate(one)}" for one in group),
             )
 
 
 def _work(
-    comparison: Comparison, task: str, cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], detail: float
+    comparison: Comparison, cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], detail: float
 ) -> Iterator[Picture]:
     dots = next(count for count in (100, 50, 20) if count <= 100 * detail or count == 20)
-    wall_s = alone_wall_s(comparison, task) if _one_python(cases) else None
+    wall_s = alone_wall_s(_alone(comparison, cases))
     yield Picture(
         "throughput",
         "How much work got done",
@@ -155,8 +169,8 @@ def _work(
     )
 
 
-def _costs(comparison: Comparison, task: str, cases: Sequence[Summary]) -> Iterator[Picture]:
-    cpu_s = alone_cpu_s(comparison, task) if _one_python(cases) else None
+def _costs(comparison: Comparison, cases: Sequence[Summary]) -> Iterator[Picture]:
+    cpu_s = alone_cpu_s(_alone(comparison, cases))
     yield Picture(
         "memory",
         "What it costs: memory",
@@ -175,9 +189,10 @@ def _costs(comparison: Comparison, task: str, cases: Sequence[Summary]) -> Itera
     )
 
 
-def _one_python(cases: Sequence[Summary]) -> bool:
-    """Else there is not one line for what the task takes alone."""
-    return len({case.python for case in cases}) == 1
+def _alone(comparison: Comparison, cases: Sequence[Summary]) -> list[Round]:
+    """The rounds that tell what the task takes alone; none where that is not one and the same for all cases."""
+    works = {one.case.work for one in cases}
+    return comparison.rounds_of(works.pop()) if len(works) == 1 else []
 
 
 def _figure(picture: Picture) -> Figure:
@@ -187,11 +202,7 @@ def _figure(picture: Picture) -> Figure:
 
 
 def _each(cases: Sequence[Summary], told: Callable[[Summary], str]) -> str:
-    return ", ".join(f"{_name(case, cases)} {told(case)}" for case in cases)
-
-
-def _name(case: Summary, cases: Sequence[Summary]) -> str:
-    return name_of(case, cases)
+    return ", ".join(f"{label(case, cases)} {told(case)}" for case in cases)
 
 
 def _rate(case: Summary) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from common.harness.ready.strategies import Strategy
 from common.model.findings import Elsewhere, Findings, Threads
+from common.model.target import Kind, Target
 
 MOSTLY_WAITING = 0.1  # of its time is computing
 HELD = (
@@ -40,16 +40,15 @@ def holds_gil(found: Findings) -> bool | None:
     return threads.two_s > HELD * threads.alone_s
 
 
-def advise(found: Findings, strategies: Sequence[Strategy]) -> Iterator[tuple[str, Advice]]:
+def advise(found: Findings, strategies: Sequence[Target]) -> Iterator[tuple[str, Advice]]:
     """For each strategy that is known here; others have to be run to know."""
     for strategy in strategies:
-        rule = next((rule for part, rule in _RULES.items() if part in strategy.stem), None)
-        if rule is not None:
-            advice = _of_a_brief_one(strategy.stem) if is_brief(found) else rule(found)
-            yield strategy.stem, _in_any_case(found) or advice
+        if strategy.kind != Kind.UNKNOWN:
+            advice = _of_a_brief_one(strategy.kind) if is_brief(found) else _RULES[strategy.kind](found)
+            yield strategy.name, _in_any_case(found) or advice
 
 
-def is_worth_a_run(found: Findings, strategies: Sequence[Strategy]) -> bool:
+def is_worth_a_run(found: Findings, strategies: Sequence[Target]) -> bool:
     """Whether at least one strategy is."""
     return any(advice.judgement == YES for _, advice in advise(found, strategies))
 
@@ -64,8 +63,8 @@ def _in_any_case(found: Findings) -> Advice | None:
     return None
 
 
-def _of_a_brief_one(stem: str) -> Advice:
-    if stem.startswith(("1_", "2_")):
+def _of_a_brief_one(kind: Kind) -> Advice:
+    if kind == Kind.IN_LINE:
         return Advice(YES, "it takes less than a request itself costs: the simplest will do")
     return Advice(NO, "more than a task needs that takes less than a request itself costs")
 
@@ -140,15 +139,11 @@ def _trouble(elsewhere: Elsewhere | None, where: str) -> Advice | None:
     return None
 
 
-_RULES: dict[str, Callable[[Findings], Advice]] = {
-    "threadexecutor": _threads,
-    "processexecutor": _processes,
-    "prefork": _processes,
-    "pebble": _processes,
-    "dask": _processes,
-    "interpreters": _interpreters,
-    "gevent": _greenlets,
-    "asyncio": _cooperative,
-    "1_sync": _one_at_a_time,
-    "2_async": _one_at_a_time,
+_RULES: dict[Kind, Callable[[Findings], Advice]] = {
+    Kind.IN_LINE: _one_at_a_time,
+    Kind.SLICES: _cooperative,
+    Kind.GREENLETS: _greenlets,
+    Kind.THREADS: _threads,
+    Kind.PROCESSES: _processes,
+    Kind.INTERPRETERS: _interpreters,
 }

@@ -64,9 +64,14 @@ def half_width(summary: Summary) -> float | None:
     return None if rate is None or rate.high is None or rate.low is None else (rate.high - rate.low) / 2
 
 
+def _workers(summary: Summary) -> str:
+    """As the server says, else as it was told."""
+    return str(summary.workers or summary.case.get("workers") or "")
+
+
 FIGURES = (
     Column("rank", "rank", _figure(lambda case: case.rank, str)),
-    Column("workers", "workers", _figure(lambda case: case.workers, str)),
+    Column("workers", "workers", _workers),
     Column("trans/s", "trans/s", _figure(lambda case: _mean(case.rate_per_s), numbers.rate), "rate_per_s"),
     Column("at usual speed", "at usual\nspeed", _figure(lambda case: case.rate_at_usual_speed_per_s, numbers.rate)),
     Column("±", "±", _figure(half_width, numbers.margin)),
@@ -95,20 +100,3 @@ def columns_for(shown: Sequence[Summary]) -> list[Column]:
 def figures(summary: Summary, columns: Sequence[Column]) -> list[Cell]:
     """The cells of a case that has numbers."""
     return [column.cell(summary) for column in columns]
-
-
-def varying(summaries: Sequence[Summary]) -> list[str]:
-    """Which of task, users and Python differ between the cases, and so need a column."""
-    return [name for name in ("task", "users", "python") if len({getattr(one, name) for one in summaries}) > 1]
-
-
-def name_of(case: Summary, cases: Sequence[Summary]) -> str:
-    """The server, and the Python where the cases differ in it."""
-    return f"{case.server} on {case.python}" if "python" in varying(cases) else case.server
-
-
-def full_name(case: Summary, cases: Sequence[Summary]) -> str:
-    """The server, and in brackets all of task, users and Python in which the cases differ."""
-    values = {"task": case.task, "users": f"{case.users} users", "python": f"Python {case.python}"}
-    differing = ", ".join(values[name] for name in varying(cases))
-    return f"{case.server} ({differing})" if differing else case.server

@@ -7,13 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from common.model.case import Case, axis
 from common.report import numbers
 from common.report.figures.estimates import ACCURACY
 from common.report.judging.comparable import other_machine
-from common.report.judging.compare import BETTER, FIGURES, GONE, NEW, SAME, UNDECIDED, WORSE, Case, Change, Compared
-from common.report.judging.rules import FAILED, OK
+from common.report.judging.compare import (
+    BETTER,
+    FIGURES,
+    GONE,
+    NEW,
+    SAME,
+    UNDECIDED,
+    WORSE,
+    Change,
+    Compared,
+    Figure,
+    Pair,
+)
 from common.report.judging.summary import Summary
-from common.report.words.columns import full_name, varying
+from common.report.judging.verdict import FAILED, OK
+from common.report.words import columns
+from common.report.words.naming import at, full_name, varying
 
 LEGEND = (
     "before → now as the tables of the two results show it; the change in % is that of the mean over the rounds",
@@ -58,19 +72,24 @@ class Sheet:
 def sheet_of(compared: Compared) -> Sheet:
     """What there is to be read."""
     doubt = other_machine(compared.base, compared.new)
-    cases = [case.any_summary for case in compared.cases]
+    cases = [pair.case for pair in compared.cases]
     axes = varying(cases)
     flagged = any(_verdicts(case) for case in compared.cases)
     return Sheet(
         [_conclusion(compared)],
         f"Compared although {doubt}." if doubt else "",
         ["strategy", *axes, *(["verdict"] if flagged else [])],
-        [figure.column.name for figure in FIGURES],
+        [column_of(figure).name for figure in FIGURES],
         [_line(case, axes, flagged=flagged) for case in compared.cases],
         [_visible([case.changes[place] for case in compared.cases]) for place in range(len(FIGURES))],
         list(_remarks(compared, cases)),
         [*LEGEND, *(["? one round can't tell, or a figure is missing"] if _is_open(compared) else [])],
     )
+
+
+def column_of(figure: Figure) -> columns.Column:
+    """That shows the figure in the table of a result."""
+    return next(column for column in columns.FIGURES if column.figure == figure.name)
 
 
 def percent(fraction: float) -> str:
@@ -82,12 +101,12 @@ def _is_open(compared: Compared) -> bool:
     return any(change.judgement == UNDECIDED for case in compared.cases for change in case.changes)
 
 
-def _line(case: Case, axes: list[str], *, flagged: bool) -> Line:
-    names = [case.identity.server, *(str(getattr(case.any_summary, axis)) for axis in axes)]
+def _line(case: Pair, axes: list[str], *, flagged: bool) -> Line:
+    names = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
     return Line(names + [_verdicts(case)] * flagged, [_cell(change) for change in case.changes], case.judgement)
 
 
-def _verdicts(case: Case) -> str:
+def _verdicts(case: Pair) -> str:
     """Before and now, where they are not both `ok`."""
     before, now = (NOTHING if side is None else side.verdict for side in (case.base, case.new))
     return "" if before == now == OK else before if before == now else f"{before} → {now}"
@@ -95,7 +114,7 @@ def _verdicts(case: Case) -> str:
 
 def _cell(change: Change) -> Cell:
     """Such as `52.4 → 26.1 (-50 %) worse`; empty where there is no such figure on either side."""
-    texts = ["" if case is None else change.figure.column.text(case) for case in (change.base, change.new)]
+    texts = ["" if case is None else column_of(change.figure).text(case) for case in (change.base, change.new)]
     if not any(texts):
         return Cell("")
     shown = " → ".join(text or NOTHING for text in texts)
@@ -120,11 +139,11 @@ def _size(fraction: float) -> str:
 def _conclusion(compared: Compared) -> str:
     """What happened to whom, the gravest first."""
     told = {GONE: "Gone", FAILED: "Failed", WORSE: "Worse", UNDECIDED: "Undecided", BETTER: "Better", NEW: "New"}
-    cases = [case.any_summary for case in compared.cases]
+    cases = [pair.case for pair in compared.cases]
     parts = []
     for judgement, word in told.items():
         found = [case for case in compared.cases if case.judgement == judgement]
-        names = [full_name(case.any_summary, cases) + _what(case) for case in found]
+        names = [full_name(pair.case, cases) + _what(pair) for pair in found]
         parts += [f"{word}: {'; '.join(names)}."] if found else []
     equal = sum(case.judgement == SAME for case in compared.cases)
     if equal == len(compared.cases):
@@ -132,16 +151,16 @@ def _conclusion(compared: Compared) -> str:
     return " ".join([*parts, f"No difference beyond noise: {equal} of {len(compared.cases)}."] if equal else parts)
 
 
-def _what(case: Case) -> str:
+def _what(case: Pair) -> str:
     """The figures that a case is judged by."""
-    figures = [change.figure.column.name for change in case.changes if change.judgement == case.judgement]
+    figures = [column_of(change.figure).name for change in case.changes if change.judgement == case.judgement]
     return f" ({', '.join(figures)})" if figures else ""
 
 
-def _remarks(compared: Compared, cases: list[Summary]) -> Iterator[str]:
+def _remarks(compared: Compared, cases: list[Case]) -> Iterator[str]:
     """What can't be a row of figures."""
     for case in compared.cases:
-        name = full_name(case.any_summary, cases)
+        name = full_name(case.case, cases)
         for when, reasons in _flags(case):
             yield from (f"{name}: {when}: {reason}" for reason in reasons)
         if case.base is None or case.new is None:
@@ -152,7 +171,7 @@ def _remarks(compared: Compared, cases: list[Summary]) -> Iterator[str]:
     yield from _of_the_noise(compared, cases)
 
 
-def _flags(case: Case) -> Iterator[tuple[str, list[str]]]:
+def _flags(case: Pair) -> Iterator[tuple[str, list[str]]]:
     """When it was not `ok`, and why."""
     told = [
         (side.verdict, [reason.message for reason in side.reasons]) if side and side.verdict != OK else None
@@ -168,7 +187,8 @@ def _flags(case: Case) -> Iterator[tuple[str, list[str]]]:
 
 def _of_both(base: Summary, new: Summary) -> Iterator[str]:
     if base.workers != new.workers:
-        yield f"had {base.workers or 'an unknown number of'} workers before and {new.workers or 'unknown'} now"
+        had = axis("workers").told(base.workers) if base.workers else "an unknown number of workers"
+        yield f"had {had} before and {new.workers or 'unknown'} now"
     if base.memory_kind != new.memory_kind and base.memory_kind and new.memory_kind:
         yield f"its memory was {base.memory_kind.upper()} before and is {new.memory_kind.upper()} now"
 
@@ -192,20 +212,20 @@ def _of_the_speed(compared: Compared) -> Iterator[str]:
         )
 
 
-def _of_the_noise(compared: Compared, cases: list[Summary]) -> Iterator[str]:
+def _of_the_noise(compared: Compared, cases: list[Case]) -> Iterator[str]:
     """Where a comparison says little, and what would make it say more."""
     if any(side and side.rounds < 2 for case in compared.cases for side in (case.base, case.new)):
         yield "One round can't tell a change from noise: measure both with --rounds 3 or more."
     for figure in FIGURES:
         blind = [
-            full_name(case.any_summary, cases)
+            full_name(case.case, cases)
             for case in compared.cases
             for change in case.changes
             if change.figure == figure and (change.smallest_visible or 0) > 1
         ]
         if blind:
             names = "; ".join(blind)
-            yield f"Not even a doubling of {figure.column.name} could have been seen: {names}. Take more rounds."
+            yield f"Not even a doubling of {column_of(figure).name} could have been seen: {names}. Take more rounds."
 
 
 def _is_corrected(change: Change) -> bool:

@@ -8,9 +8,10 @@ import numpy as np
 from common.report import numbers
 from common.report.figures.alone import alone_wall_s
 from common.report.figures.estimates import Estimate, differ
-from common.report.judging.rules import OK
-from common.report.judging.summary import Comparison, Summary
-from common.report.words.columns import name_of
+from common.report.judging.comparison import Comparison
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import OK
+from common.report.words.naming import cases_of, load_in_words, name_of
 
 MOST_NAMES = 6  # in a sentence
 LONGEST_NAME = 70  # of a strategy in plain words
@@ -18,10 +19,10 @@ MUCH_LESS = 0.8  # of the memory, and it is worth a word
 
 
 def conclusion(comparison: Comparison) -> list[str]:
-    """Two paragraphs for each task and number of users: what to take, and the figures that say so."""
+    """Two paragraphs for each load: what to take, and the figures that say so."""
     told = []
-    for task, users in dict.fromkeys((case.task, case.users) for case in comparison.cases):
-        told += [" ".join(filter(None, sentences)) for sentences in _Field(comparison, task, users).told()]
+    for load in dict.fromkeys(one.case.load for one in comparison.cases):
+        told += [" ".join(filter(None, sentences)) for sentences in _Field(comparison, load).told()]
     return [paragraph for paragraph in told if paragraph]
 
 
@@ -42,8 +43,8 @@ class _Rival:
         number = self.case.server.split("_")[0]
         if not colon or len(what) > LONGEST_NAME:
             return self.name
-        python = self.name.removeprefix(self.case.server)
-        return f"{what[:1].lower()}{what[1:]} ({number if number.isdigit() else self.case.server}){python}"
+        how = self.name.removeprefix(self.case.server)
+        return f"{what[:1].lower()}{what[1:]} ({number if number.isdigit() else self.case.server}){how}"
 
     @property
     def rate(self) -> float:
@@ -73,15 +74,17 @@ class _Rival:
 
 
 class _Field:
-    """The cases with one task and one number of users."""
+    """The cases that are asked for the same."""
 
-    def __init__(self, comparison: Comparison, task: str, users: int) -> None:
-        places = [place for place, case in enumerate(comparison.cases) if (case.task, case.users) == (task, users)]
+    def __init__(self, comparison: Comparison, load: object) -> None:
+        self._everything = cases_of(comparison.cases)
+        places = [place for place, case in enumerate(self._everything) if case.load == load]
         self._cases = [comparison.cases[place] for place in places]
-        self._names = [name_of(case, comparison.cases) for case in self._cases]
-        settings = {(case.task, case.users) for case in comparison.cases}
-        self._prefix = [f"{task}, {users} users:"] if len(settings) > 1 else []
-        self._alone_s = {case.python: alone_wall_s(comparison, task, case.python) for case in self._cases}
+        self._names = [name_of(one.case, self._everything) for one in self._cases]
+        several = len({case.load for case in self._everything}) > 1
+        self._prefix = [f"{load_in_words(self._cases[0].case)}:"] if several else []
+        works = {one.case.work for one in self._cases}
+        self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
         rivals = [self._rival(comparison, place) for place in places]
         self._sound = [one for one in rivals if one.case.verdict == OK and one.measured["rate_per_s"] is not None]
         self._first = [one for one in self._sound if one.case.rank == 1]
@@ -89,9 +92,9 @@ class _Field:
     def _rival(self, comparison: Comparison, place: int) -> _Rival:
         case = comparison.cases[place]
         measured = {figure: of_all[place] for figure, of_all in comparison.measured.items()}
-        alone_s, ping = self._alone_s[case.python], case.ping_s
+        alone_s, ping = self._alone_s[case.case.work], case.ping_s
         short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
-        return _Rival(case, name_of(case, comparison.cases), measured, short)
+        return _Rival(case, name_of(case.case, self._everything), measured, short)
 
     def told(self) -> Iterator[list[str]]:
         """Sentences, paragraph by paragraph."""

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from common.model.record import Record, Result
 from common.report import numbers
-from common.report.judging.summary import Comparison, Summary
-from common.report.words.columns import varying
+from common.report.judging.comparison import Comparison
+from common.report.judging.summary import Summary
+from common.report.words.naming import cases_of, in_words, varying
 
 
 def footnote(result: Result, comparison: Comparison) -> str:
@@ -35,7 +36,7 @@ def _speed(comparison: Comparison) -> str:
 
 def _times(records: Sequence[Record]) -> str:
     """How long the sieges lasted."""
-    known_s = sorted(record.siege_s or record.time_s for record in records)
+    known_s = sorted(record.load_s or record.time_s for record in records)
     shortest, longest = (numbers.duration(round(value_s)) for value_s in (known_s[0], known_s[-1]))
     return longest if shortest == longest else f"{shortest} to {longest}"
 
@@ -57,13 +58,14 @@ def _correction(comparison: Comparison) -> str:
 
 def _generator_share(result: Result) -> str:
     """What measuring itself took of all CPUs."""
-    used_s = sum((record.siege_cpu_s or 0) + (record.bench_cpu_s or 0) for record in result.records if record.machine)
-    total_s = sum(record.machine.total_s for record in result.records if record.machine)
-    return f"siege and measuring took {100 * used_s / total_s:.1f} % of the CPUs" if total_s else ""
+    watched = [record for record in result.records if record.machine]
+    used_s = sum((record.tool_cpu_s or 0) + (record.bench_cpu_s or 0) for record in watched)
+    total_s = sum(record.machine.total_s for record in watched if record.machine)
+    tools = ", ".join(sorted({record.tool for record in watched}))
+    return f"{tools} and measuring took {100 * used_s / total_s:.1f} % of the CPUs" if total_s else ""
 
 
 def _common(cases: Sequence[Summary]) -> list[str]:
     """What all cases have in common, so that it needs no column."""
-    first, differing = cases[0], varying(cases)
-    texts = {"task": first.task, "users": f"{first.users} users", "python": f"Python {first.python}"}
-    return [text for name, text in texts.items() if name not in differing]
+    first, differing = cases[0].case, varying(cases_of(cases))
+    return [in_words(first, [name]) for name, _ in first.values if name not in (*differing, "workers")]

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from common.model.record import Result
 from common.report import numbers
-from common.report.judging.rules import CHANGED, FAILED
-from common.report.judging.summary import Comparison
+from common.report.judging.comparison import Comparison
+from common.report.judging.doubts import CHANGED
+from common.report.judging.verdict import FAILED
 
 
 def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:

@@ -1,18 +1,21 @@
 """The dresses of a result: the same comparison as a table, Markdown, CSV, JSON and HTML."""
 
 import io
+import sys
+from pathlib import Path
 
 import msgspec
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from common.model.outfile import write_whole
 from common.model.record import Result
 from common.report.dresses.markdown import as_markdown
 from common.report.dresses.spreadsheet import as_csv
 from common.report.dresses.table import as_table
 from common.report.dresses.timeline_text import TimelinesAsText
-from common.report.judging.rules import FAILED, OK
-from common.report.judging.summary import summarize
+from common.report.judging.comparison import summarize
+from common.report.judging.verdict import FAILED, OK
 
 WIDTH = 136  # of what does not go to a terminal
 
@@ -72,7 +75,31 @@ def show(shown: RenderableType) -> None:
     if console.is_terminal:
         console.print(shown)
     else:
-        print(_plain(shown))  # noqa: T201
+        tell(_plain(shown))
+
+
+def tell(text: str) -> None:
+    """Prints it on stdout as it is."""
+    print(text)  # noqa: T201
+
+
+def show_all(result: Result, out: Path | None, page: Path | None) -> None:
+    """What a run has given: the answer and its figures on stdout, and on stderr where the rest is.
+
+    Args:
+        out: where the raw values are; None if they could not be saved.
+    """
+    if not result.records:
+        return
+    try:
+        show(as_shown(result))
+        if result.traces:
+            show(as_timelines(result))
+    finally:  # even if stdout is on a full disk
+        print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
+    if page is not None:
+        write_whole(page, as_html(result).encode())
+        print(f"Page: {page}", file=sys.stderr)  # noqa: T201
 
 
 def exit_code(result: Result) -> int:

@@ -1,0 +1,103 @@
+"""A turn: one case, measured once, and recorded whatever becomes of it."""
+
+import contextlib
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import aiohttp
+import psutil
+
+from common.errors import one_line
+from common.harness.beside.checker import Checker, interval_s
+from common.harness.beside.machine import machine_between, watching_machine
+from common.harness.beside.probe import probing
+from common.harness.beside.sampler import sampling
+from common.harness.ceiling import compute_bare
+from common.harness.client import client
+from common.harness.driver import drive
+from common.harness.failures import CaseFailedError
+from common.harness.length import Length
+from common.harness.plan import Plan
+from common.harness.ready.expectation import Expectation
+from common.harness.ready.tool import Tool
+from common.harness.server import Server, running
+from common.harness.warm_up import last_pong, verify, warm_up
+from common.harness.watcher import Watcher
+from common.model.case import Case
+from common.model.record import Failure, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """All that measuring a case needs, and the record that it fills."""
+
+    plan: Plan
+    case: Case
+    tool: Tool
+    expected: Expectation
+    length: Length
+    record: Record
+    watcher: Watcher
+
+    async def measure(self) -> None:
+        """Measures the case. Whatever goes wrong with the server is a failure in the record."""
+        began_s, record = time.monotonic(), self.record
+        record.answer_bytes = len(self.expected.answer)
+        try:
+            await (self._served() if self.plan.targets[self.case.server].path else self._bare())
+        except CaseFailedError as failed:
+            record.failure = Failure(failed.code, str(failed))
+        except Exception as error:  # a mistake of this program must not cost the other cases
+            record.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+        record.time_s = self.length.end_s
+        record.case_s = time.monotonic() - began_s
+
+    async def _bare(self) -> None:
+        python = self.plan.pythons[self.case.python]
+        await compute_bare(self.case, python, self.expected, self.record, self.length, self.watcher.answer_came)
+
+    async def _served(self) -> None:
+        machine_before = psutil.cpu_times()
+        async with client() as session, running(self.plan, self.case, self.record) as server:
+            await warm_up(server, session, self.expected, self.record)
+            self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
+            await self._under_load(server, session)
+
+    async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
+        record, patience_s = self.record, self.expected.patience_s(self.record.users)
+        record.load_began_s = began_s = time.monotonic()
+        checker = Checker(lambda: verify(session, server.url, self.expected, record.users), record.checks, began_s)
+        beside = [  # what goes on beside the load: whoever else wants to watch is one more line
+            probing(session, server.url, patience_s, record.pings, began_s),
+            checker.checking(interval_s(self.expected.task_s), lambda: self.length.end_s),
+            sampling(server.pid, record, began_s),
+            watching_machine(record),
+        ]
+        async with contextlib.AsyncExitStack() as watching:
+            for one in beside:
+                await watching.enter_async_context(one)
+            work = drive(self.tool, server.url + self.plan.load.path, record, self.length, self.watcher.answer_came)
+            await server.while_alive(work)
+        # The last answer comes when the server has done what the load tool left in its line.
+        await server.while_alive(checker.check())
+        pong = await server.while_alive(last_pong(session, server.url, patience_s))
+        if record.checks.code[-1] or pong is None:
+            await server.must_live()
+        record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
+
+
+def new_record(plan: Plan, case: Case, time_s: float, round_: int) -> Record:
+    """An empty record for a case that is about to be measured."""
+    workers = case.get("workers")
+    return Record(
+        server=case.server,
+        title=plan.targets[case.server].title,
+        values=dict(case.values),
+        is_ceiling=case in plan.ceilings,
+        workers=None if workers is None else int(workers),
+        round=round_,
+        time_s=time_s,
+        began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        load_average=psutil.getloadavg()[0],
+    )

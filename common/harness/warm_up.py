@@ -1,0 +1,74 @@
+"""Before the load: the server is ready, its answer is right, and each of its workers has worked."""
+
+import asyncio
+import re
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+import aiohttp
+
+from common.contract import MOST_WORKERS
+from common.cpus import usable_cpus
+from common.harness.client import Answer, get
+from common.harness.failures import CaseFailedError
+from common.harness.ready.expectation import Expectation
+from common.harness.server import Server
+from common.model.record import Record
+
+BATCHES = 10
+
+
+async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> None:
+    """Waits for the server, checks its answer, and asks until each worker has worked."""
+    pong = await server.while_alive(server.ready(session))
+    record.ready_s = server.age_s()
+    asked_s = server.age_s()
+    answer = await server.while_alive(verify(session, server.url, expected, record.users))
+    record.idle_answer_s = server.age_s() - asked_s
+    workers = _workers_told(pong)
+    wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
+    for _ in range(BATCHES):
+        if len(seen) >= wanted:
+            break
+        # Twice as many at once as there are workers: a pool starts a worker only if none is idle.
+        at_once = 2 * wanted
+        batch = [verify(session, server.url, expected, at_once) for _ in range(at_once)]
+        answers = await server.while_alive(_all(batch))
+        seen |= {answer.headers.get("x-worker") for answer in answers}
+    record.warm_s = server.age_s()
+    record.workers = workers
+
+
+def _workers_told(pong: Answer) -> int | None:
+    """How many workers the server says it has; None if that can't be."""
+    told = re.fullmatch(r"[0-9]{1,4}", pong.headers.get("x-workers", ""))
+    return int(told[0]) if told and 1 <= int(told[0]) <= MOST_WORKERS else None
+
+
+async def _all(batch: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:
+    return list(await asyncio.gather(*batch))
+
+
+async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation, users: int) -> Answer:
+    """The answer of `/`.
+
+    Raises:
+        CaseFailedError: it isn't the right one, or there is none.
+    """
+    try:
+        answer = await get(session, f"{url}/", expected.patience_s(users), len(expected.answer))
+    except aiohttp.ClientConnectorError as error:
+        raise CaseFailedError("refused", f"GET {url}/ was refused: {error.strerror}") from None
+    if answer.status != 200 or answer.body != expected.answer:
+        right = Answer(200, expected.answer, {})
+        code = "wrong_answer" if answer.status == 200 else "error_answer"
+        raise CaseFailedError(code, f"GET / gives {answer.described()} instead of {right.described()}")
+    return answer
+
+
+async def last_pong(session: aiohttp.ClientSession, url: str, patience_s: float) -> Answer | None:
+    """What is answered to a ping after the siege; None if nothing, which costs the server no figure if it lives."""
+    try:
+        return await get(session, f"{url}/ping", patience_s)
+    except (aiohttp.ClientConnectorError, CaseFailedError):
+        return None

@@ -1,0 +1,165 @@
+"""Suspicions: what an honest server could not have done, or what the load tool was the limit of.
+
+Each looks at one round and says what it saw, what it compared that with, and the likely cause; None if it saw nothing.
+"""
+
+import numpy as np
+
+from common.report import numbers
+from common.report.figures.estimates import ACCURACY
+from common.report.figures.rounds import Round
+from common.report.judging.evidence import DRIFT_OF_RATES, Evidence
+
+GENERATOR = 0.10  # of all CPUs; on a quiet machine the load tool and the bench take 0.01 to 0.02
+FEWEST_FOR_A_MEAN = 5  # answers
+CYCLES_OF_OTHERS = 4  # answers that each of the others got, and a user without any is stuck
+LATE_S = 0.010  # pings sent later than this say more of this program than of the server
+FAST_SHARE = 0.05  # so many answers may look too fast because the line before them was read late
+LEAST_CPU_S = 0.001  # what the CPU clock can tell from nothing
+
+
+def above_ceiling(one: Round, evidence: Evidence) -> str | None:
+    share = evidence.weather.of_ceiling(one)
+    if share is None or share <= 1 + evidence.allowed_above_ceiling(one):
+        return None
+    return (
+        f"{beside_ceiling(one, share)}: answers were sent before the work was done, or without it; "
+        "look whether every result is awaited"
+    )
+
+
+def beside_ceiling(one: Round, share: float) -> str:
+    assert one.ceiling is not None
+    return (
+        f"{numbers.rate(one.rate.per_s or 0)}/s is {numbers.significant(share)} times the ceiling of "
+        f"{numbers.rate(one.ceiling.rate.per_s or 0)}/s"
+    )
+
+
+def too_fast(one: Round, evidence: Evidence) -> str | None:
+    """An answer sooner than the task takes alone: from the idle server, at a check, or too often under load."""
+    needs = evidence.needs(one)
+    if needs is None:
+        return None
+    alone_s = needs.wall_s(evidence.speeds(one)[1])
+    least_s = alone_s * (1 - needs.allowance)
+    answers_s = one.checks.duration_s[one.checks.good].tolist()
+    if one.record.idle_answer_s is not None:
+        answers_s.append(one.record.idle_answer_s)
+    if (one.steady_s < least_s).any():
+        at_most_s = one.steady_at_most_s()
+        if (at_most_s < least_s).sum() > FAST_SHARE * len(at_most_s):
+            answers_s += at_most_s.tolist()
+    soonest_s = min(answers_s, default=least_s)
+    if soonest_s >= least_s:
+        return None
+    return (
+        f"an answer came after {numbers.seconds(soonest_s)}, but the task alone takes {numbers.seconds(alone_s)}: "
+        "the answer did not wait for the work; look whether it comes from a cache, or before the work"
+    )
+
+
+def too_cheap(one: Round, evidence: Evidence) -> str | None:
+    """Less CPU for a transaction than the task needs."""
+    used_s, needs = one.cpu_s_per_transaction(), evidence.needs(one)
+    if used_s is None or needs is None:
+        return None
+    needed_s = needs.cpu_s(evidence.speeds(one)[0])
+    if needed_s < LEAST_CPU_S or used_s >= needed_s * (1 - needs.allowance):
+        return None
+    return (
+        f"{numbers.seconds(used_s)} of CPU for each transaction, but the task needs {numbers.seconds(needed_s)}: "
+        "the work is not done, or done outside of the server's processes"
+    )
+
+
+def littles_law(one: Round, _: Evidence) -> str | None:
+    """Rate times response time is the number of users (Little, Operations Research 9, 1961).
+
+    Of each user as far as it is known: from the beginning to its last answer it has waited all the time.
+    """
+    spans, took_s = one.spans, np.asarray(one.record.transactions.took_s, dtype=float)
+    there_s = float(spans.ended_s[spans.last].sum())
+    if len(took_s) < FEWEST_FOR_A_MEAN or not there_s:
+        return None
+    users = int(spans.last.sum())
+    inside = users * float(took_s.sum()) / there_s
+    allowed = users * (ACCURACY + DRIFT_OF_RATES + one.record.tool_step_s * len(took_s) / there_s)
+    if inside > users + allowed:
+        return (
+            f"{one.record.tool}'s response times add up to {inside:.1f} requests at a time, "
+            f"but there are {users} users: its figures contradict each other"
+        )
+    if inside < users - allowed and not one.record.socket_failures:
+        return (
+            f"{one.record.tool}'s response times add up to only {inside:.1f} requests at a time of {users} users: "
+            "it did not ask as often as it could, so that the server might do more"
+        )
+    return _never_answered(one)
+
+
+def _never_answered(one: Round) -> str | None:
+    """Users that are stuck while others come round and round."""
+    answered = int(one.spans.first.sum())
+    rounds_of_others = len(one.spans.ended_s) / max(1, answered)
+    if answered == one.record.users or rounds_of_others < CYCLES_OF_OTHERS:
+        return None
+    return (
+        f"{one.record.users - answered} of {one.record.users} users never got an answer, while the others got "
+        f"{rounds_of_others:.0f} each: the rate is that of fewer users"
+    )
+
+
+def availability(one: Round, _: Evidence) -> str | None:
+    unchecked = sum(bool(code) for code in one.record.checks.code)
+    missed, asked = one.attempts - one.completed + unchecked, one.attempts + len(one.record.checks.code)
+    if not missed:
+        return None
+    problems = [problem for problem in one.record.checks.problem if problem]
+    example = f", such as: {problems[0]}" if problems else ""
+    return (
+        f"{missed} of {asked} requests got no right answer{example}; the rate counts only the others, "
+        "and errors may have come sooner than work would have"
+    )
+
+
+def unanswered_pings(one: Round, _: Evidence) -> str | None:
+    problems = [problem for problem in one.record.pings.problem if problem]
+    if not problems:
+        return None
+    return f"{len(problems)} of {len(one.record.pings.problem)} pings got no right answer; the first: {problems[0]}"
+
+
+def starved_generator(one: Round, _: Evidence) -> str | None:
+    record, machine = one.record, one.record.machine
+    generator_s = (record.tool_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
+    if machine is None or not machine.total_s or generator_s <= GENERATOR * machine.total_s:
+        return None
+    return (
+        f"{record.tool} and the bench took {100 * generator_s / machine.total_s:.0f} % of the machine's CPUs, "
+        f"more than {100 * GENERATOR:.0f} %: the server might do more; take a longer task, or fewer users"
+    )
+
+
+def late_probe(one: Round, _: Evidence) -> str | None:
+    pings = one.record.pings
+    if not pings.due_s:
+        return None
+    delays_s = np.subtract(pings.sent_s, pings.due_s)
+    if delays_s.max() <= LATE_S:
+        return None
+    late_s = float(np.percentile(delays_s, 99))
+    p99_s = float(np.percentile(pings.waited_s, 99))
+    if late_s <= LATE_S or late_s < p99_s / 2:
+        return None
+    return (
+        f"pings were sent {numbers.seconds(late_s)} late, which is much of their {numbers.seconds(p99_s)}: "
+        "that is this program's own delay; close other programs and measure again"
+    )
+
+
+def unknown_lines(one: Round, _: Evidence) -> str | None:
+    if not one.record.tool_unknown:
+        return None
+    first = next(iter(one.record.tool_unknown_lines), "not kept")
+    return f"{one.record.tool} printed {one.record.tool_unknown} lines that are not known; the first: {first}"

@@ -1,0 +1,75 @@
+"""What a case is called beside others: by its server, and by its values on the axes in which they differ."""
+
+from collections.abc import Collection, Sequence
+
+from common.model.case import Case, Value, axis
+from common.report.judging.summary import Summary
+
+SHORT = 8  # letters
+
+
+def varying(cases: Sequence[Case]) -> list[str]:
+    """The axes in which they differ, in their order."""
+    names = dict.fromkeys(name for case in cases for name, _ in case.values)
+    seen = {name: {value for case in cases if (value := case.get(name)) is not None} for name in names}
+    return [name for name, values in seen.items() if len(values) > 1]
+
+
+def columned(cases: Sequence[Case]) -> list[str]:
+    """Those of them that need a column of their own in a table; the workers have one as a figure."""
+    return [name for name in varying(cases) if name != "workers"]
+
+
+def across(cases: Sequence[Case]) -> list[str]:
+    """The axes that a matrix has columns for: those of the load, or the last one where only others vary; or none."""
+    found = varying(cases)
+    of_load = [name for name in found if axis(name).of_load]
+    return of_load or (found[-1:] if len(found) > 1 else [])
+
+
+def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) -> str:
+    """The server, and how it is run where the cases differ in that: `2_async on 3.14.0 with 4 workers`.
+
+    Args:
+        without: axes that are told elsewhere; those of the load always are.
+    """
+    told = [axis(name) for name in varying(cases) if name not in without and not axis(name).of_load]
+    values = [one.behind(value) for one in told if (value := case.get(one.name)) is not None]
+    return " ".join([case.server, *values])
+
+
+def label(summary: Summary, beside: Sequence[Summary], without: Collection[str] = ()) -> str:
+    """As `name_of`."""
+    return name_of(summary.case, cases_of(beside), without)
+
+
+def cases_of(summaries: Sequence[Summary]) -> list[Case]:
+    """What they are the summaries of."""
+    return [one.case for one in summaries]
+
+
+def full_name(case: Case, cases: Sequence[Case]) -> str:
+    """The server, and in brackets all values in which the cases differ: `2_async (digest, 5 users)`."""
+    differing = in_words(case, varying(cases))
+    return f"{case.server} ({differing})" if differing else case.server
+
+
+def in_words(case: Case, names: Sequence[str]) -> str:
+    """Its values on some axes: `digest, 5 users`."""
+    return ", ".join(axis(name).told(value) for name in names if (value := case.get(name)) is not None)
+
+
+def load_in_words(case: Case) -> str:
+    """What it is asked for: `digest, 5 users`."""
+    return in_words(case, [name for name, _ in case.load])
+
+
+def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:
+    """Its values on some axes."""
+    return tuple(case.get(name) for name in names)
+
+
+def short(name: str) -> str:
+    """Where there is little room: the number of a server, or else the beginning of its name."""
+    number = name.split("_")[0]
+    return number if number.isdecimal() else name if len(name) <= SHORT else f"{name[: SHORT - 1]}…"

@@ -1,0 +1,28 @@
+"""The command, called within the process of the tests, where what is slow to import is imported once."""
+
+import gc
+from dataclasses import dataclass
+
+from click.testing import CliRunner
+
+from bench import bench
+
+WIDTH = 78  # of help, as click has it in a terminal of 80 columns
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What was left of a call, as of a process."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def called(*words: str) -> Ended:
+    """Runs `bench.py` with these words, in the current folder."""
+    try:
+        ended = CliRunner().invoke(bench, words, prog_name="bench.py", terminal_width=WIDTH, catch_exceptions=False)
+    finally:
+        gc.enable()  # some commands do without, because their process ends with them
+    return Ended(ended.exit_code, ended.stdout, ended.stderr)

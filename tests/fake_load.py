@@ -1,0 +1,66 @@
+"""A load tool that is none of those that there are, for tests: a program that asks, and its driver."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.load.driver import Arrival
+
+PROGRAM = """\
+#!{python}
+import json, signal, sys, threading, time, urllib.request
+
+def ask(user):
+    while True:
+        began_s = time.monotonic()
+        with urllib.request.urlopen(sys.argv[2]) as answer:
+            size = len(answer.read())
+        told = [user, answer.status, time.monotonic() - began_s, size]
+        sys.stdout.write(json.dumps(told) + chr(10))
+        sys.stdout.flush()
+
+def end(*_):
+    sys.stderr.write("lost: 0" + chr(10))
+    sys.stderr.flush()
+    import os
+    os._exit(0)
+
+if sys.argv[1] == "--version":
+    print("fake 1.2.3")
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+for user in range(int(sys.argv[1])):
+    threading.Thread(target=ask, args=(user,), daemon=True).start()
+time.sleep(float(sys.argv[3]))
+end()
+"""
+
+
+class Fake:
+    """Tells milliseconds in JSON where siege tells hundredths in its own way."""
+
+    name, step_s = "fake-load", 0.001
+    packages, settings = {}, {"settings/fake.ini": "[fake]\n"}
+
+    def install(self, folder: Path) -> None:
+        """As a program in that folder."""
+        program = folder / self.name
+        program.write_text(PROGRAM.format(python=sys.executable))
+        program.chmod(0o755)
+
+    def command(self, program: str, home: Path, users: int, time_s: float, url: str) -> list[str]:
+        assert (home / "settings" / "fake.ini").read_text() == "[fake]\n"
+        return [program, str(users), url, str(time_s + 30)]
+
+    def version_command(self, program: str) -> list[str]:
+        return [program, "--version"]
+
+    def version(self, said: str) -> str:
+        return said.removeprefix("fake ").strip()
+
+    def arrival(self, line: str) -> Arrival | None:
+        return Arrival(*json.loads(line)) if line.startswith("[") else None
+
+    def failures(self, report: str, _statuses: Sequence[int]) -> int:
+        return int(report.rpartition("lost: ")[2] or 0)

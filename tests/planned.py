@@ -1,0 +1,22 @@
+"""Plans for tests: the strategies or scripts that are named, at the values that are given."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.harness.plan import Plan, make_plan
+from common.harness.ready.strategies import suite_of
+
+
+def plan_of(
+    *servers: Path | str,
+    task: str = "primes",
+    users: int = 2,
+    workers: Sequence[int] = (),
+    pythons: Sequence[str] = (sys.executable,),
+    time_s: float | None = 1.0,
+    rounds: int = 1,
+    seed: int | None = None,
+) -> Plan:
+    axes = {"task": [task], "users": [users], "workers": workers, "python": pythons}
+    return make_plan(suite_of([str(one) for one in servers]), axes, time_s=time_s, rounds=rounds, seed=seed)

@@ -1,0 +1,49 @@
+"""Any load tool can be driven that says what starts it and what its output means."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from fake_load import Fake
+from planned import plan_of
+
+from common.errors import BadInputError
+from common.harness.ready.tool import find
+from common.harness.session import conduct
+from common.load.drivers import DRIVERS
+from common.model.record import load
+from common.model.suite import Load
+from common.report.judging.comparison import summarize
+
+
+class Unmoved:
+    """A watcher that needs not be told."""
+
+    def __getattr__(self, _name: str):
+        return lambda *_: None
+
+
+def test_another_load_tool_makes_the_load_of_a_whole_run(tmp_path, monkeypatch) -> None:
+    Fake().install(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setitem(DRIVERS, "fake-load", Fake())
+    plan = replace(plan_of("2", users=3), load=Load(tool="fake-load", time_s=1.0))
+    result, stopped_by, _ = conduct(plan, tmp_path / "r.json", Unmoved(), ["bench.py"])
+    assert stopped_by is None
+    assert load(tmp_path / "r.json") == result
+    assert result.environment.tools == {"fake-load": "1.2.3"}
+    (record,) = (record for record in result.records if not record.is_ceiling)
+    assert record.failure is None
+    assert (record.tool, record.tool_step_s, record.tool_unknown) == ("fake-load", 0.001, 0)
+    assert record.tool_command[0] == "fake-load"
+    assert record.tool_report == "lost: 0"
+    assert set(record.transactions.user) == {0, 1, 2}
+    assert set(record.transactions.status) == {200}
+    assert set(record.transactions.size_bytes) == {record.answer_bytes}
+    assert 0 < min(record.transactions.took_s) <= max(record.transactions.took_s) < record.load_s
+    assert summarize(result).cases[0].transactions == len(record.transactions.user)
+
+
+def test_a_tool_that_is_not_there_is_said_with_what_to_do() -> None:
+    with pytest.raises(BadInputError, match="fake-load is not installed; install it with: your system's package"):
+        find(Fake())

@@ -1,0 +1,158 @@
+"""Servers that send without end: the bench reads so much and no more, and says so."""
+
+import asyncio
+import contextlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO
+
+import pytest
+from conftest import TESTS, bench_command
+
+from common.harness.client import Answer, client, get
+from common.harness.failures import CaseFailedError
+from common.harness.lines import LONGEST_BYTES, reading_lines
+from common.harness.processes import until
+from common.model.record import load
+
+GREEDY = ["endless_answer", "endless_else"]
+MOST_BYTES = 300_000_000
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+def test_none_of_them_costs_the_bench_its_memory_or_another_its_figures(tmp_path: Path) -> None:
+    for name in GREEDY:
+        shutil.copy(TESTS / "servers" / "greedy.py", tmp_path / f"{name}.py")
+    servers = [str(tmp_path / f"{name}.py") for name in GREEDY]
+    options = ["--time", "1s", "--rounds", "1", "--users", "2", "--workers", "1", "--out", "r.json", "--quiet"]
+    command = bench_command("run", *servers, *options)
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as bench:
+        most_bytes = 0
+        while bench.poll() is None:
+            most_bytes = max(most_bytes, memory_bytes(bench.pid))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                bench.wait(0.02)
+        assert b"Traceback" not in bench.stderr.read()
+    assert most_bytes < MOST_BYTES
+    records = {record.server: record for record in load(tmp_path / "r.json").records}
+    assert records["endless_answer"].failure.code == "wrong_answer"
+    assert records["endless_answer"].failure.message.endswith("/ answered more than 65,540 bytes")
+    assert any(problem.endswith("answered more than 65,536 bytes") for problem in records["endless_else"].pings.problem)
+    assert records["endless_else"].transactions.status
+    assert records["endless_else"].workers is None
+    assert 0 < len(records["endless_else"].server_said) <= 4000
+
+
+def memory_bytes(pid: int) -> int:
+    """The most that it has had; 0 if it has just ended."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        return 1024 * int(found[1]) if found else 0
+    return 0
+
+
+class Talker:
+    """A server that answers one request: with the head, and then with the block until nobody reads it any more."""
+
+    def __init__(self, head: bytes, block: bytes = b"", pause_s: float = 0.0) -> None:
+        self._head, self._block, self._pause_s = head, block, pause_s
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self._thread = threading.Thread(target=self._talk)
+
+    def answer(self, limit_s: float = 20.0) -> Answer:
+        """What the harness takes it for; returns when the connection was closed."""
+
+        async def ask() -> Answer:
+            async with client() as session:
+                return await get(session, self.url, limit_s, expected_bytes=4)
+
+        self._thread.start()
+        try:
+            with self._listener:
+                return asyncio.run(ask())
+        finally:
+            self._thread.join(20)
+            assert not self._thread.is_alive()  # the connection was closed
+
+    def _talk(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(self._head)
+            while self._block:
+                connection.sendall(self._block)
+                time.sleep(self._pause_s)
+
+
+@pytest.mark.parametrize(
+    ("head", "block"),
+    [
+        (b"Connection: close\r\n\r\n", b"x" * 65536),
+        (b"Content-Length: 99999999999\r\n\r\n", b"x" * 65536),
+        (b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 10000),
+    ],
+    ids=["until it closes", "with its length", "in chunks"],
+)
+def test_a_body_without_end_is_not_read_to_its_end_and_the_connection_is_closed(head: bytes, block: bytes) -> None:
+    with pytest.raises(CaseFailedError, match=r"answered more than 65,540 bytes$") as caught:
+        Talker(OK + head, block).answer()
+    assert caught.value.code == "wrong_answer"
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "block"),
+    [
+        (OK, b"X-More: and more\r\n" * 1000),
+        (OK + b"X-Long: ", b"x" * 65536),
+        (b"HTTP/1.1 200 ", b"x" * 65536),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X-More: and more\r\n" * 1000),
+    ],
+    ids=["many headers", "a long header", "a long reason", "many trailers"],
+)
+def test_headers_without_end_are_no_answer(head: bytes, block: bytes) -> None:
+    with pytest.raises(CaseFailedError) as caught:
+        Talker(head, block).answer()
+    assert caught.value.code == "no_answer"
+    assert "not answered within" not in str(caught.value)  # it does not take all the patience
+    assert len(str(caught.value)) < 700
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "block"),
+    [
+        (OK + b"\r\n", b"x"),
+        (OK, b"X-More: 1\r\n"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x" * 1000),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+    ids=["body", "headers", "chunk size", "continue"],
+)
+def test_one_that_drips_for_ever_is_given_up_when_patience_ends(head: bytes, block: bytes) -> None:
+    with pytest.raises(CaseFailedError, match=r"was not answered within 0\.3 s"):
+        Talker(head, block, pause_s=0.05).answer(limit_s=0.3)
+
+
+def test_as_much_as_is_expected_and_64_kb_more_is_read() -> None:
+    assert len(Talker(OK + b"Connection: close\r\n\r\n" + b"x" * 65540).answer().body) == 65540
+
+
+def test_a_line_without_end_is_cut_and_the_next_one_is_read() -> None:
+    taken: list[str] = []
+    script = "import sys; sys.stdout.write(1000 * 1000 * 'x' + '\\nnext\\n')"
+
+    async def read(stream: IO[bytes]) -> None:
+        with reading_lines(stream.fileno(), lambda line, _: taken.append(line)):
+            await until(lambda: len(taken) == 2, 20)
+
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        asyncio.run(read(process.stdout))
+    assert taken == ["x" * LONGEST_BYTES, "next"]

@@ -1,0 +1,178 @@
+"""A case is a point: identified by its server and its values on all axes, in the plan, the record and the report."""
+
+import json
+import re
+
+import pytest
+from conftest import SERVERS, TESTS
+from planned import plan_of
+from simulated_record import bare_record, record_of, result_of
+
+from common.harness.ready.strategies import all_strategies, read_strategy
+from common.model.case import case_of
+from common.model.record import Result, load, save
+from common.model.target import Kind
+from common.report.dresses.compare_dresses import as_markdown
+from common.report.dressing import dressed
+from common.report.judging.certainty import uncertain
+from common.report.judging.compare import compared
+from common.report.judging.comparison import summarize
+from common.report.judging.rules import RULES, judge
+
+KINDS = {
+    "1": Kind.IN_LINE,
+    "2": Kind.IN_LINE,
+    "3": Kind.THREADS,
+    "4": Kind.PROCESSES,
+    "5": Kind.SLICES,
+    "6": Kind.GREENLETS,
+    "7": Kind.INTERPRETERS,
+    "8": Kind.PROCESSES,
+    "9": Kind.PROCESSES,
+    "10": Kind.PROCESSES,
+}
+
+
+def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> Result:
+    """A pool at several numbers of workers, and a strategy that has always one; each is as fast as it has workers."""
+    records = []
+    for round_ in rounds:
+        for many in users:
+            for python in pythons:
+                axes = {"users": many, "python": python}
+                records += [bare_record(round_, **axes), record_of("2_loop", round_, **axes)]
+                for count in workers:
+                    more = {"parameters": {"workers": count}}
+                    records.append(record_of("4_pool", round_, workers=count, **axes, **more))
+    return result_of(records)
+
+
+def test_all_values_identify_a_case_whatever_their_order() -> None:
+    one = case_of("x", {"task": "primes", "users": 5, "threads": 2, "workers": None})
+    assert one == case_of("x", {"threads": 2, "users": 5, "task": "primes"})
+    for other in ({"task": "digest"}, {"users": 6}, {"threads": 1}, {"python": "3.14"}, {"workers": 1}):
+        assert case_of("x", {**dict(one.values), **other}) != one
+    assert case_of("y", dict(one.values)) != one
+    assert one.load == (("task", "primes"), ("users", 5))
+    assert one.parameters == {"threads": 2}
+
+
+def test_a_ceiling_stands_above_every_case_that_has_its_values() -> None:
+    ceiling = case_of("bare", {"task": "primes", "users": 5})
+    assert ceiling.covers(case_of("x", {"task": "primes", "users": 5, "workers": 4}))
+    assert not ceiling.covers(case_of("x", {"task": "primes", "users": 6}))
+    assert not case_of("bare", {"workers": 2}).covers(case_of("x", {"users": 5}))
+
+
+def test_workers_are_an_axis_of_those_that_have_a_pool() -> None:
+    plan = plan_of("2", "3", "4", workers=[2, 4])
+    asked = [(case.server[0], case.get("workers")) for case in plan.cases]
+    assert asked == [("2", None), ("3", 2), ("3", 4), ("4", 2), ("4", 4)]
+    assert [case.server for case in plan.ceilings] == ["bare"]  # which has no workers, and is measured once
+    assert plan.turns() == 6
+    target, case = plan.targets["4_async_processexecutor"], plan.cases[-1]
+    assert list(target.command(case, "python", "127.0.0.1", 8003))[-2:] == ["--workers", "4"]
+    assert "--workers" not in plan.targets["2_async"].command(plan.cases[0], "python", "127.0.0.1", 8001)
+
+
+def test_a_script_that_does_not_say_how_many_workers_it_has_is_told() -> None:
+    plan = plan_of(TESTS / "servers" / "speaks_no_http.py", workers=[2, 4])
+    assert [case.get("workers") for case in plan.cases] == [2, 4]
+
+
+def test_cases_that_are_run_differently_compete_and_are_told_apart() -> None:
+    result = along()
+    one, two, loop = (
+        next(one for one in summarize(result).cases if (one.server, one.workers) == wanted)
+        for wanted in (("4_pool", 1), ("4_pool", 2), ("2_loop", 1))
+    )
+    assert (two.rank, one.rank, loop.rank) == (1, 2, 2)
+    assert (one.parameters, two.parameters, loop.parameters) == ({"workers": 1}, {"workers": 2}, {})
+    assert {one.ceiling_per_s for one in (one, two, loop)} == {two.ceiling_per_s}
+    assert "4_pool with 2 workers is the fastest" in dressed(result, "table")
+    cases = json.loads(dressed(result, "json"))["cases"]
+    assert [case["parameters"] for case in cases] == [{}, {"workers": 1}, {"workers": 2}]
+
+
+def test_one_axis_is_a_column_and_two_are_a_matrix() -> None:
+    table = dressed(along(), "table")
+    assert re.search(r"^4_pool +1 +2 ", table, re.MULTILINE)  # rank, workers
+    assert re.search(r"^4_pool +2 +1 |^4_pool +1 +2 ", table, re.MULTILINE)
+    by_users = dressed(along(users=(5, 10)), "table")
+    assert re.search(r"^strategy +5 users +10 users$", by_users, re.MULTILINE)
+    assert re.search(r"^4_pool with 2 workers +[\d.]+ \* +[\d.]+ \*$", by_users, re.MULTILINE)
+    by_python = dressed(along(pythons=("3.11.7", "3.14.7")), "table")
+    assert re.search(r"^strategy +1 worker +2 workers$", by_python, re.MULTILINE)
+    assert re.search(r"^4_pool on 3.14.7 +[\d.]+ +[\d.]+ \*$", by_python, re.MULTILINE)
+    assert re.search(r"^2_loop on 3.11.7 +([\d.]+) +\1$", by_python, re.MULTILINE)  # the same at every number
+
+
+@pytest.mark.parametrize("dress", ["table", "markdown", "csv", "json", "html"])
+def test_every_dress_shows_every_case_of_every_axis(dress: str) -> None:
+    shown = " ".join(dressed(along(users=(5, 10), pythons=("3.11.7", "3.14.7")), dress).split())
+    for word in ("4_pool", "2_loop", "3.14.7", "10"):
+        assert word in shown
+
+
+def test_rounds_are_added_to_the_very_case_that_needs_them() -> None:
+    result = along(rounds=(1, 2, 3))
+    for record in result.records:
+        if record.values.get("workers") == 2 and record.round == 3:
+            del record.transactions.finished_s[10:]
+            for column in (record.transactions.took_s, record.transactions.status, record.transactions.size_bytes):
+                del column[10:]
+            del record.transactions.user[10:]
+    assert {(one.server, one.get("workers")) for one in uncertain(result)} == {("4_pool", 2)}
+    plan = plan_of("2", "4", workers=[1, 2])
+    wanted = [case for case in plan.cases if case.get("workers") == 2]
+    assert plan.among([*plan.cases, *plan.ceilings], wanted) == [*wanted, *plan.ceilings]
+
+
+def test_how_many_workers_were_asked_for_is_a_change_where_it_is_no_axis() -> None:
+    one, two = along(workers=(1,)), along(workers=(2,))
+    (found,) = [pair for pair in compared(one, two).cases if pair.case.server == "4_pool"]
+    assert found.changes[0].judgement == "better"
+    assert "had 1 worker before and 2 now" in " ".join(as_markdown(compared(one, two)).split())
+    both = compared(along(), along(workers=(2, 4)))
+    found = {pair.case.get("workers"): pair for pair in both.cases if pair.case.server == "4_pool"}
+    assert [found[count].judgement for count in (1, 2)] == ["gone", "no difference"]
+    assert found[4].base is None
+
+
+def test_all_axes_are_in_the_file(tmp_path) -> None:
+    save(along(), tmp_path / "r.json")
+    read = load(tmp_path / "r.json")
+    assert read == along()
+    assert read.records[2].case == case_of("4_pool", {"task": "primes", "users": 5, "python": "3.11.7", "workers": 1})
+
+
+def test_what_kind_a_strategy_is_follows_from_its_code_and_not_from_its_name(tmp_path) -> None:
+    assert {str(one.number): one.kind for one in all_strategies()} == KINDS
+    for path in SERVERS:
+        copy = tmp_path / "99_mine.py"
+        copy.write_text(path.read_text())
+        assert read_strategy(copy).kind == read_strategy(path).kind
+    unknown = tmp_path / "98_other.py"
+    unknown.write_text('"""A server of somebody, on a --port."""\n')
+    assert read_strategy(unknown).kind == Kind.UNKNOWN
+
+
+def test_a_rule_is_not_applied_where_what_it_needs_is_missing() -> None:
+    """A load tool that gives totals only, and a server whose processes can't be seen."""
+    whole, bare = record_of("1_x", workers=2, speed=3), record_of("2_x", workers=2, speed=3)
+    for record in (whole, bare):
+        record.idle_answer_s = 0.001
+    for column in (bare.samples.at_s, bare.samples.cpu_s, bare.samples.memory_bytes, bare.pings.due_s):
+        column.clear()
+    for column in (bare.pings.sent_s, bare.pings.waited_s, bare.pings.problem):
+        column.clear()
+    bare.machine = None
+    comparison = summarize(result_of([bare_record(), whole, bare]))
+    codes = [{reason.code for reason in one.reasons} for one in comparison.cases]
+    assert codes[0] >= {"above_ceiling", "too_fast", "too_cheap"}
+    assert codes[1] >= {"above_ceiling", "too_fast"}
+    assert "too_cheap" not in codes[1]
+    assert {rule.code for rule in RULES if "CPU" in rule.needs} == {"too_cheap"}
+    assert comparison.cases[1].memory_bytes is None
+    (rounds,) = [rounds for rounds in comparison.rounds if rounds[0].record is bare]
+    assert judge(rounds, comparison.evidence)

@@ -1,0 +1,196 @@
+"""Where results go: files are whole or not there, links stay links, devices stay devices, a full disk is one line."""
+
+import io
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, TESTS, bench_command
+
+from common.model.outfile import UnwritableError, write_whole
+from common.model.record import load
+from common.report.progress import ProgressBar
+
+RESULT = str(TESTS / "data" / "schema-1.json")
+QUICK = ["run", "2", "--time", "1s", "--rounds", "1", "--users", "2", "--workers", "1", "--quiet"]
+NEEDS_DEV_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+
+def limited(bytes_: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the bench where files can't have more bytes, as on a disk that is full."""
+    script = (
+        "import os, resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_})); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", script, *bench_command(*words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+
+
+def is_one_line(ran: subprocess.CompletedProcess[str]) -> bool:
+    return len(ran.stderr.splitlines()) == 1 and ran.stderr.startswith("bench.py: ")
+
+
+def test_what_a_link_leads_to_is_written_and_the_link_stays(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "target").write_text("before")
+    (tmp_path / "elsewhere" / "target").chmod(0o600)
+    (tmp_path / "link").symlink_to("elsewhere/target")
+    (tmp_path / "to the link").symlink_to(tmp_path / "link")
+    write_whole(tmp_path / "to the link", b"after")
+    assert (tmp_path / "to the link").is_symlink()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "elsewhere" / "target").read_text() == "after"
+    assert stat.S_IMODE((tmp_path / "elsewhere" / "target").stat().st_mode) == 0o600
+    assert len(list(tmp_path.rglob("*"))) == 4
+
+
+def test_where_a_link_dangles_its_target_is_made(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("target")
+    write_whole(tmp_path / "link", b"after")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "after"
+
+
+def test_a_link_to_itself_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    with pytest.raises(UnwritableError, match=r"link' can't be written: Too many levels of symbolic links$"):
+        write_whole(tmp_path / "link", b"after")
+
+
+def test_a_pipe_gets_what_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnwritableError, match=r"No such device or address$"):  # nobody reads
+        write_whole(tmp_path / "pipe", b"after")
+    read: list[bytes] = []
+    with os.fdopen(os.open(tmp_path / "pipe", os.O_RDWR), "rb") as both:
+        reader = threading.Thread(target=lambda: read.append(both.read(300_000)))
+        reader.start()
+        write_whole(tmp_path / "pipe", b"x" * 300_000)
+        reader.join(20)
+    assert read == [b"x" * 300_000]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_a_device_stays_a_device(bench, tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can make a device")
+    os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    (tmp_path / "link").symlink_to("null")
+    for name in ("null", "link"):
+        assert bench("report", RESULT, "--out", name).returncode == 0
+    assert stat.S_ISCHR((tmp_path / "null").stat().st_mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "null"]
+
+
+@pytest.mark.parametrize("to", ["/dev/stdout", "/dev/fd/1"])
+def test_stdout_under_its_other_name_is_stdout(to: str, bench, tmp_path: Path) -> None:
+    expected = bench("report", RESULT, "--format", "csv").stdout
+    assert bench("report", RESULT, "--format", "csv", "--out", to).stdout == expected
+    with (tmp_path / "file").open("w") as file:
+        command = bench_command("report", RESULT, "--format", "csv", "--out", to)
+        assert subprocess.run(command, stdout=file).returncode == 0
+    assert (tmp_path / "file").read_text() == expected
+
+
+def test_a_run_refuses_a_pipe_for_its_raw_values(bench, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    ran = bench(*QUICK, "--out", "pipe")
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "is a pipe; expected a file" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--out", "page.html", "--format", "html"], ["--out", "r.txt"]],
+    ids=["page", "table"],
+)
+def test_a_report_that_has_no_room_leaves_what_was_there(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / words[1]).write_text("before")
+    ran = limited(100, "report", RESULT, *words, cwd=tmp_path)
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert f"{words[1]!r} can't be written: File too large" in ran.stderr
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {words[1]: "before"}
+
+
+def test_a_run_without_room_for_its_raw_values_goes_on_says_it_once_and_shows_its_table(tmp_path, monkeypatch) -> None:
+    """On a terminal that knows only ASCII."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    ran = limited(4000, *QUICK, "--out", "r.json", "--html", "page.html", cwd=tmp_path)
+    assert ran.stdout.isascii()
+    assert "Traceback" not in ran.stderr
+    assert ran.stderr.count("'r.json' can't be written: File too large; the run goes on") == 1
+    assert "Raw values could not be saved." in ran.stderr
+    assert "'page.html' can't be written: File too large" in ran.stderr
+    assert "2_async" in ran.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@NEEDS_DEV_FULL
+@pytest.mark.parametrize(
+    "words",
+    [["list"], ["report", RESULT], ["report", RESULT, "--format", "json"]],
+    ids=["list", "table", "JSON"],
+)
+def test_a_full_disk_behind_stdout_is_one_line(words: list[str], tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(bench_command(*words), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "No space left on device" in ran.stderr
+
+
+@NEEDS_DEV_FULL
+def test_a_run_whose_table_has_no_room_keeps_its_raw_values_and_says_where(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = bench_command(*QUICK, "--out", "r.json")
+        ran = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ran.returncode == 2
+    assert "Raw values: r.json" in ran.stderr
+    assert ran.stderr.splitlines()[-1] == "bench.py: No space left on device"
+    assert "Traceback" not in ran.stderr
+    assert load(tmp_path / "r.json").records
+
+
+@NEEDS_DEV_FULL
+def test_a_full_disk_behind_stderr_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(full, write_through=True))
+        with ProgressBar(1, quiet=False) as progress:
+            progress.warn("the disk is full")
+            progress.say("really")
+
+
+ASCII = [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+
+
+@pytest.mark.parametrize(
+    ("dress", "env"), [("table", ASCII[0]), ("table", ASCII[1]), ("timeline", ASCII[0]), ("markdown", ASCII[1])]
+)
+def test_a_terminal_that_knows_only_ascii_gets_what_it_can_show(dress: str, env: dict[str, str], bench) -> None:
+    ran = bench("report", str(ROOT / "results" / "sample.json"), "--format", dress, env=env)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.isascii()
+
+
+def test_an_error_there_is_one_line_too(bench) -> None:
+    refused = bench("report", "\u00fc\u202e.json", env=ASCII[0])
+    assert (refused.returncode, is_one_line(refused)) == (2, True)
+
+
+@pytest.mark.parametrize("words", [["-S"], ["-I", "-S"]], ids=" ".join)
+def test_a_python_without_our_packages_is_told_what_to_run(words: list[str], tmp_path: Path) -> None:
+    python = shutil.which(os.path.realpath(sys.executable))
+    ran = subprocess.run([python, *words, str(ROOT / "bench.py"), "list"], cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "has no click; run ./scripts/setup" in ran.stderr
+
+
+def test_one_that_lacks_only_some_of_them_is_told_the_same(bench, tmp_path: Path) -> None:
+    (tmp_path / "msgspec.py").write_text("raise ModuleNotFoundError('No module named msgspec', name='msgspec')")
+    ran = bench("report", RESULT, env={"PYTHONPATH": str(tmp_path)})
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "has no msgspec; run ./scripts/setup" in ran.stderr

@@ -1,0 +1,207 @@
+"""Nothing is left: not of a server that hides what it has started, and not of a bench that was killed."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import ROOT, TESTS, bench_command, gone, is_free, wait_until
+from planned import plan_of
+
+from common.harness.child import kept
+from common.harness.processes import Started
+from common.harness.server import server_environment
+
+HIDES = TESTS / "servers" / "hides_a_daemon.py"
+DAEMON = "import time; time.sleep(600)"
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows subreapers")
+
+
+@pytest.fixture
+def daemon_pid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file that the daemon writes its number into; it is killed at the end."""
+    path = tmp_path / "daemon.pid"
+    monkeypatch.setenv("DAEMON_PID", str(path))
+    yield path
+    if path.exists() and path.read_text():
+        try:
+            os.kill(int(path.read_text()), signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+
+def daemon(path: Path) -> psutil.Process | None:
+    """Once it is there and has said so."""
+    return psutil.Process(int(path.read_text())) if path.exists() and path.read_text() else None
+
+
+def started(*words: str) -> Started:
+    return Started([sys.executable, *words], environment=server_environment())
+
+
+@ON_LINUX
+def test_a_daemon_with_nothing_in_its_environment_ends_with_its_server(daemon_pid: Path) -> None:
+    server = started(str(HIDES), "--port", "0")
+    hidden = wait_until(lambda: daemon(daemon_pid))
+    assert os.getsid(hidden.pid) != os.getsid(server.pid)
+    asyncio.run(server.stop())
+    assert gone(hidden)
+
+
+@ON_LINUX
+def test_who_was_started_by_another_lives_on(daemon_pid: Path) -> None:
+    server = started(str(HIDES), "--port", "0")
+    hidden = wait_until(lambda: daemon(daemon_pid))
+    later = started("-c", DAEMON)
+    asyncio.run(later.stop())
+    assert not gone(hidden)
+    asyncio.run(server.stop())
+    assert gone(hidden)
+
+
+@ON_LINUX
+def test_orphans_that_have_ended_are_no_zombies() -> None:
+    forks = "import os\nfor _ in range(20):\n  if not os.fork():\n    os.fork()\n    os._exit(0)\n  os.wait()\ninput()"
+    process = Started([sys.executable, "-c", forks], environment=server_environment(), stdin=subprocess.PIPE)
+    wait_until(lambda: not any(one.status() == psutil.STATUS_ZOMBIE for one in kept().orphans()))
+    asyncio.run(process.stop())
+
+
+def test_its_status_and_what_it_says_are_those_of_any_child() -> None:
+    process = started("-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)")
+    assert asyncio.run(process.wait(20))
+    assert (process.process.stdout.read(), process.process.stderr.read()) == (b"out\n", b"err\n")
+    assert process.process.wait() == 7
+    asyncio.run(process.stop())
+    killed = started("-c", DAEMON)
+    os.kill(killed.pid, signal.SIGKILL)
+    assert asyncio.run(killed.wait(20))
+    assert killed.process.wait() == -signal.SIGKILL
+    asyncio.run(killed.stop())
+
+
+def test_what_can_not_be_started_is_said_as_ever() -> None:
+    with pytest.raises(FileNotFoundError):
+        Started(["/no/such/program"], environment={})
+
+
+def test_a_server_that_kills_its_parent_kills_neither_the_bench_nor_what_comes_next() -> None:
+    murderer = started("-c", f"import os; os.kill(os.getppid(), 9); {DAEMON}")
+    assert asyncio.run(murderer.wait(20))
+    asyncio.run(murderer.stop())
+    wait_until(lambda: gone_pid(murderer.pid))
+    next_one = started("-c", "print('fine')")
+    assert asyncio.run(next_one.wait(20))
+    assert next_one.process.stdout.read() == b"fine\n"
+    asyncio.run(next_one.stop())
+
+
+def gone_pid(pid: int) -> bool:
+    try:
+        return gone(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return True
+
+
+@contextlib.contextmanager
+def running_bench(words: list[str], folder: Path) -> Iterator[subprocess.Popen]:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(bench_command(*words), cwd=folder, **quiet) as bench:
+        try:
+            yield bench
+        finally:
+            bench.kill()
+
+
+def offspring(bench: subprocess.Popen) -> list[psutil.Process]:
+    return psutil.Process(bench.pid).children(recursive=True)
+
+
+def commands(processes: list[psutil.Process]) -> str:
+    said = []
+    for process in processes:
+        try:
+            said.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            said.append("")
+    return "\n".join(said)
+
+
+@ON_LINUX
+def test_two_seconds_after_a_bench_was_killed_under_siege_nothing_of_it_is_left(
+    daemon_pid: Path, tmp_path: Path
+) -> None:
+    words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", "--seed", str(_seed_for(HIDES))]
+    with running_bench(words, tmp_path) as bench:
+        wait_until(lambda: "siegerc" in commands(offspring(bench)))
+        family = [*offspring(bench), daemon(daemon_pid)]
+        seen = commands(family)
+        assert all(one in seen for one in ("hides_a_daemon.py", "common.alone.metronome", "common.alone.solo"))
+        home = Path(re.search(r"--rc=(\S+)/siegerc", seen)[1])
+        port = int(re.search(r"--port (\d+)", seen)[1])
+        assert home.is_dir()
+        bench.kill()
+        wait_until(lambda: all(map(gone, family)) and not home.exists() and is_free(port), 2)
+
+
+def _seed_for(server: Path) -> int:
+    """One with which the server comes before the bare case."""
+    for seed in range(100):
+        plan = plan_of(server, seed=seed)
+        if next(plan.in_order())[0].server == server.stem:
+            return seed
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("words", "at_work"),
+    [
+        (["run", "2", "--rounds", "1", "--time", "60s", "--users", "2", "--seed", "{bare_first}"], "common.alone.bare"),
+        (["try", "awkward_tasks:never_ends"], "common.alone.tryout"),
+    ],
+    ids=["bare case", "try"],
+)
+def test_whatever_it_was_doing(words: list[str], at_work: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    words = [word.format(bare_first=_bare_first()) for word in words]
+    with running_bench(words, tmp_path) as bench:
+        wait_until(lambda: commands(offspring(bench)).count(at_work) >= 1)
+        family = offspring(bench)
+        bench.kill()
+        wait_until(lambda: all(map(gone, family)), 2)
+
+
+def _bare_first() -> int:
+    for seed in range(100):
+        plan = plan_of("2", seed=seed)
+        if next(plan.in_order())[0].server == "bare":
+            return seed
+    raise AssertionError
+
+
+def test_it_ends_nobody_else(tmp_path: Path) -> None:
+    """Not even in the same session, or a child that the shell had before it became the bench."""
+    script = f"sleep 600 >/dev/null 2>&1 & echo $!; exec {sys.executable} {ROOT / 'bench.py'} try primes"
+    ran = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    stranger = psutil.Process(int(ran.stdout.splitlines()[0]))
+    assert not gone(stranger)
+    stranger.kill()
+
+
+def test_a_bench_that_ends_by_itself_leaves_no_keeper(bench) -> None:
+    before_s = time.time()
+    assert bench("try", "primes").returncode == 0
+    found = [process for process in psutil.process_iter() if process.create_time() > before_s and _keeps(process)]
+    assert all(psutil.pid_exists(process.ppid()) for process in found)  # of other tests
+
+
+def _keeps(process: psutil.Process) -> bool:
+    return "common.harness.keeper" in commands([process])

@@ -1,0 +1,103 @@
+"""The verdict where machine or ceiling are in doubt: noise makes no liar `ok`, and accuses nobody."""
+
+from simulated_record import TASK_S, bare_record, record_of, result_of
+from test_verdict import codes, judged
+
+from common.model.record import Failure, Machine
+from common.report.judging.comparison import summarize
+
+
+def test_what_is_allowed_above_the_ceiling_comes_from_the_ceilings() -> None:
+    faster = [record_of("1_x", workers=2, speed=1.2, round_=round_) for round_ in (1, 2)]
+    for record in faster:
+        record.samples.cpu_s[:] = [value * 1.3 for value in record.samples.cpu_s]
+    steady = [bare_record(1), bare_record(2)]
+    restless = [bare_record(1), bare_record(2, speed=1.4)]
+    for bare, expected in ((steady, ["above_ceiling"]), (restless, ["unsteady_ceiling", "blind"])):
+        (case,) = summarize(result_of([*bare, *faster])).cases
+        assert codes(case) == expected
+    assert case.verdict == "unclear"
+
+
+def test_a_liar_can_not_buy_himself_an_allowance_with_rounds_that_differ() -> None:
+    liar = [record_of("1_x", 1, workers=2), record_of("1_x", 2, workers=2, speed=2.0)]
+    (case,) = summarize(result_of([bare_record(1), bare_record(2), *liar])).cases
+    assert case.verdict == "suspect"
+    assert "above_ceiling" in codes(case)
+
+
+def test_a_ceiling_that_was_disturbed_is_named_and_not_the_server() -> None:
+    bare = [bare_record(1), bare_record(2), bare_record(3, speed=0.6)]
+    (case,) = summarize(result_of([*bare, *(record_of("1_x", round_, workers=2) for round_ in (1, 2, 3))])).cases
+    assert codes(case) == ["unsteady_ceiling", "blind"]
+    assert case.verdict == "unclear"
+    assert "round 3: " in case.reasons[0].message
+    assert "something disturbed the bare case" in case.reasons[0].message
+
+
+def test_a_busy_machine_comes_first_because_it_explains_the_rest() -> None:
+    busy = Machine(total_s=8, busy_s=8, steal_s=0)
+    case = judged(record_of("1_x", speed=41, machine=busy))
+    assert codes(case)[0] == "busy_machine"
+    assert "other work took 49 % of the machine's CPUs" in case.reasons[0].message
+    assert case.verdict == "suspect"  # so much more than the ceiling is no matter of noise
+    stolen = Machine(total_s=8, busy_s=4.15, steal_s=0.8)
+    honest = judged(record_of("1_x", machine=stolen))
+    assert (honest.verdict, codes(honest)) == ("unclear", ["busy_machine"])
+
+
+def test_without_a_ceiling_the_other_rules_still_hold() -> None:
+    (case,) = summarize(result_of([record_of("1_x", tool_unknown=1, tool_unknown_lines=["?"])])).cases
+    assert codes(case) == ["unknown_lines", "no_ceiling", "blind"]
+    assert (case.ceiling_per_s, case.of_ceiling) == (None, None)
+
+
+def test_without_a_ceiling_or_with_one_in_doubt_nothing_is_ok() -> None:
+    record, failed = record_of("1_x"), bare_record(failure=Failure("died", "no memory"))
+    case = judged(record, failed)
+    assert (case.verdict, codes(case)) == ("unclear", ["no_ceiling"])
+    assert "the ceiling failed: no memory" in case.reasons[0].message
+    doubtful = bare_record(machine=Machine(total_s=8, busy_s=8, steal_s=0))
+    doubtful.machine = Machine(total_s=8, busy_s=1, steal_s=4)
+    case = judged(record_of("1_x"), doubtful)
+    assert (case.verdict, codes(case)) == ("unclear", ["doubtful_ceiling"])
+    assert "its ceiling is itself in doubt: other work took" in case.reasons[0].message
+
+
+def test_how_long_the_task_takes_alone_is_taken_beside_the_case() -> None:
+    """Of two rounds one was slow, with the runs around it: neither is too fast, and an answer from a cache is."""
+    slow = record_of("1_x", 1, speed=0.5, idle_answer_s=2.2 * TASK_S)
+    fast = record_of("1_x", 2, idle_answer_s=1.1 * TASK_S)
+    for record, took_s in ((slow, 2 * TASK_S), (fast, TASK_S)):
+        record.alone_wall_s[:] = record.alone_cpu_s[:] = [took_s, took_s * 1.01, took_s * 0.99]
+    slow.samples.cpu_s[:] = [1 + number / 4 for number in range(17)]
+    (case,) = summarize(result_of([bare_record(1, speed=0.5), bare_record(2), slow, fast])).cases
+    assert "too_fast" not in codes(case)
+    assert "too_cheap" not in codes(case)
+    slow.idle_answer_s = 1.1 * TASK_S  # as soon as in the fast round
+    (case,) = summarize(result_of([bare_record(1, speed=0.5), bare_record(2), slow, fast])).cases
+    assert "too_fast" in codes(case)
+
+
+def test_one_slow_run_makes_no_rule_blind() -> None:
+    bare = bare_record()
+    bare.alone_wall_s[:], bare.alone_cpu_s[:] = [TASK_S, TASK_S * 9, TASK_S], [TASK_S, TASK_S * 9, TASK_S]
+    assert codes(judged(record_of("1_x"), bare)) == []
+    assert "too_fast" in codes(judged(record_of("1_x", idle_answer_s=0.001), bare))
+
+
+def test_where_noise_hides_every_lie_nothing_is_ok() -> None:
+    bare = bare_record()
+    took_s = [TASK_S * factor for factor in (0.3, 0.6, 1.0, 1.7, 3.0)]
+    bare.alone_wall_s[:] = bare.alone_cpu_s[:] = took_s
+    case = judged(record_of("1_x"), bare)
+    assert (case.verdict, codes(case), case.rank) == ("unclear", ["blind"], None)
+    assert "too noisy to tell the truth from a lie: an answer in " in case.reasons[0].message
+    assert case.rate_per_s is not None
+
+
+def test_without_knowing_what_the_task_takes_nothing_is_ok() -> None:
+    bare = bare_record()
+    for column in (bare.alone_wall_s, bare.alone_cpu_s):
+        column.clear()
+    assert codes(judged(record_of("1_x"), bare)) == ["blind"]
