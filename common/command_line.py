@@ -16,7 +16,6 @@ import click
 from common.errors import BadInputError
 from common.model.legible import legible
 from common.model.outfile import check_writable, is_pipe
-from common.task import one_line
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 LONGEST_S = 86_400.0
@@ -66,7 +65,7 @@ def telling_of(*files: Path) -> Iterator[None]:
     except (ArithmeticError, LookupError, ValueError, TypeError, AssertionError, MemoryError, RecursionError) as error:
         names = " and ".join(map(str, files))
         raise BadInputError(
-            f"{names} can't be shown: {one_line(error)}; if bench.py run has written it, please report that"
+            f"{names} can't be shown: {type(error).__name__}: {error}; if bench.py run has written it, please report that"
         ) from None
 
 
