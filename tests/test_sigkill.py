@@ -103,6 +103,16 @@ def test_a_server_that_kills_its_parent_kills_neither_the_bench_nor_what_comes_n
     asyncio.run(next_one.stop())
 
 
+def test_one_that_stops_its_parent_stops_nothing_else() -> None:
+    stopper = started("-c", f"import os; os.kill(os.getppid(), {signal.SIGSTOP:d}); {DAEMON}")
+    wait_until(lambda: psutil.Process(stopper.process.keeper.pid).status() == psutil.STATUS_STOPPED)
+    next_one = started("-c", "print('fine')")
+    assert asyncio.run(next_one.wait(20))
+    asyncio.run(next_one.stop())
+    asyncio.run(stopper.stop())
+    assert gone_pid(stopper.pid)
+
+
 def gone_pid(pid: int) -> bool:
     try:
         return gone(psutil.Process(pid))

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import psutil
 
 from common.harness.keeper import LIMIT_S, RUN_MARK
 
+PATIENCE_S = 0.5
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -50,6 +52,7 @@ class Kept:
     def _close(self) -> None:
         atexit.unregister(self._close)
         self._socket.close()
+        self._process.send_signal(signal.SIGCONT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LIMIT_S + 1)
 
@@ -118,6 +121,8 @@ class Kept:
             self._socket.sendall(json.dumps(order).encode() + b"\n")
 
     def _hear(self, *, wait: bool) -> None:
+        while wait and not select.select([self._socket], [], [], PATIENCE_S)[0]:
+            self._process.send_signal(signal.SIGCONT)  # somebody may have stopped it
         self._socket.setblocking(wait)
         try:
             chunk = self._socket.recv(65536)

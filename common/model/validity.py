@@ -21,6 +21,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("load_average", "load_average_after", "processes"), (0, MOST)),
     "status": (0, 999),
     "took_s": (1e-9, LONGEST_S),
+    "schema": (1, MOST),
     "seed": (-(10.0**300), 10.0**300),
 }
 _SIEGE_S = {
