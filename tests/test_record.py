@@ -26,10 +26,16 @@ def a_record(**values) -> Record:
     return Record(**{**fixed, "began_at": "", "load_average": 0.0, "time_s": 4.0, **values})
 
 
+def columns_of(record: Record) -> tuple[list, ...]:
+    answers = record.transactions
+    return answers.finished_s, answers.took_s, answers.status, answers.size_bytes, answers.user
+
+
 def test_what_is_saved_is_loaded(tmp_path) -> None:
     result = a_result()
     result.records.append(a_record())
-    result.records[0].transactions.finished_s.append(0.5)
+    for column, value in zip(columns_of(result.records[0]), (0.5, 0.25, 200, 4, 0), strict=True):
+        column.append(value)
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json") == result
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]  # no temporary file is left
