@@ -3,7 +3,7 @@
 import pytest
 from conftest import TESTS
 
-from common.model.record import BadResultError, Environment, Record, Result, load, save
+from common.model.record import SCHEMA, BadResultError, Environment, Record, Result, load, save
 
 
 def a_result() -> Result:
@@ -63,3 +63,19 @@ def test_anything_else_is_refused_with_one_line(text, tmp_path) -> None:
 @pytest.mark.parametrize("path", sorted((TESTS / "data").glob("schema-*.json")), ids=lambda path: path.stem)
 def test_files_of_every_schema_still_load(path) -> None:
     assert load(path).records
+
+
+@pytest.mark.parametrize("schema", [1, 2, 3, 4])
+def test_what_an_older_version_has_written_is_the_same_when_this_one_writes_it(schema, tmp_path) -> None:
+    old = load(TESTS / "data" / f"schema-{schema}.json")
+    save(old, tmp_path / "r.json")
+    new = load(tmp_path / "r.json")
+    assert (old.schema, new.schema) == (schema, SCHEMA)
+    assert new.records == old.records
+    assert new.traces == old.traces
+    assert {record.is_ceiling for record in new.records} == ({False} if schema == 1 else {True, False})
+    assert {(record.case.task, record.case.users, record.case.python) for record in new.records} == {
+        ("primes", 25, "3.11.7")
+    }
+    assert all(record.transactions.took_s and record.load_s and record.tool == "siege" for record in new.records)
+    assert new.environment.tools == {"siege": "4.0.7"}

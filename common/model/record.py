@@ -223,8 +223,8 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 def save(result: Result, path: Path) -> None:
-    """Writes the whole result, so that there is never half a file; raises OSError."""
-    write_whole(path, msgspec.json.encode(result))
+    """Writes the whole result, as this version does whichever it was read from; never half a file; raises OSError."""
+    write_whole(path, msgspec.json.encode(msgspec.structs.replace(result, schema=SCHEMA)))
 
 
 def load(path: Path) -> Result:
