@@ -9,11 +9,11 @@ from besieging import Besieged, besiege, hostile
 from conftest import ROOT, accusations
 from planned import plan_of
 
+from common.contract import FIRST_PORT
 from common.harness import turn
 from common.harness.length import Length
 from common.harness.ready.expectation import Expectation
 from common.harness.server import HOST, claimed_port, port_is_free
-from common.serving.options import FIRST_PORT
 
 NAMES = (
     "answers_wrongly",

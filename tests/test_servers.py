@@ -166,13 +166,11 @@ def test_a_task_that_raises_is_a_500_of_one_line_and_the_server_goes_on(server, 
 def test_told_to_stop_it_finishes_what_it_has_begun_and_leaves_nothing(
     script: Path, task: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether or not a client that asks for nothing stays; and in a folder with a module of the same name as ours."""
+    """And that in a folder with a module of the same name as ours."""
     monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
     shutil.copy(TESTS / "sample_tasks.py", tmp_path / "beside_it.py")
     (tmp_path / "common.py").write_text("raise RuntimeError('not this one')")
-    with serving(script, "--task", f"beside_it:{task}", cwd=tmp_path) as served:
-        idle = served.send("/ping")
-        assert idle.getresponse().read() == b"pong"
+    with serving(script, "--task", f"beside_it:{task}", "--workers", "1", cwd=tmp_path) as served:
         connection = served.send("/")
         wait_until((tmp_path / "begun").exists)
         family = served.family()
@@ -180,11 +178,26 @@ def test_told_to_stop_it_finishes_what_it_has_begun_and_leaves_nothing(
             process.send_signal(signal.SIGINT if by == "Ctrl-C" else signal.SIGTERM)
         answer = receive(connection)
         assert (answer.status, answer.body) == (200, "at last" if task == "a_moment" else "computed")
-        assert served.process.wait(timeout=4) == 0  # sooner than the grace would end it
+        assert served.process.wait(timeout=30) == 0
         assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
         wait_until(lambda: all(gone(process) for process in family))
         wait_until(lambda: is_free(served.port))
-        idle.close()
+
+
+@pytest.mark.measures
+def test_an_idle_client_does_not_keep_it_from_ending() -> None:
+    """All servers at once; sooner than their grace would end them."""
+    able = [script for script in SERVERS if not unmet(read_strategy(script).requires)]
+    with contextlib.ExitStack() as stack:
+        starting = [stack.enter_context(listening(script, start(script, "--port", "0"))) for script in able]
+        started = [ready() for ready in starting]
+        for served in started:
+            idle = stack.enter_context(contextlib.closing(served.send("/ping")))
+            assert idle.getresponse().read() == b"pong"
+        for served in started:
+            served.process.terminate()
+        for served in started:
+            assert served.process.wait(timeout=4) == 0, served.first_line
 
 
 def test_whatever_it_has_begun_it_ends_after_five_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """How a server ends: SIGTERM or Ctrl-C lets it finish what it has begun, for 5 s at most."""
 
+import atexit
 import os
 import signal
 from collections.abc import Callable
@@ -21,6 +22,8 @@ def on_stop_signal(stop: Callable[[], object]) -> None:
         stop()
 
     signal.signal(signal.SIGALRM, _end_now)
+    # While Python puts itself away nobody listens to the alarm any more, and it would end the process by itself.
+    atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGINT, begin_to_stop)
     signal.signal(signal.SIGTERM, begin_to_stop)
 

@@ -1,9 +1,9 @@
-"""Answers ten times, then ends without a word of goodbye."""
+"""Answers siege twice, then ends without a word of goodbye."""
 
 import os
 import sys
 
-from flask import Response
+from flask import Response, request
 
 from common.serving.flask import answer, serve, task_app
 from common.serving.options import server_options
@@ -15,11 +15,11 @@ answers = []
 
 @app.get("/")
 def long_task() -> Response:
-    answers.append(perform(options.task))
-    if len(answers) > 10:
+    answers.append("Siege" in request.headers["User-Agent"])
+    if sum(answers) > 2:
         print("Segmentation fault (or something like it)", file=sys.stderr, flush=True)
         os._exit(3)
-    return answer(answers[-1])
+    return answer(perform(options.task))
 
 
 if __name__ == "__main__":
