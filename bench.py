@@ -95,12 +95,7 @@ def run(
     out, page = writable(out or default_result(), again_and_again=True), writable(html) if html else None
     with ProgressBar(plan.turns() + traced * len(plan.cases), quiet=quiet) as progress:
         result, stopped_by, is_saved = conduct(
-            plan,
-            out,
-            progress,
-            ["bench.py", *sys.argv[1:]],
-            uncertain if rounds is None else None,
-            TRACED_REQUESTS if traced else 0,
+            plan, out, progress, ["bench.py", *sys.argv[1:]], None if rounds else uncertain, TRACED_REQUESTS * traced
         )
     if result.records:
         try:
