@@ -29,7 +29,7 @@ def a_record(**values) -> Record:
 def test_what_is_saved_is_loaded(tmp_path) -> None:
     result = a_result()
     result.records.append(a_record())
-    result.records[0].transactions.finished_s.append(0.5)
+    result.records[0].alone_wall_s.append(0.5)
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json") == result
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]  # no temporary file is left
