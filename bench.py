@@ -94,7 +94,7 @@ def run(
     out = writable(out or default_result(), again_and_again=True)
     wanted = uncertain if rounds is None else None
     with ProgressBar(plan.turns() + traced * len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by, is_saved = conduct(plan, out, progress, COMMAND, wanted, TRACED_REQUESTS if traced else 0)
+        result, stopped_by, is_saved = conduct(plan, out, progress, COMMAND, wanted, TRACED_REQUESTS * traced)
     show_all(result, out if is_saved else None, page)
     sys.exit(128 + stopped_by if stopped_by else exit_code(result))
 

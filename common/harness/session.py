@@ -51,6 +51,7 @@ def conduct(
     Raises:
         BadInputError: the load tool is missing, or a task can't be performed; nothing was started.
     """
+<<<<<<< HEAD
     raw = RawValues(out)
     with at_home(DRIVERS[plan.load.tool]) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
@@ -59,16 +60,31 @@ def conduct(
             kept = made_legible(kept)
             (result.records if isinstance(kept, Record) else result.traces).append(kept)  # type: ignore[arg-type]
             raw.save(result, watcher)
+=======
+    with siege_at_home() as siege, kept().removing(siege.home), _temporary_files_in(siege.home):
+        version = siege.version({**os.environ, "HOME": str(siege.home)})
+        result = _empty_result(plan, command, version, until_certain=uncertain is not None)
+        raw = RawValues(result, out, watcher)
+>>>>>>> input
 
         def still_wanted(cases: list[Case]) -> list[Case]:
             return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
 
         async def go() -> None:
+<<<<<<< HEAD
             ready, expectations = await _prepared(plan, result, watcher)
             await _say_what_to_expect(ready, expectations, watcher)
             await run(ready, tool, expectations, watcher, keep, still_wanted)
+=======
+            ready = await _prepared(plan, result, watcher)
+            expectations = await try_tasks(ready)
+            if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
+                watcher.warn(in_one_line(findings))
+            say_how_long(ready, expectations, watcher)
+            await run(ready, siege, expectations, watcher, raw.keep, still_wanted)
+>>>>>>> input
             if traced_requests:
-                await trace_all(ready, traced_requests, expectations, watcher, keep)
+                await trace_all(ready, traced_requests, expectations, watcher, raw.keep)
 
         stopped_by = until_signal(go())
     return result, stopped_by, raw.are_saved
@@ -91,16 +107,18 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 class RawValues:
     """The file of a result. On a full disk the run goes on without it."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self.are_saved = path, True
+    def __init__(self, result: Result, path: Path, watcher: Watcher) -> None:
+        self._result, self._path, self._watcher, self.are_saved = result, path, watcher, True
 
-    def save(self, result: Result, watcher: Watcher) -> None:
-        """Writes all that there is; says it once if that can't be done."""
+    def keep(self, kept: Record | Trace) -> None:
+        """Writes it with all that there is; says it once if that can't be done."""
+        kept = made_legible(kept)
+        (self._result.records if isinstance(kept, Record) else self._result.traces).append(kept)  # type: ignore[arg-type]
         try:
-            save(result, self._path)
+            save(self._result, self._path)
         except UnwritableError as error:
             if self.are_saved:
-                watcher.warn(f"{error}; the run goes on, and is tried to be saved after every case")
+                self._watcher.warn(f"{error}; the run goes on, and is tried to be saved after every case")
             self.are_saved = False
         else:
             self.are_saved = True
