@@ -51,38 +51,17 @@ def conduct(
     Raises:
         BadInputError: the load tool is missing, or a task can't be performed; nothing was started.
     """
-<<<<<<< HEAD
-    raw = RawValues(out)
     with at_home(DRIVERS[plan.load.tool]) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
-
-        def keep(kept: Record | Trace) -> None:
-            kept = made_legible(kept)
-            (result.records if isinstance(kept, Record) else result.traces).append(kept)  # type: ignore[arg-type]
-            raw.save(result, watcher)
-=======
-    with siege_at_home() as siege, kept().removing(siege.home), _temporary_files_in(siege.home):
-        version = siege.version({**os.environ, "HOME": str(siege.home)})
-        result = _empty_result(plan, command, version, until_certain=uncertain is not None)
         raw = RawValues(result, out, watcher)
->>>>>>> input
 
         def still_wanted(cases: list[Case]) -> list[Case]:
             return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
 
         async def go() -> None:
-<<<<<<< HEAD
             ready, expectations = await _prepared(plan, result, watcher)
             await _say_what_to_expect(ready, expectations, watcher)
-            await run(ready, tool, expectations, watcher, keep, still_wanted)
-=======
-            ready = await _prepared(plan, result, watcher)
-            expectations = await try_tasks(ready)
-            if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
-                watcher.warn(in_one_line(findings))
-            say_how_long(ready, expectations, watcher)
-            await run(ready, siege, expectations, watcher, raw.keep, still_wanted)
->>>>>>> input
+            await run(ready, tool, expectations, watcher, raw.keep, still_wanted)
             if traced_requests:
                 await trace_all(ready, traced_requests, expectations, watcher, raw.keep)
 
