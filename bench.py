@@ -190,9 +190,7 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
 @bench.command()
 @click.argument("base", type=FILE)
 @click.argument("new", type=FILE)
-@click.option(
-    "--format", "dress", type=click.Choice(["table", "markdown", "json"]), default="table", help="As for report."
-)
+@click.option("--format", "dress", type=click.Choice(DRESSES_OF_COMPARE), default="table", help="As for report.")
 @click.option("--anyway", is_flag=True, help="Compare even what was measured on other machines.")
 def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
     """Show what changed from the result BASE to the result NEW.

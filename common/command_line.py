@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from common.errors import BadInputError, one_line
+from common.errors import BadInputError
 from common.model.legible import legible
 from common.model.outfile import check_writable, is_pipe
 
@@ -65,7 +65,7 @@ def telling_of(*files: Path) -> Iterator[None]:
     except (ArithmeticError, LookupError, ValueError, TypeError, AssertionError, MemoryError, RecursionError) as error:
         names = " and ".join(map(str, files))
         raise BadInputError(
-            f"{names} can't be shown: {one_line(error)}; if bench.py run has written it, please report that"
+            f"{names} can't be shown: {type(error).__name__}: {error}; if bench.py run has written it, report that"
         ) from None
 
 

@@ -190,6 +190,7 @@ def _add_usage(record: Record, counted_s: np.ndarray, used_s: float) -> None:
     record.samples.cpu_s[:] = [1 + used_s * number / 16 for number in range(17)]
     record.machine = Machine(total_s=2 * SIEGE_S, busy_s=used_s + 0.12, steal_s=0.0)
     if record.is_ceiling:
-        for column in (record.samples.at_s, record.samples.cpu_s, record.samples.memory_bytes):
+        samples = record.samples
+        for column in (samples.at_s, samples.cpu_s, samples.memory_bytes, samples.processes):
             column.clear()
         record.machine, record.idle_answer_s = None, None

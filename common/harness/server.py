@@ -82,6 +82,8 @@ class Server:
     async def _death(self) -> CaseFailedError:
         await until(lambda: not self._stderr.reading(), 1.0)  # a child that lives on may keep it open
         status = self._started.process.wait()
+        if self._started.process.keeper.is_lost:
+            return CaseFailedError("died", "the process that had started the server was killed, perhaps by it")
         how = f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
         lines = [line for line in self.last_words().splitlines() if line.strip()]
         if lines and (lacking := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):

@@ -1,7 +1,9 @@
 """A session: one run from its plan to its file."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+import contextlib
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +27,7 @@ from common.model.legible import made_legible
 from common.model.outfile import UnwritableError
 from common.model.record import Record, Result, Trace, save
 
+LONGEST_FOLDER = 70  # the path of a socket has at most 104 characters on macOS, and some 30 come behind this
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
 Uncertain = Callable[[Result], Collection[Case]]
 
@@ -49,7 +52,7 @@ def conduct(
         BadInputError: the load tool is missing, or a task can't be performed; nothing was started.
     """
     raw = RawValues(out)
-    with at_home(DRIVERS[plan.load.tool]) as tool, kept().removing(tool.home):
+    with at_home(DRIVERS[plan.load.tool]) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
 
         def keep(kept: Record | Trace) -> None:
@@ -69,6 +72,20 @@ def conduct(
 
         stopped_by = until_signal(go())
     return result, stopped_by, raw.are_saved
+
+
+@contextlib.contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """Those of all that is started: who is killed does not remove its own, such as multiprocessing's sockets."""
+    before = os.environ.get("TMPDIR")
+    if len(str(folder)) <= LONGEST_FOLDER:
+        os.environ["TMPDIR"] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop("TMPDIR", None)
+        if before is not None:
+            os.environ["TMPDIR"] = before
 
 
 class RawValues:

@@ -7,8 +7,6 @@ is loaded. What is shown then is what it is.
 import re
 from typing import Any, TypeVar
 
-import msgspec
-
 T = TypeVar("T")
 
 # Control characters, those of the direction of writing and other invisible ones (Unicode's Cc, Cf, Zl and Zp, and
@@ -44,8 +42,7 @@ def _made_legible(value: Any, *, lines: bool) -> Any:
         return {_made_legible(key, lines=False): made_legible(one) for key, one in value.items()}
     if isinstance(value, list):  # of numbers there may be millions, and all are of one kind
         return value if value and isinstance(value[0], int | float) else _column(value)
-    if isinstance(value, msgspec.Struct):
-        names = value.__struct_fields__
+    if names := getattr(value, "__struct_fields__", ()):  # of msgspec, which takes a while to load
         return type(value)(**{name: _made_legible(getattr(value, name), lines=name in _PAGES) for name in names})
     return value
 

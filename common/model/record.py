@@ -9,7 +9,6 @@ History of the file format:
     5  a case is a server at values on any axes, and a ceiling is called so; the load tool is any
 """
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -17,12 +16,12 @@ import msgspec
 from common.errors import BadInputError
 from common.model.case import Case, Value, case_of
 from common.model.history import upgraded
+from common.model.infile import read_whole
 from common.model.legible import made_legible
 from common.model.outfile import write_whole
 from common.model.validity import faults
 
 SCHEMA = 5
-PEEKED_BYTES, MOST_BYTES = 4096, 1_000_000_000
 
 
 class BadResultError(BadInputError):
@@ -224,23 +223,27 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 def save(result: Result, path: Path) -> None:
-    """Writes the whole result, so that there is never half a file; raises OSError."""
-    write_whole(path, msgspec.json.encode(result))
+    """Writes the whole result, as this version does whichever it was read from; never half a file; raises OSError."""
+    write_whole(path, msgspec.json.encode(msgspec.structs.replace(result, schema=SCHEMA)))
 
 
 def load(path: Path) -> Result:
     """Reads a result.
 
     Raises:
-        BadResultError: there is no such file, it isn't a result, or another version wrote it.
+        BadResultError: there is no such file, it isn't a result, or a later version wrote it.
     """
-    data = _read(path)
     try:
+        data = read_whole(path, b"{")
         schema = msgspec.json.decode(data, type=_JustSchema).schema
-        if not 1 <= schema <= SCHEMA:
-            raise BadResultError(f"{path}: made by another version (schema {schema}, known are 1 to {SCHEMA})")
+        if schema > SCHEMA:
+            raise BadResultError(f"{path}: made by a later version (schema {schema}, known up to {SCHEMA})")
         result = _of_schema(schema, data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except BadResultError:
+        raise
+    except OSError as error:
+        raise BadResultError(f"{path}: {error.strerror}") from None
+    except (msgspec.DecodeError, ValueError) as error:
         raise BadResultError(f"{path}: not a result of bench.py run: {error}") from None
     except (AttributeError, KeyError, TypeError):
         raise BadResultError(f"{path}: not a result of bench.py run: it lacks what its schema has") from None
@@ -255,22 +258,6 @@ def _of_schema(schema: int, data: bytes) -> Result:
     if schema == SCHEMA:
         return msgspec.json.decode(data, type=Result)
     return msgspec.convert(upgraded(msgspec.json.decode(data)), type=Result, str_keys=True)
-
-
-def _read(path: Path) -> bytes:
-    """All of the file; a pipe that nobody writes into is empty, and what has no end is not read to its end."""
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
-            os.set_blocking(file.fileno(), True)
-            data = file.read(PEEKED_BYTES)
-            if data and not data.lstrip().startswith(b"{"):
-                raise BadResultError(f"{path}: not a result of bench.py run: it does not begin with an object of JSON")
-            data += file.read(MOST_BYTES)
-    except OSError as error:
-        raise BadResultError(f"{path}: {error.strerror}") from None
-    if len(data) > MOST_BYTES:
-        raise BadResultError(f"{path}: not a result of bench.py run: larger than {MOST_BYTES / 1e9:.0f} GB")
-    return data
 
 
 class _JustSchema(msgspec.Struct):

@@ -20,6 +20,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("user", "cpu", "alone_on_cpu"), (-1, MOST)),
     **dict.fromkeys(("load_average", "load_average_after", "processes"), (0, MOST)),
     "status": (0, 999),
+    "schema": (1, MOST),
     "seed": (-(10.0**300), 10.0**300),
 }
 _RANGES_IN: dict[tuple[str, str], tuple[float, float]] = {  # of fields that others have, too

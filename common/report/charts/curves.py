@@ -34,7 +34,7 @@ def curves(cases: Sequence[Summary], along: str, look: Look) -> Drawing:
     def scale(values: list[Any]) -> alt.Scale:
         return alt.Scale(domain=[*names, _CEILING], range=values)
 
-    axis = alt.Axis(values=sorted({float(one.case.get(along) or 0) for one in known}))
+    axis = alt.Axis(values=sorted({float(one.case.get(along) or 0) for one in known}), format="~g")
     title = "users at the same time" if along == "users" else along
     base = alt.Chart(alt.NamedData("curves"), name="curves").encode(
         alt.X("along:Q", title=title, scale=alt.Scale(zero=False), axis=axis),

@@ -14,20 +14,24 @@ from common.report.words.naming import across, at, cases_of, label, short
 
 _CELL, _HEAD = 44, 38  # pixels
 _LETTER = 7  # pixels, about
+FEW_LETTERS = 4
+Setting = tuple[Value | None, ...]  # values on the axes across
 
 
 def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
     """A cell for each case with its rate and its share of the ceiling: the stronger, the nearer to it."""
     axes = across(cases_of(cases))
-    settings = list(dict.fromkeys(at(one.case, axes) for one in cases))
+    settings = list(dict.fromkeys(setting for one in cases if None not in (setting := at(one.case, axes))))
     names = list(dict.fromkeys(label(one, cases, without=axes) for one in cases))
-    left = 30 if look.is_narrow else 240
+    shown = [_narrow(name) if look.is_narrow else name for name in names]
+    left = 240 if not look.is_narrow else 30 if max(map(len, shown)) <= FEW_LETTERS else 90
     width = look.width - left - 10
     wide = width / len(settings)
     sheet = Sheet(width, _HEAD + _CELL * len(names), alt.Scale(domain=[0, width], nice=False), None)
     cells, rates, shares = [], [], []
-    for case in cases:
-        x, y = wide * settings.index(at(case.case, axes)), _HEAD + _CELL * names.index(label(case, cases, without=axes))
+    placed = [(one, place) for one in cases for place in _columns(at(one.case, axes), settings)]
+    for case, place in placed:
+        x, y = wide * place, _HEAD + _CELL * names.index(label(case, cases, without=axes))
         share = min(1.0, case.of_ceiling.mean if case.of_ceiling else 0.0) if case.verdict == OK else 0.0
         cells.append({"x": x + 1, "x2": x + wide - 1, "y": y + 1, "y2": y + _CELL - 1, "share": 0.05 + 0.5 * share})
         best = " ★" if case.rank == 1 else ""
@@ -38,7 +42,6 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
         for place, setting in enumerate(settings)
         for line, text in enumerate(_heading(axes, setting, wide))
     ]
-    shown = [short(name) if look.is_narrow else name for name in names]
     labels = [{"y": _HEAD + _CELL * (row + 0.5), "text": name} for row, name in enumerate(shown)]
     size = 10 if look.is_narrow else 12
     return sheet.drawn(
@@ -50,14 +53,29 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
     )
 
 
-def _heading(axes: Sequence[str], setting: Sequence[Value | None], wide: float) -> list[str]:
+def _columns(values: Setting, settings: Sequence[Setting]) -> list[int]:
+    """Where a case stands: what does not depend on an axis, at each value of that."""
+    return [
+        place
+        for place, setting in enumerate(settings)
+        if all(value in (None, wanted) for value, wanted in zip(values, setting, strict=True))
+    ]
+
+
+def _heading(axes: Sequence[str], setting: Setting, wide: float) -> list[str]:
     """The values of a column, each in a line and as long as there is room for; numbers without a word if need be."""
     most, told = int(wide / _LETTER), []
     for name, value in zip(axes, setting, strict=True):
-        short = str("" if value is None else value).split(":")[-1]
-        words = axis(name).told(value if isinstance(value, int) else short) if value is not None else "any"
-        told.append(words if len(words) <= most else short if len(short) <= most else f"{short[: most - 1]}…")
+        brief = str(value).split(":")[-1]
+        words = axis(name).told(value if isinstance(value, int) else brief)
+        told.append(words if len(words) <= most else brief if len(brief) <= most else f"{brief[: most - 1]}…")
     return told
+
+
+def _narrow(name: str) -> str:
+    """`4` of `4_async_processexecutor`, and `4 3.14.7` of it on that Python."""
+    server, *rest = name.split(" ")
+    return " ".join([short(server), *(word for word in rest if any(map(str.isdigit, word)))])
 
 
 def _rate(case: Summary) -> str:

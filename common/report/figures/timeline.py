@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from common.model.case import Value
+from common.model.case import Value, axis
 from common.model.record import Trace
 from common.report import numbers
 
@@ -84,11 +84,11 @@ class Timeline:
 
 def timelines(traces: Sequence[Trace]) -> list[Timeline]:
     """A timeline for each trace; what it was traced with is in its name where that differs."""
-    seen: dict[str, set[Value | None]] = {}
+    seen: dict[str, set[Value]] = {}
     for name, value in (pair for trace in traces for pair in trace.case.values):
         seen.setdefault(name, set()).add(value)
-    differing = [name for name, values in seen.items() if len(values) > 1]
-    return [_timeline(trace, [str(trace.case.get(name) or "") for name in differing]) for trace in traces]
+    told = [[axis(name).told(value) for name, value in one.case.values if len(seen[name]) > 1] for one in traces]
+    return [_timeline(trace, differing) for trace, differing in zip(traces, told, strict=True)]
 
 
 def span_s(drawn: Sequence[Timeline]) -> tuple[float, float]:
@@ -99,7 +99,7 @@ def span_s(drawn: Sequence[Timeline]) -> tuple[float, float]:
 
 
 def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
-    name = " · ".join(filter(None, [trace.server, *differing]))
+    name = " · ".join([trace.server, *differing])
     if trace.failure is not None or not trace.requests.sent_s:
         said = trace.failure.message if trace.failure else "no request was sent"
         return Timeline(name, trace.title, (), (), said)

@@ -132,15 +132,9 @@ class Weather:
         """Logarithms of speeds and rates in the batches of each case."""
         speeds, rates = [], []
         for case in cases:
-            batches = [
-                (self._speed_of(one, (start, end)), rate)
-                for one in case
-                if one.speed
-                for start, end, rate in one.batches
-            ]
-            batches = [(speed, rate) for speed, rate in batches if speed > 0 and rate > 0]
-            speeds.append(np.log([speed for speed, _ in batches]))
-            rates.append(np.log([rate for _, rate in batches]))
+            batches = [(one, start, end, rate) for one in case if one.speed for start, end, rate in one.batches]
+            speeds.append(np.log([self._speed_of(one, (start, end)) for one, start, end, _ in batches]))
+            rates.append(np.log([rate for *_, rate in batches]))
         return speeds, rates
 
     def _rounds(self, cases: Sequence[Case]) -> tuple[list[Floats], list[Floats]]:
