@@ -49,6 +49,6 @@ def test_no_honest_strategy_is_accused(bench, tmp_path) -> None:
 
 
 def summaries(bench, tmp_path, time: str, *servers: str) -> dict[str, Summary]:
-    ran = bench("run", *servers, "--rounds", "1", "--time", time, "--out", "r.json")
+    ran = bench("run", *servers, "--rounds", "1", "--time", time, "--users", "6", "--out", "r.json")
     assert ran.returncode in (0, 1, 3), ran.stderr
     return {case.server: case for case in summarize(load(tmp_path / "r.json")).cases}
