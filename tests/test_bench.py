@@ -57,10 +57,10 @@ def test_the_task_is_found_in_the_users_own_folder(bench, tmp_path) -> None:
     tasks = ("--task", "my_jobs:in_slices", "--task", "my_jobs:prints")
     ran = bench("run", "4", *tasks, "--rounds", "1", "--time", "1s", "--users", "3", "--out", "r.json")
     records = load(tmp_path / "r.json").records
-    assert {record.task for record in records} == {"my_jobs:in_slices", "my_jobs:prints"}, ran.stderr
+    assert {record.case.task for record in records} == {"my_jobs:in_slices", "my_jobs:prints"}, ran.stderr
     assert [record.failure for record in records] == [None] * 4
     for record in records:
-        assert record.answer_bytes == len("42" if record.task == "my_jobs:in_slices" else "after printing")
+        assert record.answer_bytes == len("42" if record.case.task == "my_jobs:in_slices" else "after printing")
         assert set(record.transactions.size_bytes) == {record.answer_bytes}
 
 

@@ -20,9 +20,7 @@ from common.model.record import Record
 
 
 def new_record() -> Record:
-    return Record(
-        server="x", title="", task="x", users=1, python="3", round=1, began_at="", load_average=0.0, time_s=1.0
-    )
+    return Record(server="x", title="", values={"users": 1}, round=1, began_at="", load_average=0.0, time_s=1.0)
 
 
 def test_the_metronome_beats_on_every_cpu_and_is_gone_at_the_end() -> None:

@@ -36,7 +36,9 @@ def strange(tmp_path: Path) -> Path:
     result.command.append(NASTY)
     columns = TracedRequests([0.1], [0.2], [NASTY], [[(0.1, 0.2, 0.1)]])
     pings = Pings([0.0], [0.0], [0.1], [NASTY])
-    result.traces.append(Trace(server=NASTY, title=NASTY, task=NASTY, python=NASTY, requests=columns, pings=pings))
+    result.traces.append(
+        Trace(server=NASTY, title=NASTY, values={"task": NASTY, "python": NASTY}, requests=columns, pings=pings)
+    )
     save(result, tmp_path / "strange.json")
     return tmp_path / "strange.json"
 

@@ -33,7 +33,7 @@ class OneLine:
     async def while_alive(self, work):
         return await work
 
-    async def get(self, _session, _url: str, limit_s: float) -> Answer:
+    async def get(self, _session, _url: str, limit_s: float, _expected_bytes: int) -> Answer:
         self.waiting += 1
         place = self.longest = self.waiting
         await asyncio.sleep(0)  # until all of them are in the line
