@@ -138,6 +138,7 @@ def test_a_wrong_limit_is_wrong_use(tried: Try) -> None:
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
 
 
+@pytest.mark.measures
 def test_without_a_task_all_that_are_built_in_are_tried(bench) -> None:
     ended = bench("try", env={"COLUMNS": "200"})
     assert ended.returncode == 0, ended.stderr
