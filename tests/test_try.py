@@ -144,5 +144,5 @@ def test_without_a_task_all_that_are_built_in_are_tried(bench) -> None:
     assert ended.returncode == 0, ended.stderr
     assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]
     held = re.findall(r"^GIL +(\w+)", ended.stdout, re.MULTILINE)
-    assert held[2] == "hardly"  # what the others do is told by tests of their own
+    assert held == ["held", "let", "hardly"] or "one CPU" in ended.stdout
     assert re.search(r"^answer +'4017' .*same in \d more runs", ended.stdout, re.MULTILINE)
