@@ -1,5 +1,6 @@
 """bench.py try: tasks that make trouble get a clear word and not a hang, and leave nothing behind."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -7,7 +8,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from conftest import TESTS
+from conftest import TESTS, bench_command
 
 Try = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -34,12 +35,24 @@ def flat(shown: str) -> str:
     return " ".join(shown.split())
 
 
-@pytest.mark.measures
-def test_a_task_that_holds_the_gil_wants_processes(tried: Try) -> None:
-    ended = tried("primes")
+@pytest.fixture(scope="module")
+def all_three(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What is said of each task that is built in: all of them are tried where none is named."""
+    folder = tmp_path_factory.mktemp("all_three")
+    wide = {**os.environ, "COLUMNS": "200"}
+    ended = subprocess.run(bench_command("try"), cwd=folder, capture_output=True, text=True, env=wide)
     assert ended.returncode == 0, ended.stderr
-    assert "held: two at once in threads take" in flat(ended.stdout)
-    judged = advice(ended.stdout)
+    told = re.split(r"^task +(\w+), under", ended.stdout, flags=re.MULTILINE)
+    assert told[1::2] == ["primes", "digest", "sign_up"]
+    return dict(zip(told[1::2], told[2::2], strict=True))
+
+
+@pytest.mark.measures
+def test_a_task_that_holds_the_gil_wants_processes(all_three: dict[str, str]) -> None:
+    said = all_three["primes"]
+    assert "held: two at once in threads take" in flat(said)
+    assert re.search(r"^answer +'4017' .*same in \d more runs", said, re.MULTILINE)
+    judged = advice(said)
     assert len(judged) == 10
     assert (judged["3"], judged["4"], judged["8"], judged["5"]) == (
         "not worth it",
@@ -47,17 +60,19 @@ def test_a_task_that_holds_the_gil_wants_processes(tried: Try) -> None:
         "worth a run",
         "worth a run",
     )
-    assert re.search(r"Measure those: python bench.py run 4 5 6 .*--task primes", flat(ended.stdout))
+    assert re.search(r"Measure those: python bench.py run 4 5 6 .*--task primes", flat(said))
 
 
 @pytest.mark.measures
-def test_a_task_that_lets_go_of_it_can_have_threads(tried: Try) -> None:
-    assert advice(tried("digest").stdout)["3"] == "worth a run"
+def test_a_task_that_lets_go_of_it_can_have_threads(all_three: dict[str, str]) -> None:
+    assert re.search(r"^GIL +let go of, or not there", all_three["digest"], re.MULTILINE)
+    assert advice(all_three["digest"])["3"] == "worth a run"
 
 
 @pytest.mark.measures
-def test_a_task_that_waits_needs_no_processes(tried: Try) -> None:
-    judged = advice(tried("sign_up").stdout)
+def test_a_task_that_waits_needs_no_processes(all_three: dict[str, str]) -> None:
+    assert re.search(r"^GIL +hardly needs it", all_three["sign_up"], re.MULTILINE)
+    judged = advice(all_three["sign_up"])
     assert (judged["3"], judged["4"], judged["5"], judged["6"]) == (
         "worth a run",
         "not worth it",
@@ -136,13 +151,3 @@ def test_one_that_never_ends_is_stopped_at_the_limit(tried: Try) -> None:
 def test_a_wrong_limit_is_wrong_use(tried: Try) -> None:
     ended = tried("primes", "--limit", "soon")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-
-
-@pytest.mark.measures
-def test_without_a_task_all_that_are_built_in_are_tried(bench) -> None:
-    ended = bench("try", env={"COLUMNS": "200"})
-    assert ended.returncode == 0, ended.stderr
-    assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]
-    held = re.findall(r"^GIL +(\w+)", ended.stdout, re.MULTILINE)
-    assert held == ["held", "let", "hardly"] or "one CPU" in ended.stdout
-    assert re.search(r"^answer +'4017' .*same in \d more runs", ended.stdout, re.MULTILINE)

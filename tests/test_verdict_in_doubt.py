@@ -1,5 +1,6 @@
 """The verdict where machine or ceiling are in doubt: noise makes no liar `ok`, and accuses nobody."""
 
+import pytest
 from simulated_record import TASK_S, bare_record, record_of, result_of
 from test_verdict import codes, judged
 
@@ -101,3 +102,19 @@ def test_without_knowing_what_the_task_takes_nothing_is_ok() -> None:
     for column in (bare.alone_wall_s, bare.alone_cpu_s):
         column.clear()
     assert codes(judged(record_of("1_x"), bare)) == ["blind"]
+
+
+@pytest.mark.parametrize(
+    ("other_s", "answered_s", "accused"), [(0.0, 0.12, True), (2.0, 0.12, False), (2.0, 0.02, True)]
+)
+def test_beside_other_work_only_what_is_sooner_than_the_cpu_allows_is_too_fast(other_s, answered_s, accused) -> None:
+    """There the task alone had to wait for a CPU, as if it waited itself."""
+    record = record_of("1_x", idle_answer_s=answered_s)
+    bare = bare_record()
+    for one in (record, bare):
+        one.alone_wall_s[:], one.alone_cpu_s[:] = [2 * TASK_S] * 3, [TASK_S] * 3
+    total_s = record.machine.total_s
+    record.machine = Machine(total_s, min(total_s, record.machine.busy_s + other_s), 0.0)
+    (case,) = summarize(result_of([bare, record])).cases
+    assert ("too_fast" in {reason.code for reason in case.reasons}) == accused
+    assert ("busy_machine" in {reason.code for reason in case.reasons}) == (other_s > 0)

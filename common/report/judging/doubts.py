@@ -6,11 +6,9 @@ Each looks at one round and says what it saw and what to do; None if there is no
 from common.report import numbers
 from common.report.figures.estimates import ACCURACY
 from common.report.figures.rounds import Round
-from common.report.judging.evidence import DRIFT_OF_RATES, Evidence, other_work
+from common.report.judging.evidence import DRIFT_OF_RATES, Evidence, is_busy, other_work
 from common.report.judging.suspicions import above_ceiling, availability, beside_ceiling, littles_law
 
-# Shares of all CPUs. On a quiet machine other work takes less than 0.01.
-OTHER_WORK, STEAL = 0.05, 0.02
 # The smallest lie that a rule has to be able to see: more than the ceiling, less time or CPU than the task needs.
 SIGHT_OF_RATES, SIGHT_OF_RUNS = 0.25, 0.5
 CHANGED = 1.25  # times as fast as at another moment, and a machine counts as unsteady
@@ -19,11 +17,9 @@ CHANGED = 1.25  # times as fast as at another moment, and a machine counts as un
 def busy_machine(one: Round, _: Evidence) -> str | None:
     """The machine had other work. First among the reasons, because it explains others."""
     machine = one.record.machine
-    if machine is None or not machine.total_s:
+    if machine is None or not is_busy(one):
         return None
     other, steal = other_work(one), machine.steal_s / machine.total_s
-    if other <= OTHER_WORK and steal <= STEAL:
-        return None
     return (
         f"other work took {100 * other:.0f} % of the machine's CPUs, and {100 * steal:.0f} % were stolen by "
         "other guests of its host: the rate tells of that, too; close other programs and measure again"

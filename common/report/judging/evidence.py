@@ -14,6 +14,7 @@ from common.report.figures.weather import Weather
 DEVIATIONS = 3.0  # standard deviations that are allowed for noise
 DRIFT_OF_RATES = 0.03  # how far two cases differ within a minute without a cause, as was seen on a shared machine
 LEAST_FOR_RUNS = 0.15  # a single run of a task is no more exact than that: caches, interrupts, a warmer interpreter
+OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine other work takes less than 0.01
 NORMAL = 1.4826  # times the median absolute deviation is the standard deviation of a normal distribution
 
 
@@ -78,6 +79,14 @@ class Evidence:
         known = own is not None and own.degrees
         scatter = own.round_variance**0.5 if own and known else _scatter_of_batches(one.ceiling)
         return ACCURACY + DRIFT_OF_RATES + DEVIATIONS * 2**0.5 * scatter + other_work(one.ceiling)
+
+
+def is_busy(one: Round) -> bool:
+    """Whether the machine had so much other work that every figure tells of that."""
+    machine = one.record.machine
+    if machine is None or not machine.total_s:
+        return False
+    return other_work(one) > OTHER_WORK or machine.steal_s / machine.total_s > STEAL
 
 
 def other_work(one: Round) -> float:

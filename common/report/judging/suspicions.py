@@ -8,7 +8,7 @@ import numpy as np
 from common.report import numbers
 from common.report.figures.estimates import ACCURACY
 from common.report.figures.rounds import Round
-from common.report.judging.evidence import DRIFT_OF_RATES, Evidence
+from common.report.judging.evidence import DRIFT_OF_RATES, Evidence, is_busy
 
 GENERATOR = 0.10  # of all CPUs; on a quiet machine the load tool and the bench take 0.01 to 0.02
 FEWEST_FOR_A_MEAN = 5  # answers
@@ -41,7 +41,9 @@ def too_fast(one: Round, evidence: Evidence) -> str | None:
     needs = evidence.needs(one)
     if needs is None:
         return None
-    alone_s = needs.wall_s(evidence.speeds(one)[1])
+    speed = evidence.speeds(one)[1]
+    # Beside other work the task alone has to wait for a CPU, too, and nothing tells that from its own waiting.
+    alone_s = needs.cpu_s(speed) if is_busy(one) else needs.wall_s(speed)
     least_s = alone_s * (1 - needs.allowance)
     answers_s = one.checks.duration_s[one.checks.good].tolist()
     if one.record.idle_answer_s is not None:
