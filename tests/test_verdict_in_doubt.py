@@ -118,3 +118,17 @@ def test_beside_other_work_only_what_is_sooner_than_the_cpu_allows_is_too_fast(o
     (case,) = summarize(result_of([bare, record])).cases
     assert ("too_fast" in {reason.code for reason in case.reasons}) == accused
     assert ("busy_machine" in {reason.code for reason in case.reasons}) == (other_s > 0)
+
+
+@pytest.mark.parametrize(("slow_for", "verdict"), [(1.0, "suspect"), (1.8, "unclear")])
+def test_a_siege_too_short_to_know_its_noise_knows_that_of_the_machine(slow_for: float, verdict: str) -> None:
+    """Half of a ceiling of one second was measured at another speed."""
+    bare, above = bare_record(load_s=1.0), record_of("1_x", workers=2, speed=1.25, load_s=1.0)
+    for record in (bare, above):
+        for place in range(30):
+            at_s = 0.05 * place - 0.2
+            record.beats.at_s.append(at_s)
+            record.beats.cpu.append(0)
+            record.beats.took_s.append(15e-6 * (slow_for if at_s > 0.5 else 1.0))
+    (case,) = summarize(result_of([bare, above])).cases
+    assert case.verdict == verdict

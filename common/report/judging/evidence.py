@@ -124,8 +124,9 @@ def _scatter(rounds: Sequence[Round]) -> float:
 
 
 def _scatter_of_batches(one: Round) -> float:
-    """Of a single round, from its parts."""
+    """Of a single round, from its parts; of one too short for that, as far as the machine's speed changed meanwhile."""
     rates = [rate for _, _, rate in one.batches]
     if len(rates) < 2:
-        return DRIFT_OF_RATES
+        moments = np.ones(1) if one.speeds is None else one.speeds.moments(*one.steady_part)
+        return max(DRIFT_OF_RATES, float(np.std(np.log(moments))))
     return float(np.std(np.log(rates), ddof=1) / len(rates) ** 0.5)
