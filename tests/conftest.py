@@ -34,6 +34,7 @@ TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 SERVERS = sorted((ROOT / "servers").glob("*.py"), key=lambda path: int(path.stem.split("_")[0]))
 LIMIT_S = 30.0
+WAITING = ("--task", "sign_up")  # of runs in which the work does not matter, so that it takes no CPU from others
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

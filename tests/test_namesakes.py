@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import WAITING
 from planned import plan_of
 
 from common.harness.ready.expectation import try_task
@@ -103,7 +104,7 @@ def test_one_that_is_called_as_one_of_ours_is_told_from_it(tmp_path) -> None:
 def test_each_of_them_is_measured_and_traced_under_its_name(bench, tmp_path) -> None:
     for file in ("a/2_app.py", "b/2_app.py", "b/bare.py"):
         write(tmp_path / file, SERVER)
-    quick = ("--rounds", "1", "--time", "1s", "--users", "2", "--trace", "--out", "r.json")
+    quick = ("--rounds", "1", "--time", "1s", "--users", "2", "--trace", *WAITING, "--out", "r.json")
     ran = bench("run", "a/2_app.py", "b/2_app.py", "b/bare.py", *quick)
     result = load(tmp_path / "r.json")
     names = {"a/2_app", "b/2_app", "b/bare"}

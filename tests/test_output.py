@@ -10,14 +10,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, TESTS, bench_command
+from conftest import ROOT, TESTS, WAITING, bench_command
 
 from common.model.outfile import UnwritableError, write_whole
 from common.model.record import load
 from common.report.progress import ProgressBar
 
 RESULT = str(TESTS / "data" / "schema-1.json")
-QUICK = ["run", "2", "--time", "1s", "--rounds", "1", "--users", "2", "--workers", "1", "--quiet"]
+QUICK = ["run", "2", "--time", "1s", "--rounds", "1", "--users", "2", "--workers", "1", "--quiet", *WAITING]
 NEEDS_DEV_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 
 

@@ -1,6 +1,7 @@
 """Single pictures: each can be drawn, as SVG and as PNG, and is what its schema allows."""
 
 import functools
+import itertools
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,11 @@ def pictures(name: str) -> list[Picture]:
     return [picture for section in sections(result(name), summarize(result(name))) for picture in section.pictures]
 
 
-@pytest.mark.parametrize("name", ["sample", "published", "several", "hostile"])
-@pytest.mark.parametrize("look", [FILE, WIDE, NARROW], ids=["file", "wide", "narrow"])
+@pytest.mark.parametrize(  # a wide page differs from a file in its colours only
+    ("name", "look"),
+    [("sample", WIDE), *itertools.product(("sample", "published", "several", "hostile"), (FILE, NARROW))],
+    ids=lambda value: value if isinstance(value, str) else str(value.width),
+)
 def test_every_picture_keeps_the_schema(name: str, look: Look) -> None:
     drawn = pictures(name)
     assert drawn
@@ -29,8 +33,10 @@ def test_every_picture_keeps_the_schema(name: str, look: Look) -> None:
         specification(picture.draw(look), look, validate=True)
 
 
-@pytest.mark.parametrize("name", ["timeline", "throughput", "pings", "moments", "memory", "cpu"])
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [("pings", ".png"), *((name, ".svg") for name in ("timeline", "throughput", "pings", "moments", "memory", "cpu"))],
+)
 def test_it_can_be_drawn_alone(name: str, suffix: str, tmp_path: Path) -> None:
     out = tmp_path / f"picture{suffix}"
     ended = called("report", SAMPLE, "--picture", name, "--out", str(out))

@@ -161,8 +161,7 @@ def test_a_task_that_raises_is_a_500_of_one_line_and_the_server_goes_on(server, 
 
 
 @every_server
-@pytest.mark.parametrize("task", ["a_moment", "a_moment_of_computing"])
-@pytest.mark.parametrize("by", ["SIGTERM", "Ctrl-C"])
+@pytest.mark.parametrize(("task", "by"), [("a_moment", "Ctrl-C"), ("a_moment_of_computing", "SIGTERM")])
 def test_told_to_stop_it_finishes_what_it_has_begun_and_leaves_nothing(
     script: Path, task: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

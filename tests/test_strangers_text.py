@@ -6,7 +6,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from conftest import TESTS
+from conftest import TESTS, WAITING
 from simulated_record import bare_record, record_of, result_of
 
 from common.harness.ready.strategies import read_strategy
@@ -90,7 +90,7 @@ def test_a_run_of_a_server_that_hides_something(bench, tmp_path: Path) -> None:
     server = (TESTS / "servers" / "dies_at_once.py").read_text()
     path = tmp_path / "dies\u202e\x1b[31m.py"
     path.write_text(server.replace("no database", "\\x1b]0;no\\x07 \\u202edatabase"))
-    ran = bench("run", f"./{path.name}", "--rounds", "1", "--time", "1s", "--users", "1", "--out", "r.json")
+    ran = bench("run", f"./{path.name}", "--rounds", "1", "--time", "1s", "--users", "1", *WAITING, "--out", "r.json")
     assert "its last line" in ran.stdout
     assert hidden(ran.stdout + ran.stderr) == set()
     assert hidden(json.dumps(json.loads((tmp_path / "r.json").read_text()), ensure_ascii=False)) == set()
