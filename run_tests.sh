@@ -11,7 +11,7 @@ shellcheck run_benchmark.sh run_tests.sh scripts/setup .ci/run
 
 # What waits or computes first, beside each other; then what measures, and so wants the machine for itself.
 beside=0 alone=0
-python -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
+python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
 python -m pytest --measuring only "$@" || alone=$?
 nothing_selected=5 # as pytest says it; no failure, unless it is so twice
 if ((beside == nothing_selected)); then exit "$alone"; fi

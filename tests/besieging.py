@@ -13,7 +13,7 @@ from common.report.judging.comparison import summarize
 from common.report.judging.summary import Summary
 
 HOSTILE = TESTS / "servers"
-QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")
+QUICK = ("--rounds", "1", "--time", "2s", "--users", "4", "--seed", "1")
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def test_a_signal_stops_everything_within_seconds_and_keeps_what_is_done(
     """The first case is done when the signal comes; the second one is at different points of its life."""
     second = DURING[moment]
     out = tmp_path / "r.json"
-    time_s = 5 if moment == "under siege" else 1  # so long that it is not missed
+    time_s = {"starting": 1, "under siege": 5, "stopping": 4}[moment]  # so long that it is not missed
     command = bench_command(
         "run", "2", hostile(second), "--rounds", "1", "--time", f"{time_s}s", "--users", "2", *WAITING
     )
