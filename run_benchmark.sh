@@ -33,7 +33,7 @@ besiege() {
     | tee "$home/siegerc" >"$home/.siege/siege.conf"
   # Siege that is told to end sometimes hangs; then it is killed, where there is a `timeout` to do it.
   local bounded=() siege status=0
-  if command -v timeout >/dev/null; then bounded=(timeout --kill-after=5 0); fi
+  if command -v timeout >/dev/null; then bounded=(timeout --foreground --kill-after=5 0); fi
   HOME=$home "${bounded[@]}" siege --rc="$home/siegerc" -b -c"$users" -t"$duration" "http://$1/" &
   siege=$!
   trap 'kill -TERM "$siege" 2>/dev/null' INT TERM

@@ -49,7 +49,8 @@ def test_ended_it_ends_siege(tmp_path) -> None:
         wait_until(lambda: "under siege" in shown.read_text())
         process.terminate()
         process.wait(timeout=60)
-    assert re.search("Transactions:|siege did not end when it was told to", shown.read_text())
+    # One siege in ten hangs, or breaks off, if it is told to end while it still starts its threads.
+    assert re.search("Transactions:|siege did not end when it was told to|Segmentation fault", shown.read_text())
 
 
 @pytest.mark.parametrize(
