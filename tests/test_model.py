@@ -17,7 +17,7 @@ from common.report.dressing import dressed
 from common.report.judging.certainty import uncertain
 from common.report.judging.compare import compared
 from common.report.judging.comparison import summarize
-from common.report.judging.rules import RULES, judge
+from common.report.judging.rules import RULES, Rule, judge
 
 KINDS = {
     "1": Kind.IN_LINE,
@@ -176,3 +176,16 @@ def test_a_rule_is_not_applied_where_what_it_needs_is_missing() -> None:
     assert comparison.cases[1].memory_bytes is None
     (rounds,) = [rounds for rounds in comparison.rounds if rounds[0].record is bare]
     assert judge(rounds, comparison.evidence)
+
+
+@pytest.mark.parametrize("need", ["arrivals", "pings", "CPU", "machine", "alone", "ceiling"])
+def test_a_rule_looks_only_where_there_is_what_it_needs(need: str) -> None:
+    rule = Rule("seen", "suspect", lambda *_: "seen", (need,))
+    whole, empty = record_of("1_x"), record_of("2_x", machine=None)
+    for columns in (empty.transactions, empty.pings, empty.samples):
+        for name in columns.__struct_fields__:
+            getattr(columns, name).clear()
+    there = summarize(result_of([bare_record(), whole]))
+    missing = summarize(result_of([empty]))
+    assert rule.message(there.rounds[0][0], there.evidence) == "seen"
+    assert rule.message(missing.rounds[0][0], missing.evidence) is None
