@@ -29,11 +29,11 @@ from typing import Any
 import msgspec
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from common.model.record import SCHEMA, Result
+from common.report.dresses.fitting import fitting
 from common.report.dresses.markdown import plain, row
 from common.report.judging.compare import BETTER, GONE, UNDECIDED, WORSE, Change, Compared, Pair
 from common.report.judging.summary import Summary
@@ -64,16 +64,7 @@ class _Figures:
         self._sheet = sheet
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        count = len(self._sheet.figures)
-        for at_once in range(count, 0, -1):
-            parts = [slice(start, start + at_once) for start in range(0, count, at_once)]
-            tables = [self._table(part) for part in parts]
-            widths = [Measurement.get(console, options.update_width(1000), table).maximum for table in tables]
-            if max(widths) <= options.max_width:
-                break
-        for place, table in enumerate(tables):
-            yield from ([Text()] if place else [])
-            yield table
+        yield from fitting(console, options, len(self._sheet.figures), self._table)
 
     def _table(self, part: slice) -> Table:
         sheet = self._sheet

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from common.model.case import Value, axis
 from common.report import numbers
+from common.report.dresses.fitting import fitting
 from common.report.judging.comparison import Comparison
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED, OK
@@ -37,13 +37,7 @@ class Matrix:
         cases = cases_of(self._comparison.cases)
         axes = across(cases)
         settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
-        for count in range(len(settings), 0, -1):
-            parts = [settings[first : first + count] for first in range(0, len(settings), count)]
-            tables = [_table(self._comparison, axes, part) for part in parts]
-            unlimited = options.update_width(10_000)
-            if max(Measurement.get(console, unlimited, table).maximum for table in tables) <= options.max_width:
-                break
-        yield from tables
+        yield from fitting(console, options, len(settings), lambda part: _table(self._comparison, axes, settings[part]))
 
 
 def _table(comparison: Comparison, axes: Sequence[str], settings: Sequence[Setting]) -> Table:

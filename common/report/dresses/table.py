@@ -1,15 +1,14 @@
 """The comparison as a table in the terminal."""
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from common.model.record import Result
+from common.report.dresses.fitting import fitting
 from common.report.dresses.matrix import LEGEND, Matrix
 from common.report.judging.comparison import Comparison, summarize
 from common.report.judging.summary import Summary
@@ -58,14 +57,7 @@ class _Figures:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = columns_for(self._shown)
-        for parts in range(1, len(columns) + 1):
-            tables = [self._table(columns[start:end]) for start, end in _split(len(columns), parts)]
-            widths = [Measurement.get(console, options.update_width(1000), table).maximum for table in tables]
-            if max(widths) <= options.max_width:
-                break
-        for place, table in enumerate(tables):
-            yield from ([Text()] if place else [])
-            yield table
+        yield from fitting(console, options, len(columns), lambda part: self._table(columns[part]))
 
     def _table(self, columns: Sequence[Column]) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
@@ -99,12 +91,6 @@ def _failed(cases: Sequence[Summary]) -> Iterator[RenderableType]:
             grid.add_row(*(Text(name, style="red", no_wrap=True) for name in names), Text(f"failed: {messages}"))
     if grid.rows:
         yield grid
-
-
-def _split(count: int, parts: int) -> Iterator[tuple[int, int]]:
-    """From where to where each of so many parts reaches, as equal as can be."""
-    edges = [round(part * count / parts) for part in range(parts + 1)]
-    yield from itertools.pairwise(edges)
 
 
 def _flags(comparison: Comparison) -> Iterator[RenderableType]:

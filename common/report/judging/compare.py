@@ -110,13 +110,6 @@ class Pair:
     speed_ratio: float | None = None  # how fast the machine was now, as a multiple of before
 
     @property
-    def any_summary(self) -> Summary:
-        """Now, or before if there is no now."""
-        case = self.new or self.base
-        assert case is not None
-        return case
-
-    @property
     def judgement(self) -> str:
         """The gravest of all; what is suspect or unclear on either side is never called better, nor worse."""
         if self.new is None:
