@@ -10,8 +10,13 @@ class Load:
     """What is sent, beside the users, which are an axis."""
 
     tool: str = "siege"
-    path: str = "/"
+    path: str = "/"  # with axes in braces: `/report?size={size}`
     time_s: float | None = None  # None: as long as each case needs
+    requests: int | None = None  # so many instead of so long
+    keep_alive: bool = False
+    threads: int = 1  # of the tool, where it may have several
+    options: tuple[str, ...] = ()  # further words for the tool
+    own_network: bool = False  # a network namespace of its own, with its own ports
 
 
 @dataclass(frozen=True, slots=True)
