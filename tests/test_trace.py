@@ -163,14 +163,14 @@ def test_without_that_the_task_ended_when_the_answer_came() -> None:
     assert _counted_back(answer(), 99.9, 100.1) == []
 
 
-def trace_of(workers: list[str]) -> Trace:
+def trace_of(workers: list[str], task: str = "primes") -> Trace:
     requests = TracedRequests(
         [0.1] * len(workers), [0.2] * len(workers), workers, [[(0.11, 0.19, 0.08)]] * len(workers)
     )
     return Trace(
         server="x",
         title="t",
-        values={"task": "primes", "python": "3.11.7"},
+        values={"task": task, "python": "3.11.7"},
         requests=requests,
         pings=Pings([0.0], [0.0], [0.001], [""]),
     )
