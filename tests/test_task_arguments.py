@@ -12,8 +12,6 @@ from conftest import TESTS
 from simulated_record import bare_record, record_of, result_of
 from test_trace import trace_of
 
-from common.harness.plan import make_plan
-from common.harness.ready.strategies import suite_of
 from common.model.record import Result, load, save
 from common.report.dresses.compare_dresses import dressed as compared_as
 from common.report.dresses.markdown import plain
@@ -169,8 +167,3 @@ def test_it_is_measured_traced_and_tried_with_its_arguments(bench, tmp_path: Pat
     assert [one.failure for one in [*measured.records, *measured.traces]] == [None] * 5
     assert measured.records[0].answer_bytes == len(SAID.replace(", {'last': None})", "")[1:].encode())
     assert task in html.unescape((tmp_path / "p.html").read_text())
-
-
-def test_the_plan_keeps_it_as_one_value() -> None:
-    axes = {"task": [HARD], "users": [1], "workers": [], "python": []}
-    assert {case.task for case in make_plan(suite_of(["1"]), axes, time_s=1, rounds=1).cases} == {HARD}
