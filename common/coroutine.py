@@ -1,7 +1,7 @@
 """A coroutine as a task: on the event loop that is there, or on one of its own; the stopwatch knows what it did itself.
 
 On a loop that it shares, the stopwatch goes while a step of it, or of a task that it has started, is made. On a loop of
-its own it goes all the time but while the loop waits.
+its own it goes from its beginning to its end but while the loop waits; to make and to close that is not its work.
 """
 
 import asyncio
@@ -37,14 +37,17 @@ async def as_text(coroutine: Coroutine[Any, Any, object]) -> str:
 
 
 async def on_this_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
-    """Awaits it among all others; the watch is told of each step of it, and of the tasks that it starts."""
+    """Awaits it among all others; the watch is told of each step of it, and of the tasks that it starts.
+
+    It gets a task of its own: if it cancels itself, it does not cancel whoever serves the request.
+    """
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is None:
         loop.set_task_factory(cast(Any, _watched_task))  # its type differs from version to version
     shared = _Shared(watch)
     token = _SHARED.set(shared)
     try:
-        text: str = await _Steps(coroutine, shared)
+        text: str = await asyncio.Task(_watched(coroutine, shared), loop=loop)
         return text
     finally:
         _SHARED.reset(token)
@@ -62,30 +65,28 @@ def on_a_loop_of_its_own(coroutine: Coroutine[Any, Any, str], watch: Watch) -> s
 
 
 def _run(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
-    watch.start()
-    try:
-        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_Selector(watch))) as runner:
-            return runner.run(coroutine)
-    finally:
-        coroutine.close()  # if it was never begun
-        watch.stop()
+    shared = _Shared(watch)
+
+    async def watched() -> str:
+        with shared.going():
+            return await coroutine
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_Selector(shared))) as runner:
+        return runner.run(watched())
 
 
 class _Selector(selectors.DefaultSelector):
     """Where a loop waits."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, shared: "_Shared") -> None:
         super().__init__()
-        self._watch = watch
+        self._shared = shared
 
     def select(self, timeout: float | None = None) -> Any:
         if not _PATCHED and timeout is not None and timeout <= 0:
             return super().select(timeout)
-        self._watch.stop()
-        try:
+        with self._shared.pausing():
             return self._select_and_give_way(timeout) if _PATCHED else super().select(timeout)
-        finally:
-            self._watch.start()
 
     def _select_and_give_way(self, timeout: float | None) -> Any:
         """Meanwhile the loops of other greenlets may run: for asyncio they are all on one thread."""
@@ -147,6 +148,17 @@ class _Shared:
         finally:
             self._watch.stop()
             self._goes = False
+
+    @contextlib.contextmanager
+    def pausing(self) -> Iterator[None]:
+        if not self._goes:
+            yield
+            return
+        self._watch.stop()
+        try:
+            yield
+        finally:
+            self._watch.start()
 
 
 _SHARED: ContextVar[_Shared | None] = ContextVar("_SHARED", default=None)  # tasks that are started inherit it

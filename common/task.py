@@ -101,11 +101,13 @@ class _Attempt:
                 self.stopwatch.start()
         if inspect.isasyncgen(answer):
             raise TypeError("an async generator is no answer; expected an async function that returns it")
-        if inspect.iscoroutine(answer):
-            self.coroutine = as_text(answer)
-        else:
+        if not inspect.iscoroutine(answer):
             self.answer = str(answer)
         self.stopwatch.stop()
+        if inspect.iscoroutine(answer):
+            self.coroutine = as_text(answer)
+            if inspect.iscoroutinefunction(getattr(self._function, "function", None)):
+                self.stopwatch = Stopwatch()  # it begins when it is first stepped
 
     def run(self) -> TaskRun:
         """What came of it."""

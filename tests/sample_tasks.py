@@ -181,6 +181,11 @@ async def exits_in_a_task():
     await asyncio.gather(asyncio.create_task(leave()))
 
 
+async def exits_later():
+    await asyncio.sleep(0.01)
+    sys.exit("at last")
+
+
 async def is_left_alone():
     """Starts something that it does not wait for."""
     asyncio.current_task().friend = asyncio.create_task(asyncio.sleep(60))
