@@ -94,8 +94,6 @@ class _Selector(selectors.DefaultSelector):
         asyncio._set_running_loop(None)
         _TURN.release()
         try:
-            if timeout is not None and timeout <= 0:
-                time.sleep(0)
             return super().select(timeout)
         finally:
             _TURN.acquire()

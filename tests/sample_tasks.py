@@ -181,6 +181,13 @@ async def exits_in_a_task():
     await asyncio.gather(asyncio.create_task(leave()))
 
 
+async def computes_in_async_slices():
+    for _ in range(40):
+        _computed(0.005)
+        await asyncio.sleep(0)
+    return "done"
+
+
 async def exits_later():
     await asyncio.sleep(0.01)
     sys.exit("at last")

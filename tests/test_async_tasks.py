@@ -7,7 +7,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from conftest import SERVERS, TESTS, receive, serving
+from conftest import SERVERS, TESTS, Served, receive, serving
+from sample_tasks import _computed
 
 from common.task import TaskError, TaskRun, perform, perform_in_slices
 
@@ -71,11 +72,11 @@ def test_what_others_compute_while_it_is_suspended_is_not_its_own() -> None:
     async def computing() -> None:
         while True:
             await asyncio.sleep(0)
-            sum(range(20_000))
+            _computed(0.03)
 
     began_s = time.thread_time()
     runs = asyncio.run(together())
-    assert time.thread_time() - began_s > 0.06  # so much was computed beside
+    assert time.thread_time() - began_s > 0.06  # in each of the two waits at least once
     for run in runs:
         assert 0.005 <= run.cpu_s < 0.02
         for stretch in run.stretches:
@@ -142,3 +143,17 @@ def test_strategies_that_share_waiting_share_its_awaits(name: str) -> None:
         sent = [served.send() for _ in range(5)]
         assert {receive(one).body for one in sent} == {"42"}
         assert time.monotonic() - began_s < 4 * 0.15  # one after the other it would be five times
+
+
+def stretches_of(served: Served, requests: int) -> list[list[float]]:
+    """When the tasks of so many requests at once ran, in seconds of one clock."""
+    told = [receive(one).headers["x-ran"].split() for one in [served.send() for _ in range(requests)]]
+    return [[float(zero) + float(ran.split("/")[0]) / 1000 for ran in stretches] for zero, *stretches in told]
+
+
+@pytest.mark.parametrize("name", ["5_asyncio", "6_gevent"])
+def test_one_that_only_computes_gives_way_where_it_awaits(name: str) -> None:
+    script = next(path for path in SERVERS if path.stem == name)
+    with serving(script, "--task", "sample_tasks:computes_in_async_slices") as served:
+        one, other = stretches_of(served, 2)
+        assert max(one[0], other[0]) < min(one[-1], other[-1])  # each began before the other had ended

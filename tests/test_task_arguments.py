@@ -119,6 +119,10 @@ def test_the_name_is_the_same_in_the_terminal(result: Result) -> None:
         assert "".join(HARD.split()) in "".join(dressed(result, dress).split()), dress
 
 
+def test_underscores_are_escaped_where_markdown_sees_them() -> None:
+    assert plain("a _b_ c_d __init__ 1_sync") == r"a \_b\_ c_d \_\_init\_\_ 1_sync"
+
+
 def test_the_name_is_escaped_in_markdown(result: Result) -> None:
     for shown in (dressed(result, "markdown"), compared_as(compared(result, result), "markdown")):
         assert plain(HARD) in shown
