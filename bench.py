@@ -55,8 +55,8 @@ def list_servers(as_json: bool) -> None:
 
 @bench.command()
 @click.argument("servers", metavar="[SERVER]...", nargs=-1)
-@click.option("--task", multiple=True, default=["primes"], help="primes, digest, sign_up, or module:function.")
-@click.option("--users", type=AT_LEAST_ONE, multiple=True, default=[25], help="Users at the same time.")
+@click.option("--task", multiple=True, help="primes (default), digest, sign_up, or module:function.")
+@click.option("--users", type=AT_LEAST_ONE, multiple=True, help="Users at the same time; 25 unless a suite says more.")
 @click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes, for strategies that have a pool.")
 @click.option("--python", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
@@ -83,7 +83,7 @@ def run(
     without any, all strategies take part. --task, --users, --workers and --python may be given more than once.
     """
     from common.harness.plan import make_plan
-    from common.harness.ready.strategies import suite_of
+    from common.harness.ready.what import suite_of
     from common.harness.session import conduct
     from common.report.dressing import exit_code, show_all
     from common.report.judging.certainty import MOST_ROUNDS, uncertain
@@ -128,7 +128,7 @@ def report(result: Path, dress: str, picture: str | None, out: Path | None, unco
 @bench.command()
 @click.argument("servers", metavar="[SERVER]...", nargs=-1)
 @click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Sent at the same moment.")
-@click.option("--task", multiple=True, default=["primes"], help="As for run.")
+@click.option("--task", multiple=True, help="As for run.")
 @click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
 @click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
 @click.option("--out", type=FILE, help="A picture of it: FILE.svg, .png or .html; raw values: .json.")
@@ -138,7 +138,7 @@ def trace(
 ) -> None:
     """Draw who computes when: send each SERVER some requests at once, with pings beside them."""
     from common.harness.plan import make_plan
-    from common.harness.ready.strategies import suite_of
+    from common.harness.ready.what import suite_of
     from common.harness.session import conduct_traces
     from common.report.dressing import as_shown, show
     from common.report.pictures import check_suffix, write_picture

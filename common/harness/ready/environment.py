@@ -11,9 +11,8 @@ import psutil
 
 from common.cpus import usable_cpus
 from common.harness.beside.metronome import METRONOME
+from common.harness.ours import ROOT, server_environment
 from common.harness.ready.interpreter import Interpreter
-from common.harness.ready.strategies import ROOT
-from common.harness.server import server_environment
 from common.model.record import Environment
 
 _PACKAGES = ("aiohttp", "distributed", "flask", "gevent", "gunicorn", "pebble", "psutil", "tornado", "werkzeug")

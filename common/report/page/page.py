@@ -57,6 +57,8 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
 
 
 def _heading(result: Result) -> str:
+    if result.suite is not None and (result.records or result.traces):
+        return result.suite.title
     tasks = list(dict.fromkeys([*(one.case.task for one in result.records), *(one.case.task for one in result.traces)]))
     if not tasks:
         return "Nothing was measured"
