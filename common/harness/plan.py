@@ -73,8 +73,9 @@ def make_plan(
     Raises:
         BadInputError: there is no such Python, or no target that can run with it or depends on an axis.
     """
-    axes = {**suite.axes, **{name: values for name, values in axes.items() if values}}
-    _refuse_unused(suite, axes)
+    given = {name: values for name, values in axes.items() if values}
+    _refuse_unused(suite, given)
+    axes = {**suite.axes, **given}
     pythons = told_apart(each_once([interpreter(str(path)) for path in dict.fromkeys(axes["python"])]))
     targets = _named_apart(suite)
     left_out = tuple(
@@ -104,11 +105,13 @@ def make_plan(
 
 def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
     """What is asked for must make a difference; strategies are asked for workers whether they have several or not."""
-    used = {name for target in suite.targets for name in target.axes}
+    used = {name for target in suite.targets for name in target.axes} | {"users"}
     for name in axes:
-        if suite.source and name not in used and name != "python":
-            known = ", ".join(name for name in suite.axes if name in used)
-            raise BadInputError(f"no server of {suite.source} depends on {name}: expected one of {known}")
+        if suite.title and name not in used and name != "python":
+            known = ", ".join(f"--{name}" for name in ("task", "users", "workers", "python") if name in used)
+            raise BadInputError(
+                f"no server of {suite.source or suite.title!r} depends on --{name}: expected one of {known}"
+            )
 
 
 def _points(targets: Sequence[Target], axes: Mapping[str, Sequence[Value]]) -> list[Case]:

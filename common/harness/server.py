@@ -94,7 +94,7 @@ class Server:
         if process.keeper.is_lost:
             return CaseFailedError("died", "the process that had started the server was killed, perhaps by it")
         how = f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
-        lines = [line for line in self.last_words().splitlines() if line.strip()]
+        lines = [line for line in self.last_words().splitlines() if re.search(r"\w", line)]
         if lines and (lacking := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
             raise self._missing(lacking[1])
         said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing on stderr"

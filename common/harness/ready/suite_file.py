@@ -23,7 +23,7 @@ NAME = "suite.toml"  # of the file in a folder
 MOST_BYTES = 1_000_000
 MOST_USERS = 10_000
 
-_TOP = ("title", "load", "expect", "ping", "axes", "servers")
+_TOP = ("title", "requirements", "environment", "load", "expect", "ping", "axes", "servers")
 _LOAD = ("tool", "path", "users", "time", "requests", "keep_alive", "threads", "options", "own_network", "task")
 
 
@@ -45,7 +45,8 @@ def read_suite(path: Path, only: Sequence[str] = ()) -> Suite:
     table, ping = top.below("load", _LOAD), top.below("ping", ("path", "ready_within"))
     axes = _axes(top, table)
     has_task = "task" in table
-    servers = [read_server(path, name, data, axes, has_task=has_task) for name, data in top.tables("servers")]
+    common = top.texts("requirements"), top.environment("environment")
+    servers = [read_server(path, name, data, axes, common, has_task=has_task) for name, data in top.tables("servers")]
     if not servers:
         raise BadInputError(f"{path} has no server: expected a table such as [servers.uvicorn] with a command")
     _refuse_idle(top, axes, servers)

@@ -20,10 +20,20 @@ OF_LOAD = ("task", "users", "path", "keep_alive")  # axes that every server depe
 KEYS = ("title", "command", "url", "requirements", "environment", "needs", "ceiling", "ready_within")
 MOST_BYTES = 1_000_000  # of a file in which names are filled in
 Axes = Mapping[str, Sequence[Value]]
+Common = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
 
 
-def read_server(path: Path, name: str, data: object, axes: Axes, *, has_task: bool) -> tuple[Target, bool]:
-    """A server of a suite, and whether it is the ceiling; raises BadInputError."""
+def read_server(
+    path: Path, name: str, data: object, axes: Axes, common: Common, *, has_task: bool
+) -> tuple[Target, bool]:
+    """A server of a suite, and whether it is the ceiling.
+
+    Args:
+        common: requirements and environment of all servers that are started and are no programs of the system.
+
+    Raises:
+        BadInputError: something in it can't be.
+    """
     table = Table(f"{path} [servers.{legible(name)}]", data, KEYS)
     if not re.fullmatch(r"[\w.+-]{1,60}", name):
         raise table.wrong("has a name of other signs", "letters, digits, and any of _ . + -")
@@ -38,10 +48,15 @@ def read_server(path: Path, name: str, data: object, axes: Axes, *, has_task: bo
         command=_command(table, path.parent, has_url=bool(url)) if "command" in table else (),
         url=url,
         environment=table.environment("environment"),
-        requirements=_requirements(table, axes),
+        requirements=table.texts("requirements"),
         needs=table.texts("needs"),
         ready_within_s=table.seconds("ready_within", 0.0) if "ready_within" in table else None,
     )
+    if target.command and target.command[0] not in target.needs:
+        requirements, environment = common
+        variables = tuple({**dict(environment), **dict(target.environment)}.items())
+        target = replace(target, requirements=(*requirements, *target.requirements), environment=variables)
+    _check_requirements(table, target.requirements, axes)
     return _at_places(table, target, axes, has_task=has_task), table.flag("ceiling")
 
 
@@ -87,8 +102,7 @@ def template_text(word: str, folder: Path) -> str | None:
     return text if "port" in names_in(text) else None
 
 
-def _requirements(table: Table, axes: Axes) -> tuple[str, ...]:
-    requirements = table.texts("requirements")
+def _check_requirements(table: Table, requirements: Sequence[str], axes: Axes) -> None:
     for one in filled_words(requirements, {name: values[0] for name, values in axes.items()}):
         if one.startswith(("-r ", "-e ", "./", "../")):
             continue
@@ -98,4 +112,3 @@ def _requirements(table: Table, axes: Axes) -> tuple[str, ...]:
             raise table.wrong(
                 f"has a requirement {one!r}", 'one such as "uvicorn==0.54.*", or "-r requirements.txt"'
             ) from None
-    return requirements
