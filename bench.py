@@ -60,11 +60,10 @@ def list_servers(as_json: bool) -> None:
 def init(app: str, out: Path) -> None:
     """Write a suite file to begin with, for the application APP (module:name) in this folder."""
     from common.harness.ready.first_suite import first_suite
-    from common.load.drivers import DRIVERS
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} is there already; expected a new file: --out FILE")
-    text = first_suite(app, str(out), Path.cwd(), list(DRIVERS))
+    text = first_suite(app, str(out), Path.cwd())
     write_whole(writable(out), text.encode())
     click.echo(f"{out} written: look at the path and the ping in it, then run: bench.py run {out}")
 

@@ -177,3 +177,41 @@ def test_suites_that_come_with_the_project_can_be_read() -> None:
     assert [path.parent.name for path in found] == ["deployments"]
     for path in found:
         assert read_suite(path).targets
+
+
+FASTAPI = "from fastapi import FastAPI\napp = FastAPI()\n@app.get('/healthz')\ndef health(): ...\n"
+FLASK = "import flask\napp = flask.Flask(__name__)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "servers", "ping"),
+    [(FASTAPI, ["uvicorn", "granian"], Ping("/healthz")), (FLASK, ["sync", "gthread"], None)],
+    ids=["asgi", "wsgi"],
+)
+def test_a_suite_to_begin_with_is_a_suite(source: str, servers: list[str], ping, tmp_path: Path, asked: Asked) -> None:
+    (tmp_path / "shop.py").write_text(source)
+    assert asked("init", "shop:app").returncode == 0
+    suite = read_suite(tmp_path / "suite.toml")
+    assert [target.name for target in suite.targets] == servers
+    assert all("shop:app" in target.command for target in suite.targets)
+    assert suite.axes["workers"] == (1, 2)
+    assert suite.ping == ping
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("shop:app", "--out", "there.toml"), "'there.toml' is there already"),
+        (("shop",), "'shop' names no application"),
+        (("gone:app",), "there is no gone.py"),
+        (("broken:app",), "is not Python"),
+    ],
+    ids=" ".join,
+)
+def test_what_can_not_be_begun_gets_one_line(words: tuple[str, ...], why: str, tmp_path: Path, asked: Asked) -> None:
+    (tmp_path / "there.toml").write_text("mine")
+    (tmp_path / "broken.py").write_text("def")
+    ran = asked("init", *words)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert why in ran.stderr
+    assert (tmp_path / "there.toml").read_text() == "mine"

@@ -5,9 +5,12 @@ import re
 from pathlib import Path
 
 from common.errors import BadInputError
+from common.load.drivers import DRIVERS
 
 _WSGI = {"Flask", "Bottle", "get_wsgi_application", "Pyramid", "make_wsgi_app"}
 _ASGI = {"FastAPI", "Starlette", "Quart", "Litestar", "Sanic", "get_asgi_application"}
+
+_HEALTH = ("/health", "/healthz", "/ping", "/ready", "/readyz", "/livez", "/status")
 
 _HEAD = """\
 # What is compared, and how: `bench.py run {file}` measures it, `bench.py run {file}:{first}` one server of it.
@@ -28,8 +31,8 @@ users = [25]         # at the same time; a list is an axis: [5, 25] measures bot
 # status = 200
 # body = "same"      # in bytes, as the first right answer; "json": equal as JSON; "any": differs by design
 
-# [ping]
-# path = "/health"   # asked 20 times a second meanwhile: what everybody else feels. Any status below 400 is right
+{off}[ping]
+{off}path = "{ping}"   # asked 20 times a second meanwhile: what everybody else feels. Any status below 400 is right
 
 [axes]
 workers = [1, 2]     # may be used as {{workers}} below; one case for each value
@@ -60,7 +63,7 @@ _WSGI_SERVERS = (
 )
 
 
-def first_suite(app: str, file: str, folder: Path, tools: list[str]) -> str:
+def first_suite(app: str, file: str, folder: Path) -> str:
     """The text of a suite for `module:application` in that folder, with servers of the kind that it needs.
 
     Raises:
@@ -69,25 +72,43 @@ def first_suite(app: str, file: str, folder: Path, tools: list[str]) -> str:
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(\))?", app, re.ASCII):
         raise BadInputError(f"{app!r} names no application: expected module:name, such as app:app")
     module, _, _ = app.partition(":")
-    servers = _WSGI_SERVERS if _is_wsgi(module, folder) else _ASGI_SERVERS
+    tree = _source(module, folder)
+    servers = _WSGI_SERVERS if _is_wsgi(tree) else _ASGI_SERVERS
+    ping = next((path for path in _HEALTH if path in _texts(tree)), None)
     first, _, command = servers[0]
-    others = ", ".join(tool for tool in tools if tool != "siege")
+    others = ", ".join(tool for tool in DRIVERS if tool != "siege")
     package = command.split()[0]
-    head = _HEAD.format(file=file, first=first, module=module, package=package, tools=others)
+    head = _HEAD.format(
+        file=file,
+        first=first,
+        module=module,
+        package=package,
+        tools=others,
+        ping=ping or _HEALTH[0],
+        off="" if ping else "# ",
+    )
     told = [_SERVER.format(name=name, title=title, command=text.format(app=app)) for name, title, text in servers]
     return "".join([head, *told, _CEILING])
 
 
-def _is_wsgi(module: str, folder: Path) -> bool:
-    """Whether the source names what makes WSGI applications, and nothing that makes ASGI ones."""
+def _source(module: str, folder: Path) -> ast.Module:
     place = folder / Path(*module.split("."))
     source = next((path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()), None)
     if source is None:
         raise BadInputError(f"there is no {place.name}.py in {folder}: expected module:name of an application there")
     try:
-        tree = ast.parse(source.read_text(encoding="utf-8"))
+        return ast.parse(source.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError) as error:
         raise BadInputError(f"{str(source)!r} is not Python: {' '.join(str(error).split())}") from None
+
+
+def _is_wsgi(tree: ast.Module) -> bool:
+    """Whether it names what makes WSGI applications, and nothing that makes ASGI ones."""
     named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     named |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     return bool(named & _WSGI) and not named & _ASGI
+
+
+def _texts(tree: ast.Module) -> set[object]:
+    """The texts in it, such as the paths of routes."""
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}

@@ -39,6 +39,7 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
     ).render(
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
         heading=_heading(result),
+        noun=comparison.noun,
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=conclusion(comparison),
         rows=[_row(summary, comparison, columns, differing) for summary in ordered[:MOST_ROWS]],

@@ -137,6 +137,12 @@ def _along(along: str, cases: Sequence[Summary]) -> Iterator[Picture]:
             )
 
 
+def _at_the_ceiling(comparison: Comparison) -> str:
+    """With whom, or without any server."""
+    names = {one.server for one in comparison.ceilings if not one.title.startswith("No server")}
+    return f"at {next(iter(names))}" if names else "without any server"
+
+
 def _work(
     comparison: Comparison, cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], detail: float
 ) -> Iterator[Picture]:
@@ -146,7 +152,7 @@ def _work(
         "throughput",
         "How much work got done",
         "Right answers per second; the thin line is the 95 % confidence interval, at the usual speed of the machine. "
-        "The dashed line is the ceiling: what the same users reach without any server.",
+        f"The dashed line is the ceiling: what the same users reach {_at_the_ceiling(comparison)}.",
         lambda look: throughput_chart(cases, look),
         "Transactions per second: " + _each(cases, _rate),
     )
