@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Server:
-    """A server; `url` is where it listens, and `pid` the number of its process, None where nothing was started."""
+    """A server; `url` is where it listens, and `pid` the number of its process, None where that is not known here."""
 
     def __init__(self, plan: Plan, case: Case, url: str, port: int | None, start: Start | None) -> None:
         target, suite = plan.targets[case.server], plan.suite
@@ -46,7 +46,8 @@ class Server:
         self._stderr = Tail(self._started.process.stderr) if self._started else None
         if self._started:
             Tail(self._started.process.stdout)
-        self.pid = self._started.pid if self._started else None
+        # What a command starts that has an address of its own may be elsewhere, as with ssh.
+        self.pid = self._started.pid if self._started and port is not None else None
 
     def age_s(self) -> float:
         """Seconds since it was started, or first looked at."""

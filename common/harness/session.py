@@ -152,7 +152,7 @@ def _compared(suite: Suite) -> Compared | None:
 async def _prepared(plan: Plan, result: Result, needed: Services, watcher: Watcher) -> tuple[Plan, Expectations]:
     """The same plan with Pythons that have what the servers need, and the right answers; the result gets versions."""
     ready = await with_environments(plan, watcher)
-    versions = {version: await asyncio.to_thread(packages_of, python) for version, python in ready.pythons.items()}
+    versions = {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(ready)}
     result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
     return ready, await expectations_of(ready, needed, watcher)
 
@@ -177,6 +177,15 @@ async def with_environments(plan: Plan, watcher: Watcher) -> Plan:
         return replace(plan, environments=made)
     pythons = {version: await with_packages(python, watcher.warn) for version, python in plan.pythons.items()}
     return replace(plan, pythons=pythons)
+
+
+def _pythons_with_packages(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What each is called, and its path: the environments of a suite, or else the Pythons."""
+    made = {key: folder for key, folder in plan.environments.items() if not isinstance(folder, str)}
+    for (requirements, version), folder in made.items():
+        yield f"{version} with {', '.join(requirements)}", str(folder / "bin" / "python")
+    if not made:
+        yield from ((version, python.path) for version, python in plan.pythons.items())
 
 
 def _requirements(plan: Plan, case: Case) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ class _Field:
         self._cases = [comparison.cases[place] for place in places]
         self._names = [name_of(one.case, self._everything) for one in self._cases]
         several = len({case.load for case in self._everything}) > 1
-        self._prefix = [f"{load_in_words(self._cases[0].case)}:"] if several else []
+        self._prefix = [f"{load_in_words(self._cases[0].case, self._everything)}:"] if several else []
         works = {one.case.work for one in self._cases}
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
         rivals = [self._rival(comparison, place) for place in places]
