@@ -26,8 +26,8 @@ class Round:
         self.case = record.case
         self.ceiling = self if record.is_ceiling else ceiling
         columns = record.transactions
-        right = np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes
-        self.good: Flags = right & (np.asarray(columns.status, dtype=int) == 200)
+        right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
+        self.good: Flags = right & (np.asarray(columns.status, dtype=int) == record.answer_status)
 
     @cached_property
     def spans(self) -> Spans:
