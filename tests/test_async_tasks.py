@@ -50,7 +50,7 @@ def test_it_is_awaited_and_tells_when_it_computed(way) -> None:
     assert 0.005 <= run.cpu_s < 0.1
     assert run.finished_s - run.started_s >= 0.15
     gaps = [after.from_s - before.to_s for before, after in itertools.pairwise(run.stretches)]
-    assert [wait for wait in gaps if wait > 0.04] == [pytest.approx(0.05, abs=0.04), pytest.approx(0.1, abs=0.04)]
+    assert [least_s <= wait_s for least_s, wait_s in zip((0.049, 0.099), sorted(gaps)[-2:], strict=True)] == [True] * 2
     assert sum(stretch.cpu_s for stretch in run.stretches) == run.cpu_s
     assert pickle.loads(pickle.dumps(run)) == run  # noqa: S301
 
@@ -84,12 +84,11 @@ def test_what_others_compute_while_it_is_suspended_is_not_its_own() -> None:
 
 
 def test_its_waits_let_others_run() -> None:
-    async def together() -> float:
-        began_s = time.monotonic()
-        await asyncio.gather(*(perform_in_slices("sample_tasks:awaits") for _ in range(5)))
-        return time.monotonic() - began_s
+    async def together() -> list[TaskRun]:
+        return await asyncio.gather(*(perform_in_slices("sample_tasks:awaits") for _ in range(5)))
 
-    assert asyncio.run(together()) < 3 * 0.15
+    runs = asyncio.run(together())
+    assert max(run.started_s for run in runs) < min(run.finished_s for run in runs)
 
 
 @every_way
@@ -139,10 +138,8 @@ def test_no_loop_is_left_open(recwarn) -> None:
 def test_strategies_that_share_waiting_share_its_awaits(name: str) -> None:
     script = next(path for path in SERVERS if path.stem == name)
     with serving(script, "--task", "sample_tasks:awaits") as served:
-        began_s = time.monotonic()
-        sent = [served.send() for _ in range(5)]
-        assert {receive(one).body for one in sent} == {"42"}
-        assert time.monotonic() - began_s < 4 * 0.15  # one after the other it would be five times
+        all_of_them = stretches_of(served, 3)
+        assert max(ran[0] for ran in all_of_them) < min(ran[-1] for ran in all_of_them)
 
 
 def stretches_of(served: Served, requests: int) -> list[list[float]]:

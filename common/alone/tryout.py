@@ -152,31 +152,33 @@ def _again(spec: str) -> Found:
 
 def _yields(spec: str) -> Found:
     """How often it gives way, and for how long it does not."""
-    made, pauses = resolve(spec)(), _Pauses()
+    made, pauses, waits = resolve(spec)(), _Pauses(), 0
     if inspect.iscoroutine(made):
         asyncio.run(on_this_loop(as_text(made), pauses))
+        waits = pauses.long
     elif inspect.isgenerator(made):
         pauses.start()
         for pause_s in cast("Iterator[float | None]", made):
             pauses.stop()
+            waits += bool(pause_s)
             time.sleep(pause_s or 0.0)
             pauses.start()
         pauses.stop()
     else:
         return {"yields": 0}
-    return {"yields": len(pauses.ran_s) - 1, "waits": pauses.waits, "longest_s": max(pauses.ran_s)}
+    return {"yields": len(pauses.ran_s) - 1, "waits": waits, "longest_s": max(pauses.ran_s)}
 
 
 class _Pauses:
-    """How long it ran between its pauses, and in how many of these it waited."""
+    """How long it ran between its pauses, and how many of these were long, as they are where it waits."""
 
     def __init__(self) -> None:
         self.ran_s: list[float] = []
-        self.waits, self._at_s = 0, math.inf
+        self.long, self._at_s = 0, math.inf
 
     def start(self) -> None:
         now_s = time.monotonic()
-        self.waits += now_s - self._at_s > TICK_S
+        self.long += now_s - self._at_s > TICK_S
         self._at_s = now_s
 
     def stop(self) -> None:
