@@ -1,5 +1,6 @@
 """Tasks of all kinds, as a user might bring them."""
 
+import asyncio
 import os
 import sys
 import time
@@ -114,8 +115,17 @@ def prints():
     return "after printing"
 
 
-async def is_async():
-    return "never"
+async def is_async_generator():
+    yield "never"
+
+
+def says_all(*words, **named):
+    """What it was called with, and never the same list twice."""
+    said = repr((words, named))
+    for one in words:
+        if isinstance(one, list):
+            one.append("changed")
+    return said
 
 
 def needs_arguments(one, two):
@@ -123,3 +133,72 @@ def needs_arguments(one, two):
 
 
 NOT_CALLABLE = 42
+
+
+async def awaits():
+    """Computes some 5 ms and waits 0.15 s in two steps."""
+    _computed(0.0025)
+    await asyncio.sleep(0.05)
+    _computed(0.0025)
+    await asyncio.sleep(0.1)
+    return 42
+
+
+async def awaits_others():
+    """Computes in tasks of its own, which may run while others of the loop do."""
+
+    async def part():
+        await asyncio.sleep(0)
+        _computed(0.02)
+        return 1
+
+    return sum(await asyncio.gather(part(), part()))
+
+
+async def raises_in_a_group():
+    async def fail():
+        await asyncio.sleep(0.01)
+        raise KeyError("in a group")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+        await asyncio.sleep(10)
+
+
+async def cancels_itself():
+    asyncio.current_task().cancel()
+    await asyncio.sleep(10)
+
+
+async def raises_cancelled():
+    raise asyncio.CancelledError("by hand")
+
+
+async def exits_in_a_task():
+    async def leave():
+        sys.exit("from within")
+
+    await asyncio.gather(asyncio.create_task(leave()))
+
+
+async def computes_in_async_slices():
+    for _ in range(40):
+        _computed(0.005)
+        await asyncio.sleep(0)
+    return "done"
+
+
+async def exits_later():
+    await asyncio.sleep(0.01)
+    sys.exit("at last")
+
+
+async def is_left_alone():
+    """Starts something that it does not wait for."""
+    asyncio.current_task().friend = asyncio.create_task(asyncio.sleep(60))
+    return "done"
+
+
+async def times_out():
+    async with asyncio.timeout(0.01):
+        await asyncio.sleep(10)

@@ -28,7 +28,7 @@ KINDS = {
     "5": Kind.SLICES,
     "6": Kind.GREENLETS,
     "7": Kind.INTERPRETERS,
-    "8": Kind.PROCESSES,
+    "8": Kind.PREFORK,
     "9": Kind.PROCESSES,
     "10": Kind.PROCESSES,
 }
