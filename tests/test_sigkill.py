@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,6 +160,26 @@ def test_a_bench_that_was_killed_under_siege_leaves_nothing(daemon_pid: Path, tm
         assert home.is_dir()
         bench.kill()
         wait_until(lambda: all(map(gone, family)) and not home.exists() and is_free(port), AT_ONCE_S)
+
+
+@ON_LINUX
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server")
+def test_services_and_folders_of_a_suite_are_gone_too(tmp_path: Path) -> None:
+    shop = TESTS / "suites" / "shop"
+    (tmp_path / "plain.py").write_text((shop / "app.py").read_text())
+    server = '[servers.plain]\ncommand = "python plain.py {port} plain {redis} {folder}"\n'
+    (tmp_path / "s.toml").write_text(f'[load]\npath = "/report"\nusers = 2\ntime = "60s"\n{server}')
+    with running_bench(["run", "s.toml", "--rounds", "1"], tmp_path) as bench:
+        wait_until(lambda: "siegerc" in commands(offspring(bench)))
+        family = offspring(bench)
+        seen = commands(family)
+        folder = Path(re.search(r"plain.py \d+ plain \S+ (\S+)", seen)[1])
+        redis = next(one for one in family if one.name() == "redis-server")
+        data = Path(redis.cwd())
+        assert folder.is_dir()
+        assert data.is_dir()
+        bench.kill()
+        wait_until(lambda: all(map(gone, family)) and not folder.exists() and not data.exists(), AT_ONCE_S)
 
 
 def _seed_for(server: Path) -> int:
