@@ -116,6 +116,7 @@ def says_umlauts():
 
 
 def prints():
+    time.sleep(0.05)
     print("printed by the task")
     return "after printing"
 

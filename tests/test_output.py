@@ -76,20 +76,20 @@ def test_a_pipe_gets_what_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_a_device_stays_a_device(bench, tmp_path: Path) -> None:
+def test_a_device_stays_a_device(asked, tmp_path: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can make a device")
     os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
     (tmp_path / "link").symlink_to("null")
     for name in ("null", "link"):
-        assert bench("report", RESULT, "--out", name).returncode == 0
+        assert asked("report", RESULT, "--out", name).returncode == 0
     assert stat.S_ISCHR((tmp_path / "null").stat().st_mode)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "null"]
 
 
 @pytest.mark.parametrize("to", ["/dev/stdout", "/dev/fd/1"])
-def test_stdout_under_its_other_name_is_stdout(to: str, bench, tmp_path: Path) -> None:
-    expected = bench("report", RESULT, "--format", "csv").stdout
+def test_stdout_under_its_other_name_is_stdout(to: str, bench, asked, tmp_path: Path) -> None:
+    expected = asked("report", RESULT, "--format", "csv").stdout
     assert bench("report", RESULT, "--format", "csv", "--out", to).stdout == expected
     with (tmp_path / "file").open("w") as file:
         command = bench_command("report", RESULT, "--format", "csv", "--out", to)
@@ -97,9 +97,9 @@ def test_stdout_under_its_other_name_is_stdout(to: str, bench, tmp_path: Path) -
     assert (tmp_path / "file").read_text() == expected
 
 
-def test_a_run_refuses_a_pipe_for_its_raw_values(bench, tmp_path: Path) -> None:
+def test_a_run_refuses_a_pipe_for_its_raw_values(asked, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    ran = bench(*QUICK, "--out", "pipe")
+    ran = asked(*QUICK, "--out", "pipe")
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
     assert "is a pipe; expected a file" in ran.stderr
 

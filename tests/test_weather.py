@@ -150,6 +150,7 @@ def test_a_case_of_another_kind_has_a_coefficient_of_its_own() -> None:
     assert coefficients([np.empty(0)], [np.empty(0)])[0].value == 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_the_weather_was_and_what_was_corrected_is_said_in_every_dress() -> None:
     result = SimulatedMachine(restless, 2).result(COMPUTING[2:4], rounds=2)
     for dress in ("table", "markdown", "html"):
