@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, TESTS, WAITING, bench_command
+from simulated_record import result_of
 
 from common.model.outfile import UnwritableError, write_whole
-from common.model.record import load
+from common.model.record import load, save
 from common.report.progress import ProgressBar
 
 RESULT = str(TESTS / "data" / "schema-1.json")
@@ -110,11 +111,13 @@ def test_a_run_refuses_a_pipe_for_its_raw_values(asked, tmp_path: Path) -> None:
     ids=["page", "table"],
 )
 def test_a_report_that_has_no_room_leaves_what_was_there(words: list[str], tmp_path: Path) -> None:
-    (tmp_path / words[1]).write_text("before")
-    ran = limited(100, "report", RESULT, *words, cwd=tmp_path)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / words[1]).write_text("before")
+    save(result_of([]), tmp_path / "r.json")  # it has no pictures, whose drawing takes a second
+    ran = limited(10, "report", "../r.json", *words, cwd=tmp_path / "there")
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
     assert f"{words[1]!r} can't be written: File too large" in ran.stderr
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {words[1]: "before"}
+    assert {path.name: path.read_text() for path in (tmp_path / "there").iterdir()} == {words[1]: "before"}
 
 
 def test_a_run_without_room_for_its_raw_values_goes_on_says_it_once_and_shows_its_table(tmp_path, monkeypatch) -> None:
