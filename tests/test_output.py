@@ -29,7 +29,8 @@ def limited(bytes_: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_})); os.execv(sys.argv[1], sys.argv[1:])"
     )
     command = [sys.executable, "-c", script, *bench_command(*words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    whole = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # or half of a compiled module would be left for all others
+    return subprocess.run(command, cwd=cwd, env=whole, capture_output=True, text=True)
 
 
 def is_one_line(ran: subprocess.CompletedProcess[str]) -> bool:
