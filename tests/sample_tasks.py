@@ -1,6 +1,10 @@
-"""Tasks of all kinds, as a user might bring them."""
+"""Tasks of all kinds, as a user might bring them.
+
+Those that compute hold the GIL as a loop of Python does, but need no CPU: many run at once, beside other tests.
+"""
 
 import asyncio
+import ctypes
 import os
 import sys
 import time
@@ -23,6 +27,11 @@ def short():
     return "short"
 
 
+def a_blink():
+    time.sleep(0.05)
+    return "done"
+
+
 def a_moment():
     tell_that_it_has_begun()
     time.sleep(0.2)
@@ -43,11 +52,11 @@ def half_a_second_of_computing():
     return _computed(0.5)
 
 
-def _computed(cpu_s):
+def _computed(seconds):
     tell_that_it_has_begun()
-    end = time.thread_time() + cpu_s
-    while time.thread_time() < end:
-        pass
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        ctypes.PyDLL(None).usleep(1000)  # a call that does not let go of the GIL; another thread may get it after that
     return "computed"
 
 
@@ -62,10 +71,7 @@ def half_a_minute():
 
 
 def half_a_minute_of_computing():
-    tell_that_it_has_begun()
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        pass
+    return _computed(30)
 
 
 def in_slices():
@@ -111,6 +117,7 @@ def says_umlauts():
 
 
 def prints():
+    time.sleep(0.05)
     print("printed by the task")
     return "after printing"
 

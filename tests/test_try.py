@@ -46,11 +46,14 @@ def flat(shown: str) -> str:
 
 @pytest.fixture(scope="module")
 def all_three(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What is said of each task that is built in: all of them are tried where none is named."""
+    """What is said of each task that is built in: all of them are tried where none is named.
+
+    By the command, which the other tests call without starting Python anew.
+    """
     folder = tmp_path_factory.mktemp("all_three")
     wide = {**os.environ, "COLUMNS": "200"}
     ended = subprocess.run(bench_command("try"), cwd=folder, capture_output=True, text=True, env=wide)
-    assert ended.returncode == 0, ended.stderr
+    assert (ended.returncode, ended.stderr) == (0, "")
     told = re.split(r"^task +(\w+), under", ended.stdout, flags=re.MULTILINE)
     assert told[1::2] == ["primes", "digest", "sign_up"]
     return dict(zip(told[1::2], told[2::2], strict=True))
@@ -82,6 +85,7 @@ def test_a_task_that_lets_go_of_it_can_have_threads(all_three: dict[str, str]) -
 def test_a_task_that_waits_needs_no_processes(all_three: dict[str, str]) -> None:
     assert re.search(r"^GIL +hardly needs it", all_three["sign_up"], re.MULTILINE)
     judged = advice(all_three["sign_up"])
+    assert set(judged) == {str(number) for number in range(1, 11)}
     assert (judged["3"], judged["4"], judged["5"], judged["6"]) == (
         "worth a run",
         "not worth it",
@@ -221,13 +225,6 @@ def test_one_that_computes_on_several_cpus_by_itself_is_not_said_to_hold_the_gil
 def test_a_first_run_that_takes_much_longer_may_be_the_only_real_one(first_s: float, others_s: float, says) -> None:
     again = Again(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
     assert ("cached?" in told(found(alone=Alone(wall_s=first_s, cpu_s=first_s), again=again))) == says
-
-
-def test_a_task_is_tried_by_the_command(bench) -> None:
-    """As all of the above, which is done without starting Python anew."""
-    ended = bench("try", "sign_up")
-    assert ended.returncode == 0, ended.stderr
-    assert set(advice(ended.stdout)) == {str(number) for number in range(1, 11)}
 
 
 def test_one_that_never_ends_is_stopped_at_the_limit(tried: Try) -> None:
