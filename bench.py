@@ -29,6 +29,7 @@ AT_LEAST_ONE = click.IntRange(min=1)
 DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap"]
+FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed"]
 TRACED_REQUESTS = 8
 TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
 WORKERS = click.IntRange(1, 1000)
@@ -114,6 +115,50 @@ def run(
     wanted = uncertain if rounds is None else None
     with ProgressBar(plan.turns() + traced * len(plan.cases), quiet=quiet) as progress:
         result, stopped_by, is_saved = conduct(plan, out, progress, COMMAND, wanted, TRACED_REQUESTS * traced)
+    show_all(result, out if is_saved else None, page)
+    sys.exit(128 + stopped_by if stopped_by else exit_code(result))
+
+
+@bench.command()
+@click.argument("servers", metavar="[WHAT]...", nargs=-1)
+@click.option(
+    "--fault", "faults", type=click.Choice(FAULT_NAMES), multiple=True, help="Only this one; may be repeated."
+)
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often everything goes wrong.")
+@click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
+@click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
+@click.option("--ping", help="As for run.")
+@click.option("--seed", type=click.IntRange(min=0), help="Makes the order repeatable.")
+@click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
+@click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
+@click.option("--quiet", is_flag=True, help="No progress, only the result.")
+def drill(
+    servers: tuple[str, ...],
+    faults: tuple[str, ...],
+    rounds: int,
+    ping: str | None,
+    seed: int | None,
+    out: Path | None,
+    html: Path | None,
+    quiet: bool,
+    **axes: tuple[str | int, ...],
+) -> None:
+    """Let things go wrong on purpose, and show which servers survive: workers killed, clients gone, too many users.
+
+    WHAT is as for run. Faults go to the processes that are started here, and to nothing else.
+    """
+    from common.harness.drill.plan import drill_plan
+    from common.harness.ready.what import suite_of
+    from common.harness.session import conduct_drill
+    from common.report.dressing import show_all
+    from common.report.judging.drill import exit_code
+    from common.report.progress import ProgressBar
+
+    plan, turns = drill_plan(suite_of(servers, ping), faults, axes, rounds=rounds, seed=seed)
+    page = writable(html) if html else None
+    out = writable(out or default_result(), again_and_again=True)
+    with ProgressBar(turns, quiet=quiet) as progress:
+        result, stopped_by, is_saved = conduct_drill(plan, faults, out, progress, COMMAND)
     show_all(result, out if is_saved else None, page)
     sys.exit(128 + stopped_by if stopped_by else exit_code(result))
 

@@ -46,8 +46,7 @@ class Server:
         self._limit_s = target.ready_within_s or suite.ready_within_s
         self._started = _begun(start) if start is not None else None
         self._stderr = Tail(self._started.process.stderr) if self._started else None
-        if self._started:
-            Tail(self._started.process.stdout)
+        self._stdout = Tail(self._started.process.stdout) if self._started else None
         # What a command starts that has an address of its own may be elsewhere, as with ssh.
         self.pid = self._started.pid if self._started and port is not None else None
 
@@ -58,6 +57,14 @@ class Server:
     def alive(self) -> bool:
         """Whether its process is still there, as far as that is known here."""
         return self._started is None or not self._started.ended()
+
+    def lines_said(self) -> int:
+        """How many lines it has printed."""
+        return sum(tail.lines for tail in (self._stdout, self._stderr) if tail)
+
+    def exit_status(self) -> int | None:
+        """How it ended, negative if by a signal; None if it has not, or that is not known here."""
+        return self._started.process.poll() if self._started else None
 
     def last_words(self) -> str:
         """The last lines that it printed on stderr."""

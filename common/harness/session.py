@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from common.harness.child import kept
+from common.harness.drill.conduct import drill, with_parts
 from common.harness.interruption import until_signal
 from common.harness.plan import Plan
 from common.harness.ready.doctor import examine, in_one_line
@@ -28,7 +29,7 @@ from common.load.drivers import DRIVERS
 from common.model.case import Case
 from common.model.legible import made_legible
 from common.model.outfile import UnwritableError
-from common.model.record import Compared, Record, Result, Trace, save
+from common.model.record import Compared, Incident, Record, Result, Trace, save
 from common.model.suite import Suite
 from common.model.template import filled_words
 
@@ -95,10 +96,11 @@ class RawValues:
     def __init__(self, result: Result, path: Path, watcher: Watcher) -> None:
         self._result, self._path, self._watcher, self.are_saved = result, path, watcher, True
 
-    def keep(self, kept: Record | Trace) -> None:
+    def keep(self, kept: Record | Trace | Incident) -> None:
         """Writes it with all that there is; says it once if that can't be done."""
-        kept = made_legible(kept)
-        (self._result.records if isinstance(kept, Record) else self._result.traces).append(kept)  # type: ignore[arg-type]
+        result = self._result
+        of_its_kind = {Record: result.records, Trace: result.traces, Incident: result.incidents}[type(kept)]
+        of_its_kind.append(made_legible(kept))  # type: ignore[attr-defined]
         try:
             save(self._result, self._path)
         except UnwritableError as error:
@@ -126,12 +128,42 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
             keep = result.traces.append
             await trace_all(ready, requests, expectations, needed, watcher, lambda trace: keep(made_legible(trace)))
 
-    with (
-        TemporaryDirectory(prefix="under-siege-") as home,
-        kept().removing(Path(home)),
-        _temporary_files_in(Path(home)),
-    ):
+    with _home():
         return result, until_signal(go())
+
+
+def conduct_drill(
+    plan: Plan, names: Sequence[str], out: Path, watcher: Watcher, command: Sequence[str]
+) -> tuple[Result, int | None, bool]:
+    """Lets each of these faults happen to each server; the file is written after each.
+
+    Returns:
+        As `conduct`.
+
+    Raises:
+        BadInputError: a task can't be performed; nothing was started.
+    """
+    result = _empty_result(plan, command, tools={})
+    raw = RawValues(result, out, watcher)
+
+    async def go() -> None:
+        async with services() as needed:
+            ready, expectations = await _prepared(plan, result, needed, watcher)
+            await drill(ready, with_parts(names), expectations, needed, watcher, raw.keep)
+
+    with _home():
+        return result, until_signal(go()), raw.are_saved
+
+
+@contextlib.contextmanager
+def _home() -> Iterator[Path]:
+    """A folder for all that is temporary, which is gone whatever happens."""
+    with (
+        TemporaryDirectory(prefix="under-siege-") as name,
+        kept().removing(home := Path(name)),
+        _temporary_files_in(home),
+    ):
+        yield home
 
 
 def _empty_result(plan: Plan, command: Sequence[str], tools: dict[str, str], *, until_certain: bool = False) -> Result:

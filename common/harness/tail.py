@@ -15,6 +15,7 @@ class Tail:
     def __init__(self, stream: IO[bytes] | None) -> None:
         assert stream is not None
         self._kept = b""
+        self.lines = 0  # that have come
         self._fd = os.dup(stream.fileno())  # its own, so that nobody closes it while it is being read
         self._thread = threading.Thread(target=self._read, name="tail", daemon=True)
         self._thread.start()
@@ -22,6 +23,7 @@ class Tail:
     def _read(self) -> None:
         with contextlib.closing(os.fdopen(self._fd, "rb", buffering=0)) as stream:
             while chunk := stream.read(self.KEPT_BYTES):
+                self.lines += chunk.count(b"\n")
                 self._kept = (self._kept + chunk)[-self.KEPT_BYTES :]
                 if len(chunk) > 4096:
                     time.sleep(self.BREATH_S)  # a server that floods must not take the CPU from the measurement

@@ -185,6 +185,40 @@ class Trace(msgspec.Struct, kw_only=True):
         return case_of(self.server, self.values)
 
 
+class Requests(msgspec.Struct, frozen=True):
+    """Requests of the load, one entry for each; times in seconds since the load began."""
+
+    sent_s: list[float] = []
+    ended_s: list[float] = []
+    # Empty where the answer was right; `refused`: a 503 that says when to come again; `lost`: none, or cut off;
+    # `late`: none within the patience; `wrong`: any other.
+    outcome: list[str] = []
+
+
+class Incident(msgspec.Struct, kw_only=True):
+    """What one fault did to one server in one round. It is filled while it goes on and never changed after."""
+
+    server: str
+    title: str
+    values: dict[str, Value]
+    fault: str
+    round: int
+    workers: int | None = None
+    requests: Requests = msgspec.field(default_factory=Requests)
+    pings: Pings = msgspec.field(default_factory=Pings)
+    fault_at_s: float | None = None  # since the load began
+    ended_s: float = 0.0  # when the load ended
+    idle_answer_s: float | None = None  # how long an answer took when nothing else was to do
+    seen: dict[str, float] = {}  # what else was counted and measured, by name; see the fault
+    without: str = ""  # why this fault can't happen to it
+    failure: Failure | None = None
+
+    @property
+    def case(self) -> Case:
+        """What was drilled."""
+        return case_of(self.server, self.values)
+
+
 class LeftOut(msgspec.Struct, frozen=True):
     """A strategy that can't run with one of the Pythons at hand, which is nobody's fault."""
 
@@ -231,6 +265,7 @@ class Result(msgspec.Struct, kw_only=True):
     until_certain: bool = False  # whether it was looked after every round if another one is needed
     records: list[Record] = []
     traces: list[Trace] = []
+    incidents: list[Incident] = []
     left_out: list[LeftOut] = []
     schema: int = SCHEMA
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from common.model.outfile import write_whole
 from common.model.record import Result
+from common.report.dresses import drill_dresses
 from common.report.dresses.markdown import as_markdown
 from common.report.dresses.spreadsheet import as_csv
 from common.report.dresses.table import as_table
@@ -31,6 +32,8 @@ def as_timelines(result: Result) -> RenderableType:
 
 def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) -> RenderableType:
     """The table or the timelines for a terminal, as wide as that is."""
+    if dress == "table" and result.incidents:
+        return drill_dresses.as_table(result)
     if dress == "table" and (result.records or not result.traces):
         return as_table(result, corrected=corrected)
     return as_timelines(result)
@@ -51,11 +54,17 @@ def as_json(result: Result, *, corrected: bool = True) -> str:
         "environment": result.environment,
         "cases": summarize(result, corrected=corrected).cases,
     }
+    if result.incidents:
+        told["cells"] = drill_dresses.as_data(result)
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
 
 def as_html(result: Result, *, corrected: bool = True) -> str:
     """One page that holds everything, pictures included."""
+    if result.incidents:
+        from common.report.page.drill_page import drill_as_html
+
+        return drill_as_html(result)
     from common.report.page.page import as_html  # drawing takes a while to load
 
     return as_html(result, corrected=corrected)
@@ -65,6 +74,8 @@ def dressed(result: Result, dress: str, *, corrected: bool = True) -> str:
     """As `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
     if dress in ("table", "timeline"):
         return _plain(as_shown(result, dress, corrected=corrected))
+    if result.incidents and dress in ("markdown", "csv"):
+        return drill_dresses.as_markdown(result) if dress == "markdown" else drill_dresses.as_csv(result)
     dresses = {"markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}
     return dresses[dress](result, corrected=corrected)
 
@@ -89,7 +100,7 @@ def show_all(result: Result, out: Path | None, page: Path | None) -> None:
     Args:
         out: where the raw values are; None if they could not be saved.
     """
-    if not result.records:
+    if not result.records and not result.incidents:
         return
     try:
         show(as_shown(result))

@@ -19,7 +19,7 @@ def as_csv(result: Result, *, corrected: bool = True) -> str:
     heads = dict.fromkeys(head for row in rows for head in row) or ["server"]
     writer = csv.DictWriter(page, list(heads), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    writer.writerows({name: as_cell(value) for name, value in row.items()} for row in rows)
     return page.getvalue().rstrip("\n")
 
 
@@ -66,7 +66,7 @@ def _figures(summary: Summary) -> dict[str, Value]:
     }
 
 
-def _cell(value: Value) -> Value:
+def as_cell(value: Value) -> Value:
     """Six significant digits are more than is known; and no text may pass for a formula."""
     if isinstance(value, float):
         return f"{value:.6g}"

@@ -1,0 +1,62 @@
+"""The crowd: users that ask without a pause while something goes wrong, and single requests."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+from common.harness.client import MORE_BYTES
+from common.harness.ready.expectation import Expectation
+from common.model.record import Requests
+
+LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
+PAUSE_S = 0.01  # of a user whose request ended without work, so that a refusal is not a flood
+
+
+class Crowd:
+    """Asks for one thing, and writes down what came of every request."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, expected: Expectation, patience_s: float) -> None:
+        self._session, self._url, self.expected, self._patience_s = session, url, expected, patience_s
+
+    async def ask(self, requests: Requests | None = None, began_s: float = 0.0, patience_s: float | None = None) -> str:
+        """One request, and what came of it."""
+        sent_s = time.monotonic()
+        outcome = await self._outcome(patience_s or self._patience_s)
+        if requests is not None:
+            requests.sent_s.append(round(sent_s - began_s, 6))
+            requests.ended_s.append(round(time.monotonic() - began_s, 6))
+            requests.outcome.append(outcome)
+        return outcome
+
+    async def _outcome(self, patience_s: float) -> str:
+        timeout = aiohttp.ClientTimeout(total=patience_s)
+        try:
+            async with self._session.get(self._url, timeout=timeout, allow_redirects=False) as response:
+                body = await response.content.read(len(self.expected.answer) + MORE_BYTES)
+                if self.expected.fits(response.status, body):
+                    return ""
+                return REFUSED if response.status == 503 and "Retry-After" in response.headers else WRONG
+        except TimeoutError:
+            return LATE
+        except (aiohttp.ClientError, ValueError, OSError):
+            return LOST
+
+    @contextlib.asynccontextmanager
+    async def asking(self, users: int, requests: Requests, began_s: float) -> AsyncIterator[None]:
+        """So many users, each of which asks again as soon as it has an answer, as long as the body runs."""
+
+        async def user() -> None:
+            while True:
+                if await self.ask(requests, began_s):
+                    await asyncio.sleep(PAUSE_S)
+
+        everybody = [asyncio.create_task(user()) for _ in range(users)]
+        try:
+            yield
+        finally:
+            for one in everybody:
+                one.cancel()
+            await asyncio.gather(*everybody, return_exceptions=True)

@@ -1,0 +1,197 @@
+"""What each fault does to a server, and what is looked at then. All of it is bounded in count and in time."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import psutil
+
+from common.cpus import usable_cpus
+from common.harness.drill.crowd import LATE, LOST, REFUSED, WRONG
+from common.harness.drill.raw import ask_and_go, half_requests, send_malformed
+from common.harness.drill.scene import ENDLESS, Scene
+from common.harness.processes import GRACE_S, until
+
+USERS = 8  # as many as wait in the line of two workers that refuse beyond it
+AFTER_S = 1.0  # of load under a fault that stays
+NEVER_S = 5.0  # after so long it is called never
+NEVER = -1.0  # what is seen then, as JSON has no infinity
+LEAVERS, STAY_S = 25, 0.15
+TIMES_USERS = 10
+SLOW_ONES, MALFORMED = 50, 10_000
+QUICK = 4.0  # times what it takes when nothing else is to do, and an answer is not called quick any more
+LEAST_QUICK_S = 0.2
+CPU_LIMIT_S, CALM_S, CALM = 12.0, 0.3, 0.1  # until nobody computes any more: less than so much of a CPU
+
+Drill = Callable[[Scene, Path], Awaitable[None]]
+
+
+async def nothing(scene: Scene, _drill: Path) -> None:
+    """The control."""
+    async with scene.under_load(USERS):
+        scene.fault_now()
+        await asyncio.sleep(AFTER_S)
+
+
+async def kill_a_worker(scene: Scene, _drill: Path) -> None:
+    """SIGKILL to the busiest process below the first one."""
+    async with scene.under_load(USERS):
+        victim = await asyncio.to_thread(_busiest, scene.family())
+        if victim is None:
+            scene.incident.without = "it works in its only process"
+            return
+        scene.fault_now()
+        with contextlib.suppress(psutil.Error):
+            victim.kill()
+        await scene.until_whole(NEVER_S)
+
+
+def _busiest(family: list[psutil.Process]) -> psutil.Process | None:
+    """Who computed most within a moment, or at all; only what was started by the server is ever touched."""
+    before = {process: _cpu_s(process) for process in family}
+    time.sleep(0.15)  # of work
+    used = {process: _cpu_s(process) - cpu_s for process, cpu_s in before.items()}
+    return max(used, key=lambda process: (used[process], before[process]), default=None)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
+
+
+async def stop(scene: Scene, drill: Path) -> None:
+    """SIGTERM with as many requests as the load has, as soon as the first of their tasks have begun."""
+    requests, seen = scene.incident.requests, scene.incident.seen
+    before, told = scene.begun(drill), scene.incident.values.get("task") is not None
+    scene.began_s = time.monotonic()
+    asking = [
+        asyncio.create_task(scene.crowd.ask(requests, scene.began_s, patience_s=3 * GRACE_S)) for _ in range(USERS)
+    ]
+    await until(lambda: scene.begun(drill) > before, 1.0)
+    await asyncio.sleep(0.05)
+    scene.fault_now()
+    pid = scene.server.pid
+    assert pid is not None
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    await until(lambda: not scene.server.alive(), 3 * GRACE_S)
+    outcomes = await asyncio.gather(*asking)
+    scene.incident.ended_s = scene.now_s()
+    answered, begun = outcomes.count(""), scene.begun(drill) - before if told else USERS
+    seen["asked"], seen["answered"], seen["begun"] = len(outcomes), answered, begun
+    seen["refused"] = outcomes.count(REFUSED)
+    seen["begun_lost"] = max(0, begun - answered)
+    assert scene.incident.fault_at_s is not None
+    seen["exit_s"] = scene.now_s() - scene.incident.fault_at_s
+    status = scene.server.exit_status()
+    if status is not None:
+        seen["exit"] = status
+    seen["lines"] = len(scene.server.last_words().splitlines())
+
+
+async def leave(scene: Scene, drill: Path) -> None:
+    """Clients that ask and go: what is computed for nobody, and how long the next one waits."""
+    host, port = scene.address
+    path = scene.server.load_url.removeprefix(scene.server.url)
+    scene.began_s = time.monotonic()
+    cpu_s, before = scene.cpu_s(), scene.begun(drill)
+    scene.fault_now()
+    await ask_and_go(host, port, path, LEAVERS, STAY_S)
+    asked_s = time.monotonic()
+    outcome = await scene.crowd.ask(scene.incident.requests, scene.began_s, patience_s=CPU_LIMIT_S)
+    next_s = time.monotonic() - asked_s
+    await _calm(scene)
+    seen, each_s = scene.incident.seen, scene.crowd.expected.cpu_s or scene.crowd.expected.task_s
+    seen["next_s"] = next_s if not outcome else NEVER
+    seen["cpu_s"] = max(0.0, scene.cpu_s() - cpu_s - each_s)
+    seen["asked_cpu_s"], seen["task_s"] = LEAVERS * each_s, scene.crowd.expected.task_s
+    seen["begun"] = scene.begun(drill) - before - 1
+    scene.incident.ended_s = scene.now_s()
+
+
+async def _calm(scene: Scene) -> None:
+    """Until the server computes nothing any more, or the limit is reached."""
+    deadline_s = time.monotonic() + CPU_LIMIT_S
+    while time.monotonic() < deadline_s:
+        before_s, began_s = scene.cpu_s(), time.monotonic()
+        await asyncio.sleep(CALM_S)
+        if scene.cpu_s() - before_s < CALM * (time.monotonic() - began_s):
+            return
+
+
+async def overload(scene: Scene, _drill: Path) -> None:
+    """Ten times the users at once, then one alone until that is quick."""
+    requests, seen = scene.incident.requests, scene.incident.seen
+    scene.began_s = time.monotonic()
+    scene.fault_now()
+    crowd = [scene.crowd.ask(requests, scene.began_s) for _ in range(TIMES_USERS * USERS)]
+    outcomes = await asyncio.gather(*crowd)
+    for name, outcome in (("answered", ""), ("refused", REFUSED), ("late", LATE), ("lost", LOST), ("wrong", WRONG)):
+        seen[name] = outcomes.count(outcome)
+    seen["quick_s"] = await _until_quick(scene)
+    scene.incident.ended_s = scene.now_s()
+
+
+async def _until_quick(scene: Scene) -> float:
+    """How long it takes until a lone request is quick again; infinite if it never is."""
+    quick_s = max(LEAST_QUICK_S, QUICK * (scene.incident.idle_answer_s or 0.0))
+    began_s = time.monotonic()
+    while time.monotonic() - began_s < NEVER_S:
+        sent_s = time.monotonic()
+        if not await scene.crowd.ask(scene.incident.requests, scene.began_s, patience_s=NEVER_S):
+            if time.monotonic() - sent_s <= quick_s:
+                return sent_s - began_s
+        else:
+            await asyncio.sleep(0.02)  # between two refusals
+    return NEVER
+
+
+async def endless(scene: Scene, drill: Path) -> None:
+    """One task that never ends, and then one for each worker."""
+    seen = scene.incident.seen
+    async with scene.under_load(USERS):
+        scene.fault_now()
+        before = scene.rate_before()
+        for name, count in (("one", 1), ("all", max(1, (scene.incident.workers or usable_cpus()) - 1))):
+            for number in range(count):
+                (drill / f"{ENDLESS}{name}{number}").touch()
+            await until(lambda: not list(drill.glob(f"{ENDLESS}*")), 1.0)
+            from_s = scene.now_s()
+            await asyncio.sleep(AFTER_S)
+            seen[f"{name}_left"] = scene.rate(from_s, scene.now_s()) / before if before else 0.0
+            seen[f"{name}_from_s"] = from_s
+    seen["before_per_s"] = before
+
+
+async def slow(scene: Scene, _drill: Path) -> None:
+    """Connections that send half a request and stay."""
+    host, port = scene.address
+    async with scene.under_load(USERS):
+        scene.fault_now()
+        before = scene.rate_before()
+        async with half_requests(host, port, SLOW_ONES):
+            from_s = scene.now_s()
+            await asyncio.sleep(AFTER_S)
+            scene.incident.seen["left"] = scene.rate(from_s, scene.now_s()) / before if before else 0.0
+            scene.incident.seen["from_s"] = from_s
+
+
+async def malformed(scene: Scene, _drill: Path) -> None:
+    """Requests that are no HTTP, or that two parsers read differently."""
+    host, port = scene.address
+    lines = scene.server.lines_said()
+    scene.began_s = time.monotonic()
+    scene.fault_now()
+    sent, smuggled = await send_malformed(host, port, MALFORMED, scene.incident.round)
+    seen, outcome = scene.incident.seen, await scene.crowd.ask(scene.incident.requests, scene.began_s)
+    alive = scene.server.alive() and not outcome
+    seen["sent"], seen["smuggled"], seen["alive"] = sent, smuggled, float(alive)
+    seen["lines"] = scene.server.lines_said() - lines
+    scene.incident.ended_s = scene.now_s()

@@ -1,0 +1,21 @@
+"""The plan of a drill: each server with each task that the faults need."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from common.harness.drill.conduct import incidents, tasks_for, with_parts
+from common.harness.drill.faults import USERS
+from common.harness.plan import Plan, make_plan
+from common.model.case import Value
+from common.model.suite import Suite
+
+
+def drill_plan(
+    suite: Suite, faults: Sequence[str], axes: Mapping[str, Sequence[Value]], *, rounds: int, seed: int | None
+) -> tuple[Plan, int]:
+    """The plan, and how many incidents it has; raises BadInputError as `make_plan` does."""
+    names = with_parts(faults)
+    tasks = {"task": tasks_for(names)} if suite.has_task else {}
+    no_ceiling = replace(suite, ceiling=None, axes={**suite.axes, "users": (USERS,)})
+    plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
+    return plan, sum(1 for _ in incidents(plan, names))

@@ -1,0 +1,126 @@
+"""What incidents say in figures: for each server and fault the medians of its rounds."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from common.model.case import Case
+from common.model.fault import CONTROL, FAULTS
+from common.model.record import Incident
+
+SETTLE_S, WINDOW_S, WHOLE = 0.4, 0.5, 0.8  # the rate is whole again when it is so much of what it was, over so long
+NEVER = -1.0
+Figures = dict[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Drilled:
+    """A server under one fault: its figures are medians over the rounds; None is never, or not known."""
+
+    case: Case
+    title: str
+    fault: str
+    incidents: tuple[Incident, ...]
+    figures: Figures = field(default_factory=dict)
+    without: str = ""  # why the fault can't happen to it
+    failure: str = ""  # why it could not be drilled
+
+    @property
+    def has_figures(self) -> bool:
+        """Whether it happened."""
+        return bool(self.figures)
+
+
+def drilled(incidents: Iterable[Incident]) -> list[Drilled]:
+    """Server by server in the order of their numbers, fault by fault in theirs."""
+    groups: dict[tuple[Case, str], list[Incident]] = {}
+    for one in incidents:
+        groups.setdefault((one.case.without(["task", "users"]), one.fault), []).append(one)
+    order = list(FAULTS)
+    ordered = sorted(groups.items(), key=lambda item: (_place(item[0][0]), order.index(item[0][1])))
+    return [_drilled(case, fault, found) for (case, fault), found in ordered]
+
+
+def _place(case: Case) -> tuple[float, str, str]:
+    number = case.server.rpartition("/")[2].split("_")[0]
+    return (int(number) if number.isdecimal() else np.inf), case.server, repr(case.values)
+
+
+def _drilled(case: Case, fault: str, found: Sequence[Incident]) -> Drilled:
+    first = found[0]
+    without = next((one.without for one in found if one.without), "")
+    failure = next((one.failure.message for one in found if one.failure), "")
+    sound = [figures_of(one) for one in found if not one.without and not one.failure]
+    figures = _medians(sound) if sound else {}
+    return Drilled(case, first.title, fault, tuple(found), figures, without if not sound else "", failure)
+
+
+def _medians(sound: Sequence[Figures]) -> Figures:
+    """Of each figure; never counts as longer than all else."""
+    names = dict.fromkeys(name for figures in sound for name in figures)
+    return {name: _median([figures[name] for figures in sound if name in figures]) for name in names}
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    ordered = sorted(np.inf if value is None else value for value in values)
+    middle = ordered[len(ordered) // 2]
+    return None if middle == np.inf else float(middle)
+
+
+def figures_of(one: Incident) -> Figures:
+    """What one incident says; a figure that is None was never reached."""
+    seen: Figures = {
+        name: None if value == NEVER and name.endswith("_s") else value for name, value in one.seen.items()
+    }
+    if one.fault in (CONTROL, "worker", "endless", "slow"):
+        seen |= _under_load(one)
+    return seen
+
+
+def _under_load(one: Incident) -> Figures:
+    at_s = one.fault_at_s or 0.0
+    ended, lost = np.asarray(one.requests.ended_s), [outcome not in ("", "refused") for outcome in one.requests.outcome]
+    before = rate_between(one, SETTLE_S, at_s)
+    found: Figures = {"before_per_s": before, "ping_p99_s": ping_p99_s(one, at_s, one.ended_s)}
+    found["after_per_s"] = rate_between(one, at_s, one.ended_s)
+    if one.fault == "worker":
+        found["lost"] = float(np.sum(np.asarray(lost, dtype=bool) & (ended >= at_s))) if len(ended) else 0.0
+        found["whole_s"] = whole_again_s(one, before)
+    for name in ("one", "all"):
+        if f"{name}_from_s" in one.seen:
+            from_s = one.seen[f"{name}_from_s"]
+            found[f"{name}_ping_p99_s"] = ping_p99_s(one, from_s, from_s + 1.0)
+    return found
+
+
+def rate_between(one: Incident, from_s: float, to_s: float) -> float:
+    """Right answers per second."""
+    if to_s <= from_s:
+        return 0.0
+    done = zip(one.requests.ended_s, one.requests.outcome, strict=True)
+    return sum(from_s <= ended_s < to_s and not outcome for ended_s, outcome in done) / (to_s - from_s)
+
+
+def whole_again_s(one: Incident, before: float) -> float | None:
+    """From the fault to the begin of the first half second in which the rate was whole; None if there is none."""
+    at_s = one.fault_at_s or 0.0
+    right = np.sort([ended for ended, what in zip(one.requests.ended_s, one.requests.outcome, strict=True) if not what])
+    for begin_s in np.arange(at_s, one.ended_s - WINDOW_S + 1e-9, 0.05):
+        inside = np.searchsorted(right, begin_s + WINDOW_S) - np.searchsorted(right, begin_s)
+        if inside / WINDOW_S >= WHOLE * before:
+            return float(begin_s - at_s)
+    return None
+
+
+def ping_p99_s(one: Incident, from_s: float, to_s: float) -> float | None:
+    """Of the pings that were due then; None if too many of them were never answered."""
+    waits = [
+        np.inf if problem else waited_s
+        for due_s, waited_s, problem in zip(one.pings.due_s, one.pings.waited_s, one.pings.problem, strict=True)
+        if from_s <= due_s < to_s
+    ]
+    if not waits:
+        return None
+    found = float(np.sort(waits)[min(len(waits) - 1, int(0.99 * len(waits)))])
+    return None if found == np.inf else found

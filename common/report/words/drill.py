@@ -1,0 +1,160 @@
+"""A drill in words: what each cell says, and who survives what."""
+
+from collections.abc import Iterator, Sequence
+
+from common.model.fault import CONTROL
+from common.report import numbers
+from common.report.figures.drills import Drilled, Figures
+from common.report.judging.drill import DEAD, HIDDEN, HURT, OK, Cell
+from common.report.words.naming import name_of
+
+MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
+NOT_POSSIBLE = "–"  # noqa: RUF001 (as a table has it)
+LEGEND = f"~ hurt · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} can't happen to it"
+# Of each fault: what it is, and what the two lines of its cells say.
+HEADINGS = {
+    CONTROL: ("no fault", "trans/s", "ping p99"),
+    "worker": ("worker killed", "lost", "whole after"),
+    "stop": ("SIGTERM", "begun lost", "exit"),
+    "stop_long": ("SIGTERM, long tasks", "begun lost", "exit"),
+    "leave": ("25 leave", "CPU for nobody", "next one waits"),
+    "overload": ("10 times the users", "right/refused/lost", "quick after"),
+    "endless": ("endless task", "one: left, ping p99", "all: left, ping p99"),
+    "slow": ("50 half requests", "left", "ping p99"),
+    "malformed": ("10,000 malformed", "alive", "printed, smuggled"),
+}
+
+
+def cell_texts(one: Drilled) -> tuple[str, str]:
+    """Its figures in two lines; a dash where the fault can't happen to it, `failed` where it could not be tried."""
+    if not one.has_figures:
+        return ("failed" if one.failure else NOT_POSSIBLE), ""
+    return _TEXTS[one.fault](one.figures)
+
+
+def marked(cell: Cell) -> tuple[str, str]:
+    """The same with its mark behind the first line."""
+    first, second = cell_texts(cell.drilled)
+    return f"{first} {MARKS.get(cell.mark, '')}".rstrip(), second
+
+
+def table_of(cells: Sequence[Cell]) -> tuple[list[str], list[tuple[str, list[Cell | None]]]]:
+    """The faults that there are cells of, and for each server its name and a cell for each of them, or none."""
+    known = {one.drilled.fault for one in cells}
+    faults = [name for name in HEADINGS if name in known]
+    cases = [one.drilled.case for one in cells]
+    rows: dict[str, dict[str, Cell]] = {}
+    for one in cells:
+        rows.setdefault(name_of(one.drilled.case, cases), {})[one.drilled.fault] = one
+    return faults, [(name, [found.get(fault) for fault in faults]) for name, found in rows.items()]
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else numbers.seconds(value)
+
+
+def _ping(value: float | None) -> str:
+    return "no answer" if value is None else numbers.seconds(value)
+
+
+def _share(value: float | None) -> str:
+    return numbers.share(value or 0.0)
+
+
+def _count(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}"
+
+
+def _control(figures: Figures) -> tuple[str, str]:
+    return numbers.rate(figures["before_per_s"] or 0.0), _ping(figures["ping_p99_s"])
+
+
+def _worker(figures: Figures) -> tuple[str, str]:
+    return _count(figures["lost"]), _seconds(figures["whole_s"])
+
+
+def _stop(figures: Figures) -> tuple[str, str]:
+    status = figures.get("exit")
+    ended = "never" if status is None else f"{status:.0f} in {_seconds(figures['exit_s'])}"
+    return f"{_count(figures['begun_lost'])} of {_count(figures['begun'])}", ended
+
+
+def _leave(figures: Figures) -> tuple[str, str]:
+    asked_s = figures["asked_cpu_s"] or 0.0
+    share = f" ({_share((figures['cpu_s'] or 0.0) / asked_s)})" if asked_s else ""
+    return f"{_seconds(figures['cpu_s'] or 0.0)}{share}", _seconds(figures["next_s"])
+
+
+def _overload(figures: Figures) -> tuple[str, str]:
+    lost = sum(figures[name] or 0 for name in ("lost", "wrong", "late"))
+    counts = f"{_count(figures['answered'])}/{_count(figures['refused'])}/{_count(lost)}"
+    return counts, _seconds(figures["quick_s"])
+
+
+def _endless(figures: Figures) -> tuple[str, str]:
+    one, every = (
+        f"{_share(figures.get(f'{name}_left'))}, {_ping(figures.get(f'{name}_ping_p99_s'))}" for name in ("one", "all")
+    )
+    return one, every
+
+
+def _slow(figures: Figures) -> tuple[str, str]:
+    return _share(figures["left"]), _ping(figures["ping_p99_s"])
+
+
+def _malformed(figures: Figures) -> tuple[str, str]:
+    alive = "alive" if figures["alive"] else "dead"
+    return alive, f"{_count(figures['lines'])}, {_count(figures['smuggled'])}"
+
+
+_TEXTS = {
+    CONTROL: _control,
+    "worker": _worker,
+    "stop": _stop,
+    "stop_long": _stop,
+    "leave": _leave,
+    "overload": _overload,
+    "endless": _endless,
+    "slow": _slow,
+    "malformed": _malformed,
+}
+
+
+def conclusion(cells: Sequence[Cell]) -> Iterator[str]:
+    """Who survives everything; who seems to live and does not work; and what could not be told."""
+    servers = list(dict.fromkeys(one.drilled.case.server for one in cells))
+    marks = {name: {one.mark for one in cells if one.drilled.case.server == name} for name in servers}
+    well = [name for name in servers if not marks[name] & {HURT, DEAD, HIDDEN}]
+    yield (
+        f"{_listed(well)} {'survives' if len(well) == 1 else 'survive'} all of it."
+        if well
+        else ("None survives everything unhurt.")
+    )
+    for mark, words in (
+        (HIDDEN, "A health check would keep in service what does no work any more: {}."),
+        (DEAD, "Dead, and a health check would notice: {}."),
+    ):
+        found = [f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)})" for one in cells if one.mark == mark]
+        if found:
+            yield words.format(_listed(found))
+    untold = [
+        f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)}): {one.drilled.failure}"
+        for one in cells
+        if one.drilled.failure
+    ]
+    if untold:
+        yield f"Could not be told: {'; '.join(untold)}."
+
+
+def what_in_words(fault: str) -> str:
+    """`a worker killed`."""
+    return HEADINGS[fault][0]
+
+
+def footnote(rounds: int) -> str:
+    """How to read the cells."""
+    return f"{LEGEND} · medians of {rounds} rounds" if rounds > 1 else LEGEND
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
