@@ -1,0 +1,193 @@
+"""The drill: what incidents say in figures and marks, and real ones before servers that survive them and do not."""
+
+import json
+import math
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import TESTS
+from simulated_record import result_of
+
+from common.harness.drill.conduct import incidents, with_parts
+from common.harness.drill.plan import drill_plan
+from common.harness.drill.raw import AMBIGUOUS, malformed
+from common.harness.ready.what import suite_of
+from common.model.fault import CONTROL, FAULTS
+from common.model.record import Failure, Incident, Pings, Requests, Result, load
+from common.report.dressing import dressed
+from common.report.figures.drills import drilled, figures_of
+from common.report.judging.drill import DEAD, HIDDEN, HURT, OK, cells_of, exit_code
+from common.report.words.drill import conclusion, marked
+
+Asked = Callable[..., subprocess.CompletedProcess[str]]
+RATE = 40.0  # answers per second
+
+
+def incident(
+    fault: str = "worker", *, gap_s: float = 0.0, gone: int = 0, ping_s: float = 0.002, server: str = "4_pool", **seen
+) -> Incident:
+    """A second of load, then the fault, then a gap, then all is as before, until 5 s after it."""
+    times = [number / RATE for number in range(int(6 * RATE))]
+    right = [at_s for at_s in times if not 1.0 <= at_s < 1.0 + gap_s]
+    wrong = [1.0 + number / 1000 for number in range(gone)]
+    ended = sorted([(at_s, "") for at_s in right] + [(at_s, "lost") for at_s in wrong])
+    due_s = [number / 40 for number in range(240)]
+    waited_s = [ping_s if due >= 1.0 else 0.002 for due in due_s]
+    problem = ["not answered" if wait == math.inf else "" for wait in waited_s]
+    return Incident(
+        server=server,
+        title="In a pool",
+        values={"task": "t", "users": 8, "python": "3.11.7"},
+        fault=fault,
+        round=1,
+        workers=2,
+        requests=Requests(
+            [at_s - 0.1 for at_s, _ in ended], [at_s for at_s, _ in ended], [outcome for _, outcome in ended]
+        ),
+        pings=Pings(due_s, due_s, [min(wait, 1.0) for wait in waited_s], problem),
+        fault_at_s=1.0,
+        ended_s=6.0,
+        seen=seen,
+    )
+
+
+def result(*found: Incident) -> Result:
+    one = result_of([])
+    one.incidents.extend(found)
+    return one
+
+
+def mark(one: Incident) -> str:
+    (cell,) = cells_of(result(one))
+    return cell.mark
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.3, 1.0, 3.0])
+def test_the_rate_is_whole_again_when_it_is(gap_s: float) -> None:
+    figures = figures_of(incident(gap_s=gap_s))
+    assert figures["before_per_s"] == pytest.approx(RATE, rel=0.05)
+    assert figures["whole_s"] == pytest.approx(max(0.0, gap_s - 0.1), abs=0.11)  # 80 % of half a second are enough
+
+
+def test_what_never_comes_back_is_never_whole() -> None:
+    assert figures_of(incident(gap_s=5.0))["whole_s"] is None
+
+
+MARKS = {
+    "nothing lost": (incident(), OK),
+    "one lost": (incident(gone=1, gap_s=0.2), OK),
+    "many lost": (incident(gone=8), HURT),
+    "whole after two seconds": (incident(gap_s=2.5), HURT),
+    "never, and the ping says nothing of it": (incident(gap_s=5.0), HIDDEN),
+    "never, and no ping": (incident(gap_s=5.0, ping_s=math.inf), DEAD),
+    "stopped well": (incident("stop", begun=2, begun_lost=0, exit=0, exit_s=0.5, lines=0), OK),
+    "stopped with a loss": (incident("stop", begun=2, begun_lost=1, exit=0, exit_s=0.5, lines=0), HURT),
+    "stopped by an alarm": (incident("stop", begun=2, begun_lost=0, exit=-14, exit_s=0.5, lines=0), HURT),
+    "never stopped": (incident("stop", begun=2, begun_lost=0, exit_s=15.0, lines=0), DEAD),
+    "a long one, said": (incident("stop_long", begun=2, begun_lost=2, exit=0, exit_s=5.0, lines=1), OK),
+    "a long one, not a word": (incident("stop_long", begun=2, begun_lost=2, exit=0, exit_s=5.0, lines=0), HURT),
+    "left, and spared": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=0.2, begun=2), OK),
+    "left, and burnt": (incident("leave", cpu_s=2.4, asked_cpu_s=2.5, task_s=0.1, next_s=0.2, begun=25), HURT),
+    "left, and the next one waits": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=2.0), HURT),
+    "left, and nobody comes": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=-1.0), DEAD),
+    "refused": (incident("overload", answered=10, refused=70, lost=0, late=0, wrong=0, quick_s=0.1), OK),
+    "reset": (incident("overload", answered=70, refused=0, lost=10, late=0, wrong=0, quick_s=0.1), HURT),
+    "never quick": (incident("overload", answered=80, refused=0, lost=0, late=0, wrong=0, quick_s=-1.0), DEAD),
+    "one endless": (incident("endless", one_left=0.5, all_left=0.4, one_from_s=1.0, all_from_s=2.0), OK),
+    "all endless": (incident("endless", one_left=0.5, all_left=0.0, one_from_s=1.0, all_from_s=2.0), HIDDEN),
+    "blocked": (incident("endless", ping_s=math.inf, one_left=0.0, all_left=0.0, one_from_s=1.0, all_from_s=2.0), DEAD),
+    "slow ones": (incident("slow", left=0.9, from_s=1.0), OK),
+    "slow ones stop it": (incident("slow", ping_s=math.inf, left=0.0, from_s=1.0), DEAD),
+    "malformed": (incident("malformed", sent=10_000, alive=1, lines=0, smuggled=0), OK),
+    "smuggled": (incident("malformed", sent=10_000, alive=1, lines=0, smuggled=1), HURT),
+    "chatty": (incident("malformed", sent=10_000, alive=1, lines=16, smuggled=0), HURT),
+    "dead of it": (incident("malformed", sent=500, alive=0, lines=0, smuggled=0), DEAD),
+    "control": (incident(CONTROL), ""),
+}
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_a_mark_says_how_it_did(name: str) -> None:
+    one, expected = MARKS[name]
+    assert mark(one) == expected
+
+
+def test_figures_are_medians_and_never_is_longer_than_all_else() -> None:
+    rounds = [incident(gap_s=gap_s) for gap_s in (0.5, 5.0, 5.0)]
+    (cell,) = cells_of(result(*rounds))
+    assert cell.drilled.figures["whole_s"] is None
+    (cell,) = cells_of(result(incident(gap_s=0.5), incident(gap_s=0.5), incident(gap_s=5.0)))
+    assert cell.drilled.figures["whole_s"] == pytest.approx(0.4, abs=0.11)
+
+
+def test_what_can_not_happen_and_what_could_not_be_tried_are_told_apart() -> None:
+    never, failed = incident(server="2_async"), incident(server="9_pebble")
+    never.without, failed.failure = "it works in its only process", Failure("died", "it <b>died</b>")
+    cells = cells_of(result(never, failed))
+    assert [marked(one)[0] for one in cells] == ["–", "failed"]  # noqa: RUF001
+    assert any("Could not be told: 9_pebble" in sentence for sentence in conclusion(cells))
+    assert exit_code(result(never)) == 0
+    assert exit_code(result(failed)) == 1
+
+
+def test_every_dress_shows_a_drill() -> None:
+    drill = result(*(one for one, _ in MARKS.values()))
+    hidden = incident(gap_s=5.0, server="<b>shop</b>")
+    drill.incidents.append(hidden)
+    assert "never" in dressed(drill, "table")
+    assert "✗!" in dressed(drill, "markdown")
+    cells = json.loads(dressed(drill, "json"))["cells"]
+    assert {"server", "fault", "figures", "mark"} <= cells[0].keys()
+    assert "worker,whole_s" in dressed(drill, "csv")
+    page = dressed(drill, "html")
+    assert "<b>shop</b>" not in page
+    assert "&lt;b&gt;shop&lt;/b&gt;" in page
+    assert page.count("<figure>") == len({one.fault for one in drill.incidents})
+
+
+def test_every_fault_is_drilled_and_the_control_comes_with_any() -> None:
+    assert with_parts([]) == list(FAULTS)
+    assert with_parts(["worker"]) == [CONTROL, "worker"]
+    assert with_parts(["stop"]) == [CONTROL, "stop", "stop_long"]
+
+
+def test_every_server_meets_every_fault_in_every_round() -> None:
+    plan, turns = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
+    happening = [(one.server, one.fault, one.round) for _, one in incidents(plan, list(FAULTS))]
+    assert len(happening) == len(set(happening)) == turns
+    assert {fault for server, fault, _ in happening if server == "2_async"} == set(FAULTS)
+    assert {round_ for _, fault, round_ in happening if fault == "worker"} == {1, 2, 3}
+
+
+def test_malformed_requests_are_as_many_and_repeatable() -> None:
+    requests = list(malformed(1000, 7))
+    assert len(requests) == 1000
+    assert requests == list(malformed(1000, 7))
+    assert {request for request, smuggles in requests if smuggles} == set(AMBIGUOUS)
+    assert max(len(request) for request, _ in requests) > 1_000_000  # a megabyte of headers
+
+
+def drilled_for_real(folder: Path, asked: Asked, *words: str) -> dict[tuple[str, str], str]:
+    ran = asked("drill", *words, "--rounds", "1", "--out", str(folder / "d.json"), "--quiet")
+    assert ran.returncode in (0, 1), ran.stderr
+    found = load(folder / "d.json")
+    assert not [one.failure for one in found.incidents if one.failure]
+    return {(cell.drilled.case.server, cell.drilled.fault): cell.mark for cell in cells_of(found)}
+
+
+def test_a_server_that_stops_at_once_loses_what_had_begun(tmp_path: Path, asked: Asked) -> None:
+    marks = drilled_for_real(tmp_path, asked, str(TESTS / "servers" / "stops_at_once.py"), "--fault", "stop")
+    assert marks["stops_at_once", "stop"] == HURT
+    (stop,) = [one for one in drilled(load(tmp_path / "d.json").incidents) if one.fault == "stop"]
+    assert stop.figures["begun_lost"] >= 1
+
+
+def test_a_server_of_a_suite_is_drilled_as_far_as_that_goes(tmp_path: Path, asked: Asked) -> None:
+    shop = f"{TESTS / 'suites' / 'shop'}:plain"
+    marks = drilled_for_real(tmp_path, asked, shop, "--fault", "slow", "--fault", "endless")
+    assert {fault for _, fault in marks} == {CONTROL, "slow", "endless"}
+    assert marks["plain", "slow"] == OK
+    found = drilled(load(tmp_path / "d.json").incidents)
+    assert next(one.without for one in found if one.fault == "endless") == "its tasks are its own"
