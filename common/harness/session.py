@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 
 from common.harness.child import kept
+from common.harness.driver import order_of
 from common.harness.interruption import until_signal
 from common.harness.plan import Plan
 from common.harness.ready.doctor import examine, in_one_line
 from common.harness.ready.environment import describe_environment, packages_of
 from common.harness.ready.expectation import Expectations
-from common.harness.ready.tool import at_home
+from common.harness.ready.tool import at_home, check
 from common.harness.ready.virtualenv import with_packages
 from common.harness.runner import run, say_how_long, try_tasks
 from common.harness.tracer import trace_all
@@ -49,9 +50,12 @@ def conduct(
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
 
     Raises:
-        BadInputError: the load tool is missing, or a task can't be performed; nothing was started.
+        BadInputError: the load tool is missing or can't do what it is to, or a task can't be performed; nothing was
+            started.
     """
-    with at_home(DRIVERS[plan.load.tool]) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
+    driver = DRIVERS[plan.load.tool]
+    check(driver, (order_of(plan.load, case.users) for case in plan.cases))
+    with at_home(driver) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
         raw = RawValues(result, out, watcher)
 

@@ -84,7 +84,8 @@ def _failure(one: Round) -> Reason | None:
             f"{wrong[0]} bytes long instead of {record.answer_bytes}",
         )
     if not one.completed:
-        return Reason("no_transactions", f"no transaction was completed in {record.load_s or 0:.1f} s of siege")
+        told = f"; {one.attempts} requests got no right answer" if one.attempts else ""
+        return Reason("no_transactions", f"no transaction was completed in {record.load_s or 0:.1f} s of siege{told}")
     return None
 
 
@@ -97,7 +98,8 @@ RULES = (  # the gravest for what can be believed first: they explain others
     Rule("littles_law", SUSPECT, suspicions.littles_law, ("arrivals",)),
     Rule("availability", SUSPECT, suspicions.availability),
     Rule("pings", SUSPECT, suspicions.unanswered_pings, ("pings",)),
-    Rule("generator", SUSPECT, suspicions.starved_generator, ("machine",)),
+    Rule("generator", SUSPECT, suspicions.starved_generator),
+    Rule("ports", SUSPECT, suspicions.no_ports),
     Rule("late_probe", SUSPECT, suspicions.late_probe, ("pings",)),
     Rule("unknown_lines", SUSPECT, suspicions.unknown_lines),
     Rule("too_short", UNCLEAR, doubts.too_short),
