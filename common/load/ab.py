@@ -77,7 +77,7 @@ class Ab(TellsTotals):
         answered = int(complete) - broken
         unanswered = broken + kinds.get("Connect", 0) + kinds.get("Exceptions", 0)
         nothing_came = labels.get("Total transferred") == 0  # then the connections themselves were refused
-        percentiles = _percentiles_s(told.files, int(complete)) if answered else {}
+        percentiles = _percentiles_s(told.files, int(complete)) if answered and not nothing_came else {}
         kept = labels.get("Keep-Alive requests")
         body = labels.get("HTML transferred")
         return Totals(

@@ -17,10 +17,11 @@ import json
 import time
 from pathlib import Path
 
+import gevent
 from locust import FastHttpUser, events, task
 from locust.runners import WorkerRunner
 
-URL, HEADERS = {url}, {headers}
+URL, HEADERS, TIME_S = {url}, {headers}, {time_s}
 moments = {{}}
 
 
@@ -37,8 +38,16 @@ class User(FastHttpUser):
 
 
 @events.test_start.add_listener
-def begin(**_):
+def begin(environment, **_):
     moments["began"] = time.monotonic()
+    if not isinstance(environment.runner, WorkerRunner):
+        gevent.spawn(end_in_time, environment.runner)
+
+
+def end_in_time(runner):
+    while (left_s := moments["began"] + TIME_S - time.monotonic()) > 0:
+        gevent.sleep(left_s)
+    runner.quit()
 
 
 @events.test_stopping.add_listener
@@ -69,6 +78,7 @@ def remember(runner, **_):
     RUNNER.append(runner)
 '''
 _NO_CONNECTION = ("ConnectionRefused", "Errno 111", "Errno 99", "Cannot assign requested address", "(111,", "(99,")
+LONGER_S = 30
 _MOST = 2**53
 
 
@@ -103,12 +113,13 @@ class Locust(TellsTotals):
     def files(self, order: Order) -> Mapping[str, str]:
         """All that a user of it does."""
         headers = {"Accept-Encoding": "identity"} | ({} if order.keep_alive else {"Connection": "close"})
-        return {_FILE: _LOCUSTFILE.format(url=json.dumps(order.url), headers=json.dumps(headers))}
+        words = {"url": json.dumps(order.url), "headers": json.dumps(headers), "time_s": order.time_s}
+        return {_FILE: _LOCUSTFILE.format(**words)}
 
     def command(self, program: str, home: Path, order: Order) -> list[str]:
-        """All users begin at once."""
+        """All users begin at once. Our file ends it, because -t counts from before it has started."""
         words = [program, "--headless", "-u", str(order.users), "-r", str(order.users)]
-        words += ["-t", f"{whole_seconds(order.time_s)}s", "--only-summary", "-f", str(home / _FILE)]
+        words += ["-t", f"{whole_seconds(order.time_s) + LONGER_S}s", "--only-summary", "-f", str(home / _FILE)]
         processes = ["--processes", str(order.threads)] if order.threads > 1 else []
         return [*words, *processes, *order.options]
 
@@ -123,13 +134,13 @@ class Locust(TellsTotals):
 def _totals(told: Any) -> Totals | None:
     requests, took_s = _count(told["requests"]), float(told["took_s"])
     errors = [(str(error), _count(count)) for error, count in told["errors"]]
-    wrong = sum(count for error, count in errors if error.startswith("status "))
+    wrong = sum(count for error, count in errors if "status " in error or "BadStatusCode" in error)
     unconnected = sum(count for error, count in errors if any(words in error for words in _NO_CONNECTION))
     failed = sum(count for _, count in errors)
     if not 0 < took_s < _MOST or failed > requests:
         return None
-    waited_s = [float(value_ms) / 1000 for value_ms in told["percentiles_ms"]] if requests else [None] * 4
-    p50_s, p95_s, p99_s, max_s = waited_s
+    answered = requests - failed + wrong
+    p50_s, p95_s, p99_s, max_s = (_seconds(value_ms) if answered else None for value_ms in told["percentiles_ms"])
     return Totals(
         right=requests - failed,
         wrong_status=wrong,
@@ -148,3 +159,9 @@ def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value < _MOST:
         raise ValueError("not a count")
     return value
+
+
+def _seconds(value_ms: Any) -> float:
+    if not 0 <= (value := float(value_ms)) < _MOST:
+        raise ValueError("not a time")
+    return value / 1000

@@ -75,6 +75,8 @@ class Wrk(TellsTotals):
         """An answer below 400 counts as right; one that never came is told nowhere."""
         lines = [line for line in told.stdout.splitlines() if line.startswith("{")]
         figures = _figures(lines[-1]) if lines else None
+        if figures is None and "unable to connect" in told.stderr:  # before it starts
+            return Totals(0, 0, unanswered=1, connect_errors=1)
         if figures is None or not figures["duration_us"]:
             return None
         answered = figures["requests"]

@@ -34,6 +34,12 @@ class Totals:
         """Requests that ended in one way or another."""
         return self.completed + sum(self.columns.wrong_status) + sum(self.columns.unanswered)
 
+    def bytes_of_answers(self) -> tuple[int, int] | None:
+        """How many bytes so many answers had, where the tool tells that and no status was a wrong one."""
+        columns = zip(self.columns.body_bytes, self.columns.right, self.columns.wrong_status, strict=True)
+        known = [(size, right) for size, right, wrong in columns if size is not None and not wrong]
+        return (sum(size for size, _ in known), sum(right for _, right in known)) if known else None
+
     @cached_property
     def from_s(self) -> float:
         """When the first of them began."""

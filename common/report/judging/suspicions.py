@@ -10,7 +10,7 @@ from common.report.figures.estimates import ACCURACY
 from common.report.figures.rounds import Round
 from common.report.judging.evidence import DRIFT_OF_RATES, Evidence, is_busy
 
-AWAKE = 0.85  # of the time that it could be; a load tool that waits for the server sleeps half of it and more
+AWAKE = 0.8  # of the time that it could be; a load tool that waits for the server sleeps half of it and more
 GENERATOR = 0.10  # of all CPUs; on a quiet machine the load tool and the bench take 0.01 to 0.02
 SPARE = 0.10  # of all CPUs; where so much is idle the load tool has taken nothing from the server
 PORTS, MANY_PORTS = 0.9, 0.5  # of all local ports
