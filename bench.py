@@ -21,6 +21,7 @@ except ModuleNotFoundError as error:
     what = f"this Python ({sys.executable}) has no {error.name}"
     sys.stderr.write(f"bench.py: {what}; run ./scripts/setup, then .venv/bin/python bench.py\n")
     sys.exit(2)
+from common.errors import BadInputError
 from common.model.outfile import write_whole
 
 FILE = click.Path(path_type=Path)
@@ -54,11 +55,26 @@ def list_servers(as_json: bool) -> None:
 
 
 @bench.command()
-@click.argument("servers", metavar="[SERVER]...", nargs=-1)
-@click.option("--task", multiple=True, default=["primes"], help="primes, digest, sign_up, or module:function.")
-@click.option("--users", type=AT_LEAST_ONE, multiple=True, default=[25], help="Users at the same time.")
+@click.argument("app", default="app:app")
+@click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="Where it goes.")
+def init(app: str, out: Path) -> None:
+    """Write a suite file to begin with, for the application APP (module:name) in this folder."""
+    from common.harness.ready.first_suite import first_suite
+
+    if out.exists():
+        raise BadInputError(f"{str(out)!r} is there already; expected a new file: --out FILE")
+    text = first_suite(app, str(out), Path.cwd())
+    write_whole(writable(out), text.encode())
+    click.echo(f"{out} written: look at the path and the ping in it, then run: bench.py run {out}")
+
+
+@bench.command()
+@click.argument("servers", metavar="[WHAT]...", nargs=-1)
+@click.option("--task", multiple=True, help="primes (default), digest, sign_up, or module:function.")
+@click.option("--users", type=AT_LEAST_ONE, multiple=True, help="Users at the same time; 25 unless a suite says more.")
 @click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes, for strategies that have a pool.")
 @click.option("--python", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
+@click.option("--ping", help="The path of a health check, for servers that are named by their address.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
 @click.option("--rounds", type=Rounds(), default="2", help="How often every case takes its turn; auto: until certain.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
@@ -68,6 +84,7 @@ def list_servers(as_json: bool) -> None:
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
 def run(
     servers: tuple[str, ...],
+    ping: str | None,
     time_s: float | None,
     rounds: int | None,
     seed: int | None,
@@ -77,19 +94,20 @@ def run(
     quiet: bool,
     **axes: tuple[str | int, ...],
 ) -> None:
-    """Start each SERVER, put it under siege, and compare.
+    """Start each server, put it under siege, and compare.
 
-    SERVER is a number (3), a name (3_async_threadexecutor) or the path of any script that keeps the contract;
+    WHAT is a number (3), a name (3_async_threadexecutor), the path of any script that keeps the contract, a suite
+    (shop.toml, or shop.toml:SERVER), or the address of a server that runs (http://127.0.0.1:8000/report);
     without any, all strategies take part. --task, --users, --workers and --python may be given more than once.
     """
     from common.harness.plan import make_plan
-    from common.harness.ready.strategies import suite_of
+    from common.harness.ready.what import suite_of
     from common.harness.session import conduct
     from common.report.dressing import exit_code, show_all
     from common.report.judging.certainty import MOST_ROUNDS, uncertain
     from common.report.progress import ProgressBar
 
-    plan = make_plan(suite_of(servers), axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
+    plan = make_plan(suite_of(servers, ping), axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
     page = writable(html) if html else None
     out = writable(out or default_result(), again_and_again=True)
     wanted = uncertain if rounds is None else None
@@ -126,19 +144,28 @@ def report(result: Path, dress: str, picture: str | None, out: Path | None, unco
 
 
 @bench.command()
-@click.argument("servers", metavar="[SERVER]...", nargs=-1)
+@click.argument("servers", metavar="[WHAT]...", nargs=-1)
 @click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Sent at the same moment.")
-@click.option("--task", multiple=True, default=["primes"], help="As for run.")
+@click.option("--task", multiple=True, help="As for run.")
 @click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
 @click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
+@click.option("--ping", help="As for run.")
 @click.option("--out", type=FILE, help="A picture of it: FILE.svg, .png or .html; raw values: .json.")
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
 def trace(
-    servers: tuple[str, ...], requests: int, out: Path | None, quiet: bool, **axes: tuple[str | int, ...]
+    servers: tuple[str, ...],
+    requests: int,
+    ping: str | None,
+    out: Path | None,
+    quiet: bool,
+    **axes: tuple[str | int, ...],
 ) -> None:
-    """Draw who computes when: send each SERVER some requests at once, with pings beside them."""
+    """Draw who computes when: send each server some requests at once, with pings beside them.
+
+    WHAT is as for run.
+    """
     from common.harness.plan import make_plan
-    from common.harness.ready.strategies import suite_of
+    from common.harness.ready.what import suite_of
     from common.harness.session import conduct_traces
     from common.report.dressing import as_shown, show
     from common.report.pictures import check_suffix, write_picture
@@ -146,7 +173,7 @@ def trace(
 
     if out is not None:
         check_suffix(writable(out))
-    plan = make_plan(suite_of(servers), {**axes, "users": [requests]}, time_s=0, rounds=1)
+    plan = make_plan(suite_of(servers, ping), {**axes, "users": [requests]}, time_s=0, rounds=1)
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
         result, stopped_by = conduct_traces(plan, requests, progress, COMMAND)
     if result.traces and out is not None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.harness.plan import Plan, make_plan
-from common.harness.ready.strategies import suite_of
+from common.harness.ready.what import suite_of
 
 
 def plan_of(

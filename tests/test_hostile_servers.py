@@ -12,8 +12,10 @@ from planned import plan_of
 from common.contract import FIRST_PORT
 from common.harness import turn
 from common.harness.length import Length
+from common.harness.ours import HOST
+from common.harness.ports import claimed_port, port_is_free
 from common.harness.ready.expectation import Expectation
-from common.harness.server import HOST, claimed_port, port_is_free
+from common.harness.ready.services import Services
 
 NAMES = (
     "answers_wrongly",
@@ -101,6 +103,7 @@ def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(turn, "warm_up", mistaken)
     plan = plan_of("2")
     record, expected = turn.new_record(plan, plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
-    asyncio.run(turn.Turn(plan, plan.cases[0], None, expected, Length(1.0, 2, expected), record, None).measure())
+    one = turn.Turn(plan, plan.cases[0], None, expected, Length(1.0, 2, expected), Services(), record, None)
+    asyncio.run(one.measure())
     assert record.failure.code == "bench_error"
     assert "ZeroDivisionError: a mistake" in record.failure.message

@@ -9,6 +9,7 @@ from planned import plan_of
 from simulated_record import bare_record, record_of, result_of
 
 from common.harness.ready.strategies import all_strategies, read_strategy
+from common.harness.start import start_of
 from common.model.case import case_of
 from common.model.record import Result, load, save
 from common.model.target import Kind
@@ -70,9 +71,10 @@ def test_workers_are_an_axis_of_those_that_have_a_pool() -> None:
     assert asked == [("2", None), ("3", 2), ("3", 4), ("4", 2), ("4", 4)]
     assert [case.server for case in plan.ceilings] == ["bare"]  # which has no workers, and is measured once
     assert plan.turns() == 6
-    target, case = plan.targets["4_async_processexecutor"], plan.cases[-1]
-    assert list(target.command(case, "python", "127.0.0.1", 8003))[-2:] == ["--workers", "4"]
-    assert "--workers" not in plan.targets["2_async"].command(plan.cases[0], "python", "127.0.0.1", 8001)
+    case = plan.cases[-1]
+    with start_of(plan, case, 8003, {}) as start:
+        assert start.words[-2:] == ["--workers", "4"]
+    assert "--workers" not in plan.targets["2_async"].words(plan.cases[0])
 
 
 def test_a_script_that_does_not_say_how_many_workers_it_has_is_told() -> None:

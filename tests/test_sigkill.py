@@ -17,8 +17,8 @@ from conftest import ROOT, TESTS, bench_command, gone, is_free, wait_until
 from planned import plan_of
 
 from common.harness.child import kept
+from common.harness.ours import server_environment
 from common.harness.processes import Started
-from common.harness.server import server_environment
 
 HIDES = TESTS / "servers" / "hides_a_daemon.py"
 AT_ONCE_S = 5.0  # 2 s, and patience with a busy machine

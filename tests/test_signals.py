@@ -15,6 +15,7 @@ from planned import plan_of
 
 from common.harness import server
 from common.harness.failures import CaseFailedError
+from common.harness.ready.services import Services
 from common.harness.turn import new_record
 from common.model.record import load
 
@@ -111,7 +112,7 @@ def test_a_port_that_is_kept_does_not_stand_in_the_way_of_a_signal(cancelled, ra
     case = plan.cases[0]
 
     async def run() -> None:
-        async with server.running(plan, case, new_record(plan, case, 1.0, 1)):
+        async with server.running(plan, case, new_record(plan, case, 1.0, 1), Services()):
             if cancelled:
                 asyncio.current_task().cancel()
             await asyncio.sleep(0)

@@ -19,7 +19,7 @@ TASK_S = 10.0
 class OneLine:
     """Says that it has so many workers; all requests wait in one line, which takes no time here."""
 
-    url = "http://nowhere"
+    load_url = "http://nowhere/"
 
     def __init__(self, workers: str) -> None:
         self.workers, self.waiting, self.longest = workers, 0, 0

@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from common.cpus import usable_cpus
 from common.harness.beside.checker import interval_s
@@ -13,10 +14,10 @@ from common.harness.beside.sampler import sampling
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.lines import reading_lines
+from common.harness.ours import OURS_FIRST, server_environment
 from common.harness.processes import CALM_LOOK_S, Started, until
 from common.harness.ready.expectation import Expectation
 from common.harness.ready.interpreter import Interpreter
-from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
 from common.model.case import Case
 from common.model.record import Record
@@ -50,6 +51,7 @@ async def compute_bare(
     length: Length,
     tell: Callable[[], None],
     processes: int | None = None,
+    folder: Path | None = None,
 ) -> None:
     """Lets all users compute for that length and writes every task that was done into the record.
 
@@ -58,10 +60,9 @@ async def compute_bare(
     """
     bare = _Bare(record, length, tell)
     processes = processes or processes_for(case.users)
-    options = ["--task", case.task, "--users", str(case.users), "--processes", str(processes)]
-    options += ["--check-every", str(interval_s(expected.task_s))]
     started_s = time.monotonic()
-    process = Started([python.path, *OURS_FIRST, "common.alone.bare", *options], environment=server_environment())
+    words = _words(python, case, processes, interval_s(expected.task_s))
+    process = Started(words, environment=server_environment(), folder=folder)
     errors = Tail(process.process.stderr)
     try:
         assert process.process.stdout is not None
@@ -81,6 +82,11 @@ async def compute_bare(
         stopping_s = time.monotonic()
         await process.stop(grace_s=0)
         record.stop_s = time.monotonic() - stopping_s
+
+
+def _words(python: Interpreter, case: Case, processes: int, check_every_s: float) -> list[str]:
+    options = ["--task", case.task, "--users", str(case.users), "--processes", str(processes)]
+    return [python.path, *OURS_FIRST, "common.alone.bare", *options, "--check-every", str(check_every_s)]
 
 
 async def _death(process: Started, errors: Tail) -> CaseFailedError:

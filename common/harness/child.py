@@ -62,12 +62,14 @@ class Kept:
                 self._hear(wait=False)
         return not self.is_lost
 
-    def start(self, words: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int]) -> int:
-        """The number of the process that it has started; raises OSError."""
+    def start(
+        self, words: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
+    ) -> int:
+        """The number of the process that it has started, in that folder or in ours; raises OSError."""
         order = {
             "start": list(words),
             "environment": {**environment, RUN_MARK: self.mark},
-            "folder": os.getcwd(),  # noqa: PTH109 (for JSON)
+            "folder": str(folder or Path.cwd()),
         }
         data = json.dumps(order).encode() + b"\n"
         with self._lock:
@@ -163,7 +165,14 @@ class Child:
     """A process that leads a session of its own; a stream that is no pipe is None."""
 
     def __init__(
-        self, words: Sequence[str], environment: Mapping[str, str], *, stdin: int, stdout: int | IO[bytes], stderr: int
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        stdin: int,
+        stdout: int | IO[bytes],
+        stderr: int,
+        folder: Path | None = None,
     ) -> None:
         self.keeper, self.returncode = kept(), None
         with contextlib.ExitStack() as theirs:
@@ -171,7 +180,7 @@ class Child:
             self.stdout, writes = _stream(stdout, theirs)
             self.stderr, complains = _stream(stderr, theirs)
             try:
-                self.pid = self.keeper.start(words, environment, [reads, writes, complains])
+                self.pid = self.keeper.start(words, environment, [reads, writes, complains], folder)
             except BaseException:
                 self.close()
                 raise

@@ -20,10 +20,6 @@ class Answer:
     body: bytes
     headers: dict[str, str]  # with names in lower case
 
-    def is_pong(self) -> bool:
-        """Whether it is the right answer to a ping."""
-        return self.status == 200 and self.body == b"pong"
-
     def described(self) -> str:
         """Short, for a message."""
         text = self.body.decode(errors="replace")

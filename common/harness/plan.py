@@ -3,7 +3,8 @@
 import itertools
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from common.contract import unmet
 from common.errors import BadInputError
@@ -12,6 +13,7 @@ from common.model.case import Case, Value, case_of
 from common.model.record import LeftOut
 from common.model.suite import Load, Suite
 from common.model.target import Target
+from common.model.template import filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +24,13 @@ class Plan:
     pythons: Mapping[str, Interpreter]  # by version
     cases: tuple[Case, ...]
     ceilings: tuple[Case, ...]  # the same load with nothing in its way; none where the suite names no ceiling
+    suite: Suite
     load: Load
     rounds: int
     seed: int
     left_out: tuple[LeftOut, ...] = ()  # what can't run with the Pythons at hand
+    # By requirements and version of the Python: the folder of the virtual environment, or why there is none
+    environments: Mapping[tuple[tuple[str, ...], str], Path | str] = field(default_factory=dict)
 
     def in_order(self) -> Iterator[list[Case]]:
         """The cases of round after round: every round shuffles them anew, the ceilings among them."""
@@ -39,6 +44,18 @@ class Plan:
         needed = {one for one in self.ceilings for case in wanted if one.covers(case)}
         return [case for case in cases if case in needed or case in wanted]
 
+    def python_of(self, case: Case) -> Interpreter:
+        """The Python that serves, or the first one where that does not matter to the target."""
+        return self.pythons.get(case.python) or next(iter(self.pythons.values()))
+
+    def load_of(self, case: Case) -> Load:
+        """What is sent in this case."""
+        path = filled(str(case.get("path") or self.load.path), {"task": case.task})
+        keep_alive = case.get("keep_alive")
+        return replace(
+            self.load, path=path, keep_alive=self.load.keep_alive if keep_alive is None else keep_alive == "on"
+        )
+
     def turns(self) -> int:
         """How many measurements there are at the most."""
         return self.rounds * (len(self.ceilings) + len(self.cases))
@@ -49,9 +66,16 @@ def make_plan(
 ) -> Plan:
     """The plan for the targets of a suite at every value of every axis; of `python` the paths of interpreters.
 
+    Args:
+        axes: values that are asked for instead of the suite's own, where there are any.
+        time_s: how long each load lasts; None: as the suite says.
+
     Raises:
-        BadInputError: there is no such Python, or no target that can run with it.
+        BadInputError: there is no such Python, or no target that can run with it or depends on an axis.
     """
+    given = {name: values for name, values in axes.items() if values}
+    _refuse_unused(suite, given)
+    axes = {**suite.axes, **given}
     pythons = told_apart(each_once([interpreter(str(path)) for path in dict.fromkeys(axes["python"])]))
     targets = _named_apart(suite)
     left_out = tuple(
@@ -71,11 +95,23 @@ def make_plan(
         {python.version: python for python in pythons},
         cases,
         tuple(ceilings),
-        replace(suite.load, time_s=time_s),
+        suite,
+        suite.load if time_s is None else replace(suite.load, time_s=time_s, requests=None),
         rounds,
         random.randrange(2**32) if seed is None else seed,  # noqa: S311
         left_out,
     )
+
+
+def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
+    """What is asked for must make a difference; strategies are asked for workers whether they have several or not."""
+    used = {name for target in suite.targets for name in target.axes} | {"users"}
+    for name in axes:
+        if suite.title and name not in used and name != "python":
+            known = ", ".join(f"--{name}" for name in ("task", "users", "workers", "python") if name in used)
+            raise BadInputError(
+                f"no server of {suite.source or suite.title!r} depends on --{name}: expected one of {known}"
+            )
 
 
 def _points(targets: Sequence[Target], axes: Mapping[str, Sequence[Value]]) -> list[Case]:
@@ -88,6 +124,8 @@ def _points(targets: Sequence[Target], axes: Mapping[str, Sequence[Value]]) -> l
 
 def _named_apart(suite: Suite) -> list[Target]:
     """The targets with as many folders before a name as it takes to tell it from the others, and from the ceiling."""
+    if any(one.path is None for one in suite.targets):
+        return list(suite.targets)  # the servers of a suite have names that differ
     paths = {one: one.path.with_suffix("").as_posix() for one in suite.targets if one.path}
     taken = [f"/{suite.ceiling.name}"] if suite.ceiling else []
     return [

@@ -8,6 +8,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import IO
 
 import psutil
@@ -31,10 +32,16 @@ class Started:
         stdin: int = subprocess.DEVNULL,
         stdout: int | IO[bytes] = subprocess.PIPE,
         may_hide: bool = True,
+        folder: Path | None = None,
     ) -> None:
         self._mark, self._may_hide = uuid.uuid4().hex, may_hide
         self.process = Child(
-            command, {**environment, MARK: self._mark}, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE
+            command,
+            {**environment, MARK: self._mark},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            folder=folder,
         )
         self.pid = self.process.pid
         self._began_s = psutil.Process(self.pid).create_time()  # it is there until it is reaped

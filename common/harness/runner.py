@@ -10,26 +10,37 @@ from common.harness.beside.solo import Soloist, soloist
 from common.harness.length import Length, in_words, run_length_s, too_short_for
 from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectations, try_task
+from common.harness.ready.services import Services
 from common.harness.ready.tool import Tool
+from common.harness.reference import ask_for_references
 from common.harness.turn import Turn, new_record
 from common.harness.watcher import Watcher
 from common.model.case import Case
 from common.model.record import Record
 
 
-async def try_tasks(plan: Plan) -> Expectations:
-    """What each task answers under each interpreter; raises BadInputError, before any server is started."""
-    asked = {case.work: case for case in plan.cases}
-    return {work: await try_task(case.task, plan.pythons[case.python]) for work, case in asked.items()}
+async def expectations_of(plan: Plan, services: Services, watcher: Watcher) -> Expectations:
+    """What is right, and how long it takes: from each task itself under each interpreter, or from the first server.
+
+    Raises:
+        BadInputError: a task can't be performed; no server was started.
+    """
+    if not plan.suite.has_task:
+        return await ask_for_references(plan, services, watcher)
+    asked, folder = {case.work: case for case in plan.cases}, plan.suite.folder
+    return {work: await try_task(case.task, plan.python_of(case), folder) for work, case in asked.items()}
 
 
 def say_how_long(plan: Plan, expectations: Expectations, watcher: Watcher) -> None:
     """Says beforehand how long the run will take, and which tasks take so long that its sieges are too short."""
     for case, least_s in too_short_for(plan, expectations):
+        what = case.task or plan.load_of(case).path
         watcher.warn(
-            f"--time {plan.load.time_s:g}s is short for {case.task} with {case.users} users: "
+            f"--time {plan.load.time_s:g}s is short for {what} with {case.users} users: "
             f"take --time auto, or {least_s:.0f}s or more"
         )
+    if plan.load.requests is not None:
+        return
     least_s, most_s = run_length_s(plan, usable_cpus(), expectations)
     watcher.say(f"{plan.turns()} sieges take {in_words(least_s, most_s)}")
 
@@ -38,6 +49,7 @@ async def run(
     plan: Plan,
     tool: Tool,
     expectations: Expectations,
+    services: Services,
     watcher: Watcher,
     save: Callable[[Record], None],
     still_wanted: Callable[[list[Case]], list[Case]],
@@ -46,9 +58,9 @@ async def run(
     async with contextlib.AsyncExitStack() as stack:
         ticking = await stack.enter_async_context(metronome())
         soloists = {}
-        for case in {case.work: case for case in plan.cases}.values():
+        for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
             patience_s = expectations[case.work].patience_s(users=1)
-            alone = soloist(case.task, plan.pythons[case.python], patience_s)
+            alone = soloist(case.task, plan.python_of(case), patience_s, plan.suite.folder)
             soloists[case.work] = await stack.enter_async_context(alone)
         for round_, cases in enumerate(plan.in_order(), 1):
             for case in still_wanted(cases):
@@ -56,20 +68,22 @@ async def run(
                 length = Length(plan.load.time_s, case.users, expected)
                 record = new_record(plan, case, length.end_s, round_)
                 watcher.case_begins(f"round {round_}  {record.server}", length.end_s)
-                async with beside_the_machine(record, ticking, soloists[case.work]):
-                    await Turn(plan, case, tool, expected, length, record, watcher).measure()
+                async with beside_the_machine(record, ticking, soloists.get(case.work)):
+                    await Turn(plan, case, tool, expected, length, services, record, watcher).measure()
                 save(record)
                 watcher.case_ends()
 
 
 @contextlib.asynccontextmanager
-async def beside_the_machine(record: Record, ticking: Metronome, alone: Soloist) -> AsyncIterator[None]:
+async def beside_the_machine(record: Record, ticking: Metronome, alone: Soloist | None) -> AsyncIterator[None]:
     """What the machine could do at that moment: the metronome, and the task alone before and after the body."""
     began_s = time.monotonic()
     async with ticking.beside(record):
-        await alone.perform(record)
+        if alone is not None:
+            await alone.perform(record)
         yield
-        await alone.perform(record)
+        if alone is not None:
+            await alone.perform(record)
     zero_s = began_s if record.load_began_s is None else record.load_began_s
     for column in (record.beats.at_s, record.cpu_times.at_s, record.alone_at_s):
         column[:] = [round(at_s - zero_s, 4) for at_s in column]

@@ -1,11 +1,12 @@
-"""A server under test: started on a free port, ready when it answers, stopped so that nothing is left."""
+"""A server under test: started on a free port, ready when it answers, stopped so that nothing is left.
+
+Or one that runs elsewhere, and is neither started nor stopped.
+"""
 
 import asyncio
 import contextlib
-import os
 import re
 import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
@@ -15,44 +16,50 @@ import aiohttp
 from common.contract import default_port
 from common.harness.client import Answer, get
 from common.harness.failures import CaseFailedError
+from common.harness.listeners import must_be_its_own, where_it_listens
+from common.harness.ours import HOST
 from common.harness.plan import Plan
+from common.harness.ports import claimed_port, port_is_free
 from common.harness.processes import CALM_LOOK_S, LOOK_S, Started, until
-from common.harness.ready.strategies import ROOT
+from common.harness.ready.services import Services
+from common.harness.start import Start, start_of
 from common.harness.tail import Tail
 from common.model.case import Case
 from common.model.record import Record
+from common.model.template import filled
 
-READY_LIMIT_S = 15.0
 DYING_LIMIT_S = 2.0  # from when a request fails because the server is ending to its end; Python takes its time for that
-HOST = "127.0.0.1"
-OURS_FIRST = ("-P", "-m")  # so that what the user's folder holds does not stand before a module of ours
 T = TypeVar("T")
 
 
 class Server:
-    """A server that was started; `url` is where it listens."""
+    """A server; `url` is where it listens, and `pid` the number of its process, None where that is not known here."""
 
-    def __init__(self, plan: Plan, case: Case, port: int) -> None:
+    def __init__(self, plan: Plan, case: Case, url: str, port: int | None, start: Start | None) -> None:
+        target, suite = plan.targets[case.server], plan.suite
         self.started_s = time.monotonic()
-        self.port, self._python = port, plan.pythons[case.python]
-        self.url = f"http://{HOST}:{port}"
-        command = plan.targets[case.server].command(case, self._python.path, HOST, port)
-        self._started = Started(command, environment=server_environment())
-        self._stdout = Tail(self._started.process.stdout)
-        self._stderr = Tail(self._started.process.stderr)
-        self.pid = self._started.pid
+        self.url, self._port, self._python = url, port, plan.python_of(case)
+        self.load_url = url + plan.load_of(case).path
+        self.ping, self._status = suite.ping, suite.expect.status
+        self._limit_s = target.ready_within_s or suite.ready_within_s
+        self._started = _begun(start) if start is not None else None
+        self._stderr = Tail(self._started.process.stderr) if self._started else None
+        if self._started:
+            Tail(self._started.process.stdout)
+        # What a command starts that has an address of its own may be elsewhere, as with ssh.
+        self.pid = self._started.pid if self._started and port is not None else None
 
     def age_s(self) -> float:
-        """Seconds since it was started."""
+        """Seconds since it was started, or first looked at."""
         return time.monotonic() - self.started_s
 
     def alive(self) -> bool:
-        """Whether its process is still there."""
-        return not self._started.ended()
+        """Whether its process is still there, as far as that is known here."""
+        return self._started is None or not self._started.ended()
 
     def last_words(self) -> str:
         """The last lines that it printed on stderr."""
-        return self._stderr.text()
+        return self._stderr.text() if self._stderr else ""
 
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
         """What the work results in, unless the server dies first, or is about to when the work fails.
@@ -80,15 +87,20 @@ class Server:
             raise await self._death()
 
     async def _death(self) -> CaseFailedError:
-        await until(lambda: not self._stderr.reading(), 1.0)  # a child that lives on may keep it open
-        status = self._started.process.wait()
-        if self._started.process.keeper.is_lost:
+        assert self._started is not None
+        assert self._stderr is not None
+        stderr, process = self._stderr, self._started.process
+        await until(lambda: not stderr.reading(), 1.0)  # a child that lives on may keep it open
+        status = process.wait()
+        if process.keeper.is_lost:
             return CaseFailedError("died", "the process that had started the server was killed, perhaps by it")
         how = f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
-        lines = [line for line in self.last_words().splitlines() if line.strip()]
+        lines = [line for line in self.last_words().splitlines() if re.search(r"\w", line)]
         if lines and (lacking := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
             raise self._missing(lacking[1])
         said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing on stderr"
+        if status == 0 and self.age_s() < self._limit_s:
+            said += "; if it went to the background, tell it to stay in the foreground"
         return CaseFailedError("died", f"the server {how} after {self.age_s():.1f} s{said}")
 
     def _missing(self, package: str) -> CaseFailedError:
@@ -97,39 +109,75 @@ class Server:
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
     async def ready(self, session: aiohttp.ClientSession) -> Answer:
-        """Its first right answer to a ping.
+        """Its first right answer to a ping; where nothing is pinged, to what the load asks for.
 
         Raises:
-            CaseFailedError: there is none within 15 s.
+            CaseFailedError: there is none in time, or somebody else gives it.
         """
-        seen = "nothing listens there"
-        while self.age_s() < READY_LIMIT_S:
+        url = self.load_url if self.ping is None else self.url + self.ping.path
+        seen = ""
+        while self.age_s() < self._limit_s:
             try:
-                answer = await get(session, f"{self.url}/ping", READY_LIMIT_S - self.age_s())
-                if answer.is_pong():
+                answer = await get(session, url, self._limit_s - self.age_s())
+                if self._is_right(answer):
+                    if self._port is not None and self.pid is not None:
+                        must_be_its_own(self.pid, self._port)
                     return answer
-                seen = f"GET /ping gives {answer.described()}"
+                seen = f"GET {url.removeprefix(self.url)} gives {answer.described()}"
             except aiohttp.ClientConnectorError:
                 pass  # it doesn't listen yet
             except CaseFailedError as failed:
+                if failed.code == "stranger":
+                    raise
                 seen = str(failed)
             await asyncio.sleep(LOOK_S)
-        raise CaseFailedError("not_ready", f"not ready within {READY_LIMIT_S:.0f} s: {seen}")
+        where = where_it_listens(self.pid) if self.pid is not None else ""
+        seen = seen or f"nothing listens at {self.url}{where}"
+        raise CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {seen}")
+
+    def _is_right(self, answer: Answer) -> bool:
+        if self.ping is None:
+            return answer.status == self._status
+        return self.ping.fits(answer.status, answer.body)
 
     async def stop(self) -> None:
         """Ends it and all that it started, and makes sure that its port is free again."""
+        if self._started is None:
+            return
         await self._started.stop()
-        if not await until(lambda: port_is_free(self.port), 1.0):
-            raise CaseFailedError("port_kept", f"port {self.port} is still taken after the server was ended")
+        port = self._port
+        if port is not None and not await until(lambda: port_is_free(port), 1.0):
+            raise CaseFailedError("port_kept", f"port {port} is still taken after the server was ended")
+
+
+def _begun(start: Start) -> Started:
+    try:
+        return Started(start.words, environment=start.environment, folder=start.folder)
+    except OSError as error:
+        why = f"{start.words[0]!r} can't be started: {error.strerror}"
+        raise CaseFailedError("no_command", f"{why}; is it installed, and spelled as in a shell?") from None
 
 
 @contextlib.asynccontextmanager
-async def running(plan: Plan, case: Case, record: Record) -> AsyncIterator[Server]:
-    """The server of a case, started; stopped at the end whatever happens, and the record says how long that took."""
-    with claimed_port(default_port(case.server.rpartition("/")[2])) as claim:
-        server = Server(plan, case, claim.getsockname()[1])
+async def running(plan: Plan, case: Case, record: Record, services: Services) -> AsyncIterator[Server]:
+    """The server of a case, started; stopped at the end whatever happens, and the record says how long that took.
+
+    Raises:
+        CaseFailedError: it can't be started, or something that it needs is missing.
+    """
+    target = plan.targets[case.server]
+    addresses = await services.addresses(target.needs)
+    with contextlib.ExitStack() as stack:
+        port, start = None, None
+        if target.command:
+            claim = stack.enter_context(claimed_port(default_port(case.server.rpartition("/")[2])))
+            port = int(claim.getsockname()[1])
+            start = stack.enter_context(start_of(plan, case, port, addresses))
+        url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"
+        server = Server(plan, case, url, None if target.url else port, start)
         try:
             yield server
+            await services.must_live(target.needs)
         finally:
             began_s = time.monotonic()
             try:
@@ -145,34 +193,3 @@ async def running(plan: Plan, case: Case, record: Record) -> AsyncIterator[Serve
 def _is_being_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def server_environment() -> dict[str, str]:
-    """This process's environment, with `common` importable in any interpreter."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def claimed_port(first: int) -> socket.socket:
-    """Claims the first port from `first` on that nobody listens on, until the socket that this returns is closed.
-
-    The socket is the UDP port of the same number: no server feels that, another run on this machine does and passes on,
-    and the claim ends with this process, however it ends.
-    """
-    for port in range(first, 65536):
-        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        with contextlib.suppress(OSError):
-            claim.bind((HOST, port))
-            if port_is_free(port):
-                return claim
-        claim.close()
-    raise CaseFailedError("no_port", f"every port from {first} on is taken")
-
-
-def port_is_free(port: int) -> bool:
-    """Whether a server could listen there now."""
-    try:
-        socket.create_server((HOST, port)).close()
-    except OSError:
-        return False
-    return True

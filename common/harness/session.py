@@ -17,16 +17,20 @@ from common.harness.plan import Plan
 from common.harness.ready.doctor import examine, in_one_line
 from common.harness.ready.environment import describe_environment, packages_of
 from common.harness.ready.expectation import Expectations
+from common.harness.ready.requirements import environment_with
+from common.harness.ready.services import Services, services
 from common.harness.ready.tool import at_home, check
 from common.harness.ready.virtualenv import with_packages
-from common.harness.runner import run, say_how_long, try_tasks
+from common.harness.runner import expectations_of, run, say_how_long
 from common.harness.tracer import trace_all
 from common.harness.watcher import Watcher
 from common.load.drivers import DRIVERS
 from common.model.case import Case
 from common.model.legible import made_legible
 from common.model.outfile import UnwritableError
-from common.model.record import Record, Result, Trace, save
+from common.model.record import Compared, Record, Result, Trace, save
+from common.model.suite import Suite
+from common.model.template import filled_words
 
 LONGEST_FOLDER = 70  # the path of a socket has at most 104 characters on macOS, and some 30 come behind this
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
@@ -54,7 +58,7 @@ def conduct(
             started.
     """
     driver = DRIVERS[plan.load.tool]
-    check(driver, (order_of(plan.load, case.users) for case in plan.cases))
+    check(driver, (order_of(plan.load_of(case), case.users) for case in plan.cases), plan.suite.expect.status)
     with at_home(driver) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
         raw = RawValues(result, out, watcher)
@@ -63,11 +67,12 @@ def conduct(
             return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
 
         async def go() -> None:
-            ready, expectations = await _prepared(plan, result, watcher)
-            await _say_what_to_expect(ready, expectations, watcher)
-            await run(ready, tool, expectations, watcher, raw.keep, still_wanted)
-            if traced_requests:
-                await trace_all(ready, traced_requests, expectations, watcher, raw.keep)
+            async with services() as needed:
+                ready, expectations = await _prepared(plan, result, needed, watcher)
+                await _say_what_to_expect(ready, expectations, watcher)
+                await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted)
+                if traced_requests:
+                    await trace_all(ready, traced_requests, expectations, needed, watcher, raw.keep)
 
         stopped_by = until_signal(go())
     return result, stopped_by, raw.are_saved
@@ -119,8 +124,10 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
     result = _empty_result(plan, command, tools={})
 
     async def go() -> None:
-        ready, expectations = await _prepared(plan, result, watcher)
-        await trace_all(ready, requests, expectations, watcher, lambda trace: result.traces.append(made_legible(trace)))
+        async with services() as needed:
+            ready, expectations = await _prepared(plan, result, needed, watcher)
+            keep = result.traces.append
+            await trace_all(ready, requests, expectations, needed, watcher, lambda trace: keep(made_legible(trace)))
 
     return result, until_signal(go())
 
@@ -134,16 +141,24 @@ def _empty_result(plan: Plan, command: Sequence[str], tools: dict[str, str], *, 
         rounds=plan.rounds,
         until_certain=until_certain,
         left_out=list(plan.left_out),
+        suite=_compared(plan.suite),
     )
     return made_legible(result)
 
 
-async def _prepared(plan: Plan, result: Result, watcher: Watcher) -> tuple[Plan, Expectations]:
+def _compared(suite: Suite) -> Compared | None:
+    if not suite.title:
+        return None
+    ping = suite.ping.path if suite.ping else ""
+    return Compared(title=suite.title, source=suite.source, body=suite.expect.body, ping=ping)
+
+
+async def _prepared(plan: Plan, result: Result, needed: Services, watcher: Watcher) -> tuple[Plan, Expectations]:
     """The same plan with Pythons that have what the servers need, and the right answers; the result gets versions."""
     ready = await with_environments(plan, watcher)
-    versions = {version: await asyncio.to_thread(packages_of, python) for version, python in ready.pythons.items()}
+    versions = {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(ready)}
     result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
-    return ready, await try_tasks(ready)
+    return ready, await expectations_of(ready, needed, watcher)
 
 
 async def _say_what_to_expect(plan: Plan, expectations: Expectations, watcher: Watcher) -> None:
@@ -153,6 +168,29 @@ async def _say_what_to_expect(plan: Plan, expectations: Expectations, watcher: W
 
 
 async def with_environments(plan: Plan, watcher: Watcher) -> Plan:
-    """The same plan with Pythons that have what the servers need."""
+    """The same plan with Pythons that have what the servers need, or with the environments that they name."""
+    if (folder := plan.suite.folder) is not None:
+        wanted = {
+            (_requirements(plan, case), case.python): plan.python_of(case) for case in (*plan.cases, *plan.ceilings)
+        }
+        made = {
+            (requirements, python.version): await environment_with(requirements, python, folder, watcher.warn)
+            for (requirements, _), python in wanted.items()
+            if requirements
+        }
+        return replace(plan, environments=made)
     pythons = {version: await with_packages(python, watcher.warn) for version, python in plan.pythons.items()}
     return replace(plan, pythons=pythons)
+
+
+def _pythons_with_packages(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What each is called, and its path: the environments of a suite, or else the Pythons."""
+    made = {key: folder for key, folder in plan.environments.items() if not isinstance(folder, str)}
+    for (requirements, version), folder in made.items():
+        yield f"{version} with {', '.join(requirements)}", str(folder / "bin" / "python")
+    if not made:
+        yield from ((version, python.path) for version, python in plan.pythons.items())
+
+
+def _requirements(plan: Plan, case: Case) -> tuple[str, ...]:
+    return tuple(filled_words(plan.targets[case.server].requirements, dict(case.values)))

@@ -13,7 +13,8 @@ from common.harness.client import Answer, client
 from common.harness.failures import CaseFailedError
 from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation, Expectations
-from common.harness.server import running
+from common.harness.ready.services import Services
+from common.harness.server import Server, running
 from common.harness.turn import new_record
 from common.harness.warm_up import verify, warm_up
 from common.harness.watcher import Watcher
@@ -29,24 +30,29 @@ Stretch = tuple[float, float, float | None]  # from, to, and how much of it was 
 
 
 async def trace_all(
-    plan: Plan, requests: int, expectations: Expectations, watcher: Watcher, keep: Callable[[Trace], None]
+    plan: Plan,
+    requests: int,
+    expectations: Expectations,
+    services: Services,
+    watcher: Watcher,
+    keep: Callable[[Trace], None],
 ) -> None:
     """Traces every strategy with every task under every Python, and keeps each trace as soon as it is complete."""
     for case in dict.fromkeys(case.without(["users"]) for case in plan.cases):
         watcher.case_begins(f"trace  {case.server}", 0.0)
-        keep(await trace(plan, case, requests, expectations[case.work]))
+        keep(await trace(plan, case, requests, expectations[case.work], services))
         watcher.case_ends()
 
 
-async def trace(plan: Plan, case: Case, requests: int, expected: Expectation) -> Trace:
+async def trace(plan: Plan, case: Case, requests: int, expected: Expectation, services: Services) -> Trace:
     """Sends so many requests at once. Whatever goes wrong with the server is a failure in it."""
     found = Trace(server=case.server, title=plan.targets[case.server].title, values=dict(case.values))
     record = new_record(plan, case, 0.0, 1)  # of starting and stopping; nothing of it is kept
     try:
-        async with client() as session, running(plan, case, record) as server:
+        async with client() as session, running(plan, case, record, services) as server:
             await warm_up(server, session, expected, record)
             found.workers = record.workers
-            await server.while_alive(_besides_pings(session, server.url, expected, requests, found))
+            await server.while_alive(_besides_pings(session, server, expected, requests, found))
     except CaseFailedError as failed:
         found.failure = Failure(failed.code, str(failed))
     except Exception as error:  # a mistake of this program must not cost the other cases
@@ -55,10 +61,10 @@ async def trace(plan: Plan, case: Case, requests: int, expected: Expectation) ->
 
 
 async def _besides_pings(
-    session: aiohttp.ClientSession, url: str, expected: Expectation, requests: int, found: Trace
+    session: aiohttp.ClientSession, server: Server, expected: Expectation, requests: int, found: Trace
 ) -> None:
-    began_s = time.monotonic()
-    async with probing(session, url, expected.patience_s(requests), found.pings, began_s, PING_INTERVAL_S):
+    began_s, patience_s, url = time.monotonic(), expected.patience_s(requests), server.load_url
+    async with probing(session, server.url, server.ping, patience_s, found.pings, began_s, PING_INTERVAL_S):
         await asyncio.sleep((PINGS_AROUND - 0.5) * PING_INTERVAL_S)
         await asyncio.gather(*(_request(session, url, expected, requests, found, began_s) for _ in range(requests)))
         await asyncio.sleep(PINGS_AROUND * PING_INTERVAL_S)

@@ -10,10 +10,10 @@ import msgspec
 
 from common.cpus import usable_cpus
 from common.harness.interruption import until_signal
+from common.harness.ours import OURS_FIRST, server_environment
 from common.harness.processes import LOOK_S, Started, until
 from common.harness.ready.interpreter import Interpreter
 from common.harness.ready.virtualenv import with_packages
-from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
 from common.model.findings import Findings
 from common.model.legible import made_legible

@@ -21,6 +21,7 @@ from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation
+from common.harness.ready.services import Services
 from common.harness.ready.tool import Tool
 from common.harness.server import Server, running
 from common.harness.warm_up import last_pong, verify, warm_up
@@ -38,15 +39,16 @@ class Turn:
     tool: Tool
     expected: Expectation
     length: Length
+    services: Services
     record: Record
     watcher: Watcher
 
     async def measure(self) -> None:
         """Measures the case. Whatever goes wrong with the server is a failure in the record."""
         began_s, record = time.monotonic(), self.record
-        record.answer_bytes = len(self.expected.answer)
+        record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         try:
-            await (self._served() if self.plan.targets[self.case.server].path else self._bare())
+            await (self._bare() if self.plan.targets[self.case.server].is_bare else self._served())
         except CaseFailedError as failed:
             record.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a mistake of this program must not cost the other cases
@@ -56,11 +58,12 @@ class Turn:
 
     async def _bare(self) -> None:
         python = self.plan.pythons[self.case.python]
-        await compute_bare(self.case, python, self.expected, self.record, self.length, self.watcher.answer_came)
+        tell, folder = self.watcher.answer_came, self.plan.suite.folder
+        await compute_bare(self.case, python, self.expected, self.record, self.length, tell, folder=folder)
 
     async def _served(self) -> None:
         machine_before = psutil.cpu_times()
-        async with client() as session, running(self.plan, self.case, self.record) as server:
+        async with client() as session, running(self.plan, self.case, self.record, self.services) as server:
             await warm_up(server, session, self.expected, self.record)
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             await self._under_load(server, session)
@@ -68,24 +71,24 @@ class Turn:
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
         record, patience_s = self.record, self.expected.patience_s(self.record.users)
         record.load_began_s = began_s = time.monotonic()
-        checker = Checker(lambda: verify(session, server.url, self.expected, record.users), record.checks, began_s)
+        checker = Checker(lambda: verify(session, server.load_url, self.expected, record.users), record.checks, began_s)
         beside = [  # what goes on beside the load: whoever else wants to watch is one more line
-            probing(session, server.url, patience_s, record.pings, began_s),
+            probing(session, server.url, server.ping, patience_s, record.pings, began_s),
             checker.checking(interval_s(self.expected.task_s), lambda: self.length.end_s),
-            sampling(server.pid, record, began_s),
+            *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
             watching_machine(record),
             watching_ports(record, began_s),
         ]
         async with contextlib.AsyncExitStack() as watching:
             for one in beside:
                 await watching.enter_async_context(one)
-            load, url = self.plan.load, server.url + self.plan.load.path
+            load, url = self.plan.load_of(self.case), server.load_url
             work = drive(self.tool, load, url, record, self.length, self.watcher.answer_came)
             await server.while_alive(work)
         # The last answer comes when the server has done what the load tool left in its line.
         await server.while_alive(checker.check())
-        pong = await server.while_alive(last_pong(session, server.url, patience_s))
-        if record.checks.code[-1] or pong is None:
+        pong = await server.while_alive(last_pong(session, server, patience_s))
+        if record.checks.code[-1] or (pong is None and server.ping is not None):
             await server.must_live()
         record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
 
@@ -98,6 +101,8 @@ def new_record(plan: Plan, case: Case, time_s: float, round_: int) -> Record:
         title=plan.targets[case.server].title,
         values=dict(case.values),
         is_ceiling=case in plan.ceilings,
+        has_ceiling=bool(plan.ceilings),
+        has_task=plan.suite.has_task,
         workers=None if workers is None else int(workers),
         round=round_,
         time_s=time_s,

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Coroutine, Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -23,7 +24,8 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     pong = await server.while_alive(server.ready(session))
     record.ready_s = server.age_s()
     asked_s = server.age_s()
-    answer = await server.while_alive(verify(session, server.url, expected, record.users))
+    url = server.load_url
+    answer = await server.while_alive(verify(session, url, expected, record.users))
     record.idle_answer_s = server.age_s() - asked_s
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
@@ -32,9 +34,11 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
             break
         # Twice as many at once as there are workers: a pool starts a worker only if none is idle.
         at_once = 2 * wanted
-        batch = [verify(session, server.url, expected, at_once) for _ in range(at_once)]
+        batch = [verify(session, url, expected, at_once) for _ in range(at_once)]
         answers = await server.while_alive(_all(batch))
         seen |= {answer.headers.get("x-worker") for answer in answers}
+        if None in seen:
+            break  # it doesn't tell who has worked
     record.warm_s = server.age_s()
     record.workers = workers
 
@@ -50,25 +54,27 @@ async def _all(batch: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:
 
 
 async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation, users: int) -> Answer:
-    """The answer of `/`.
+    """The answer to what the load asks for.
 
     Raises:
         CaseFailedError: it isn't the right one, or there is none.
     """
     try:
-        answer = await get(session, f"{url}/", expected.patience_s(users), len(expected.answer))
+        answer = await get(session, url, expected.patience_s(users), len(expected.answer))
     except aiohttp.ClientConnectorError as error:
-        raise CaseFailedError("refused", f"GET {url}/ was refused: {error.strerror}") from None
-    if answer.status != 200 or answer.body != expected.answer:
-        right = Answer(200, expected.answer, {})
-        code = "wrong_answer" if answer.status == 200 else "error_answer"
-        raise CaseFailedError(code, f"GET / gives {answer.described()} instead of {right.described()}")
+        raise CaseFailedError("refused", f"GET {url} was refused: {error.strerror}") from None
+    if not expected.fits(answer.status, answer.body):
+        code = "wrong_answer" if answer.status == expected.status else "error_answer"
+        path = urlsplit(url)._replace(scheme="", netloc="").geturl()
+        raise CaseFailedError(code, f"GET {path} gives {answer.described()} instead of {expected.described()}")
     return answer
 
 
-async def last_pong(session: aiohttp.ClientSession, url: str, patience_s: float) -> Answer | None:
+async def last_pong(session: aiohttp.ClientSession, server: Server, patience_s: float) -> Answer | None:
     """What is answered to a ping after the siege; None if nothing, which costs the server no figure if it lives."""
+    if server.ping is None:
+        return None
     try:
-        return await get(session, f"{url}/ping", patience_s)
+        return await get(session, server.url + server.ping.path, patience_s)
     except (aiohttp.ClientConnectorError, CaseFailedError):
         return None

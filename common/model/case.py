@@ -36,7 +36,9 @@ _KNOWN = {
     axis.name: axis
     for axis in (
         Axis("task", "{}", "with", of_load=True, of_work=True),
+        Axis("path", "{}", "at", of_load=True, of_work=True),
         Axis("users", "{} users", "with", of_load=True),
+        Axis("keep_alive", "keep-alive {}", "with", of_load=True),
         Axis("python", "Python {}", "on", of_work=True),
         Axis("workers", "{} workers", "with"),
     )

@@ -144,13 +144,16 @@ class Record(msgspec.Struct, kw_only=True):
     title: str
     values: dict[str, Value]  # on each axis that the case depends on: task, users, python, ...
     is_ceiling: bool = False  # whether this is what the others are measured against
+    has_ceiling: bool = True  # whether there is anything that it is measured against
+    has_task: bool = True  # whether what is asked for is a task of ours, which can be performed without any server
     round: int
     began_at: str  # UTC, ISO 8601
     load_average: float  # of the machine over the last minute, before the server was started
     time_s: float  # how long the siege was to last
     workers: int | None = None  # how many tasks the server runs at once, as it says itself
     gil: bool | None = None  # whether the server had a GIL while it served; None where it can't be otherwise
-    answer_bytes: int = 0  # the length of the right answer
+    answer_bytes: int = 0  # the length of the right answer; -1 where right answers may differ
+    answer_status: int = 200  # of the right answer
     ready_s: float | None = None  # from the start of the server to its first right answer to a ping
     warm_s: float | None = None  # from the start of the server to when all its workers had worked
     load_began_s: float | None = None  # on the monotonic clock of the machine, so that cases have an order in time
@@ -244,10 +247,20 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     metronome: str = ""  # its Python and its work, such as `3.11.7 500+1500`: beats of the same kind can be compared
 
 
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """The suite that was measured, as far as one has to know it to read a result."""
+
+    title: str
+    source: str = ""  # the file that it comes from
+    body: str = "same"  # how answers were compared: in bytes, as JSON, or not at all ("any")
+    ping: str = ""  # the path that was pinged; empty where none was
+
+
 class Result(msgspec.Struct, kw_only=True):
     """Everything that one run measured."""
 
     environment: Environment
+    suite: Compared | None = None  # None: the strategies in servers/
     command: list[str]
     began_at: str
     seed: int

@@ -1,8 +1,13 @@
 """A suite: targets that are compared under one load, and the one that is the ceiling of the others."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from common.model.case import Value
 from common.model.target import Target
+
+SAME, JSON, ANY = "same", "json", "any"  # how bodies are compared: in bytes, as JSON, not at all
+READY_WITHIN_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +25,41 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class Expect:
+    """What is a right answer."""
+
+    status: int = 200
+    body: str = SAME
+    reference: bytes | None = None  # None: the first right answer
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """The trivial request, and what is right for an answer: any status below 400, or that body with 200."""
+
+    path: str = "/ping"
+    body: bytes | None = None
+
+    def fits(self, status: int, body: bytes) -> bool:
+        """Whether an answer is right."""
+        return status < 400 if self.body is None else status == 200 and body == self.body
+
+
+PONG = Ping("/ping", b"pong")  # of the server contract
+
+
+@dataclass(frozen=True, slots=True)
 class Suite:
     """What is compared."""
 
     targets: tuple[Target, ...]
     ceiling: Target | None
     load: Load = Load()
+    axes: dict[str, tuple[Value, ...]] = field(default_factory=dict)  # and the values that are measured
+    expect: Expect = Expect()
+    ping: Ping | None = PONG
+    ready_within_s: float = READY_WITHIN_S
+    title: str = ""
+    source: str = ""  # the file that it comes from, as it was named
+    folder: Path | None = None  # where its commands run; None: where the bench does
+    has_task: bool = True  # whether what is asked for is a task of ours, which can be performed without any server

@@ -1,13 +1,13 @@
-"""A target: what is started and listens, or the bare load with nothing in its way."""
+"""A target: what is started and listens, what runs elsewhere, or the bare load with nothing in its way."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
 from common.model.case import Case
+from common.model.template import names_in
 
 
 class Kind(StrEnum):
@@ -24,16 +24,28 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A script that keeps the server contract; without a path it is no server at all."""
+    """A script that keeps the server contract, any command, or an address; without all of them no server at all."""
 
     AXES: ClassVar = ("task", "users", "python", "workers")
 
     name: str  # the stem of its file; in a plan with folders before it where that is needed to tell it from another
     title: str  # the first line of its docstring
-    path: Path | None
+    path: Path | None = None  # of a script that keeps the contract
     requires: str = ""  # its REQUIRES line, such as "python>=3.14"
     kind: Kind = Kind.UNKNOWN
     axes: tuple[str, ...] = AXES  # that what it does may depend on
+    command: tuple[str, ...] = ()  # with places, a port and axes in braces
+    command_if: tuple[str, ...] = ()  # further words, where all axes that they name have a value
+    url: str = ""  # where it listens, if that is not for the bench to say
+    environment: tuple[tuple[str, str], ...] = ()  # variables, with axes in braces
+    requirements: tuple[str, ...] = ()  # packages of an environment of its own, with axes in braces
+    needs: tuple[str, ...] = ()  # programs and services
+    ready_within_s: float | None = None  # None: as the suite says for all
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is no server at all."""
+        return not self.command and not self.url
 
     @property
     def number(self) -> int | None:
@@ -41,8 +53,7 @@ class Target:
         digits = re.match(r"\d+", self.name)
         return int(digits[0]) if digits else None
 
-    def command(self, case: Case, python: str, host: str, port: int) -> Sequence[str]:
-        """The words that start it."""
-        words = [python, str(self.path), "--host", host, "--port", str(port), "--task", case.task]
-        workers = case.get("workers")
-        return words if workers is None else [*words, "--workers", str(workers)]
+    def words(self, case: Case) -> tuple[str, ...]:
+        """What starts it, with the axes of the case still in braces."""
+        known = all(case.get(name) is not None for name in names_in(*self.command_if))
+        return (*self.command, *self.command_if) if known else self.command

@@ -11,7 +11,8 @@ FAR_S, LARGEST = 1e10, 2**53
 # From where to where the numbers of a field may be, whatever it is a field of.
 _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("users", "round", "rounds", "workers", "usable_cpus", "cpus"), (1, MOST)),
-    **dict.fromkeys(("answer_bytes", "size_bytes", "memory_bytes", "socket_failures", "tool_unknown"), (0, LARGEST)),
+    "answer_bytes": (-1, LARGEST),
+    **dict.fromkeys(("size_bytes", "memory_bytes", "socket_failures", "tool_unknown"), (0, LARGEST)),
     **dict.fromkeys(("time_s", "finished_s", "waited_s", "idle_answer_s", "ready_s", "warm_s"), (0, LONGEST_S)),
     **dict.fromkeys(("stop_s", "case_s", "tool_cpu_s", "bench_cpu_s"), (0, LONGEST_S)),
     **dict.fromkeys(("alone_wall_s", "alone_cpu_s", "cpu_s", "total_s"), (0, FAR_S)),

@@ -11,8 +11,8 @@ import psutil
 from common.cpus import usable_cpu_numbers
 from common.harness.beside.machine import busy_s
 from common.harness.lines import reading_lines
+from common.harness.ours import server_environment
 from common.harness.processes import Started
-from common.harness.server import server_environment
 from common.model.record import Record
 
 BUSY_EVERY_S = 0.25

@@ -16,6 +16,7 @@ import aiohttp
 from common.harness.client import get
 from common.harness.failures import CaseFailedError
 from common.model.record import Pings
+from common.model.suite import Ping
 
 INTERVAL_S = 0.05
 
@@ -24,13 +25,17 @@ INTERVAL_S = 0.05
 async def probing(
     session: aiohttp.ClientSession,
     url: str,
+    ping: Ping | None,
     patience_s: float,
     pings: Pings,
     began_s: float,
     interval_s: float = INTERVAL_S,
 ) -> AsyncIterator[None]:
     """Pings at a fixed rate as long as the body runs, then waits so long for the answers that are still missing."""
-    probe = _Probe(session, f"{url}/ping", pings, began_s)
+    if ping is None:
+        yield
+        return
+    probe = _Probe(session, url, ping, pings, began_s)
     sending = asyncio.create_task(probe.send(interval_s))
     wait_s = 0.0  # if the body fails
     try:
@@ -43,8 +48,9 @@ async def probing(
 
 
 class _Probe:
-    def __init__(self, session: aiohttp.ClientSession, url: str, pings: Pings, began_s: float) -> None:
-        self._session, self._url, self._pings, self._began_s = session, url, pings, began_s
+    def __init__(self, session: aiohttp.ClientSession, url: str, asked: Ping, pings: Pings, began_s: float) -> None:
+        self._session, self._url, self._fits = session, url + asked.path, asked.fits
+        self._pings, self._began_s = pings, began_s
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def send(self, interval_s: float) -> None:
@@ -66,7 +72,7 @@ class _Probe:
         sent_s, problem = time.monotonic(), "not answered"
         try:
             answer = await get(self._session, self._url)
-            problem = "" if answer.is_pong() else answer.described()
+            problem = "" if self._fits(answer.status, answer.body) else answer.described()
         except aiohttp.ClientConnectorError as error:
             problem = f"not connected: {error.strerror}"
         except CaseFailedError as error:

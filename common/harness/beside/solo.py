@@ -5,11 +5,12 @@ import re
 import subprocess
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from common.harness.lines import reading_lines
+from common.harness.ours import server_environment
 from common.harness.processes import Started, until
 from common.harness.ready.interpreter import Interpreter
-from common.harness.server import server_environment
 from common.harness.tail import Tail
 from common.model.record import Record
 
@@ -56,10 +57,12 @@ class Soloist:
 
 
 @contextlib.asynccontextmanager
-async def soloist(task: str, python: Interpreter, patience_s: float) -> AsyncIterator[Soloist]:
+async def soloist(
+    task: str, python: Interpreter, patience_s: float, folder: Path | None = None
+) -> AsyncIterator[Soloist]:
     """A soloist for the task, which is gone at the end."""
     command = [python.path, "-P", "-m", "common.alone.solo", task]
-    process = Started(command, environment=server_environment(), stdin=subprocess.PIPE)
+    process = Started(command, environment=server_environment(), stdin=subprocess.PIPE, folder=folder)
     Tail(process.process.stderr)  # or it would have to wait when it has printed much
     try:
         assert process.process.stdout is not None

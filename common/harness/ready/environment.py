@@ -11,12 +11,14 @@ import psutil
 
 from common.cpus import usable_cpus
 from common.harness.beside.metronome import METRONOME
+from common.harness.ours import ROOT, server_environment
 from common.harness.ready.interpreter import Interpreter
-from common.harness.ready.strategies import ROOT
-from common.harness.server import server_environment
 from common.model.record import Environment
 
-_PACKAGES = ("aiohttp", "distributed", "flask", "gevent", "gunicorn", "pebble", "psutil", "tornado", "werkzeug")
+_PACKAGES = (
+    *("aiohttp", "distributed", "flask", "gevent", "gunicorn", "pebble", "psutil", "tornado", "werkzeug"),
+    *("bottle", "cheroot", "django", "fastapi", "granian", "hypercorn", "starlette", "uvicorn", "waitress"),
+)
 _ASK = """
 import importlib.metadata, json, sys
 versions = {}
@@ -49,9 +51,9 @@ def _work_of_the_metronome() -> str:
     return asked.stdout.strip()
 
 
-def packages_of(python: Interpreter) -> dict[str, str]:
-    """Name and version of each package that servers need and this Python has; none if it can't be asked."""
-    command = [python.path, "-P", "-c", _ASK, *_PACKAGES]
+def packages_of(python: str) -> dict[str, str]:
+    """Name and version of each package that servers need and the Python of that path has; none if it can't be asked."""
+    command = [python, "-P", "-c", _ASK, *_PACKAGES]
     try:
         asked = subprocess.run(command, env=server_environment(), capture_output=True, timeout=30, check=True)
         versions: dict[str, str] = json.loads(asked.stdout)

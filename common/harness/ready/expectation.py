@@ -3,15 +3,18 @@
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 from common.errors import BadInputError
+from common.harness.client import Answer
+from common.harness.ours import OURS_FIRST, server_environment
 from common.harness.processes import Started, until
 from common.harness.ready.interpreter import Interpreter
-from common.harness.server import OURS_FIRST, server_environment
 from common.harness.tail import Tail
 from common.model.case import Value
+from common.model.suite import ANY, SAME
 
 LIMIT_S = 60.0
 MOST_BYTES = 64_000_000  # of what the trial prints; the answer comes last
@@ -28,6 +31,23 @@ class Expectation:
     answer: bytes
     task_s: float
     cpu_s: float
+    status: int = 200
+    body: str = SAME  # how answers are compared with it
+
+    @property
+    def size_bytes(self) -> int:
+        """How long every right answer is; -1 where that may differ."""
+        return len(self.answer) if self.body == SAME else -1
+
+    def fits(self, status: int, body: bytes) -> bool:
+        """Whether an answer is right."""
+        if status != self.status or self.body == ANY:
+            return status == self.status
+        return body == self.answer if self.body == SAME else _as_json(body) == _as_json(self.answer)
+
+    def described(self) -> str:
+        """Short, for a message."""
+        return str(self.status) if self.body == ANY else Answer(self.status, self.answer, {}).described()
 
     def patience_s(self, users: int) -> float:
         """How long an answer may take if the server lets all users wait in one line."""
@@ -37,7 +57,15 @@ class Expectation:
 Expectations = dict[Work, Expectation]  # by what a single answer takes depends on, as `Case.work` has it
 
 
-async def try_task(task: str, python: Interpreter) -> Expectation:
+def _as_json(body: bytes) -> object:
+    """What it means; the bytes themselves where that is nothing."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+
+
+async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:
     """Performs the task once, in a process of its own.
 
     Raises:
@@ -45,7 +73,7 @@ async def try_task(task: str, python: Interpreter) -> Expectation:
     """
     command = [python.path, *OURS_FIRST, "common.alone.trial", task]
     with TemporaryFile() as output:
-        trial = Started(command, environment=server_environment(), stdout=output)
+        trial = Started(command, environment=server_environment(), stdout=output, folder=folder)
         errors = Tail(trial.process.stderr)
         try:
             if not await trial.wait(LIMIT_S):

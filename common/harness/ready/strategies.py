@@ -6,17 +6,16 @@ from pathlib import Path
 
 from common.contract import unmet
 from common.errors import BadInputError
+from common.harness.ours import ROOT
 from common.model.legible import legible
 from common.model.suite import Suite
 from common.model.target import Kind, Target
 
-ROOT = Path(__file__).resolve().parents[3]
 SERVERS = ROOT / "servers"
 BARE = Target(
     "bare",
     "No server: the users compute in threads of a few processes; their rate is the ceiling.",
-    path=None,
-    axes=("task", "users", "python"),
+    axes=("task", "users", "path", "python"),
 )
 
 # What a file has to name for its strategy to be of a kind; the first that fits.
@@ -34,14 +33,14 @@ class NoSuchServerError(BadInputError):
     """There is no such server, or its file can't be one; the message is one line."""
 
 
-def suite_of(names: Sequence[str]) -> Suite:
+def strategies_suite(names: Sequence[str]) -> Suite:
     """The strategies of these names, or all of them where there is no name, against the bare load.
 
     Raises:
         NoSuchServerError: nothing fits a name, or the file can't be a server.
     """
     chosen = [find_strategy(name) for name in names] if names else all_strategies()
-    return Suite(tuple(dict.fromkeys(chosen)), BARE)
+    return Suite(tuple(dict.fromkeys(chosen)), BARE, axes={"task": ("primes",), "users": (25,)})
 
 
 def all_strategies() -> list[Target]:
@@ -94,8 +93,17 @@ def read_strategy(path: Path) -> Target:
         raise NoSuchServerError(f"server {str(path)!r} says {error}") from None
     named = set(_named(module))
     kind = next((kind for kind, signs in _SIGNS if signs & named), Kind.UNKNOWN)
-    axes = Target.AXES if _may_have_workers(module) else BARE.axes
-    return Target(legible(path.stem), legible(title), path.resolve(), requires, kind, axes)
+    workers = ("--workers", "{workers}") if _may_have_workers(module) else ()
+    return Target(
+        legible(path.stem),
+        legible(title),
+        path.resolve(),
+        requires,
+        kind,
+        axes=tuple(name for name in Target.AXES if workers or name != "workers"),
+        command=("{python}", str(path.resolve()), "--host", "{host}", "--port", "{port}", "--task", "{task}"),
+        command_if=workers,
+    )
 
 
 def _requires(module: ast.Module) -> str:

@@ -74,8 +74,12 @@ def _write(home: Path, files: Mapping[str, str]) -> None:
         (home / path).write_text(text)
 
 
-def check(driver: Driver, orders: Iterable[Order]) -> None:
-    """Raises BadInputError if the tool can't do one of them."""
+def check(driver: Driver, orders: Iterable[Order], status: int = 200) -> None:
+    """Raises BadInputError if the tool can't do one of them, or not tell that status from a wrong one."""
+    if not driver.tells_arrivals and not 200 <= status < 300:
+        raise BadInputError(
+            f"{driver.name} holds no other status than 2xx for right, and {status} is expected; take siege"
+        )
     for order in orders:
         if refusal := driver.refusal(order):
             raise BadInputError(refusal)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
+from common.harness.ours import ROOT
 from common.harness.processes import Started, until
 from common.harness.ready.interpreter import Interpreter, interpreter
-from common.harness.ready.strategies import ROOT
 from common.harness.tail import Tail
 
 FOLDER = ROOT / ".pythons"  # git ignores it
@@ -56,7 +56,9 @@ def _name(python: Interpreter) -> str:
 
 async def _make(folder: Path, python: Interpreter) -> dict[str, str]:
     """The packages that it lacks, each with the reason; only what will be so at the next run too is remembered."""
-    await _run([python.path, "-m", "venv", "--clear", str(folder)], f"{python.path!r} can't make a virtual environment")
+    await run_command(
+        [python.path, "-m", "venv", "--clear", str(folder)], f"{python.path!r} can't make a virtual environment"
+    )
     missing, final = await _install(folder)
     if python.packages:  # those of the servers come first
         (_site_packages(folder) / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
@@ -71,13 +73,13 @@ async def _install(folder: Path) -> tuple[dict[str, str], bool]:
     pip += ["--root-user-action=ignore", "--only-binary=:all:"]
     missing, final = {}, True
     try:
-        await _run([*pip, "-r", str(REQUIREMENTS)], "")
+        await run_command([*pip, "-r", str(REQUIREMENTS)], "")
     except BadInputError:
         for requirement in _requirements():
             package = re.split(r"[^\w.-]", requirement)[0]
             log = folder / f"{package}.log"
             try:
-                await _run([*pip, "--retries=1", f"--log={log}", requirement], "")
+                await run_command([*pip, "--retries=1", f"--log={log}", requirement], "")
             except BadInputError as error:
                 missing[package] = str(error)
                 if trouble := _passing_trouble(log, error):
@@ -102,9 +104,9 @@ def _site_packages(folder: Path) -> Path:
     return next((folder / "lib").glob("python3*/site-packages"))
 
 
-async def _run(command: list[str], otherwise: str) -> None:
+async def run_command(command: list[str], otherwise: str, folder: Path | None = None) -> None:
     """Raises BadInputError with `otherwise` and the last line that it said, if it fails."""
-    started = Started(command, environment=dict(os.environ))
+    started = Started(command, environment=dict(os.environ), folder=folder)
     said, errors = Tail(started.process.stdout), Tail(started.process.stderr)
     try:
         in_time = await started.wait(LIMIT_S)

@@ -38,7 +38,7 @@ def _table(comparison: Comparison) -> Iterator[str]:
         return
     differing = columned(cases_of(comparison.cases))
     columns = columns_for(shown)
-    yield row(["strategy", *differing, *(column.name for column in columns)])
+    yield row([comparison.noun, *differing, *(column.name for column in columns)])
     yield row(["---"] * (1 + len(differing)) + ["---:"] * len(columns))
     for summary in shown:
         cells = figures(summary, columns)

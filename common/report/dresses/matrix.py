@@ -42,7 +42,7 @@ class Matrix:
 
 def _table(comparison: Comparison, axes: Sequence[str], settings: Sequence[Setting]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), show_lines=False)
-    table.add_column("strategy", no_wrap=True)
+    table.add_column(comparison.noun, no_wrap=True)
     for setting in settings:
         table.add_column(_heading(axes, setting), justify="right", no_wrap=True)
     cases = cases_of(comparison.cases)

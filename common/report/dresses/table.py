@@ -62,7 +62,7 @@ class _Figures:
     def _table(self, columns: Sequence[Column]) -> Table:
         table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
         differing = columned(cases_of(self._comparison.cases))
-        for heading in ("strategy", *differing):
+        for heading in (self._comparison.noun, *differing):
             table.add_column(heading, no_wrap=True)
         for column in columns:
             table.add_column(column.heading, justify="right", no_wrap=True)

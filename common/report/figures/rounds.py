@@ -27,8 +27,8 @@ class Round:
         self.case = record.case
         self.ceiling = self if record.is_ceiling else ceiling
         columns = record.transactions
-        right = np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes
-        self.good: Flags = right & (np.asarray(columns.status, dtype=int) == 200)
+        right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
+        self.good: Flags = right & (np.asarray(columns.status, dtype=int) == record.answer_status)
         self.totals = Totals(record)  # instead of single answers, where the tool tells only those
 
     @cached_property

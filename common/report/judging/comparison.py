@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -29,6 +29,7 @@ class Comparison:
     measured: dict[str, list[Estimate | None]]  # of each of `cases`, as `MEASURES` calls them
     weather: Weather
     evidence: Evidence
+    noun: str = "strategy"  # what is compared
 
     def every_round(self) -> list[Round]:
         """Case by case, the ceilings first."""
@@ -50,7 +51,8 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
         corrected: whether intervals, ranks and shares of the ceiling are given at the machine's usual speed.
     """
     found = [(list(case), is_ceiling) for case, is_ceiling in cases_of(result.records)]
-    return _compared(found, corrected, CONFIDENCE_OF_LOOKS if result.until_certain else CONFIDENCE)
+    comparison = _compared(found, corrected, CONFIDENCE_OF_LOOKS if result.until_certain else CONFIDENCE)
+    return replace(comparison, noun="strategy" if result.suite is None else "server")
 
 
 def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool, confidence: float) -> Comparison:

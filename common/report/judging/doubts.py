@@ -42,7 +42,9 @@ def too_short(one: Round, _: Evidence) -> str | None:
 
 
 def no_ceiling(one: Round, _: Evidence) -> str | None:
-    """Without a ceiling a lie would have no limit."""
+    """Without a ceiling a lie would have no limit; that a suite names none is said once, and of no case."""
+    if not one.record.has_ceiling:
+        return None
     if one.ceiling is not None and (one.ceiling.rate.per_s is not None and one.ceiling.record.failure is None):
         return None
     why = "was not measured"
@@ -54,8 +56,8 @@ def no_ceiling(one: Round, _: Evidence) -> str | None:
 
 
 def doubtful_ceiling(one: Round, evidence: Evidence) -> str | None:
-    if one.ceiling is None or one.ceiling is one:
-        return None
+    if one.ceiling is None or one.ceiling is one or not one.record.has_task:
+        return None  # where no work is known, a ceiling is a reference and no limit of what is possible
     about_itself = (busy_machine, littles_law, availability)
     doubts = [message for look in about_itself if (message := look(one.ceiling, evidence)) is not None]
     return f"its ceiling is itself in doubt: {doubts[0]}" if doubts else None
@@ -76,6 +78,8 @@ def unsteady_ceiling(one: Round, evidence: Evidence) -> str | None:
 def blind(one: Round, evidence: Evidence) -> str | None:
     """The smallest lies that could still be seen, where these are too large."""
     hidden = []
+    if not one.record.has_task:
+        return None  # what it takes alone nobody knows, and no rule leans on it
     needs = evidence.needs(one)
     if needs is None:
         hidden.append("an answer without any work (how long the task takes alone is not known)")

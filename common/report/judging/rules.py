@@ -76,8 +76,9 @@ def _failure(one: Round) -> Reason | None:
         if code == "wrong_answer":
             return Reason(code, f"a check while the siege was on: {problem}: it is not the task that was measured")
     sizes = np.asarray(record.transactions.size_bytes, dtype=int)
-    wrong = sizes[(np.asarray(record.transactions.status, dtype=int) == 200) & (sizes != record.answer_bytes)]
-    if len(wrong):
+    of_right_status = np.asarray(record.transactions.status, dtype=int) == record.answer_status
+    wrong = sizes[of_right_status & (sizes != record.answer_bytes)]
+    if len(wrong) and record.answer_bytes >= 0:
         return Reason(
             "wrong_answer",
             f"{len(wrong)} of {len(one.good)} answers under load were not the right one: "
@@ -94,7 +95,7 @@ def _failure(one: Round) -> Reason | None:
 def _of_another_length(one: Round) -> Reason | None:
     """Answers that were only counted, with their bytes; those of what was on its way at the end may be among them."""
     told, expected = one.totals.bytes_of_answers(), one.record.answer_bytes
-    if told is None or not expected:
+    if told is None or expected <= 0:
         return None
     size, answers = told
     if abs(size - answers * expected) <= len(one.totals.took_s) * one.record.users * expected or not answers:

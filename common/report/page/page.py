@@ -39,6 +39,7 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
     ).render(
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
         heading=_heading(result),
+        noun=comparison.noun,
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=conclusion(comparison),
         rows=[_row(summary, comparison, columns, differing) for summary in ordered[:MOST_ROWS]],
@@ -57,6 +58,8 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
 
 
 def _heading(result: Result) -> str:
+    if result.suite is not None and (result.records or result.traces):
+        return result.suite.title
     tasks = list(dict.fromkeys([*(one.case.task for one in result.records), *(one.case.task for one in result.traces)]))
     if not tasks:
         return "Nothing was measured"

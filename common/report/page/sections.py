@@ -68,7 +68,7 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
     loads = list(dict.fromkeys(one.case.load for one in comparison.cases))
     if result.traces:
         yield Section("Who computed when", [_timeline(result)])
-    if overview := list(_overview(comparison.cases)):
+    if overview := list(_overview(comparison.cases, comparison.noun)):
         yield Section("All cases", overview)
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]
     rows = sum(one.case.load in drawn for one in comparison.cases)
@@ -101,13 +101,13 @@ def _timeline(result: Result) -> Picture:
     )
 
 
-def _overview(cases: Sequence[Summary]) -> Iterator[Picture]:
+def _overview(cases: Sequence[Summary], noun: str) -> Iterator[Picture]:
     """Where there is more than one axis to look along, or more than one load."""
     points = cases_of(cases)
     if across(points):
         yield Picture(
             "heatmap",
-            "Which strategy for which load" if len({one.load for one in points}) > 1 else "Which strategy run how",
+            f"Which {noun} for which load" if len({one.load for one in points}) > 1 else f"Which {noun} run how",
             "Each cell has the transactions per second, and below it what share of the ceiling that is: "
             "the stronger its colour, the nearer to all that the machine can do. ★ is the fastest of its load.",
             lambda look: heat_map(cases, look),
@@ -137,6 +137,12 @@ def _along(along: str, cases: Sequence[Summary]) -> Iterator[Picture]:
             )
 
 
+def _at_the_ceiling(comparison: Comparison) -> str:
+    """With whom, or without any server."""
+    names = {one.server for one in comparison.ceilings if not one.title.startswith("No server")}
+    return f"at {next(iter(names))}" if names else "without any server"
+
+
 def _work(
     comparison: Comparison, cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], detail: float
 ) -> Iterator[Picture]:
@@ -146,7 +152,7 @@ def _work(
         "throughput",
         "How much work got done",
         "Right answers per second; the thin line is the 95 % confidence interval, at the usual speed of the machine. "
-        "The dashed line is the ceiling: what the same users reach without any server.",
+        f"The dashed line is the ceiling: what the same users reach {_at_the_ceiling(comparison)}.",
         lambda look: throughput_chart(cases, look),
         "Transactions per second: " + _each(cases, _rate),
     )

@@ -78,7 +78,7 @@ def sheet_of(compared: Compared) -> Sheet:
     return Sheet(
         [_conclusion(compared)],
         f"Compared although {doubt}." if doubt else "",
-        ["strategy", *axes, *(["verdict"] if flagged else [])],
+        ["server" if compared.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])],
         [column_of(figure).name for figure in FIGURES],
         [_line(case, axes, flagged=flagged) for case in compared.cases],
         [_visible([case.changes[place] for case in compared.cases]) for place in range(len(FIGURES))],

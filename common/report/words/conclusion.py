@@ -44,7 +44,9 @@ class _Rival:
         if not colon or len(what) > LONGEST_NAME:
             return self.name
         how = self.name.removeprefix(self.case.server)
-        return f"{what[:1].lower()}{what[1:]} ({number if number.isdigit() else self.case.server}){how}"
+        if not number.isdigit():
+            return f"{what} ({self.case.server}){how}"
+        return f"{what[:1].lower()}{what[1:]} ({number}){how}"
 
     @property
     def rate(self) -> float:
@@ -77,12 +79,12 @@ class _Field:
     """The cases that are asked for the same."""
 
     def __init__(self, comparison: Comparison, load: object) -> None:
-        self._everything = cases_of(comparison.cases)
+        self._everything, self._noun = cases_of(comparison.cases), comparison.noun
         places = [place for place, case in enumerate(self._everything) if case.load == load]
         self._cases = [comparison.cases[place] for place in places]
         self._names = [name_of(one.case, self._everything) for one in self._cases]
         several = len({case.load for case in self._everything}) > 1
-        self._prefix = [f"{load_in_words(self._cases[0].case)}:"] if several else []
+        self._prefix = [f"{load_in_words(self._cases[0].case, self._everything)}:"] if several else []
         works = {one.case.work for one in self._cases}
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
         rivals = [self._rival(comparison, place) for place in places]
@@ -151,7 +153,7 @@ class _Field:
     def _fastest(self) -> str:
         first, rest = self._first, [rival for rival in self._sound if rival not in self._first]
         if not rest:
-            return f"No strategy is faster than another beyond the noise: all reach {_rates(first)}{_share(first)}."
+            return f"No {self._noun} is faster than another beyond the noise: all reach {_rates(first)}{_share(first)}."
         times = float(np.mean([rival.rate for rival in first])) / max(rival.rate for rival in rest)
         are = "is" if len(first) == 1 else "are equally"
         return (
@@ -167,7 +169,8 @@ class _Field:
             return ""
         short = [rival for rival in pinged if rival.keeps_pings_short]
         slow = sorted((rival for rival in pinged if not rival.keeps_pings_short), key=lambda rival: rival.ping_s)
-        limit = f"the {_between(numbers.seconds(known[0]), numbers.seconds(known[-1]))} that one task takes"
+        one = "task" if self._noun == "strategy" else "answer"
+        limit = f"the {_between(numbers.seconds(known[0]), numbers.seconds(known[-1]))} that one {one} takes"
         if not short:
             return f"None keeps pings short: even {slow[0].name} needs {slow[0].ping} (p99), more than {limit}."
         told = _listed([f"{one.name} ({one.ping})" for one in short])

@@ -15,6 +15,7 @@ def footnote(result: Result, comparison: Comparison) -> str:
     kinds = {kind for record in records for kind in record.memory_kind.split("+") if kind}
     rounds = max(summary.rounds for summary in (*comparison.cases, *comparison.ceilings))
     facts = [
+        result.suite.source if result.suite else "",
         *_common(comparison.cases or comparison.ceilings),
         f"{rounds} {'rounds' if rounds > 1 else 'round'} of {_times(records)}",
         f"{result.environment.usable_cpus} CPUs",

@@ -59,9 +59,10 @@ def in_words(case: Case, names: Sequence[str]) -> str:
     return ", ".join(axis(name).told(value) for name in names if (value := case.get(name)) is not None)
 
 
-def load_in_words(case: Case) -> str:
-    """What it is asked for: `digest, 5 users`."""
-    return in_words(case, [name for name, _ in case.load])
+def load_in_words(case: Case, beside: Sequence[Case] = ()) -> str:
+    """What it is asked for, as far as those beside it are not asked for the same: `digest, 5 users`."""
+    differing = varying(beside)
+    return in_words(case, [name for name, _ in case.load if name in differing or not beside])
 
 
 def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:

@@ -14,10 +14,31 @@ def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     several = len({*(one.python for one in result.left_out), *(case.python for case in comparison.cases)}) > 1
     for one in result.left_out:
         yield one.server, f"not run{f' under Python {one.python}' if several else ''}: it {one.reason}"
+    yield from _of_the_suite(result, comparison)
     yield from _of_ceilings(comparison)
     yield from _of_connections(comparison)
     yield from _of_the_gil(comparison)
     yield from _of_the_speed(comparison)
+
+
+def _of_the_suite(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """What is not known of it, so that no rule can look there."""
+    if result.suite is None or not comparison.cases:
+        return
+    if result.suite.body == "any":
+        yield "answers", "only their status was checked: what is in them differs by design (body = any)"
+    elif result.suite.body == "json":
+        yield "answers", "they were compared as JSON, not in bytes"
+    if not any(record.has_ceiling for record in result.records):
+        yield (
+            "the ceiling",
+            "there is none: nothing says what this machine can do at all, so no rate is too high to be true",
+        )
+    if not result.suite.ping:
+        yield (
+            "pings",
+            "none were sent: what everybody else feels is not known; name a path under [ping], or with --ping",
+        )
 
 
 def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:

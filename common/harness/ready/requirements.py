@@ -1,0 +1,60 @@
+"""The virtual environments of servers that name their requirements: each made once, kept, and shared by equal ones."""
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from common.errors import BadInputError
+from common.harness.ready.interpreter import Interpreter
+from common.harness.ready.virtualenv import FOLDER, run_command
+
+_DONE = "done"  # written last
+
+
+async def environment_with(
+    requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: Callable[[str], None]
+) -> Path | str:
+    """The folder of a virtual environment of that Python with these packages, or why there can't be one."""
+    folder = FOLDER / _name(requirements, python, suite)
+    if not (folder / _DONE).exists():
+        tell(f"making a virtual environment with {', '.join(requirements)}; this is done once")
+        try:
+            await _make(folder, requirements, python, suite)
+        except BadInputError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            return f"its requirements can't be installed: {error}"
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+    return folder
+
+
+def _name(requirements: tuple[str, ...], python: Interpreter, suite: Path) -> str:
+    """The version, and a digest of all that it depends on."""
+    parts = [python.prefix, python.build, *sorted(requirements), *(_contents(one, suite) for one in requirements)]
+    return f"{python.version.split()[0]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
+
+
+def _contents(requirement: str, suite: Path) -> str:
+    """Of a file of requirements; where a folder is meant, which may change, its path."""
+    if requirement.startswith("-r "):
+        try:
+            return (suite / requirement[3:].strip()).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            return str(error)
+    return str(suite) if requirement.startswith(("-e ", ".")) else ""
+
+
+async def _make(folder: Path, requirements: tuple[str, ...], python: Interpreter, suite: Path) -> None:
+    words = [part for one in requirements for part in (one.split(" ", 1) if one.startswith("-") else [one])]
+    inside = str(folder / "bin" / "python")
+    if uv := shutil.which("uv"):
+        await run_command([uv, "venv", "--quiet", "--clear", "--python", python.path, str(folder)], "uv venv")
+        await run_command([uv, "pip", "install", "--quiet", "--python", inside, *words], "", suite)
+    else:
+        why = f"{python.path!r} can't make a virtual environment"
+        await run_command([python.path, "-m", "venv", "--clear", str(folder)], why)
+        pip = [inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
+        await run_command([*pip, *words], "", suite)
+    (folder / _DONE).write_text("\n".join(requirements) + "\n", encoding="utf-8")

@@ -1,0 +1,185 @@
+"""A suite in a file: servers of anyone, what is asked of them, and what is expected."""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from common.contract import MOST_WORKERS
+from common.errors import BadInputError
+from common.harness.ready.strategies import BARE
+from common.harness.ready.suite_server import OF_LOAD, PLACES, read_server
+from common.harness.ready.toml_table import Table
+from common.load.drivers import DRIVERS
+from common.model.case import Value
+from common.model.legible import legible
+from common.model.suite import ANY, JSON, READY_WITHIN_S, SAME, Expect, Load, Ping, Suite
+from common.model.target import Target
+from common.model.template import filled, names_in
+
+NAME = "suite.toml"  # of the file in a folder
+MOST_BYTES = 1_000_000
+MOST_USERS = 10_000
+
+_TOP = ("title", "requirements", "environment", "load", "expect", "ping", "axes", "servers")
+_LOAD = ("tool", "path", "users", "time", "requests", "keep_alive", "threads", "options", "own_network", "task")
+
+
+def suite_path(what: str) -> Path | None:
+    """The file that is meant, if it is one: `shop.toml`, or a folder with a suite.toml."""
+    path = Path(what)
+    if path.suffix == ".toml":
+        return path
+    return path / NAME if (path / NAME).is_file() else None
+
+
+def read_suite(path: Path, only: Sequence[str] = ()) -> Suite:
+    """The suite, or these servers of it and its ceiling.
+
+    Raises:
+        BadInputError: it can't be read, or says what can't be; the message is one line.
+    """
+    top = Table(str(path), _parsed(path), _TOP)
+    table, ping = top.below("load", _LOAD), top.below("ping", ("path", "ready_within"))
+    axes = _axes(top, table)
+    has_task = "task" in table
+    common = top.texts("requirements"), top.environment("environment")
+    servers = [read_server(path, name, data, axes, common, has_task=has_task) for name, data in top.tables("servers")]
+    if not servers:
+        raise BadInputError(f"{path} has no server: expected a table such as [servers.uvicorn] with a command")
+    _refuse_idle(top, axes, servers)
+    return Suite(
+        targets=_chosen(path, [target for target, is_ceiling in servers if not is_ceiling], only),
+        ceiling=_ceiling(path, servers) or (BARE if has_task else None),
+        load=_load(table),
+        axes=axes,
+        expect=_expect(top, path),
+        ping=Ping(_path(ping, "path", "/ping")) if "ping" in top else None,
+        ready_within_s=ping.seconds("ready_within", READY_WITHIN_S),
+        title=legible(top.text("title", path.parent.resolve().name if path.name == NAME else path.stem)),
+        source=str(path),
+        folder=path.parent.resolve(),
+        has_task=has_task,
+    )
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise BadInputError(f"suite {str(path)!r} is larger than {MOST_BYTES:,} bytes: expected a short TOML file")
+        return tomllib.loads(data.decode())
+    except OSError as error:
+        raise BadInputError(f"suite {str(path)!r} can't be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadInputError(f"suite {str(path)!r} is not TOML: {' '.join(str(error).split())}") from None
+
+
+def _axes(top: Table, load: Table) -> dict[str, tuple[Value, ...]]:
+    """The values of every axis, those of the load among them."""
+    own = top.below("axes", [name for name, _ in top.tables("axes")])
+    axes: dict[str, tuple[Value, ...]] = {}
+    for name, _ in top.tables("axes"):
+        if name in (*PLACES, *OF_LOAD) or not re.fullmatch("[a-z][a-z0-9_]*", name):
+            raise own.wrong(f"has an axis {name!r}", "a name in small letters that means nothing else")
+        axes[name] = own.values(name, "")
+    if any(not isinstance(one, int) or not 1 <= one <= MOST_WORKERS for one in axes.get("workers", ())):
+        raise own.wrong(f"has workers = {list(axes['workers'])}", f"numbers from 1 to {MOST_WORKERS}")
+    axes["users"] = load.values("users", 25)
+    if any(not isinstance(one, int) or not 1 <= one <= MOST_USERS for one in axes["users"]):
+        raise load.wrong(f"has users = {list(axes['users'])}", f"numbers from 1 to {MOST_USERS:,}")
+    if "task" in load:
+        axes["task"] = tuple(map(str, load.values("task", "")))
+    axes["path"] = _paths(load, axes)
+    keep_alive = load.flags("keep_alive")
+    if len(keep_alive) > 1:
+        axes["keep_alive"] = tuple("on" if one else "off" for one in keep_alive)
+    return axes
+
+
+def _paths(load: Table, axes: Mapping[str, Sequence[Value]]) -> tuple[str, ...]:
+    """What is asked for, at every value of the axes that it names; the task stays in braces."""
+    paths = []
+    for path in map(str, load.values("path", "/")):
+        if not path.startswith("/") or re.search(r"[\s#]", path):
+            raise load.wrong(f"has path = {path!r}", "one that begins with / and has no space")
+        names = [name for name in names_in(path) if name != "task"]
+        for name in names_in(path):
+            if name not in axes:
+                raise load.wrong(f"has path = {path!r}, and {{{name}}} is no axis", f"one of {', '.join(axes)}")
+        points = product(*(axes[name] for name in names))
+        paths += [filled(path, dict(zip(names, point, strict=True))) for point in points]
+    return tuple(dict.fromkeys(paths))
+
+
+def _path(table: Table, key: str, default: str) -> str:
+    path = table.text(key, default)
+    if not path.startswith("/") or re.search(r"[\s#]", path):
+        raise table.wrong(f"has {key} = {path!r}", "one that begins with / and has no space")
+    return path
+
+
+def _load(table: Table) -> Load:
+    timed = table.text("time", "auto") if not isinstance(table.raw("time"), (int, float)) else ""
+    load = Load(
+        tool=table.choice("tool", tuple(DRIVERS), "siege"),
+        time_s=None if timed == "auto" else table.seconds("time", 4.0),
+        requests=table.number("requests", None, 1, 10_000_000),
+        keep_alive=table.flags("keep_alive")[0],
+        threads=table.number("threads", 1, 1, 64) or 1,
+        options=table.texts("options"),
+        own_network=table.flag("own_network"),
+    )
+    if load.requests is not None and "time" in table:
+        raise table.wrong("has time and requests", "one of them")
+    return load
+
+
+def _expect(top: Table, path: Path) -> Expect:
+    table = top.below("expect", ("status", "body", "file"))
+    reference = None
+    if "file" in table:
+        file = path.parent / table.text("file")
+        try:
+            reference = file.read_bytes()
+        except OSError as error:
+            raise BadInputError(f"{table.where} file {str(file)!r} can't be read: {error.strerror}") from None
+    status = table.number("status", 200, 100, 599)
+    assert status is not None
+    return Expect(status, table.choice("body", (SAME, JSON, ANY), SAME), reference)
+
+
+def _refuse_idle(top: Table, axes: Mapping[str, Sequence[Value]], servers: Sequence[tuple[Target, bool]]) -> None:
+    """An axis that nothing depends on would measure the same again and again."""
+    used = {name for target, _ in servers for name in target.axes} | set(names_in(*_texts(top.raw("load"))))
+    for name in axes:
+        if name not in used:
+            raise BadInputError(
+                f"{top.where} [axes] has {name}, but no server uses it: expected {{{name}}} in a command, "
+                "an environment, a requirement, or the path"
+            )
+
+
+def _texts(value: object) -> list[str]:
+    """All that is told in a table, as text."""
+    return [str(one) for one in value.values()] if isinstance(value, dict) else []
+
+
+def _chosen(path: Path, targets: Sequence[Target], only: Sequence[str]) -> tuple[Target, ...]:
+    for name in only:
+        if name not in [target.name for target in targets]:
+            known = ", ".join(target.name for target in targets)
+            raise BadInputError(f"{path} has no server {legible(name)!r} to compare: expected one of {known}")
+    return tuple(target for target in targets if not only or target.name in only)
+
+
+def _ceiling(path: Path, servers: Sequence[tuple[Target, bool]]) -> Target | None:
+    found = [target for target, is_ceiling in servers if is_ceiling]
+    if len(found) > 1:
+        raise BadInputError(f"{path} has {len(found)} ceilings, {found[0].name} and {found[1].name}: expected one")
+    if found and len(servers) == 1:
+        raise BadInputError(f"{path} has no server beside its ceiling {found[0].name}: expected at least one")
+    return found[0] if found else None

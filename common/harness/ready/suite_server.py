@@ -1,0 +1,114 @@
+"""A server of a suite in a file: what starts it, and what that depends on."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from common.harness.ready.toml_table import Table
+from common.model.case import Value
+from common.model.legible import legible
+from common.model.target import Target
+from common.model.template import filled_words, names_in
+
+SERVICES = ("postgresql", "redis")
+PLACES = ("host", "port", "folder", "suite", "python", *SERVICES)  # in braces, beside the axes
+OF_LOAD = ("task", "users", "path", "keep_alive")  # axes that every server depends on
+KEYS = ("title", "command", "url", "requirements", "environment", "needs", "ceiling", "ready_within")
+MOST_BYTES = 1_000_000  # of a file in which names are filled in
+Axes = Mapping[str, Sequence[Value]]
+Common = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
+
+
+def read_server(
+    path: Path, name: str, data: object, axes: Axes, common: Common, *, has_task: bool
+) -> tuple[Target, bool]:
+    """A server of a suite, and whether it is the ceiling.
+
+    Args:
+        common: requirements and environment of all servers that are started and are no programs of the system.
+
+    Raises:
+        BadInputError: something in it can't be.
+    """
+    table = Table(f"{path} [servers.{legible(name)}]", data, KEYS)
+    if not re.fullmatch(r"[\w.+-]{1,60}", name):
+        raise table.wrong("has a name of other signs", "letters, digits, and any of _ . + -")
+    url = table.text("url").rstrip("/")
+    if url and not re.fullmatch(r"http://[^\s/#?]+(/[^\s#?]*)?", url):
+        raise table.wrong(f"has url = {url!r}", "one such as http://127.0.0.1:8000")
+    if not url and "command" not in table:
+        raise table.wrong("has neither a command nor a url", 'such as command = "uvicorn app:app --port {port}"')
+    target = Target(
+        name,
+        legible(table.text("title", name)),
+        command=_command(table, path.parent, has_url=bool(url)) if "command" in table else (),
+        url=url,
+        environment=table.environment("environment"),
+        requirements=table.texts("requirements"),
+        needs=table.texts("needs"),
+        ready_within_s=table.seconds("ready_within", 0.0) if "ready_within" in table else None,
+    )
+    if target.command and target.command[0] not in target.needs:
+        requirements, environment = common
+        variables = tuple({**dict(environment), **dict(target.environment)}.items())
+        target = replace(target, requirements=(*requirements, *target.requirements), environment=variables)
+    _check_requirements(table, target.requirements, axes)
+    return _at_places(table, target, axes, has_task=has_task), table.flag("ceiling")
+
+
+def _at_places(table: Table, target: Target, axes: Axes, *, has_task: bool) -> Target:
+    """The target with the axes that it depends on, and the services that it names."""
+    variables = [text for pair in target.environment for text in pair]
+    named = names_in(*target.command, *variables, *target.requirements, target.url)
+    for name in named:
+        if name not in (*PLACES, *axes):
+            own = [name for name in axes if name not in OF_LOAD]
+            raise table.wrong(f"names {{{name}}}, which is no axis", f"one of {', '.join((*PLACES, *own))}")
+    services = [name for name in named if name in SERVICES and name not in target.needs]
+    # What a program of the system does, no Python changes.
+    on_python = bool(target.command) and target.command[0] not in target.needs
+    depends = [name for name in axes if name in (*named, *OF_LOAD)]
+    depends += ["python"] * (has_task or on_python or bool(target.requirements))
+    return replace(target, needs=(*target.needs, *services), axes=tuple(depends))
+
+
+def _command(table: Table, folder: Path, *, has_url: bool) -> tuple[str, ...]:
+    command = table.text("command")
+    try:
+        words = tuple(shlex.split(command))
+    except ValueError as error:
+        raise table.wrong(f"has command = {command!r}, which is not closed ({error})", "quotes in pairs") from None
+    texts = [*words, *(text for pair in table.environment("environment") for text in pair)]
+    told = "port" in names_in(*texts) or any(template_text(word, folder) is not None for word in words)
+    if not has_url and not told:
+        expected = "the port that it is to listen on, as --port {port}, or in a file that the command names"
+        raise table.wrong(f"has command = {command!r} without {{port}}", expected)
+    return words
+
+
+def template_text(word: str, folder: Path) -> str | None:
+    """What is in the file of the suite that a word of a command names, if `{port}` is; None if it isn't."""
+    path = folder / word
+    try:
+        if names_in(word) or not path.is_file() or path.stat().st_size > MOST_BYTES:
+            return None
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    return text if "port" in names_in(text) else None
+
+
+def _check_requirements(table: Table, requirements: Sequence[str], axes: Axes) -> None:
+    for one in filled_words(requirements, {name: values[0] for name, values in axes.items()}):
+        if one.startswith(("-r ", "-e ", "./", "../")):
+            continue
+        try:
+            Requirement(one)
+        except InvalidRequirement:
+            raise table.wrong(
+                f"has a requirement {one!r}", 'one such as "uvicorn==0.54.*", or "-r requirements.txt"'
+            ) from None

@@ -1,0 +1,85 @@
+"""What is to be compared, from the words that name it: strategies, a suite, servers of a suite, or addresses."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from common.errors import BadInputError
+from common.harness.ready.strategies import strategies_suite
+from common.harness.ready.suite_file import read_suite, suite_path
+from common.model.legible import legible
+from common.model.suite import Load, Ping, Suite
+from common.model.target import Target
+
+
+def suite_of(names: Sequence[str], ping: str | None = None) -> Suite:
+    """The suite that all of the words name together; all strategies where there is none.
+
+    Args:
+        ping: the path of a health check, of servers that are named by their address.
+
+    Raises:
+        BadInputError: nothing fits a word, or they do not fit together.
+    """
+    addresses = [name for name in names if re.match(r"https?://", name)]
+    if ping is not None and not addresses:
+        raise BadInputError("--ping goes with the address of a server: expected such as http://127.0.0.1:8000/report")
+    if addresses:
+        _refuse_a_mixture(names, addresses)
+        return _running_suite(addresses, ping)
+    files = {name: found for name in names if (found := _file_and_server(name)) is not None}
+    if not files:
+        return strategies_suite(names)
+    _refuse_a_mixture(names, list(files))
+    paths = {str(path): path for path, _ in files.values()}
+    if len(paths) > 1:
+        raise BadInputError(f"{' and '.join(paths)} are different suites: expected one in a run")
+    whole = any(server is None for _, server in files.values())
+    return read_suite(next(iter(paths.values())), [] if whole else [server or "" for _, server in files.values()])
+
+
+def _file_and_server(name: str):  # type: ignore[no-untyped-def]
+    if (path := suite_path(name)) is not None:
+        return path, None
+    before, colon, server = name.rpartition(":")
+    if colon and (path := suite_path(before)) is not None:
+        return path, server
+    return None
+
+
+def _refuse_a_mixture(names: Sequence[str], some: Sequence[str]) -> None:
+    if other := next((name for name in names if name not in some), None):
+        raise BadInputError(
+            f"{legible(other)!r} can't be compared with {legible(some[0])!r}, which is asked for something else: "
+            "expected strategies, one suite, or addresses"
+        )
+
+
+def _running_suite(addresses: Sequence[str], ping: str | None) -> Suite:
+    """Servers that run already. Nothing is asked for but what the addresses and the ping name."""
+    targets, paths = [], []
+    for address in addresses:
+        parts = urlsplit(address)
+        if parts.scheme != "http" or not parts.hostname or parts.fragment or re.search(r"\s", address):
+            raise BadInputError(
+                f"{legible(address)!r} can't be asked: expected one such as http://127.0.0.1:8000/report"
+            )
+        paths.append((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+        targets.append(Target(parts.netloc, address, axes=("users", "path"), url=f"http://{parts.netloc}"))
+    if len(set(paths)) > 1:
+        raise BadInputError(
+            f"{paths[0]} and {paths[1]} are different questions: expected the same path of every server"
+        )
+    if len(set(targets)) < len(targets):
+        raise BadInputError(f"{addresses[0]} is named twice: expected servers that differ")
+    if ping is not None and not ping.startswith("/"):
+        raise BadInputError(f"--ping {ping!r}: expected a path that begins with /")
+    return Suite(
+        tuple(targets),
+        ceiling=None,
+        load=Load(),
+        axes={"users": (25,), "path": (paths[0],)},
+        ping=Ping(ping) if ping else None,
+        title="Servers that run already",
+        has_task=False,
+    )

@@ -1,0 +1,89 @@
+"""Starting a target: its words, its environment and its folder, from the plan and the case."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from common.harness.failures import CaseFailedError
+from common.harness.ours import HOST, server_environment
+from common.harness.plan import Plan
+from common.harness.ready.packages import install_command
+from common.harness.ready.suite_server import SERVICES, template_text
+from common.model.case import Case
+from common.model.template import filled, filled_words
+
+SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where servers are, and not on the PATH of every user
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What starts a target."""
+
+    words: list[str]
+    environment: dict[str, str]
+    folder: Path | None  # None: where the bench runs
+
+
+@contextlib.contextmanager
+def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> Iterator[Start]:
+    """How the target of the case is started on that port; it may have a folder, which is removed at the end.
+
+    Args:
+        services: the addresses of those that the target needs.
+
+    Raises:
+        CaseFailedError: something that it needs is missing.
+    """
+    target, python = plan.targets[case.server], plan.python_of(case)
+    words = target.words(case)
+    places = {"host": HOST, "port": port, "python": python.path, "suite": plan.suite.folder or ".", **services}
+    values = {**dict(case.values), **places}
+    if target.path is not None:
+        yield Start(filled_words(words, values), server_environment(), None)
+        return
+    environment = _environment(plan, case)
+    _must_have([*(name for name in target.needs if name not in SERVICES)], environment["PATH"])
+    values["python"] = shutil.which("python", path=environment["PATH"]) or python.path
+    with tempfile.TemporaryDirectory(prefix="target-") as folder:
+        values["folder"] = folder
+        filled_in = [_settings(word, plan.suite.folder, Path(folder), values) for word in words]
+        variables = {filled(name, values): filled(text, values) for name, text in target.environment}
+        yield Start(filled_words(filled_in, values), {**environment, **variables}, plan.suite.folder)
+
+
+def _must_have(programs: Sequence[str], path: str) -> None:
+    for program in programs:
+        if shutil.which(program, path=path) is None:
+            how = install_command(program)
+            raise CaseFailedError("missing_program", f"{program} is not installed; install it with: {how}")
+
+
+def _environment(plan: Plan, case: Case) -> dict[str, str]:
+    """This process's own, with the programs of the target's Python first."""
+    target, python = plan.targets[case.server], plan.python_of(case)
+    bin_folder = Path(python.path).parent
+    environment = dict(os.environ)
+    if target.requirements:
+        made = plan.environments[(tuple(filled_words(target.requirements, dict(case.values))), python.version)]
+        if isinstance(made, str):
+            raise CaseFailedError("no_environment", made)
+        bin_folder = made / "bin"
+        environment["VIRTUAL_ENV"] = str(made)
+        environment.pop("PYTHONPATH", None)
+    environment.pop("PYTHONHOME", None)
+    environment["PATH"] = os.pathsep.join([str(bin_folder), environment.get("PATH", os.defpath), *SYSTEM])
+    return environment
+
+
+def _settings(word: str, suite: Path | None, folder: Path, values: Mapping[str, object]) -> str:
+    """The word; if it names a file of the suite with `{port}` in it, the path of that file filled in."""
+    text = template_text(word, suite) if suite is not None else None
+    if text is None:
+        return word
+    path = folder / Path(word).name
+    path.write_text(filled(text, values), encoding="utf-8")
+    return str(path)

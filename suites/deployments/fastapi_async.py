@@ -1,0 +1,18 @@
+"""FastAPI with `async def` around a task that awaits nothing: the loop stands still until it is done."""
+
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse
+
+from common.task import perform
+
+app = FastAPI()
+
+
+@app.get("/health")
+async def health() -> dict[str, str]:
+    return {"status": "ok"}
+
+
+@app.get("/{task}", response_class=PlainTextResponse)
+async def work(task: str) -> str:
+    return perform(task).answer

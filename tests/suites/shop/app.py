@@ -1,0 +1,60 @@
+"""A small service: waits, then reports; says what it was started with; and its health. For the tests of suites."""
+
+import json
+import os
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+KIND = sys.argv[2] if len(sys.argv) > 2 else ""
+
+
+class Service(BaseHTTPRequestHandler):
+    """Answers as its second word says."""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        if path == "/health":
+            self.tell(204, b"")
+        elif path == "/report":
+            time.sleep(0.02)
+            self.tell(*self.report(query))
+        else:
+            self.tell(404, b"nothing here")
+
+    def report(self, query: str) -> tuple[int, bytes]:
+        if KIND == "wrong":
+            return 200, b"other of 4"
+        if KIND == "failing":
+            raise KeyError(query)
+        if KIND == "shuffled":
+            return 200, b'{"b": 2, "a": 1}'
+        if KIND == "differs":
+            return 200, f"{time.monotonic_ns()}".encode()
+        if KIND == "json":
+            return 200, b'{"a": 1,    "b": 2}'
+        if KIND == "where":
+            here = {"folder": Path.cwd().name, "variable": os.environ.get("SHOP"), "words": sys.argv[3:]}
+            return 200, json.dumps(here).encode()
+        return 200, f"report {query}".encode()
+
+    def tell(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if status != 204:
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+class Server(ThreadingHTTPServer):
+    """With room for all who come at once."""
+
+    request_queue_size = 128
+
+
+Server(("127.0.0.1", int(sys.argv[1])), Service).serve_forever()

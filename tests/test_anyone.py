@@ -1,0 +1,212 @@
+"""Anyone's servers: commands of a suite, and servers that run already; real ones, and what comes of each."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from besieging import Besieged
+from conftest import LIMIT_S, TESTS, bench_command, wait_until
+
+from common.harness.failures import CaseFailedError
+from common.harness.listeners import must_be_its_own
+from common.harness.ready.services import Services, services
+from common.model.record import Result, load
+from common.report.dressing import dressed
+from common.report.judging.comparison import summarize
+
+SHOP = TESTS / "suites" / "shop"
+
+
+def measured(folder: Path, *words: str) -> tuple[Result, subprocess.CompletedProcess[str]]:
+    ran = subprocess.run(
+        bench_command("run", *words, "--rounds", "1", "--out", "r.json"), cwd=folder, capture_output=True, text=True
+    )
+    assert ran.returncode in (0, 1, 3), ran.stderr
+    return load(folder / "r.json"), ran
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Besieged], Result]:
+    """The suite of the shop, for one customer only."""
+    folder = tmp_path_factory.mktemp("shop")
+    text = (SHOP / "suite.toml").read_text().replace('["acme", "fresh"]', '["acme"]')
+    for name in ("app.py", "settings.ini", "from_settings.py"):
+        (folder / name).write_text((SHOP / name).read_text())
+    (folder / "suite.toml").write_text(text)
+    result, _ = measured(folder, ".")
+    records = {record.server: record for record in result.records}
+    comparison = summarize(result)
+    cases = (*comparison.ceilings, *comparison.cases)
+    return {case.server: Besieged(records[case.server], case) for case in cases}, result
+
+
+Shop = tuple[dict[str, Besieged], Result]
+
+
+def test_right_servers_have_figures(shop: Shop) -> None:
+    for name in ("plain", "settings", "top"):
+        one = shop[0][name]
+        assert one.summary.verdict != "failed", one.summary.reasons
+        assert one.summary.rate_per_s is not None
+        assert one.summary.ping_s is not None
+        assert one.summary.memory_bytes
+        assert one.record.tool_command[-1].endswith("/report?customer=acme")
+    assert shop[0]["plain"].summary.of_ceiling is not None
+    assert shop[0]["plain"].summary.title == "Plain: a thread for each request"
+
+
+WRONG = {
+    "wrong": ("wrong_answer", "GET /report?customer=acme gives 200 with 10 bytes 'other of 4' instead of 200 with"),
+    "failing": ("no_answer", "GET http://"),
+    "absent": ("no_command", "'no-such-server-here' can't be started: No such file or directory"),
+    "unmade": ("no_environment", "its requirements can't be installed"),
+    "elsewhere": ("not_ready", "it listens on port"),
+    "needy": ("missing_program", "no-such-program is not installed; install it with: "),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_one_that_can_not_be_measured_fails_alone_and_says_why(name: str, shop: Shop) -> None:
+    code, words = WRONG[name]
+    assert shop[0][name].summary.verdict == "failed"
+    assert shop[0][name].why == code
+    assert words in shop[0][name].words
+
+
+def test_every_dress_shows_a_suite(shop: Shop) -> None:
+    result = shop[1]
+    page = dressed(result, "html")
+    assert "Which &lt;b&gt;shop&lt;/b&gt; is quick?" in page
+    assert "<b>shop</b>" not in page
+    assert "/report?customer=acme" in dressed(result, "markdown")
+    case = next(one for one in json.loads(dressed(result, "json"))["cases"] if one["server"] == "plain")
+    assert case["parameters"] == {"path": "/report?customer=acme", "customer": "acme"}
+    assert "plain" in dressed(result, "csv")
+
+
+BODIES = {
+    "same": {"json": True, "shuffled": False, "differs": False},
+    "json": {"json": True, "shuffled": True, "differs": False},
+    "any": {"json": True, "shuffled": True, "differs": True},
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_bodies_are_compared_as_the_suite_says(body: str, tmp_path: Path) -> None:
+    servers = "".join(f'[servers.{kind}]\ncommand = "python app.py {{port}} {kind}"\n' for kind in BODIES[body])
+    (tmp_path / "app.py").write_text((SHOP / "app.py").read_text())
+    text = f'[load]\npath = "/report"\nusers = 1\ntime = "1s"\n[expect]\nbody = "{body}"\n{servers}'
+    (tmp_path / "s.toml").write_text(text)
+    result, _ = measured(tmp_path, "s.toml")
+    assert {one.server: one.verdict != "failed" for one in summarize(result).cases} == BODIES[body]
+    assert ("only their status was checked" in dressed(result, "markdown")) == (body == "any")
+    assert "the ceiling" in dressed(result, "markdown")  # that there is none
+    assert "none were sent" in dressed(result, "markdown")  # of pings
+
+
+@pytest.fixture
+def running() -> Iterator[int]:
+    """The port of a server that somebody else has started."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = subprocess.Popen([sys.executable, "app.py", str(port), "plain"], cwd=SHOP)
+    try:
+        yield port
+        assert server.poll() is None  # it was not ended by us
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_a_server_that_runs_already_is_neither_started_nor_stopped(running: int, tmp_path: Path) -> None:
+    address = f"http://127.0.0.1:{running}/report?customer=acme"
+    options = ("--ping", "/health", "--users", "2", "--time", "1s")
+    result, ran = measured(tmp_path, address, *options)
+    summary = summarize(result).cases[0]
+    assert summary.verdict != "failed", summary.reasons
+    assert summary.rate_per_s is not None
+    assert summary.ping_s is not None
+    assert (summary.cpu_s_per_transaction, summary.memory_bytes) == (None, None)
+    assert "memory" not in ran.stdout.split("note")[0]
+
+
+def test_an_address_at_which_nothing_answers_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "s.toml").write_text(
+        f'[load]\ntime = "1s"\n[ping]\nready_within = 1\n[servers.x]\nurl = "http://127.0.0.1:{port}"'
+    )
+    result, _ = measured(tmp_path, "s.toml")
+    assert [record.failure.code for record in result.records] == ["not_ready"]
+    assert f"nothing listens at http://127.0.0.1:{port}" in result.records[0].failure.message
+
+
+def test_an_answer_has_to_come_from_the_processes_that_were_started() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        port = ours.getsockname()[1]
+        must_be_its_own(os.getpid(), port)
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+            with pytest.raises(
+                CaseFailedError, match=f"port {port} is answered by a process that was not started here"
+            ):
+                must_be_its_own(other.pid, port)
+            other.communicate(b"\n")
+    must_be_its_own(os.getpid(), port)  # nobody listens there any more, which is found out otherwise
+
+
+@pytest.mark.parametrize("name", ["redis", "postgresql"])
+def test_a_service_is_private_and_is_gone_at_the_end(name: str) -> None:
+    async def go() -> list[int]:
+        async with services() as needed:
+            first = _port((await needed.addresses(["nginx", name]))[name])
+            server = _listener(first)
+            assert server is not None
+            assert os.getuid() != 0 or server.uids().effective != 0
+            await needed.must_live([name])
+            os.kill(server.pid, signal.SIGKILL)
+            await asyncio.to_thread(wait_until, lambda: _listener(first) is None)
+            await _death_is_noticed(needed, name)
+            return [first, _port((await needed.addresses([name]))[name])]  # it is started again
+
+    try:
+        ports = asyncio.run(go())
+    except CaseFailedError as failed:
+        if failed.code == "missing_program":
+            pytest.skip(str(failed))
+        raise
+    assert [_listener(port) for port in ports] == [None, None]
+
+
+async def _death_is_noticed(needed: Services, name: str) -> None:
+    """Soon, and said once the keeper has seen it."""
+    deadline_s = asyncio.get_running_loop().time() + LIMIT_S
+    while asyncio.get_running_loop().time() < deadline_s:
+        try:
+            await needed.must_live([name])
+        except CaseFailedError as failed:
+            assert f"{name}, which the server needs, ended meanwhile" in str(failed)  # noqa: PT017
+            return
+        await asyncio.sleep(0.01)  # between two looks
+    pytest.fail("it was not noticed")
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2].partition("/")[0])
+
+
+def _listener(port: int) -> psutil.Process | None:
+    """Who listens there: the first of a family that shares the socket."""
+    for connection in psutil.net_connections(kind="tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+            process = psutil.Process(connection.pid)
+            family = [one for one in process.parents() if one.name() == process.name()]
+            return family[-1] if family else process
+    return None

@@ -1,0 +1,217 @@
+"""Suites in files: what they mean, and what bad ones get, which is one line before anything is started."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import TESTS
+
+from common.harness.plan import make_plan
+from common.harness.ready.suite_file import read_suite
+from common.harness.ready.what import suite_of
+from common.harness.start import start_of
+from common.model.suite import ANY, Ping
+
+SERVER = '[servers.one]\ncommand = "serve {port}"\n'
+OTHER = '[servers.other]\ncommand = "serve {port}"\n'
+Asked = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def suite_in(folder: Path, text: str) -> Path:
+    path = folder / "shop.toml"
+    path.write_text(text)
+    return path
+
+
+BAD = {
+    "not_toml": ("[servers", "is not TOML"),
+    "no_server": ('title = "x"', "has no server: expected a table such as [servers.uvicorn]"),
+    "unknown_key": ("titel = 'x'\n" + SERVER, "unknown key 'titel': expected did you mean 'title'"),
+    "unknown_key_of_load": (
+        SERVER + "[load]\nuser = 3",
+        "[load] has an unknown key 'user': expected did you mean 'users'",
+    ),
+    "unknown_key_of_server": (SERVER + 'requirement = ["x"]', "did you mean 'requirements'"),
+    "idle_axis": (SERVER + "[axes]\nworkers = [1, 2]", "has workers, but no server uses it"),
+    "no_axis": ('[servers.one]\ncommand = "serve {port} {size}"', "names {size}, which is no axis"),
+    "no_axis_in_the_path": (SERVER + '[load]\npath = "/{size}"', "{size} is no axis"),
+    "no_port": ('[servers.one]\ncommand = "serve"', "without {port}"),
+    "no_requirement": (SERVER + 'requirements = ["uvicorn = 3"]', "has a requirement 'uvicorn = 3'"),
+    "twice": (SERVER + SERVER, "is not TOML"),
+    "two_ceilings": (SERVER + "ceiling = true\n" + OTHER + "ceiling = true", "has 2 ceilings, one and other"),
+    "only_a_ceiling": (SERVER + "ceiling = true", "has no server beside its ceiling one"),
+    "empty_users": (SERVER + "[load]\nusers = []", "users = []: expected at least one value"),
+    "no_users": (SERVER + "[load]\nusers = [0]", "users = [0]: expected numbers from 1"),
+    "flag_as_users": (SERVER + "[load]\nusers = true", "users = True: expected texts or numbers"),
+    "empty_axis": (SERVER + "[axes]\nworkers = []", "workers = []: expected at least one value"),
+    "path_without_slash": (SERVER + '[load]\npath = "report"', "path = 'report': expected one that begins with /"),
+    "ping_without_slash": (SERVER + '[ping]\npath = "health"', "path = 'health'"),
+    "unknown_tool": (SERVER + '[load]\ntool = "jmeter"', "tool = 'jmeter': expected one of siege"),
+    "time_and_requests": (SERVER + '[load]\ntime = "2s"\nrequests = 5', "has time and requests"),
+    "no_time": (SERVER + '[load]\ntime = "soon"', "time = 'soon': expected seconds"),
+    "no_status": (SERVER + "[expect]\nstatus = 2000", "status = 2000: expected a whole number from 100 to 599"),
+    "no_body": (SERVER + '[expect]\nbody = "alike"', "body = 'alike': expected one of same, json, any"),
+    "no_file": (SERVER + '[expect]\nfile = "gone.txt"', "can't be read: No such file"),
+    "no_command": ("[servers.one]\ntitle = 'x'", "has neither a command nor a url"),
+    "open_quote": ('[servers.one]\ncommand = "serve \'x {port}"', "which is not closed"),
+    "no_url": ('[servers.one]\nurl = "localhost"', "url = 'localhost': expected one such as"),
+    "secret_url": ('[servers.one]\nurl = "https://x"', "url = 'https://x'"),
+    "server_is_text": ('servers = "x"', "servers = 'x': expected tables such as [servers.NAME]"),
+    "workers_of_text": (SERVER.replace("{port}", "{port} {workers}") + '[axes]\nworkers = ["x"]', "numbers from 1 to"),
+    "axis_called_port": (SERVER + "[axes]\nport = [1]", "has an axis 'port'"),
+    "ready_never": (SERVER + "ready_within = 0", "ready_within = 0: expected seconds"),
+    "strange_name": ('[servers."a b"]\ncommand = "serve {port}"', "has a name of other signs"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_suite_gets_one_line(name: str, tmp_path: Path, asked: Asked) -> None:
+    text, why = BAD[name]
+    suite_in(tmp_path, text)
+    ran = asked("run", "shop.toml")
+    assert ran.returncode == 2, ran.stderr
+    assert why in ran.stderr
+    assert ran.stderr.startswith("bench.py: ")
+    assert ran.stderr.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+MIXED = {
+    ("shop.toml", "2"): "can't be compared with",
+    ("shop.toml", "http://127.0.0.1:1/"): "can't be compared with",
+    ("shop.toml:two",): "has no server 'two' to compare: expected one of one",
+    ("shop.toml", "--workers", "2"): "no server of 'shop.toml' depends on --workers: expected one of --users",
+    ("shop.toml", "--task", "primes"): "no server of 'shop.toml' depends on --task",
+    ("shop.toml", "--ping", "/x"): "--ping goes with the address of a server",
+    ("gone.toml",): "can't be read: No such file",
+    ("https://127.0.0.1/",): "can't be asked",
+    ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different questions",
+    ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "is named twice",
+    ("http://127.0.0.1:1/a", "--ping", "x"): "expected a path that begins with /",
+}
+
+
+@pytest.mark.parametrize("words", MIXED, ids=" ".join)
+def test_what_does_not_fit_together_gets_one_line(words: tuple[str, ...], tmp_path: Path, asked: Asked) -> None:
+    suite_in(tmp_path, SERVER)
+    ran = asked("run", *words)
+    assert ran.returncode == 2, ran.stderr
+    assert MIXED[words] in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_list_is_an_axis(tmp_path: Path) -> None:
+    suite = read_suite(
+        suite_in(
+            tmp_path,
+            '[load]\nusers = [5, 25]\npath = "/report?size={size}"\nkeep_alive = [false, true]\n[axes]\nsize = [1, 2]\n'
+            "[axes.x]\n".replace("[axes.x]\n", "")
+            + 'threads = [1, 8]\n[servers.one]\ncommand = "serve {port} {threads}"\n'
+            '[servers.two]\ncommand = "serve {port}"\nneeds = ["serve"]\n',
+        )
+    )
+    plan = make_plan(suite, {"python": ["python3"]}, time_s=None, rounds=1)
+    one = [case for case in plan.cases if case.server == "one"]
+    two = [case for case in plan.cases if case.server == "two"]
+    assert (len(one), len(two)) == (2 * 2 * 2 * 2, 2 * 2 * 2)
+    assert {plan.load_of(case).path for case in one} == {"/report?size=1", "/report?size=2"}
+    assert {plan.load_of(case).keep_alive for case in two} == {True, False}
+    assert all(not case.python and case.get("threads") is None for case in two)  # a program of the system
+    assert {case.load for case in one} == {case.load for case in two}  # they compete
+    assert not plan.ceilings
+
+
+def test_names_in_braces_are_filled_in(tmp_path: Path) -> None:
+    (tmp_path / "serve.conf").write_text("http { listen {host}:{port}; root {suite}; pid {folder}/pid; {unknown} }")
+    suite = read_suite(
+        suite_in(
+            tmp_path,
+            'environment = { SIZE = "{size}" }\n[axes]\nsize = [3]\n'
+            "[servers.one]\ncommand = \"serve -c serve.conf 'a b' {size}\"\n",
+        )
+    )
+    plan = make_plan(suite, {"python": ["python3"]}, time_s=None, rounds=1)
+    with start_of(plan, plan.cases[0], 8123, {}) as start:
+        serve, option, file, text, size = start.words
+        assert (serve, option, text, size) == ("serve", "-c", "a b", "3")
+        folder = Path(file).parent
+        wanted = f"http {{ listen 127.0.0.1:8123; root {tmp_path}; pid {folder}/pid; {{unknown}} }}"
+        assert Path(file).read_text() == wanted
+        assert start.environment["SIZE"] == "3"
+        assert start.folder == tmp_path
+    assert not folder.exists()
+
+
+def test_a_suite_with_a_task_is_measured_against_the_bare_task(tmp_path: Path) -> None:
+    path = suite_in(tmp_path, SERVER + '[load]\ntask = ["primes", "digest"]\npath = "/{task}"\n')
+    plan = make_plan(read_suite(path), {"python": ["python3"]}, time_s=None, rounds=1)
+    assert {plan.load_of(case).path for case in plan.cases} == {"/primes", "/digest"}
+    assert [case.server for case in plan.ceilings] == ["bare", "bare"]
+
+
+def test_one_server_comes_with_the_ceiling() -> None:
+    suite = suite_of([str(TESTS / "suites/shop") + ":plain"])
+    assert [target.name for target in suite.targets] == ["plain"]
+    assert suite.ceiling is not None
+    assert suite.ceiling.name == "top"
+    assert (suite.ping, suite.ready_within_s) == (Ping("/health"), 10.0)
+
+
+def test_addresses_are_a_suite_without_any_file() -> None:
+    suite = suite_of(["http://127.0.0.1:8000/a?b=c", "http://127.0.0.1:8001/a?b=c"], "/health")
+    assert [target.url for target in suite.targets] == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
+    assert not any(target.command for target in suite.targets)
+    assert suite.axes["path"] == ("/a?b=c",)
+    assert (suite.ping, suite.ceiling) == (Ping("/health"), None)
+
+
+def test_any_body_can_be_expected(tmp_path: Path) -> None:
+    suite = read_suite(suite_in(tmp_path, SERVER + '[expect]\nstatus = 201\nbody = "any"\n'))
+    assert (suite.expect.status, suite.expect.body) == (201, ANY)
+    assert suite.ping is None  # nothing is asked for that nobody named
+
+
+def test_suites_that_come_with_the_project_can_be_read() -> None:
+    found = sorted((TESTS.parent / "suites").glob("*/suite.toml"))
+    assert [path.parent.name for path in found] == ["deployments"]
+    for path in found:
+        assert read_suite(path).targets
+
+
+FASTAPI = "from fastapi import FastAPI\napp = FastAPI()\n@app.get('/healthz')\ndef health(): ...\n"
+FLASK = "import flask\napp = flask.Flask(__name__)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "servers", "ping"),
+    [(FASTAPI, ["uvicorn", "granian"], Ping("/healthz")), (FLASK, ["sync", "gthread"], None)],
+    ids=["asgi", "wsgi"],
+)
+def test_a_suite_to_begin_with_is_a_suite(source: str, servers: list[str], ping, tmp_path: Path, asked: Asked) -> None:
+    (tmp_path / "shop.py").write_text(source)
+    assert asked("init", "shop:app").returncode == 0
+    suite = read_suite(tmp_path / "suite.toml")
+    assert [target.name for target in suite.targets] == servers
+    assert all("shop:app" in target.command for target in suite.targets)
+    assert suite.axes["workers"] == (1, 2)
+    assert suite.ping == ping
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("shop:app", "--out", "there.toml"), "'there.toml' is there already"),
+        (("shop",), "'shop' names no application"),
+        (("gone:app",), "there is no gone.py"),
+        (("broken:app",), "is not Python"),
+    ],
+    ids=" ".join,
+)
+def test_what_can_not_be_begun_gets_one_line(words: tuple[str, ...], why: str, tmp_path: Path, asked: Asked) -> None:
+    (tmp_path / "there.toml").write_text("mine")
+    (tmp_path / "broken.py").write_text("def")
+    ran = asked("init", *words)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert why in ran.stderr
+    assert (tmp_path / "there.toml").read_text() == "mine"
