@@ -13,6 +13,7 @@ from test_driver import Unmoved
 from test_tools import needed
 
 from common.errors import BadInputError
+from common.harness import network
 from common.harness.session import conduct
 from common.load.drivers import DRIVERS
 from common.model.record import Record, Result, load
@@ -31,14 +32,55 @@ EXPECTED = {
 BLIND = {("wrk", "empty_under_load"), ("stressor", "empty_under_load")}  # they don't tell how long bodies are
 
 
-def measured(folder: Path, scripts: list[Path], load_: Load, users: int = 4) -> tuple[Result, dict[str, Summary]]:
+def measured(
+    folder: Path, scripts: list[Path], load_: Load, users: int = 4, watcher: Unmoved | None = None
+) -> tuple[Result, dict[str, Summary]]:
     """All of them under that load, without a ceiling."""
     plan = plan_of(*scripts, task="sample_tasks:short", users=users)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-        result, _, _ = conduct(replace(plan, load=load_, ceilings=()), folder / "r.json", Unmoved(), ["bench.py"])
+        result, _, _ = conduct(
+            replace(plan, load=load_, ceilings=()), folder / "r.json", watcher or Unmoved(), ["bench.py"]
+        )
     assert load(folder / "r.json") == result
     return result, {case.server: case for case in summarize(result).cases}
+
+
+class Warned(Unmoved):
+    """Remembers what it was warned of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+def test_a_network_of_its_own_has_no_ports_of_others(tmp_path) -> None:
+    needed("ab")
+    script = SERVERS / "tools" / "on_waitress.py"
+    before, heard = Path("/proc/thread-self/ns/net").readlink(), Warned()
+    result, cases = measured(tmp_path, [script], Load(tool="ab", time_s=1.0, own_network=True), watcher=heard)
+    assert Path("/proc/thread-self/ns/net").readlink() == before
+    (record,) = result.records
+    assert record.failure is None
+    assert cases["on_waitress"].transactions > 0
+    assert not [pings for pings in record.pings.problem if pings]
+    if any("own_network is not allowed" in warning for warning in heard.warnings):
+        pytest.skip("a network namespace is not allowed here; the run went on without")
+    assert record.ports.taken[0] < 50
+
+
+def test_where_a_network_is_not_allowed_that_is_said_once_and_the_run_goes_on(monkeypatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(network, "_call", forbidden)
+    heard = Warned()
+    with network.own_network(heard.warn) as is_own:
+        assert not is_own
+    (warning,) = heard.warnings
+    assert "own_network is not allowed here (Operation not permitted): run this as root" in warning
 
 
 def record_of(result: Result, server: str) -> Record:
@@ -91,8 +133,10 @@ def test_a_tool_is_the_limit_before_nginx_and_not_before_waitress(tool: str, tmp
     _, cases = measured(tmp_path, scripts, Load(tool=tool, time_s=1.0), users=25)
     said = {name: [reason.message for reason in case.reasons] for name, case in cases.items()}
     limits = {name: [one for one in all_ if "the load tool was the limit" in one] for name, all_ in said.items()}
-    assert limits["nginx_static"], said
     assert not limits["on_waitress"], said
+    if not limits["nginx_static"] and "busy_machine" in [reason.code for reason in cases["nginx_static"].reasons]:
+        pytest.skip("other work left nginx so little of the CPUs that it was the limit itself")
+    assert limits["nginx_static"], said
 
 
 @pytest.mark.parametrize("tool", ["ab", "stressor"])

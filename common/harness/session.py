@@ -10,9 +10,11 @@ from pathlib import Path
 
 import msgspec
 
+from common.errors import BadInputError
 from common.harness.child import kept
 from common.harness.driver import order_of
 from common.harness.interruption import until_signal
+from common.harness.network import own_network
 from common.harness.plan import Plan
 from common.harness.ready.doctor import examine, in_one_line
 from common.harness.ready.environment import describe_environment, packages_of
@@ -59,6 +61,7 @@ def conduct(
     """
     driver = DRIVERS[plan.load.tool]
     check(driver, (order_of(plan.load_of(case), case.users) for case in plan.cases), plan.suite.expect.status)
+    _refuse_out_of_reach(plan)
     with at_home(driver) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
         raw = RawValues(result, out, watcher)
@@ -67,15 +70,23 @@ def conduct(
             return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
 
         async def go() -> None:
-            async with services() as needed:
-                ready, expectations = await _prepared(plan, result, needed, watcher)
-                await _say_what_to_expect(ready, expectations, watcher)
-                await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted)
-                if traced_requests:
-                    await trace_all(ready, traced_requests, expectations, needed, watcher, raw.keep)
+            with contextlib.ExitStack() as network:
+                async with services() as needed:
+                    ready, expectations = await _prepared(plan, result, needed, watcher, network)
+                    await _say_what_to_expect(ready, expectations, watcher)
+                    await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted)
+                    if traced_requests:
+                        await trace_all(ready, traced_requests, expectations, needed, watcher, raw.keep)
 
         stopped_by = until_signal(go())
     return result, stopped_by, raw.are_saved
+
+
+def _refuse_out_of_reach(plan: Plan) -> None:
+    """What runs elsewhere is not in a network of our own."""
+    for target in plan.targets.values():
+        if plan.load.own_network and target.url and not target.command:
+            raise BadInputError(f"own_network: {target.name} runs at {target.url}, which can't be reached from within")
 
 
 @contextlib.contextmanager
@@ -124,10 +135,11 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
     result = _empty_result(plan, command, tools={})
 
     async def go() -> None:
-        async with services() as needed:
-            ready, expectations = await _prepared(plan, result, needed, watcher)
-            keep = result.traces.append
-            await trace_all(ready, requests, expectations, needed, watcher, lambda trace: keep(made_legible(trace)))
+        with contextlib.ExitStack() as network:
+            async with services() as needed:
+                ready, expectations = await _prepared(plan, result, needed, watcher, network)
+                keep = result.traces.append
+                await trace_all(ready, requests, expectations, needed, watcher, lambda trace: keep(made_legible(trace)))
 
     return result, until_signal(go())
 
@@ -153,11 +165,18 @@ def _compared(suite: Suite) -> Compared | None:
     return Compared(title=suite.title, source=suite.source, body=suite.expect.body, ping=ping)
 
 
-async def _prepared(plan: Plan, result: Result, needed: Services, watcher: Watcher) -> tuple[Plan, Expectations]:
-    """The same plan with Pythons that have what the servers need, and the right answers; the result gets versions."""
+async def _prepared(
+    plan: Plan, result: Result, needed: Services, watcher: Watcher, network: contextlib.ExitStack
+) -> tuple[Plan, Expectations]:
+    """The same plan with Pythons that have what the servers need, and the right answers; the result gets versions.
+
+    After that it is in a network of its own until `network` is left, if the load is to be.
+    """
     ready = await with_environments(plan, watcher)
     versions = {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(ready)}
     result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
+    if plan.load.own_network:
+        network.enter_context(own_network(watcher.warn))
     return ready, await expectations_of(ready, needed, watcher)
 
 
