@@ -26,6 +26,7 @@ from common.harness.ready.virtualenv import with_packages
 from common.harness.runner import expectations_of, run, say_how_long
 from common.harness.tracer import trace_all
 from common.harness.watcher import Watcher
+from common.load.driver import Driver
 from common.load.drivers import DRIVERS
 from common.model.case import Case
 from common.model.legible import made_legible
@@ -56,13 +57,9 @@ def conduct(
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
 
     Raises:
-        BadInputError: the load tool is missing or can't do what it is to, or a task can't be performed; nothing was
-            started.
+        BadInputError: the load tool is missing or can't make the load, or a task can't be performed; nothing runs.
     """
-    driver = DRIVERS[plan.load.tool]
-    check(driver, (order_of(plan.load_of(case), case.users) for case in plan.cases), plan.suite.expect.status)
-    _refuse_out_of_reach(plan)
-    with at_home(driver) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
+    with at_home(_driver_for(plan)) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
         raw = RawValues(result, out, watcher)
 
@@ -82,11 +79,14 @@ def conduct(
     return result, stopped_by, raw.are_saved
 
 
-def _refuse_out_of_reach(plan: Plan) -> None:
-    """What runs elsewhere is not in a network of our own."""
+def _driver_for(plan: Plan) -> Driver:
+    """The load tool's, if that can make this load, and reach every server from a network of our own."""
+    driver = DRIVERS[plan.load.tool]
+    check(driver, (order_of(plan.load_of(case), case.users) for case in plan.cases), plan.suite.expect.status)
     for target in plan.targets.values():
         if plan.load.own_network and target.url and not target.command:
             raise BadInputError(f"own_network: {target.name} runs at {target.url}, which can't be reached from within")
+    return driver
 
 
 @contextlib.contextmanager
