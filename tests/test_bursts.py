@@ -31,6 +31,17 @@ def test_an_honest_server_is_ok_and_its_figures_are_right(workers: int) -> None:
     assert case.cpu_s_per_transaction == pytest.approx(TASK_S, rel=0.05)
 
 
+def test_pauses_between_bursts_are_no_time_of_the_server() -> None:
+    case = judged(burst_record_of("1_x", took_s=0.5, right=5, body_bytes=20))
+    assert case.rate_per_s.mean == pytest.approx(10)
+
+
+def test_percentiles_are_the_medians_of_the_bursts() -> None:
+    record = burst_record_of("1_x")
+    record.bursts.p50_s[:] = [0.5, 0.51, 0.52, 3.0]
+    assert judged(record).response_s.p50 == pytest.approx(0.515)
+
+
 def test_rounds_of_bursts_have_intervals() -> None:
     records = [burst_record_of("1_x", number, p50_s=0.5 + 0.01 * number) for number in (1, 2, 3)]
     (case,) = summarize(result_of([*(bare_record(number) for number in (1, 2, 3)), *records])).cases

@@ -100,6 +100,12 @@ def test_of_few_requests_ab_reads_percentiles_that_are_not_there() -> None:
     assert totals.p95_s == totals.p99_s == totals.max_s > 0.2
 
 
+def test_more_failures_than_requests_tell_nothing() -> None:
+    told = recorded("locust", "not_found")
+    more = told.files["totals.json"].replace('"requests": ', '"requests": 1, "were": ')
+    assert DRIVERS["locust"].totals(Told(1, "", "", {"totals.json": more}), ORDER) is None
+
+
 def test_the_length_of_the_first_answer_is_no_measure_for_ab() -> None:
     """With -l it does not count others as failures, and if it did, they would be none of ours."""
     told = recorded("ab", "right")
