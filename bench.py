@@ -30,6 +30,7 @@ DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap"]
 TRACED_REQUESTS = 8
+TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
 WORKERS = click.IntRange(1, 1000)
 COMMAND = ["bench.py", *sys.argv[1:]]
 
@@ -70,7 +71,7 @@ def init(app: str, out: Path) -> None:
 
 @bench.command()
 @click.argument("servers", metavar="[WHAT]...", nargs=-1)
-@click.option("--task", multiple=True, help="primes (default), digest, sign_up, or module:function.")
+@click.option("--task", multiple=True, help=TASK)
 @click.option("--users", type=AT_LEAST_ONE, multiple=True, help="Users at the same time; 25 unless a suite says more.")
 @click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes, for strategies that have a pool.")
 @click.option("--python", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
@@ -192,8 +193,8 @@ def trace(
 def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     """Say of each TASK what matters for the choice of a strategy, in seconds and without any server.
 
-    TASK is primes, digest, sign_up, or your own as module:function; without any, all three are tried.
-    Exit 1 if no strategy is worth a run.
+    TASK is primes, digest, sign_up, or your own as module:function, with literals as its arguments if it has any:
+    "module:function('acme', 3)". Without any, all three are tried. Exit 1 if no strategy is worth a run.
     """
     from common.builtin_tasks import BUILTIN_TASKS
     from common.harness.ready.interpreter import interpreter

@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 scripts/setup test
 export PATH=$PWD/.venv/bin:$PATH
+unset PYTHONDONTWRITEBYTECODE # images of containers set it, and each process that runs tests would compile them all anew
 ruff check --quiet .
 ruff format --quiet --check . || { echo "run_tests.sh: some files are not formatted; run: .venv/bin/ruff format" >&2; exit 1; }
 mypy --no-error-summary
@@ -11,7 +12,7 @@ shellcheck run_benchmark.sh run_tests.sh scripts/setup .ci/run
 
 # What waits or computes first, beside each other; then what measures, and so wants the machine for itself.
 beside=0 alone=0
-python -m pytest --numprocesses 3 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
+python -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
 python -m pytest --measuring only "$@" || alone=$?
 nothing_selected=5 # as pytest says it; no failure, unless it is so twice
 if ((beside == nothing_selected)); then exit "$alone"; fi

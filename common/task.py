@@ -1,7 +1,7 @@
 """The long task: finding it, performing it, and telling what came of it.
 
 A task is a plain function, or a generator function that yields where it could let others run:
-`yield 0` or just `yield` between two slices of computing, `yield 0.2` to wait 0.2 s.
+`yield 0` or just `yield` between two slices of computing, `yield 0.2` to wait 0.2 s. Or it is an `async def`.
 """
 
 import asyncio
@@ -10,15 +10,20 @@ import inspect
 import os
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import cast
+from typing import Any, cast
 
 from common.builtin_tasks import BUILTIN_TASKS
-from common.errors import BadInputError, one_line
+from common.coroutine import as_text, on_a_loop_of_its_own, on_this_loop
+from common.errors import one_line
 from common.stopwatch import Stopwatch, Stretch
 from common.task_module import import_from
+from common.task_spec import Arguments, BadCallError, Call, UnknownTaskError, split
+
+__all__ = ["BadCallError", "TaskError", "TaskRun", "UnknownTaskError", "perform", "perform_in_slices", "resolve"]
 
 _MAIN_THREAD = threading.get_native_id()  # greenlets all run in it, whatever name gevent gives them
 
@@ -35,10 +40,6 @@ class TaskRun:
     stretches: tuple[Stretch, ...] = ()  # when it ran, and how much it computed then
 
 
-class UnknownTaskError(BadInputError):
-    """There is no such task; the message is one line that says what would be one."""
-
-
 class TaskError(RuntimeError):
     """The task raised. Carries only text, so that it crosses to another process whatever was raised."""
 
@@ -50,53 +51,89 @@ def perform(spec: str) -> TaskRun:
         UnknownTaskError: `spec` names no task.
         TaskError: the task raised; its message is one line.
     """
-    steps = _Steps(spec)
+    attempt = _Attempt(spec)
     sleep_gives_way = not inspect.isbuiltin(time.sleep)  # gevent has patched it
-    for pause_s in steps:
-        # The system makes threads and processes take turns; only greenlets need to be asked. For the others
-        # sleep(0) would be a waste: it takes 70 µs on Linux, where a timer is never exact.
-        if pause_s or sleep_gives_way:
-            time.sleep(pause_s)
-    return steps.run
+    with _told_in_one_line():
+        for pause_s in attempt.pauses():
+            # The system makes threads and processes take turns; only greenlets need to be asked. For the others
+            # sleep(0) would be a waste: it takes 70 µs on Linux, where a timer is never exact.
+            if pause_s or sleep_gives_way:
+                time.sleep(pause_s)
+        if attempt.coroutine is not None:
+            attempt.answer = on_a_loop_of_its_own(attempt.coroutine, attempt.stopwatch)
+    return attempt.run()
 
 
 async def perform_in_slices(spec: str) -> TaskRun:
-    """Performs the task on the event loop and lets others run wherever the task yields; raises as `perform`."""
-    steps = _Steps(spec)
-    for pause_s in steps:
-        await asyncio.sleep(pause_s)
-    return steps.run
+    """Performs the task on the event loop and lets others run wherever it yields or awaits; raises as `perform`."""
+    attempt = _Attempt(spec)
+    with _told_in_one_line():
+        for pause_s in attempt.pauses():
+            await asyncio.sleep(pause_s)
+        if attempt.coroutine is not None:
+            attempt.answer = await on_this_loop(attempt.coroutine, attempt.stopwatch)
+    return attempt.run()
 
 
-class _Steps:
-    """Iterating performs the task from pause to pause and gives each pause in seconds; then `run` tells of it."""
+class _Attempt:
+    """Performs the task from pause to pause; then there is either its answer, or a coroutine that will give it."""
 
     def __init__(self, spec: str) -> None:
         self._function = resolve(spec)
-        self.run: TaskRun
+        self.stopwatch = Stopwatch()
+        self.answer = ""
+        self.coroutine: Coroutine[Any, Any, str] | None = None
 
-    def __iter__(self) -> Generator[float, None, None]:
-        stopwatch = Stopwatch()
-        stopwatch.start()
-        try:
-            answer = self._function()
-            if inspect.isgenerator(answer):
-                steps = cast("Iterator[float | None]", answer)
-                while True:
-                    try:
-                        pause_s = next(steps) or 0.0  # a bare `yield` gives None
-                    except StopIteration as end:
-                        answer = end.value
-                        break
-                    stopwatch.stop()  # what others compute in the pause is not this task's
-                    yield pause_s
-                    stopwatch.start()
-            text = str(answer)
-        except (Exception, SystemExit) as error:
-            raise TaskError(one_line(error)) from None
-        stopwatch.stop()
-        ran = tuple(stopwatch.stretches)
-        self.run = TaskRun(text, ran[0].from_s, ran[-1].to_s, stopwatch.cpu_s(), _this_worker(), ran)
+    def pauses(self) -> Iterator[float]:
+        """Each in seconds; whoever goes on has made it."""
+        self.stopwatch.start()
+        answer = self._function()
+        if inspect.isgenerator(answer):
+            steps = cast("Iterator[float | None]", answer)
+            while True:
+                try:
+                    pause_s = next(steps) or 0.0  # a bare `yield` gives None
+                except StopIteration as end:
+                    answer = end.value
+                    break
+                self.stopwatch.stop()  # what others compute in the pause is not this task's
+                yield pause_s
+                self.stopwatch.start()
+        if inspect.isasyncgen(answer):
+            raise TypeError("an async generator is no answer; expected an async function that returns it")
+        if not inspect.iscoroutine(answer):
+            self.answer = str(answer)
+        self.stopwatch.stop()
+        if inspect.iscoroutine(answer):
+            self.coroutine = as_text(answer)
+            if inspect.iscoroutinefunction(getattr(self._function, "function", None)):
+                self.stopwatch = Stopwatch()  # it begins when it is first stepped
+
+    def run(self) -> TaskRun:
+        """What came of it."""
+        ran = tuple(self.stopwatch.stretches)
+        return TaskRun(self.answer, ran[0].from_s, ran[-1].to_s, self.stopwatch.cpu_s(), _this_worker(), ran)
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """Whatever the task raises is a TaskError; that somebody else wants it to end is not."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if _is_being_cancelled():
+            raise
+        raise TaskError(one_line(error)) from None
+    except (Exception, SystemExit) as error:
+        raise TaskError(one_line(error)) from None
+
+
+def _is_being_cancelled() -> bool:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop runs here
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _this_worker() -> str:
@@ -123,22 +160,27 @@ def _interpreter_number() -> int:
 def resolve(spec: str) -> Callable[[], object]:
     """The function of a task: a name from `BUILTIN_TASKS`, or `module:function`, seen from the current folder.
 
+    Behind its name may stand literals, `module:function('acme', 3)`: then it is called with these.
+
     Raises:
         UnknownTaskError: with one line that says why not, and what to try.
     """
     if spec in BUILTIN_TASKS:
         return BUILTIN_TASKS[spec]
-    module, colon, name = spec.partition(":")
+    path, arguments = split(spec)
+    if path in BUILTIN_TASKS:
+        raise BadCallError(f"task {spec!r} can't be performed: {path} takes no arguments; expected {path}")
+    module, colon, name = path.partition(":")
     if not (module and colon and name):
         raise UnknownTaskError(
             f"unknown task {spec!r}: expected {', '.join(BUILTIN_TASKS)}, or your own as module:function"
         )
     function = _import(module, name, spec)
-    _refuse_what_cannot_be_called(function, spec)
-    return function
+    _refuse_what_cannot_be_called(function, arguments, spec)
+    return Call(function, arguments)
 
 
-def _import(module: str, name: str, spec: str) -> Callable[[], object]:
+def _import(module: str, name: str, spec: str) -> Callable[..., object]:
     here = os.getcwd()  # noqa: PTH109 (sys.path holds strings)
     try:
         found: object = import_from(here, module)
@@ -153,15 +195,16 @@ def _import(module: str, name: str, spec: str) -> Callable[[], object]:
     return found
 
 
-def _refuse_what_cannot_be_called(function: Callable[[], object], spec: str) -> None:
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+def _refuse_what_cannot_be_called(function: Callable[..., object], arguments: Arguments, spec: str) -> None:
+    if inspect.isasyncgenfunction(function):
         raise UnknownTaskError(
-            f"task {spec!r} is an async function; expected a plain function, or a generator function "
-            "that yields the seconds it wants to wait"
+            f"task {spec!r} is an async generator function; expected an async function that returns the answer, "
+            "or a generator function that yields the seconds it wants to wait"
         )
     try:
-        inspect.signature(function).bind()
+        inspect.signature(function).bind(*arguments.positional, **arguments.named)
     except TypeError as error:
-        raise UnknownTaskError(f"task {spec!r} can't be called without arguments: {error}") from None
+        how = f"with {arguments.text}" if arguments.text else "without arguments"
+        raise BadCallError(f"task {spec!r} can't be called {how}: {error}") from None
     except ValueError:
         pass  # some builtins have no signature that could be checked

@@ -1,10 +1,14 @@
 """Tasks that make trouble, each in its own way."""
 
+import asyncio
+import functools
+import hashlib
 import os
 import subprocess
 import sys
 import threading
 import time
+from concurrent import futures
 
 LOCK = threading.Lock()
 counter = 0
@@ -42,8 +46,36 @@ def answers_with_what_can_not_be_pickled():
 not_picklable = lambda: f"{LOCK.locked()}"  # noqa: E731
 
 
-async def is_async():
-    return 1
+async def is_async_generator():
+    yield 1
+
+
+async def awaits():
+    """Twice to wait, once only to let others run."""
+    await asyncio.sleep(0)
+    await asyncio.gather(asyncio.sleep(0.02), asyncio.sleep(0.02))
+    await asyncio.sleep(0.03)
+    return "awaited"
+
+
+async def awaits_nothing():
+    return "at once" * len([number for number in range(100_000) if number < 1])
+
+
+@functools.cache
+def keeps_its_answer(times):
+    return hashlib.pbkdf2_hmac("sha256", b"a", b"b", 150_000 * times).hex()
+
+
+def keeps_its_answer_by_hand():
+    global counter
+    counter = counter or sum(range(3_000_000))
+    return counter
+
+
+def computes_in_threads_of_its_own():
+    with futures.ThreadPoolExecutor(2) as pool:
+        return "".join(pool.map(lambda salt: hashlib.pbkdf2_hmac("sha256", b"a", salt, 300_000).hex(), [b"1", b"2"]))
 
 
 def never_ends():

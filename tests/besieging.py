@@ -1,5 +1,6 @@
-"""Runs of the bench with servers that do everything wrong, and what came of each."""
+"""Runs of the bench with servers that do everything wrong, at a task that waits, and what came of each."""
 
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from common.report.judging.comparison import summarize
 from common.report.judging.summary import Summary
 
 HOSTILE = TESTS / "servers"
-QUICK = ("--rounds", "1", "--time", "2s", "--users", "4", "--seed", "1")
+QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,11 @@ def hostile(name: str) -> str:
     return str(HOSTILE / f"{name}.py")
 
 
-def besiege(folder: Path, servers: Sequence[str], *options: str) -> dict[str, Besieged]:
-    """Runs the bench with these servers."""
-    words = bench_command("run", *servers, *QUICK, *options, "--out", "r.json")
-    ran = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+def besiege(folder: Path, servers: Sequence[str], task: str = "a_blink") -> dict[str, Besieged]:
+    """Runs the bench with these servers, at one of `sample_tasks`."""
+    words = bench_command("run", *servers, *QUICK, "--task", f"sample_tasks:{task}", "--out", "r.json")
+    found_there = {**os.environ, "PYTHONPATH": str(TESTS)}
+    ran = subprocess.run(words, cwd=folder, env=found_there, capture_output=True, text=True)
     result = load(folder / "r.json")
     assert ran.returncode == exit_code(result), ran.stderr
     records = {record.server: record for record in result.records}

@@ -28,6 +28,7 @@ from common.contract import unmet
 from common.harness.ready.interpreter import interpreter
 from common.harness.ready.strategies import read_strategy
 from common.harness.ready.virtualenv import FOLDER, with_packages
+from common.report.charts import look
 from common.report.judging.summary import Summary
 
 TESTS = Path(__file__).parent
@@ -227,6 +228,12 @@ def asked(
 
     yield call
     gc.enable()  # reports do without
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without what is in their pictures, which takes a second: for what is said beside them."""
+    monkeypatch.setattr(look, "as_svg", lambda *_: "<svg></svg>")
 
 
 @pytest.fixture(autouse=True, scope="session")

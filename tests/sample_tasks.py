@@ -1,5 +1,10 @@
-"""Tasks of all kinds, as a user might bring them."""
+"""Tasks of all kinds, as a user might bring them.
 
+Those that compute hold the GIL as a loop of Python does, but need no CPU: many run at once, beside other tests.
+"""
+
+import asyncio
+import ctypes
 import os
 import sys
 import time
@@ -22,6 +27,11 @@ def short():
     return "short"
 
 
+def a_blink():
+    time.sleep(0.05)
+    return "done"
+
+
 def a_moment():
     tell_that_it_has_begun()
     time.sleep(0.2)
@@ -42,11 +52,11 @@ def half_a_second_of_computing():
     return _computed(0.5)
 
 
-def _computed(cpu_s):
+def _computed(seconds):
     tell_that_it_has_begun()
-    end = time.thread_time() + cpu_s
-    while time.thread_time() < end:
-        pass
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        ctypes.PyDLL(None).usleep(1000)  # a call that does not let go of the GIL; another thread may get it after that
     return "computed"
 
 
@@ -61,10 +71,7 @@ def half_a_minute():
 
 
 def half_a_minute_of_computing():
-    tell_that_it_has_begun()
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        pass
+    return _computed(30)
 
 
 def in_slices():
@@ -110,12 +117,22 @@ def says_umlauts():
 
 
 def prints():
+    time.sleep(0.05)
     print("printed by the task")
     return "after printing"
 
 
-async def is_async():
-    return "never"
+async def is_async_generator():
+    yield "never"
+
+
+def says_all(*words, **named):
+    """What it was called with, and never the same list twice."""
+    said = repr((words, named))
+    for one in words:
+        if isinstance(one, list):
+            one.append("changed")
+    return said
 
 
 def needs_arguments(one, two):
@@ -123,3 +140,72 @@ def needs_arguments(one, two):
 
 
 NOT_CALLABLE = 42
+
+
+async def awaits():
+    """Computes some 5 ms and waits 0.15 s in two steps."""
+    _computed(0.0025)
+    await asyncio.sleep(0.05)
+    _computed(0.0025)
+    await asyncio.sleep(0.1)
+    return 42
+
+
+async def awaits_others():
+    """Computes in tasks of its own, which may run while others of the loop do."""
+
+    async def part():
+        await asyncio.sleep(0)
+        _computed(0.02)
+        return 1
+
+    return sum(await asyncio.gather(part(), part()))
+
+
+async def raises_in_a_group():
+    async def fail():
+        await asyncio.sleep(0.01)
+        raise KeyError("in a group")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(fail())
+        await asyncio.sleep(10)
+
+
+async def cancels_itself():
+    asyncio.current_task().cancel()
+    await asyncio.sleep(10)
+
+
+async def raises_cancelled():
+    raise asyncio.CancelledError("by hand")
+
+
+async def exits_in_a_task():
+    async def leave():
+        sys.exit("from within")
+
+    await asyncio.gather(asyncio.create_task(leave()))
+
+
+async def computes_in_async_slices():
+    for _ in range(40):
+        _computed(0.005)
+        await asyncio.sleep(0)
+    return "done"
+
+
+async def exits_later():
+    await asyncio.sleep(0.01)
+    sys.exit("at last")
+
+
+async def is_left_alone():
+    """Starts something that it does not wait for."""
+    asyncio.current_task().friend = asyncio.create_task(asyncio.sleep(60))
+    return "done"
+
+
+async def times_out():
+    async with asyncio.timeout(0.01):
+        await asyncio.sleep(10)

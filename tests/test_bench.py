@@ -77,7 +77,7 @@ def test_the_task_is_found_in_the_users_own_folder(bench, tmp_path) -> None:
         (["run", "2", "--task", "nothing"], "unknown task 'nothing'"),
         (["run", "2", "--task", "no_such:f"], "cannot import task 'no_such:f'"),
         (["run", "2", "--task", "jobs:raises"], "task 'jobs:raises' raised ValueError: the first line and a second"),
-        (["run", "2", "--task", "jobs:is_async"], "is an async function"),
+        (["run", "2", "--task", "jobs:is_async_generator"], "is an async generator function"),
         (["run", "4", "--task", "only_in_main:f"], "can't reach a worker process"),
         (["run", "4", "--task", "jobs:kills_itself"], "it ended the process"),
         (["run", "--users", "0"], "Invalid value for '--users'"),

@@ -121,6 +121,7 @@ def test_the_conclusion_leaves_out_what_can_not_be_trusted() -> None:
     assert nothing[0] == "What to take can't be decided: no case gave numbers that can be trusted."
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_flags_name_what_differs_between_the_cases() -> None:
     result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 41.0))
     more = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 41.0))

@@ -82,6 +82,7 @@ def test_a_result_without_a_record_is_no_error(dress: str, tmp_path) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_all_dresses_agree_on_who_is_fastest() -> None:
     result = load(ROOT / "results" / "published.json")
     first = [case.server for case in summarize(result).cases if case.rank == 1]

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 
 import pytest
+from conftest import TESTS
 from fake_load import Fake
 from planned import plan_of
 
@@ -26,8 +27,9 @@ class Unmoved:
 def test_another_load_tool_makes_the_load_of_a_whole_run(tmp_path, monkeypatch) -> None:
     Fake().install(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
     monkeypatch.setitem(DRIVERS, "fake-load", Fake())
-    plan = replace(plan_of("2", users=3), load=Load(tool="fake-load", time_s=1.0))
+    plan = replace(plan_of("2", users=3, task="sample_tasks:a_blink"), load=Load(tool="fake-load", time_s=1.0))
     result, stopped_by, _ = conduct(plan, tmp_path / "r.json", Unmoved(), ["bench.py"])
     assert stopped_by is None
     assert load(tmp_path / "r.json") == result

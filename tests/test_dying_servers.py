@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from besieging import HOSTILE, Besieged, besiege, hostile
-from conftest import TESTS
 
 WAYS = [f"dies-{at}-{how}" for at in (1, 2, 3) for how in ("suddenly", "slowly")]
 
@@ -53,10 +52,8 @@ def test_one_that_dies_by_itself_is_reported_with_its_last_words(besieged: dict[
     assert "its last line: no licence any more" in besieged["dies_after_a_second"].words
 
 
-def test_one_that_dies_by_itself_while_it_warms_up_is_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    task = ("--task", "sample_tasks:waits_long")
-    dead = besiege(tmp_path, [hostile("dies_after_a_second")], *task)["dies_after_a_second"]
+def test_one_that_dies_by_itself_while_it_warms_up_is_too(tmp_path: Path) -> None:
+    dead = besiege(tmp_path, [hostile("dies_after_a_second")], task="waits_long")["dies_after_a_second"]
     assert dead.why == "died"
     assert "its last line: no licence any more" in dead.words
     assert not dead.record.tool_command

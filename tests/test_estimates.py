@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 from scipy.special import polygamma
 
 from common.report.figures.estimates import CONFIDENCE, CONFIDENCE_OF_LOOKS, chance, differ, estimates, ratio
@@ -78,6 +77,8 @@ def until_certain(values: np.ndarray, confidence: float) -> list[tuple[float, fl
 
 
 def test_without_other_cases_the_interval_is_students() -> None:
+    from scipy import stats  # here, because importing it takes most of a second, and every process that runs tests does
+
     values = [26.1, 26.9, 25.8, 26.4]
     (estimate,) = estimates([values])
     low, high = stats.t.interval(0.95, 3, np.mean(np.log(values)), stats.sem(np.log(values)))
@@ -85,6 +86,8 @@ def test_without_other_cases_the_interval_is_students() -> None:
 
 
 def test_the_chance_of_a_difference_is_that_of_welch_where_the_spreads_are_equal() -> None:
+    from scipy import stats
+
     one, other = [10.2, 10.4, 10.1], [10.0, 10.2, 9.9]
     pair = estimates([one, other])
     expected = stats.ttest_ind(np.log(one), np.log(other)).pvalue

@@ -70,10 +70,12 @@ def said(result: Result, dress: str) -> str:
 @pytest.mark.parametrize("tasks", [("primes",), ("primes", "digest")], ids=len)
 @pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
 @pytest.mark.parametrize("make", FAILED)
-def test_a_failed_ceiling_breaks_no_report_and_is_said_in_those_that_people_read(make, rounds, tasks) -> None:
+def test_a_failed_ceiling_breaks_no_report_and_is_said_in_those_that_people_read(make, rounds, tasks, request) -> None:
     result = result_with(with_failed(make, rounds), *tasks)
-    drawing = len(tasks) == 1 or (make, rounds) == (never_began, ROUNDS)  # the pictures of a page take a second
-    for dress in DRESSES if drawing else sorted({*DRESSES} - {"html"}):
+    if rounds != ROUNDS:  # the pictures of a page take a second
+        request.getfixturevalue("undrawn")
+    page = len(tasks) == 1 or (make, rounds) == (never_began, ROUNDS)
+    for dress in DRESSES if page else sorted({*DRESSES} - {"html"}):
         shown = said(result, dress)
         assert "4_two" in shown or dress == "timeline"
         assert "out of luck" in shown or dress not in READ_BY_PEOPLE

@@ -13,6 +13,7 @@ NOTE = "the GIL was on while it served, though Python 3.14.7t can do without"
     ("python", "gil", "noted"),
     [("3.14.7t", True, True), ("3.14.7t", False, False), ("3.14.7", True, False), ("3.11.7", None, False)],
 )
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("dress", ["table", "markdown", "html"])
 def test_it_is_noted_where_the_python_could_do_without(python: str, gil: bool | None, noted: bool, dress: str) -> None:
     result = result_of([bare_record(1, python=python), record_of("6_x", 1, python=python, gil=gil)])

@@ -56,7 +56,7 @@ def test_one_that_floods_its_output_neither_blocks_nor_disturbs(besieged: dict[s
 def test_a_wrong_answer_is_a_failure_not_a_number(besieged: dict[str, Besieged]) -> None:
     wrong = besieged["answers_wrongly"]
     assert wrong.why == "wrong_answer"
-    assert "GET / gives 200 with 2 bytes '42' instead of 200 with 4 bytes '4017'" in wrong.words
+    assert "GET / gives 200 with 2 bytes '42' instead of 200 with 4 bytes 'done'" in wrong.words
     wrong = besieged["answers_wrongly_under_load"]
     assert (wrong.summary.verdict, wrong.summary.rate_per_s) == ("failed", None)
     assert "answers under load were not the right one: 0 bytes long instead of 4" in wrong.words

@@ -28,7 +28,7 @@ KINDS = {
     "5": Kind.SLICES,
     "6": Kind.GREENLETS,
     "7": Kind.INTERPRETERS,
-    "8": Kind.PROCESSES,
+    "8": Kind.PREFORK,
     "9": Kind.PROCESSES,
     "10": Kind.PROCESSES,
 }
@@ -109,6 +109,7 @@ def test_one_axis_is_a_column_and_two_are_a_matrix() -> None:
     assert re.search(r"^2_loop on 3.11.7 +([\d.]+) +\1$", by_python, re.MULTILINE)  # the same at every number
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("dress", ["table", "markdown", "csv", "json", "html"])
 def test_every_dress_shows_every_case_of_every_axis(dress: str) -> None:
     shown = " ".join(dressed(along(users=(5, 10), pythons=("3.11.7", "3.14.7")), dress).split())

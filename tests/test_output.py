@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, TESTS, WAITING, bench_command
+from simulated_record import result_of
 
 from common.model.outfile import UnwritableError, write_whole
-from common.model.record import load
+from common.model.record import load, save
 from common.report.progress import ProgressBar
 
 RESULT = str(TESTS / "data" / "schema-1.json")
@@ -28,7 +29,8 @@ def limited(bytes_: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_})); os.execv(sys.argv[1], sys.argv[1:])"
     )
     command = [sys.executable, "-c", script, *bench_command(*words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+    whole = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # or half of a compiled module would be left for all others
+    return subprocess.run(command, cwd=cwd, env=whole, capture_output=True, text=True)
 
 
 def is_one_line(ran: subprocess.CompletedProcess[str]) -> bool:
@@ -76,20 +78,20 @@ def test_a_pipe_gets_what_is_written_and_stays_a_pipe(tmp_path: Path) -> None:
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
-def test_a_device_stays_a_device(bench, tmp_path: Path) -> None:
+def test_a_device_stays_a_device(asked, tmp_path: Path) -> None:
     if os.getuid() != 0:
         pytest.skip("only root can make a device")
     os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
     (tmp_path / "link").symlink_to("null")
     for name in ("null", "link"):
-        assert bench("report", RESULT, "--out", name).returncode == 0
+        assert asked("report", RESULT, "--out", name).returncode == 0
     assert stat.S_ISCHR((tmp_path / "null").stat().st_mode)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "null"]
 
 
 @pytest.mark.parametrize("to", ["/dev/stdout", "/dev/fd/1"])
-def test_stdout_under_its_other_name_is_stdout(to: str, bench, tmp_path: Path) -> None:
-    expected = bench("report", RESULT, "--format", "csv").stdout
+def test_stdout_under_its_other_name_is_stdout(to: str, bench, asked, tmp_path: Path) -> None:
+    expected = asked("report", RESULT, "--format", "csv").stdout
     assert bench("report", RESULT, "--format", "csv", "--out", to).stdout == expected
     with (tmp_path / "file").open("w") as file:
         command = bench_command("report", RESULT, "--format", "csv", "--out", to)
@@ -97,9 +99,9 @@ def test_stdout_under_its_other_name_is_stdout(to: str, bench, tmp_path: Path) -
     assert (tmp_path / "file").read_text() == expected
 
 
-def test_a_run_refuses_a_pipe_for_its_raw_values(bench, tmp_path: Path) -> None:
+def test_a_run_refuses_a_pipe_for_its_raw_values(asked, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    ran = bench(*QUICK, "--out", "pipe")
+    ran = asked(*QUICK, "--out", "pipe")
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
     assert "is a pipe; expected a file" in ran.stderr
 
@@ -110,11 +112,13 @@ def test_a_run_refuses_a_pipe_for_its_raw_values(bench, tmp_path: Path) -> None:
     ids=["page", "table"],
 )
 def test_a_report_that_has_no_room_leaves_what_was_there(words: list[str], tmp_path: Path) -> None:
-    (tmp_path / words[1]).write_text("before")
-    ran = limited(100, "report", RESULT, *words, cwd=tmp_path)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / words[1]).write_text("before")
+    save(result_of([]), tmp_path / "r.json")  # it has no pictures, whose drawing takes a second
+    ran = limited(10, "report", "../r.json", *words, cwd=tmp_path / "there")
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
     assert f"{words[1]!r} can't be written: File too large" in ran.stderr
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {words[1]: "before"}
+    assert {path.name: path.read_text() for path in (tmp_path / "there").iterdir()} == {words[1]: "before"}
 
 
 def test_a_run_without_room_for_its_raw_values_goes_on_says_it_once_and_shows_its_table(tmp_path, monkeypatch) -> None:

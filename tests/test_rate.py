@@ -98,7 +98,7 @@ def test_a_request_begins_when_the_one_before_was_answered() -> None:
 @pytest.mark.parametrize(
     ("server", "task", "users", "time_s", "truth"),
     [
-        ("1", "sample_tasks:waits_long", 5, 6, 1 / 1.2),
+        ("1", "sample_tasks:waits_long", 10, 12, 1 / 1.2),
         ("3", "sign_up", 25, 4, 4 / 0.2803),
     ],
     ids=["one after the other", "four at a time"],

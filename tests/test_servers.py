@@ -28,7 +28,10 @@ every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.
 MISTAKES = [
     (["--task", "nothing"], "unknown task 'nothing': expected primes, digest, sign_up"),
     (["--task", "no_such_module:f"], "cannot import task 'no_such_module:f'"),
-    (["--task", "sample_tasks:is_async"], "is an async function"),
+    (["--task", "sample_tasks:is_async_generator"], "is an async generator function"),
+    (["--task", "sample_tasks:says_all(open)"], "has an argument that is no literal: open"),
+    (["--task", "sample_tasks:needs_arguments('acme')"], "can't be called with ('acme'): missing a required argument"),
+    (["--task", "primes(3)"], "primes takes no arguments; expected primes"),
     (["--workers", "0"], "expected a whole number from 1 to 1000, not '0'"),
     (["--port", "banana"], "expected a whole number from 0 to 65535, not 'banana'"),
     (["--host", "no.such.host.invalid"], "can't listen on no.such.host.invalid"),
@@ -132,7 +135,7 @@ def test_it_listens_on_this_machine_only(server: Served) -> None:
     assert set(addresses) == {"127.0.0.1"}
 
 
-@pytest.mark.parametrize("task", [*BUILTIN_TASKS, "in_slices", "says_umlauts"])
+@pytest.mark.parametrize("task", [*BUILTIN_TASKS, "in_slices", "says_umlauts", "awaits"])
 def test_every_task_gets_the_same_answer_from_every_strategy(server, choose, task: str, monkeypatch) -> None:
     monkeypatch.chdir(TESTS)
     choose(task)
@@ -146,6 +149,8 @@ def test_every_task_gets_the_same_answer_from_every_strategy(server, choose, tas
     [
         ("raises", "ValueError: the first line and a second one"),
         ("raises_later", "KeyError: 'later'"),
+        ("raises_in_a_group", "KeyError: 'in a group'"),
+        ("raises_cancelled", "CancelledError: by hand"),
         ("raises_awkwardly", "AwkwardError: this and that"),
         ("exits", "SystemExit: a task that thinks it is a program"),
     ],

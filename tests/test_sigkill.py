@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, TESTS, bench_command, gone, is_free, wait_until
+from conftest import ROOT, TESTS, WAITING, bench_command, gone, is_free, wait_until
 from planned import plan_of
 
 from common.harness.child import kept
@@ -148,7 +149,8 @@ def commands(processes: list[psutil.Process]) -> str:
 
 @ON_LINUX
 def test_a_bench_that_was_killed_under_siege_leaves_nothing(daemon_pid: Path, tmp_path: Path) -> None:
-    words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", "--seed", str(_seed_for(HIDES))]
+    words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", *WAITING]
+    words += ["--seed", str(_seed_for(HIDES))]
     with running_bench(words, tmp_path) as bench:
         wait_until(lambda: "siegerc" in commands(offspring(bench)))
         family = [*offspring(bench), daemon(daemon_pid)]
@@ -159,6 +161,26 @@ def test_a_bench_that_was_killed_under_siege_leaves_nothing(daemon_pid: Path, tm
         assert home.is_dir()
         bench.kill()
         wait_until(lambda: all(map(gone, family)) and not home.exists() and is_free(port), AT_ONCE_S)
+
+
+@ON_LINUX
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server")
+def test_services_and_folders_of_a_suite_are_gone_too(tmp_path: Path) -> None:
+    shop = TESTS / "suites" / "shop"
+    (tmp_path / "plain.py").write_text((shop / "app.py").read_text())
+    server = '[servers.plain]\ncommand = "python plain.py {port} plain {redis} {folder}"\n'
+    (tmp_path / "s.toml").write_text(f'[load]\npath = "/report"\nusers = 2\ntime = "60s"\n{server}')
+    with running_bench(["run", "s.toml", "--rounds", "1"], tmp_path) as bench:
+        wait_until(lambda: "siegerc" in commands(offspring(bench)))
+        family = offspring(bench)
+        seen = commands(family)
+        folder = Path(re.search(r"plain.py \d+ plain \S+ (\S+)", seen)[1])
+        redis = next(one for one in family if one.name() == "redis-server")
+        data = Path(redis.cwd())
+        assert folder.is_dir()
+        assert data.is_dir()
+        bench.kill()
+        wait_until(lambda: all(map(gone, family)) and not folder.exists() and not data.exists(), AT_ONCE_S)
 
 
 def _seed_for(server: Path) -> int:
@@ -173,7 +195,10 @@ def _seed_for(server: Path) -> int:
 @pytest.mark.parametrize(
     ("words", "at_work"),
     [
-        (["run", "2", "--rounds", "1", "--time", "60s", "--users", "2", "--seed", "{bare_first}"], "common.alone.bare"),
+        (
+            ["run", "2", "--rounds", "1", "--time", "60s", "--users", "2", "--seed", "{bare_first}", *WAITING],
+            "common.alone.bare",
+        ),
         (["try", "awkward_tasks:never_ends"], "common.alone.tryout"),
     ],
     ids=["bare case", "try"],
@@ -196,9 +221,10 @@ def _bare_first() -> int:
     raise AssertionError
 
 
-def test_it_ends_nobody_else(tmp_path: Path) -> None:
+def test_it_ends_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even in the same session, or a child that the shell had before it became the bench."""
-    script = f"sleep 600 >/dev/null 2>&1 & echo $!; exec {sys.executable} {ROOT / 'bench.py'} try primes"
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    script = f"sleep 600 >/dev/null 2>&1 & echo $!; exec {sys.executable} {ROOT / 'bench.py'} try sample_tasks:a_blink"
     ran = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
     stranger = psutil.Process(int(ran.stdout.splitlines()[0]))
     assert not gone(stranger)
@@ -207,7 +233,7 @@ def test_it_ends_nobody_else(tmp_path: Path) -> None:
 
 def test_a_bench_that_ends_by_itself_leaves_no_keeper(bench) -> None:
     before_s = time.time()
-    assert bench("try", "primes").returncode == 0
+    assert bench("try", "sample_tasks:a_blink", env={"PYTHONPATH": str(TESTS)}).returncode == 0
     found = [process for process in psutil.process_iter() if process.create_time() > before_s and _keeps(process)]
     assert all(psutil.pid_exists(process.ppid()) for process in found)  # of other tests
 

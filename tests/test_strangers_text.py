@@ -97,14 +97,14 @@ def test_a_run_of_a_server_that_hides_something(bench, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["report", "\x1b[31m\u202e.json"], ["run", "\x1b\u202e"]])
-def test_errors_hide_nothing(words: list[str], bench) -> None:
-    ran: subprocess.CompletedProcess[str] = bench(*words)
+def test_errors_hide_nothing(words: list[str], asked) -> None:
+    ran: subprocess.CompletedProcess[str] = asked(*words)
     assert ran.returncode == 2
     assert hidden(ran.stderr) == set()
     assert len(ran.stderr.splitlines()) == 1
 
 
-def test_what_is_said_of_a_task_hides_nothing(bench) -> None:
-    ran = bench("try", "\x1b\u202e:f")
+def test_what_is_said_of_a_task_hides_nothing(asked) -> None:
+    ran = asked("try", "\x1b\u202e:f")
     assert ran.returncode == 1
     assert hidden(ran.stdout + ran.stderr) == set()

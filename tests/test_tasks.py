@@ -81,7 +81,7 @@ def test_what_a_task_raises_becomes_one_line_that_can_be_sent() -> None:
         ("sample_tasks:missing", "cannot import task 'sample_tasks:missing'"),
         ("no_such:f", "ModuleNotFoundError: No module named 'no_such'"),
         ("sample_tasks:NOT_CALLABLE", "is a int, not a function"),
-        ("sample_tasks:is_async", "is an async function"),
+        ("sample_tasks:is_async_generator", "is an async generator function; expected an async function"),
         ("sample_tasks:needs_arguments", "can't be called without arguments"),
     ],
 )

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import TESTS
-from simulated_record import result_of
+from conftest import TESTS, WAITING
+from simulated_record import bare_record, record_of, result_of
 
 from common.harness.client import Answer
 from common.harness.tracer import _as_told, _counted_back
@@ -163,14 +163,14 @@ def test_without_that_the_task_ended_when_the_answer_came() -> None:
     assert _counted_back(answer(), 99.9, 100.1) == []
 
 
-def trace_of(workers: list[str]) -> Trace:
+def trace_of(workers: list[str], task: str = "primes") -> Trace:
     requests = TracedRequests(
         [0.1] * len(workers), [0.2] * len(workers), workers, [[(0.11, 0.19, 0.08)]] * len(workers)
     )
     return Trace(
         server="x",
         title="t",
-        values={"task": "primes", "python": "3.11.7"},
+        values={"task": task, "python": "3.11.7"},
         requests=requests,
         pings=Pings([0.0], [0.0], [0.001], [""]),
     )
@@ -206,3 +206,61 @@ def test_traces_are_kept_in_the_file_and_shown_again(asked: Bench, tmp_path: Pat
     shown = asked("report", "r.json").stdout
     assert shown == dressed(result, "timeline") + "\n"
     assert "thread 1" in shown
+
+
+def untold() -> Trace:
+    """Of two requests to a server that tells nothing."""
+    trace = trace_of(["", ""])
+    trace.requests.ran_s[:] = [[], []]
+    return trace
+
+
+def test_what_a_server_does_not_tell_is_not_drawn_as_waiting() -> None:
+    result = result_of([])
+    result.traces.append(untold())
+    shown = dressed(result, "timeline")
+    *drawn, legend = shown.splitlines()
+    assert "it doesn't tell when it computes" in shown
+    assert not any(mark in line for line in drawn for mark in "░▒▓█")
+    assert [line.split()[0] for line in drawn if "┄┄" in line] == ["requests", "┄" * 45] or shown.count("┄ ") >= 2
+    assert "┄ not told" in legend
+
+
+def test_nor_in_a_picture_or_in_the_words_for_it(tmp_path: Path) -> None:
+    result = result_of([])
+    result.traces.append(untold())
+    write_picture(result, "timeline", tmp_path / "p.svg")
+    drawn = (tmp_path / "p.svg").read_text()
+    assert ">all done after 100 ms; it doesn't tell when it computes<" in drawn
+    assert ">not told<" in drawn
+    marks = {name: re.search(rf'class="mark-\w+ role-mark {name}_marks".*?</g>', drawn, re.DOTALL) for name in LAYERS}
+    assert {name: len(re.findall("<(?:line|path) ", found[0])) for name, found in marks.items()} == {
+        "waiting": 1,  # the one of the legend
+        "computing": 1,
+        "untold": 3,
+    }
+    assert timelines([untold()])[0].described().startswith("x: 2 requests done after 100 ms, but it doesn't tell when")
+
+
+def test_the_page_explains_what_is_not_told() -> None:
+    result = result_of([bare_record(), record_of("1_sync")])
+    result.traces.append(untold())
+    assert "A dotted line is a request to a server that doesn&#39;t tell" in dressed(result, "html")
+    result.traces[:] = [trace_of(["1/MainThread"])]
+    assert "dotted line" not in dressed(result, "html")
+
+
+LAYERS = ("waiting", "computing", "untold")
+
+
+def test_nothing_of_it_is_said_where_all_tell() -> None:
+    result = result_of([])
+    result.traces.append(trace_of(["1/MainThread"]))
+    assert "tell" not in dressed(result, "timeline")
+    assert not timelines(result.traces)[0].is_untold
+
+
+def test_a_server_that_tells_nothing_is_traced(bench: Bench) -> None:
+    ended = bench("trace", str(TESTS / "servers" / "tells_nothing.py"), "--requests", "2", *WAITING)
+    assert ended.returncode == 0, ended.stderr
+    assert "it doesn't tell when it computes" in ended.stdout

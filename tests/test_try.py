@@ -1,14 +1,23 @@
 """bench.py try: tasks that make trouble get a clear word and not a hang, and leave nothing behind."""
 
+import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
+from collections import namedtuple
 from collections.abc import Callable
 
 import pytest
 from conftest import TESTS, bench_command
+from rich.console import Console
+
+from common.alone import tryout
+from common.harness.ready.strategies import all_strategies
+from common.model.findings import Again, Alone, Elsewhere, Findings, Machine, Threads
+from common.report.dresses.tryout import as_advice
 
 Try = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -37,11 +46,14 @@ def flat(shown: str) -> str:
 
 @pytest.fixture(scope="module")
 def all_three(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What is said of each task that is built in: all of them are tried where none is named."""
+    """What is said of each task that is built in: all of them are tried where none is named.
+
+    By the command, which the other tests call without starting Python anew.
+    """
     folder = tmp_path_factory.mktemp("all_three")
     wide = {**os.environ, "COLUMNS": "200"}
     ended = subprocess.run(bench_command("try"), cwd=folder, capture_output=True, text=True, env=wide)
-    assert ended.returncode == 0, ended.stderr
+    assert (ended.returncode, ended.stderr) == (0, "")
     told = re.split(r"^task +(\w+), under", ended.stdout, flags=re.MULTILINE)
     assert told[1::2] == ["primes", "digest", "sign_up"]
     return dict(zip(told[1::2], told[2::2], strict=True))
@@ -73,6 +85,7 @@ def test_a_task_that_lets_go_of_it_can_have_threads(all_three: dict[str, str]) -
 def test_a_task_that_waits_needs_no_processes(all_three: dict[str, str]) -> None:
     assert re.search(r"^GIL +hardly needs it", all_three["sign_up"], re.MULTILINE)
     judged = advice(all_three["sign_up"])
+    assert set(judged) == {str(number) for number in range(1, 11)}
     assert (judged["3"], judged["4"], judged["5"], judged["6"]) == (
         "worth a run",
         "not worth it",
@@ -96,7 +109,7 @@ def test_one_that_holds_the_gil_in_c_makes_all_threads_wait(tried: Try) -> None:
     ("name", "word"),
     [
         ("recurses_too_deep", "RecursionError"),
-        ("is_async", "is an async function; expected a plain function"),
+        ("is_async_generator", "is an async generator function; expected an async function"),
         ("no_such_function", "cannot import task"),
         ("exits_hard", "it ended the process while performing it once"),
         ("only_once", "it worked once and then failed: RuntimeError: once is enough"),
@@ -123,6 +136,16 @@ def test_one_that_no_strategy_can_run_gets_a_clear_word(tried: Try, name: str, w
         ("leaves_a_process", "beware it leaves 1 processes behind"),
         ("leaves_a_thread", "threads behind"),
         ("yields_nothing", "3 times; never longer than"),
+        (
+            "awaits",
+            "gives way [567] times, [2-7] of them to wait; never longer .* worth a run it gives way where it waits",
+        ),
+        ("awaits_nothing", "never: it neither yields nor awaits anything"),
+        (
+            "keeps_its_answer_by_hand",
+            r"the first time \d.* cached\? if it has kept its answer, then all else here is of find",
+        ),
+        ("computes_in_threads_of_its_own", r"takes \d+ ms, (computing on|[2-9]\d % of it)(?!.*hardly needs it)"),
         ("waits_without_yielding", "it waits without yielding, and so stops the loop"),
         ("takes_memory", "60 MB more at its peak"),
     ],
@@ -133,11 +156,75 @@ def test_one_that_is_peculiar_is_told_of(tried: Try, name: str, word: str) -> No
     assert re.search(word, flat(ended.stdout))
 
 
-def test_a_task_is_tried_by_the_command(bench) -> None:
-    """As all of the above, which is done without starting Python anew."""
-    ended = bench("try", "sign_up")
-    assert ended.returncode == 0, ended.stderr
-    assert set(advice(ended.stdout)) == {str(number) for number in range(1, 11)}
+def test_one_with_a_cache_is_told_how_to_try_its_work(tried: Try) -> None:
+    said = flat(tried("keeps_its_answer(2)").stdout)
+    assert "it keeps its answers, so that all else here is of finding one again and not of the work" in said
+    hint = "awkward_tasks:keeps_its_answer.__wrapped__(2)"
+    assert f"bench.py try {shlex.quote(hint)}" in said
+    assert re.search("1_sync +worth a run +after its first run: it takes less than a request itself costs", said)
+    assert "Measure those: python bench.py run 1 2 --task 'awkward_tasks:keeps_its_answer(2)'" in said
+    assert "cached?" not in tried("keeps_its_answer.__wrapped__(2)").stdout
+
+
+def test_what_sends_nothing_is_not_told_that_sending_costs(tried: Try) -> None:
+    said = tried("large_answer").stdout
+    assert re.search(r"^4_\S+ +worth a run +but sending it there and back costs", said, re.MULTILINE)
+    assert re.search(r"^8_\S+ +worth a run +every core computes, and nothing is sent anywhere", said, re.MULTILINE)
+
+
+def found(**steps: object) -> Findings:
+    """Of a task that holds the GIL for 100 ms on a machine with four CPUs."""
+    usual = {
+        "alone": Alone(wall_s=0.1, cpu_s=0.1, answer="x"),
+        "again": Again(wall_s=0.1, cpu_s=0.1, runs=5, answers=1),
+        "threads": Threads(alone_s=0.1, two_s=0.2),
+        "process": Elsewhere(costs_s=0.001),
+    }
+    return Findings(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
+
+
+def told(of: Findings) -> str:
+    page = io.StringIO()
+    Console(file=page, width=200).print(as_advice(of, all_strategies()))
+    return page.getvalue()
+
+
+def test_a_busy_machine_is_named_beside_the_figures() -> None:
+    assert "its CPUs were 43 % busy with other work meanwhile" in flat(told(found(machine=Machine(others_pct=43.2))))
+    assert "busy" not in told(found(machine=Machine(others_pct=3.0)))
+    assert "busy" not in told(found())
+
+
+def test_what_others_compute_is_what_neither_the_task_nor_its_children_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_times = namedtuple("cpu_times", "user system idle iowait guest")
+    times = namedtuple("times", "user system children_user children_system")
+    monkeypatch.setattr(tryout.psutil, "cpu_count", lambda: 2)
+    monkeypatch.setattr(tryout.time, "sleep", lambda _s: None)
+    now = {"s": 100.0, "all": cpu_times(10, 1, 50, 1, 5), "own": times(1, 0, 0, 0)}
+    monkeypatch.setattr(tryout.time, "monotonic", lambda: now["s"])
+    monkeypatch.setattr(tryout.psutil, "cpu_times", lambda: now["all"])
+    monkeypatch.setattr(tryout.os, "times", lambda: now["own"])
+    machine = tryout._Machine()
+    now.update(s=110.0, all=cpu_times(21, 4, 54, 3, 7), own=times(5, 1, 2, 1))
+    assert machine.others() == {"others_pct": pytest.approx(100 * (14 - 8) / 20)}
+
+
+def test_one_that_computes_on_several_cpus_by_itself_is_not_said_to_hold_the_gil() -> None:
+    shown = told(found(again=Again(wall_s=0.1, cpu_s=0.38, runs=5, answers=1)))
+    assert "computing on 3.8 CPUs at a time, in threads of its own" in shown
+    assert "can't be told of one that computes in threads of its own" in shown
+    assert advice(shown) | {"3": "worth a run", "4": "not worth it", "8": "not worth it"} == advice(shown)
+    some = advice(told(found(again=Again(wall_s=0.1, cpu_s=0.2, runs=5, answers=1))))
+    assert some | {"3": "worth a run", "4": "worth a run", "8": "worth a run"} == some
+
+
+@pytest.mark.parametrize(
+    ("first_s", "others_s", "says"),
+    [(1.0, 0.000002, True), (1.0, 0.05, True), (1.0, 0.5, False), (0.003, 0.000002, False), (0.0, 0.0, False)],
+)
+def test_a_first_run_that_takes_much_longer_may_be_the_only_real_one(first_s: float, others_s: float, says) -> None:
+    again = Again(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
+    assert ("cached?" in told(found(alone=Alone(wall_s=first_s, cpu_s=first_s), again=again))) == says
 
 
 def test_one_that_never_ends_is_stopped_at_the_limit(tried: Try) -> None:

@@ -19,14 +19,16 @@ from common.errors import BadInputError
 from common.harness.failures import CaseFailedError
 from common.harness.ready import virtualenv
 from common.harness.ready.interpreter import Interpreter, interpreter, told_apart
-from common.harness.server import Server
+from common.harness.ready.services import Services
+from common.harness.server import running
 from common.harness.session import conduct_traces
+from common.harness.turn import new_record
 
 
 @pytest.fixture
 def users(real: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As `real`, but ours borrow the pip of this Python, because it takes seconds to give them one of their own."""
-    run = virtualenv._run
+    run = virtualenv.run_command
 
     async def quickly(command: list[str], otherwise: str) -> None:
         if command[1:-1] == ["-m", "venv", "--clear"] and virtualenv.LIMIT_S > 0:
@@ -35,7 +37,7 @@ def users(real: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         else:
             await run(command, otherwise)
 
-    monkeypatch.setattr(virtualenv, "_run", quickly)
+    monkeypatch.setattr(virtualenv, "run_command", quickly)
     return real
 
 
@@ -197,11 +199,8 @@ def test_a_server_that_lacks_a_package_says_which(tmp_path: Path) -> None:
     plan = replace(plan, pythons={plan.cases[0].python: python})
 
     async def start() -> None:
-        server = Server(plan, plan.cases[0], 0)
-        try:
+        async with running(plan, plan.cases[0], new_record(plan, plan.cases[0], 0.0, 1), Services()) as server:
             await server.while_alive(asyncio.sleep(10))
-        finally:
-            await server.stop()
 
     with pytest.raises(CaseFailedError, match="lacks the package no_such_package: there is no build of it"):
         asyncio.run(start())

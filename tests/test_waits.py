@@ -74,6 +74,7 @@ def test_random_durations_without_bias() -> None:
     assert np.mean(medians) == pytest.approx(0.4, rel=0.05)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_was_not_reached_is_written_so_in_every_dress() -> None:
     slow = record_of("1_x", speed=0.3, users=25, idle_answer_s=1.0)
     result = result_of([bare_record(users=25), slow])

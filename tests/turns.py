@@ -5,14 +5,27 @@ import re
 from xdist.scheduler import LoadScopeScheduling
 
 # They share no fixture, and their tests take long; the longest files first.
-APART = ("test_signals.py", "test_ceiling.py", "test_trace.py", "test_try.py", "test_namesakes.py", "test_bench.py")
+APART = (
+    "test_signals.py",
+    "test_rate.py",
+    "test_virtualenv.py",
+    "test_output.py",
+    "test_ceiling.py",
+    "test_sigkill.py",
+    "test_namesakes.py",
+    "test_trace.py",
+    "test_try.py",
+    "test_bench.py",
+)
 # A process goes on with a file that it has begun, so those that take long begin first.
 LONG = (
     "test_waiting_servers.py",
     "test_hostile_servers.py",
     "test_servers.py",
     "test_dying_servers.py",
-    "test_virtualenv.py",
+    "test_liars.py",
+    "test_page.py",
+    "test_weather.py",
     "test_dask.py",
     *APART,
 )

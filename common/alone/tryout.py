@@ -3,8 +3,10 @@
 usage: python -m common.alone.tryout TASK        a step that can't be done has an "error" of one line
 """
 
+import asyncio
 import inspect
 import json
+import math
 import os
 import pickle
 import re
@@ -21,12 +23,14 @@ from typing import Any, cast
 
 import psutil
 
+from common.coroutine import as_text, on_this_loop
 from common.errors import one_line
-from common.task import TaskError, TaskRun, UnknownTaskError, perform, resolve
+from common.task import BadCallError, TaskError, TaskRun, UnknownTaskError, perform, resolve
 from common.worker import follow_server
 
 RUNS, ENOUGH_S = 5, 2.0  # again, so often or for so long
 TICK_S = 0.001
+LEAST_S = 0.5  # that the machine is watched: its CPUs are counted in steps of 10 ms
 RSS_UNIT = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes there, kilobytes elsewhere
 
 Found = dict[str, Any]
@@ -40,6 +44,7 @@ def main(spec: str) -> None:
         os.dup2(printed.fileno(), 2)
         forks: list[int] = []
         os.register_at_fork(after_in_parent=lambda: forks.append(1))
+        machine = _Machine()
         alone = _step(report, "alone", lambda: _alone(spec))
         report.flush()
         if "error" not in alone:
@@ -49,6 +54,7 @@ def main(spec: str) -> None:
             _step(report, "again", lambda: _again(spec))
             _step(report, "yields", lambda: _yields(spec))
             _step(report, "threads", lambda: _threads(spec, alone_s))
+            _step(report, "machine", machine.others)
             _step(report, "process", lambda: _elsewhere(spec, _once, _processes))
             if hasattr(futures, "InterpreterPoolExecutor"):
                 _step(report, "interpreter", lambda: _elsewhere(spec, perform, _interpreters))
@@ -58,6 +64,8 @@ def main(spec: str) -> None:
 def _step(report: Any, name: str, found: Callable[[], Found]) -> Found:
     try:
         result = found()
+    except BadCallError as error:
+        result = {"error": str(error), "bad_call": True}
     except (UnknownTaskError, TaskError) as error:
         result = {"error": str(error)}
     except Exception as error:
@@ -78,12 +86,45 @@ def _once(spec: str) -> TaskRun:
 
 def _alone(spec: str) -> Found:
     """Its first run, with what it takes of memory."""
-    resolve(spec)
+    task = resolve(spec)
     before = _peak_bytes()
-    run = _once(spec)
+    run, cpu_s = _once_with_threads(spec)
     grown = max(0, _peak_bytes() - before)
     shown = run.answer if len(run.answer) <= 60 else f"{run.answer[:57]}..."
-    return {**_times(run), "memory_bytes": grown, "answer": shown, "answer_bytes": len(run.answer.encode())}
+    answer = {"answer": shown, "answer_bytes": len(run.answer.encode())}
+    return {**_times(run, cpu_s), "memory_bytes": grown, **answer, "has_cache": _has_cache(task)}
+
+
+def _once_with_threads(spec: str) -> tuple[TaskRun, float]:
+    """A run, and what all threads of this process computed meanwhile: a task may have some of its own."""
+    before_s = time.process_time()
+    run = _once(spec)
+    return run, max(run.cpu_s, time.process_time() - before_s)
+
+
+def _has_cache(task: Callable[[], object]) -> bool:
+    """Whether it is one of `functools.cache` or `functools.lru_cache`."""
+    return hasattr(getattr(task, "function", task), "cache_info")
+
+
+class _Machine:
+    """What others compute beside this process and the children that it has waited for."""
+
+    def __init__(self) -> None:
+        self._before = self._now()
+
+    def others(self) -> Found:
+        """As a share of all CPUs, since the beginning."""
+        time.sleep(max(0.0, LEAST_S - (time.monotonic() - self._before[0])))
+        watched_s, busy_s, own_s = (now - before for now, before in zip(self._now(), self._before, strict=True))
+        return {"others_pct": max(0.0, 100 * (busy_s - own_s) / (watched_s * (psutil.cpu_count() or 1)))}
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        all_cpus, own = psutil.cpu_times(), os.times()
+        resting = ("idle", "iowait", "guest", "guest_nice")  # guests are part of user and nice (proc(5))
+        busy_s = sum(spent for name, spent in all_cpus._asdict().items() if name not in resting)
+        return time.monotonic(), busy_s, own.user + own.system + own.children_user + own.children_system
 
 
 def _peak_bytes() -> int:
@@ -96,32 +137,54 @@ def _peak_bytes() -> int:
     return int(peak[1]) * 1024 if peak else 0
 
 
-def _times(run: TaskRun) -> Found:
-    return {"wall_s": run.finished_s - run.started_s, "cpu_s": run.cpu_s}
+def _times(run: TaskRun, cpu_s: float) -> Found:
+    return {"wall_s": run.finished_s - run.started_s, "cpu_s": cpu_s}
 
 
 def _again(spec: str) -> Found:
     """Some more runs: the fastest, and how many different answers there were."""
-    runs, began_s = [_once(spec)], time.monotonic()
+    runs, began_s = [_once_with_threads(spec)], time.monotonic()
     while len(runs) < RUNS and time.monotonic() - began_s < ENOUGH_S:
-        runs.append(_once(spec))
-    fastest = min(runs, key=lambda run: run.finished_s - run.started_s)
-    return {**_times(fastest), "runs": len(runs), "answers": len({run.answer for run in runs})}
+        runs.append(_once_with_threads(spec))
+    fastest = min(runs, key=lambda one: one[0].finished_s - one[0].started_s)
+    return {**_times(*fastest), "runs": len(runs), "answers": len({run.answer for run, _ in runs})}
 
 
 def _yields(spec: str) -> Found:
     """How often it gives way, and for how long it does not."""
-    made = resolve(spec)()
-    if not inspect.isgenerator(made):
+    made, pauses, waits = resolve(spec)(), _Pauses(), 0
+    if inspect.iscoroutine(made):
+        asyncio.run(on_this_loop(as_text(made), pauses))
+        waits = pauses.long
+    elif inspect.isgenerator(made):
+        pauses.start()
+        for pause_s in cast("Iterator[float | None]", made):
+            pauses.stop()
+            waits += bool(pause_s)
+            time.sleep(pause_s or 0.0)
+            pauses.start()
+        pauses.stop()
+    else:
         return {"yields": 0}
-    gaps_s, waits, last_s = [], 0, time.monotonic()
-    for pause_s in cast("Iterator[float | None]", made):
-        gaps_s.append(time.monotonic() - last_s)
-        waits += bool(pause_s)
-        time.sleep(pause_s or 0.0)
-        last_s = time.monotonic()
-    gaps_s.append(time.monotonic() - last_s)
-    return {"yields": len(gaps_s) - 1, "waits": waits, "longest_s": max(gaps_s)}
+    return {"yields": len(pauses.ran_s) - 1, "waits": waits, "longest_s": max(pauses.ran_s)}
+
+
+class _Pauses:
+    """How long it ran between its pauses, and how many of these were long, as they are where it waits."""
+
+    def __init__(self) -> None:
+        self.ran_s: list[float] = []
+        self.long, self._at_s = 0, math.inf
+
+    def start(self) -> None:
+        now_s = time.monotonic()
+        self.long += now_s - self._at_s > TICK_S
+        self._at_s = now_s
+
+    def stop(self) -> None:
+        now_s = time.monotonic()
+        self.ran_s.append(now_s - self._at_s)
+        self._at_s = now_s
 
 
 def _threads(spec: str, alone_s: float) -> Found:
@@ -173,7 +236,7 @@ def _elsewhere(spec: str, work: Callable[[str], TaskRun], made: Callable[[], fut
         run = pool.submit(work, spec).result()
         there_s = time.monotonic() - began_s
     costs_s = max(0.0, there_s - (run.finished_s - run.started_s))
-    return {**_times(run), "costs_s": costs_s, "start_s": start_s, "sent_bytes": len(pickle.dumps(run))}
+    return {**_times(run, run.cpu_s), "costs_s": costs_s, "start_s": start_s, "sent_bytes": len(pickle.dumps(run))}
 
 
 def _timed(work: Callable[[], object]) -> float:

@@ -24,11 +24,13 @@ from common.harness.processes import CALM_LOOK_S, LOOK_S, Started, until
 from common.harness.ready.services import Services
 from common.harness.start import Start, start_of
 from common.harness.tail import Tail
+from common.harness.traceback import last_error
 from common.model.case import Case
 from common.model.record import Record
 from common.model.template import filled
 
 DYING_LIMIT_S = 2.0  # from when a request fails because the server is ending to its end; Python takes its time for that
+WORDS_LIMIT_S = 0.1  # from an answer with an error to the traceback on stderr
 T = TypeVar("T")
 
 
@@ -67,7 +69,7 @@ class Server:
         Raises:
             CaseFailedError: it died; the work is cancelled.
         """
-        task = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(self.explaining(work))
         try:
             while not task.done() and self.alive():
                 await asyncio.wait({task}, timeout=CALM_LOOK_S)
@@ -76,6 +78,18 @@ class Server:
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+    async def explaining(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work results in; beside an answer that is an error stands what the server's own traceback says."""
+        try:
+            return await work
+        except CaseFailedError as failed:
+            if failed.code != "error_answer" or not await until(lambda: bool(self._last_error()), WORDS_LIMIT_S):
+                raise
+            raise CaseFailedError(failed.code, f"{failed}; its stderr says: {self._last_error()}") from None
+
+    def _last_error(self) -> str:
+        return last_error(self._stderr.all_kept()) if self._stderr else ""
 
     async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
         """Returns if it lives and goes on living for so long: a request may notice that it dies before we can see it.

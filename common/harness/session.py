@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -141,7 +142,12 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
                 keep = result.traces.append
                 await trace_all(ready, requests, expectations, needed, watcher, lambda trace: keep(made_legible(trace)))
 
-    return result, until_signal(go())
+    with (
+        TemporaryDirectory(prefix="under-siege-") as home,
+        kept().removing(Path(home)),
+        _temporary_files_in(Path(home)),
+    ):
+        return result, until_signal(go())
 
 
 def _empty_result(plan: Plan, command: Sequence[str], tools: dict[str, str], *, until_certain: bool = False) -> Result:

@@ -48,7 +48,7 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
     environment = _environment(plan, case)
     _must_have([*(name for name in target.needs if name not in SERVICES)], environment["PATH"])
     values["python"] = shutil.which("python", path=environment["PATH"]) or python.path
-    with tempfile.TemporaryDirectory(prefix="target-") as folder:
+    with tempfile.TemporaryDirectory(prefix="target-", dir=os.environ.get("TMPDIR")) as folder:
         values["folder"] = folder
         filled_in = [_settings(word, plan.suite.folder, Path(folder), values) for word in words]
         variables = {filled(name, values): filled(text, values) for name, text in target.environment}

@@ -30,7 +30,11 @@ class Tail:
         """Whether the stream has not ended yet."""
         return self._thread.is_alive()
 
+    def all_kept(self) -> str:
+        """As much of the end as there is."""
+        return self._kept.decode(errors="replace")
+
     def text(self) -> str:
         """The last lines."""
-        text = self._kept.decode(errors="replace")
+        text = self.all_kept()
         return "\n".join(text.splitlines()[-self.LINES :])[-4000:]

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from common.cpus import usable_cpus
+from common.errors import BadInputError
 from common.harness.interruption import until_signal
 from common.harness.ours import OURS_FIRST, server_environment
 from common.harness.processes import LOOK_S, Started, until
@@ -26,6 +27,7 @@ _STEPS = {
     "again": "performing it again",
     "yields": "looking how it gives way",
     "threads": "performing it in two threads at once",
+    "machine": "looking what else the machine does",
     "process": "performing it in another process",
     "interpreter": "performing it in a sub-interpreter",
 }
@@ -45,7 +47,11 @@ def conduct_try(
 
 
 async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
-    """What can be said of the task; its first run may take as long as the limit, the later steps in proportion."""
+    """What can be said of the task; its first run may take as long as the limit, the later steps in proportion.
+
+    Raises:
+        BadInputError: it can't be called like that.
+    """
     with TemporaryFile() as output:
         command = [python.path, *OURS_FIRST, "common.alone.tryout", task]
         started = Started(command, environment=server_environment(), stdout=output)
@@ -54,6 +60,8 @@ async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
             steps, stopped = await _follow(started, output, limit_s)
         finally:
             await started.stop()
+    if steps.get("alone", {}).get("bad_call"):
+        raise BadInputError(steps["alone"]["error"])
     if not stopped and "done" not in steps:
         last = [line for line in errors.text().splitlines() if line.strip()]
         stopped = f"it ended the process while {_next(steps)}{f': {last[-1]}' if last else ''}"

@@ -71,7 +71,11 @@ class Turn:
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
         record, patience_s = self.record, self.expected.patience_s(self.record.users)
         record.load_began_s = began_s = time.monotonic()
-        checker = Checker(lambda: verify(session, server.load_url, self.expected, record.users), record.checks, began_s)
+        checker = Checker(
+            lambda: server.explaining(verify(session, server.load_url, self.expected, record.users)),
+            record.checks,
+            began_s,
+        )
         beside = [  # what goes on beside the load: whoever else wants to watch is one more line
             probing(session, server.url, server.ping, patience_s, record.pings, began_s),
             checker.checking(interval_s(self.expected.task_s), lambda: self.length.end_s),

@@ -2,15 +2,18 @@
 
 import msgspec
 
+BUSY_PCT = 10.0  # of all CPUs; a quiet machine has 1 or 2
+
 
 class Alone(msgspec.Struct, frozen=True):
     """The first run."""
 
     wall_s: float = 0.0
-    cpu_s: float = 0.0
+    cpu_s: float = 0.0  # of all threads of the process
     memory_bytes: int = 0
     answer: str = ""  # the beginning of it
     answer_bytes: int = 0
+    has_cache: bool = False  # one of functools, that can be seen
     error: str = ""
 
 
@@ -27,7 +30,7 @@ class Again(msgspec.Struct, frozen=True):
     """Some more runs: the fastest, and how many different answers."""
 
     wall_s: float = 0.0
-    cpu_s: float = 0.0
+    cpu_s: float = 0.0  # of all threads of the process
     runs: int = 0
     answers: int = 0
     error: str = ""
@@ -50,6 +53,18 @@ class Threads(msgspec.Struct, frozen=True):
     stalled_s: float = 0.0
     threads_left: int = 0
     error: str = ""
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What else it did while all that was looked at."""
+
+    others_pct: float = 0.0  # of all CPUs
+    error: str = ""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the figures are worth less for it."""
+        return self.others_pct > BUSY_PCT
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
@@ -77,5 +92,6 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     again: Again | None = None
     yields: Yields | None = None
     threads: Threads | None = None
+    machine: Machine | None = None
     process: Elsewhere | None = None
     interpreter: Elsewhere | None = None

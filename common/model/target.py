@@ -18,6 +18,7 @@ class Kind(StrEnum):
     GREENLETS = "a greenlet for each request"
     THREADS = "threads"
     PROCESSES = "processes"
+    PREFORK = "processes that are there before any request"
     INTERPRETERS = "sub-interpreters"
     UNKNOWN = ""
 

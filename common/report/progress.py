@@ -17,7 +17,7 @@ class ProgressBar:
     def __init__(self, cases: int, *, quiet: bool) -> None:
         console, self._quiet = Console(stderr=True), quiet
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TaskProgressColumn(),
             TextColumn("{task.fields[rate]:>12}"),

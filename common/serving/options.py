@@ -33,7 +33,9 @@ def server_options(workers: int | None = None) -> Options:
     parser = _OneLineParser(prog=script.name, description=_title())
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=_port, default=default_port(script.stem), help="default: %(default)s")
-    parser.add_argument("--task", type=_task, default="primes", help="a name, or module:function (default: primes)")
+    parser.add_argument(
+        "--task", type=_task, default="primes", help="a name, module:function, or module:function('acme', 3)"
+    )
     parser.add_argument("--workers", type=_workers, default=workers, help="default: %(default)s")
     given = parser.parse_args()
     return Options(script.stem, given.host, given.port, given.task, given.workers if workers else 1)

@@ -12,8 +12,8 @@ from common.cpus import usable_cpus
 from common.errors import BadInputError
 from common.harness.ready.tool import at_home
 from common.load.siege import Siege
+from common.model.findings import BUSY_PCT
 
-BUSY_PCT = 10.0  # of all CPUs; a quiet machine has 1 or 2
 SEVERAL_TIMES_A_PORT_S = 60  # how long Linux keeps a port of a closed connection (TIME_WAIT)
 OLDEST_SIEGE = (4, 0, 4)
 FEW_FILES = 1024

@@ -22,7 +22,8 @@ BARE = Target(
 _SIGNS = (
     (Kind.GREENLETS, {"gevent"}),
     (Kind.INTERPRETERS, {"InterpreterPoolExecutor"}),
-    (Kind.PROCESSES, {"ProcessPoolExecutor", "gunicorn", "pebble", "dask"}),
+    (Kind.PREFORK, {"gunicorn"}),
+    (Kind.PROCESSES, {"ProcessPoolExecutor", "pebble", "dask"}),
     (Kind.THREADS, {"ThreadPoolExecutor", "to_thread"}),
     (Kind.SLICES, {"perform_in_slices"}),
     (Kind.IN_LINE, {"perform"}),

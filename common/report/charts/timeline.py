@@ -8,7 +8,7 @@ import altair as alt
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
-from common.report.figures.timeline import Bar, Timeline, span_s
+from common.report.figures.timeline import UNTOLD, Bar, Timeline, span_s
 
 _BAR, _LANE_GAP, _HEADER, _PING, _PING_STEP, _GAP, _LABELS = 11, 5, 22, 2.5, 4, 20, 92  # pixels
 _PING_ROWS = 12
@@ -27,6 +27,7 @@ class _Drawing:
         self.heads: list[Row] = []
         self.labels: list[Row] = []
         self.waiting: list[Row] = []
+        self.untold: list[Row] = []
         self.running: list[Row] = []
         self.numbers: list[Row] = []
         self.pings: list[Row] = []
@@ -49,9 +50,19 @@ class _Drawing:
             self.legend.append({"x": x + 24 * self._ms_per_pixel, "y": middle, "text": text})
         self.height += 3 * _BAR
 
+    def explain_untold(self) -> None:
+        """For the legend, behind the others, or below them where they leave no room."""
+        pixels, y = (0, 8 + 2 * _BAR) if self._look.is_narrow else (350, 8 + _BAR / 2)
+        x = self._from_ms + self._ms_per_pixel * pixels
+        self.untold.append({"x": x, "x2": x + 18 * self._ms_per_pixel, "y": y})
+        self.legend.append({"x": x + 24 * self._ms_per_pixel, "y": y, "text": "not told"})
+        self.height += _BAR * self._look.is_narrow
+
     def add(self, one: Timeline) -> None:
         """A strategy, below those that are there."""
         done = f"failed: {one.failure}" if one.failure else f"all done after {numbers.seconds(one.done_s)}"
+        if one.is_untold:
+            done += f"; {UNTOLD}"
         best = not one.failure and one.done_s <= 1.1 * self._best_s
         self.heads.append({"y": self.height + 8, "text": one.name})
         self.height += _HEADER
@@ -71,7 +82,11 @@ class _Drawing:
 
     def _bar(self, bar: Bar) -> None:
         place = {"y": self.height, "y2": self.height + _BAR - 1}
-        self.waiting.append({**place, "x": 1000 * bar.sent_s, "x2": 1000 * bar.answered_s})
+        there = {"x": 1000 * bar.sent_s, "x2": 1000 * bar.answered_s}
+        if bar.ran:
+            self.waiting.append({**place, **there})
+        else:
+            self.untold.append({**there, "y": self.height + _BAR / 2})
         for ran in bar.ran:
             share = 0.6 if ran.share is None else ran.share
             self.running.append({**place, "x": 1000 * ran.from_s, "x2": 1000 * ran.to_s, "share": share})
@@ -98,6 +113,8 @@ def timeline_chart(drawn: Sequence[Timeline], look: Look) -> Drawing:
     best_s = min((one.done_s for one in drawn if not one.failure), default=0.0)
     width = look.width - _LABELS - 24
     drawing = _Drawing(look, 1000 * from_s, 1000 * (to_s - from_s) / width, best_s)
+    if any(one.is_untold for one in drawn):
+        drawing.explain_untold()
     for one in drawn:
         drawing.add(one)
     across = alt.Scale(domain=[1000 * from_s, 1000 * to_s], nice=False, zero=False)
@@ -117,6 +134,7 @@ def timeline_chart(drawn: Sequence[Timeline], look: Look) -> Drawing:
     return sheet.drawn(
         sheet.bars("waiting", drawing.waiting, color=look.wait),
         sheet.bars("computing", drawing.running, share, color=look.work),
+        sheet.rules("untold", drawing.untold, color=look.quiet, strokeWidth=1.5, strokeDash=[3, 3]),
         sheet.rules("pings", drawing.pings, color=look.ping, strokeWidth=_PING, strokeCap="round"),
         sheet.text("numbers", drawing.numbers, align="left", dx=3, fontSize=9.5, color=look.ink),
         sheet.text("labels", drawing.labels, 0, align="right", dx=-6, fontSize=10.5, color=look.quiet),

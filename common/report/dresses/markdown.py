@@ -69,4 +69,4 @@ def row(cells: Sequence[str]) -> str:
 def plain(text: str) -> str:
     """The text as it is, whatever Markdown or HTML would make of it."""
     one_line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return re.sub(r"([\\|*\[\]`~])", r"\\\1", one_line)
+    return re.sub(r"([\\|*\[\]`~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", one_line)

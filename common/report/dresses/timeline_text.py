@@ -7,10 +7,11 @@ from rich.text import Text
 
 from common.model.record import Result
 from common.report import numbers
-from common.report.figures.timeline import Bar, Timeline, span_s, timelines
+from common.report.figures.timeline import UNTOLD, Bar, Timeline, span_s, timelines
 
 _COMPUTING, _WAITING, _PINGS = "bold blue", "bright_black", "dark_orange3"
 _SHADES = ((0.75, "█"), (0.35, "▓"), (0.08, "▒"))  # the share of the time from which on each is drawn
+_UNTOLD = "┄"
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _LABEL, _MARGIN, _LEAST = 14, 9, 30  # columns
 
@@ -37,12 +38,17 @@ class TimelinesAsText:
                 f"{left_out.server}: not run under Python {left_out.python}: it {left_out.reason}\n", style="cyan"
             )
         yield self._axis()
-        yield Text("█ computes   ▓▒ takes turns   ░ waits   ▁█ a ping, as tall as it had to wait", style="dim")
+        unknown = f"   {_UNTOLD} not told" if any(one.is_untold for one in self._timelines) else ""
+        yield Text(
+            f"█ computes   ▓▒ takes turns   ░ waits{unknown}   ▁█ a ping, as tall as it had to wait", style="dim"
+        )
 
     def _lines(self, one: Timeline) -> Iterator[Text]:
         if one.failure:
             yield Text(f"failed: {one.failure}", style="red")
             return
+        if one.is_untold:
+            yield Text(f"{UNTOLD}: {_UNTOLD} is from when a request was sent until it was answered", style="cyan")
         for lane in one.lanes:
             for place, bar in enumerate(lane.bars):
                 yield self._labelled("" if place else lane.worker).append_text(self._bar(bar))
@@ -57,8 +63,9 @@ class TimelinesAsText:
         for column in range(self._column(bar.sent_s), self._column(bar.answered_s) + 1):
             from_s = self._from_s + column * self._column_s
             share = bar.share_between(from_s, from_s + self._column_s)
-            shade = next((shade for least, shade in _SHADES if share >= least), "░")
-            line.append(shade, style=_WAITING if shade == "░" else _COMPUTING)
+            nothing = "░" if bar.ran else _UNTOLD
+            shade = next((shade for least, shade in _SHADES if share >= least), nothing)
+            line.append(shade, style=_WAITING if shade == nothing else _COMPUTING)
         return line.append(f" {bar.number}")
 
     def _pings(self, one: Timeline) -> Text:

@@ -1,16 +1,18 @@
 """What trying a task found, as text: the facts first, then what follows for each strategy."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from common.model.findings import Elsewhere, Findings
+from common.model.findings import Again, Alone, Elsewhere, Findings, Machine
 from common.model.target import Target
 from common.report import numbers
-from common.report.words.advice import CANNOT, YES, advise, holds_gil, is_brief, waits
+from common.report.words.advice import CANNOT, YES, advise, cpus_at_a_time, holds_gil, is_brief, is_cached, waits
 
+SHORTEST_S = 0.0001  # that is told as it is
 _STYLES = {YES: "green", CANNOT: "red"}
 
 
@@ -25,7 +27,7 @@ def as_advice(found: Findings, strategies: Sequence[Target]) -> RenderableType:
             Text(server, no_wrap=True), Text(judgement, style=_STYLES.get(judgement, ""), no_wrap=True), Text(why)
         )
     worth = [server.split("_")[0] for server, one in advise(found, strategies) if one.judgement == YES]
-    command = f"python bench.py run {' '.join(worth)} --task {found.task}"
+    command = f"python bench.py run {' '.join(worth)} --task {shlex.quote(found.task)}"
     return Group(facts, Text(), advice, *([Text(f"\nMeasure those: {command}")] if worth else []))
 
 
@@ -51,12 +53,42 @@ def _of_one_run(found: Findings) -> Iterator[tuple[str, str]]:
         yield "fails", alone.error
         return
     best = again if again is not None and not again.error else alone
-    share = 100 * best.cpu_s / best.wall_s if best.wall_s else 0.0
     first = f"; the first time {numbers.seconds(alone.wall_s)}" if alone.wall_s > 1.5 * best.wall_s else ""
-    yield "takes", f"{numbers.seconds(best.wall_s)}, {share:.0f} % of it computing{first}"
+    takes = numbers.seconds(best.wall_s) if best.wall_s >= SHORTEST_S else f"less than {numbers.seconds(SHORTEST_S)}"
+    yield "takes", f"{takes}, {_computing(found, best)}{first}"
+    if is_cached(found):
+        yield "cached?", _cached(found)
+    if found.machine is not None and found.machine.is_busy:
+        yield "machine", _busy(found.machine)
     yield "memory", f"{numbers.megabytes(alone.memory_bytes)} more at its peak"
     same = f", the same in {again.runs} more runs" if again is not None and again.answers == 1 else ""
     yield "answer", f"{alone.answer!r} ({alone.answer_bytes:,} bytes{same})"
+
+
+def _computing(found: Findings, best: Alone | Again) -> str:
+    if cpus := cpus_at_a_time(found):
+        return f"computing on {numbers.significant(cpus, 2)} CPUs at a time, in threads of its own"
+    return f"{min(100.0, 100 * best.cpu_s / best.wall_s) if best.wall_s else 0:.0f} % of it computing"
+
+
+def _cached(found: Findings) -> str:
+    path, bracket, rest = found.task.partition("(")
+    if found.alone is not None and found.alone.has_cache:
+        return (
+            "it keeps its answers, so that all else here is of finding one again and not of the work; "
+            f"to try the work itself: bench.py try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
+        )
+    return (
+        "if it has kept its answer, then all else here is of finding that again and not of the work: try it without "
+        "what keeps it; if it has only loaded something, then only first requests take so long"
+    )
+
+
+def _busy(machine: Machine) -> str:
+    return (
+        f"its CPUs were {machine.others_pct:.0f} % busy with other work meanwhile, so that times are too long and may "
+        "mislead; close other programs, or wait, and try again"
+    )
 
 
 def _gil(found: Findings) -> str:
@@ -67,18 +99,24 @@ def _gil(found: Findings) -> str:
         return f"hardly needs it: it waits{stalled}"
     held = holds_gil(found)
     if held is None:
-        return f"can't be told {'of so short a task' if is_brief(found) else 'on one CPU'}{stalled}"
+        return f"can't be told {_why_not(found)}{stalled}"
     times = (
         f"two at once in threads take {numbers.significant(threads.two_s / threads.alone_s, 2)} times as long as one"
     )
     return f"{'held' if held else 'let go of, or not there'}: {times}{stalled}"
 
 
+def _why_not(found: Findings) -> str:
+    if is_brief(found):
+        return "of so short a task"
+    return "of one that computes in threads of its own" if cpus_at_a_time(found) else "on one CPU"
+
+
 def _gives_way(found: Findings) -> str:
     yields = found.yields
     assert yields is not None
     if not yields.yields:
-        return "never: it yields nothing"
+        return "never: it neither yields nor awaits anything"
     waiting = f", {yields.waits} of them to wait" if yields.waits else ""
     return f"{yields.yields} times{waiting}; never longer than {numbers.seconds(yields.longest_s)} without"
 

@@ -24,7 +24,7 @@ class Bar:
     number: int
     sent_s: float
     answered_s: float
-    ran: tuple[Ran, ...]
+    ran: tuple[Ran, ...]  # none where the server doesn't tell
 
     def share_between(self, from_s: float, to_s: float) -> float:
         """How much of the time between the two it computed; where that isn't known, as if always while it ran."""
@@ -33,6 +33,9 @@ class Bar:
             for ran in self.ran
         )
         return sum(inside) / (to_s - from_s)
+
+
+UNTOLD = "it doesn't tell when it computes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +74,21 @@ class Timeline:
         """How long the ping had to wait that waited longest."""
         return max((ping.until_s - ping.due_s for ping in self.pings), default=0.0)
 
+    @property
+    def is_untold(self) -> bool:
+        """Whether nobody knows of a request when it waited and when it was computed."""
+        return any(not bar.ran for lane in self.lanes for bar in lane.bars)
+
     def described(self) -> str:
         """In words, for those who can't see it."""
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
         count = sum(len(lane.bars) for lane in self.lanes)
+        where = "" if self.is_untold else f" on {_plural(len(self.lanes), 'worker')}"
+        untold = f", but {UNTOLD}" if self.is_untold else ""
         return (
-            f"{self.name}: {count} requests on {_plural(len(self.lanes), 'worker')} done after "
-            f"{numbers.seconds(self.done_s)}; a ping waited {numbers.seconds(self.longest_ping_s)} at the most"
+            f"{self.name}: {count} requests{where} done after {numbers.seconds(self.done_s)}{untold}; "
+            f"a ping waited {numbers.seconds(self.longest_ping_s)} at the most"
         )
 
 
@@ -122,7 +132,10 @@ def _lanes(trace: Trace, zero_s: float) -> list[Lane]:
     for number, (sent_s, answered_s, worker, ran_s) in enumerate(in_turn, 1):
         ran = tuple(Ran(since - zero_s, to - zero_s, _share(since, to, cpu_s)) for since, to, cpu_s in ran_s)
         bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, ran))
-    return [Lane(name, tuple(lane)) for name, lane in zip(_names(list(bars)), bars.values(), strict=True)]
+    names = _names(list(bars))
+    if "" in bars and not any(bar.ran for bar in bars[""]):
+        names[list(bars).index("")] = "requests"  # whoever had them
+    return [Lane(name, tuple(lane)) for name, lane in zip(names, bars.values(), strict=True)]
 
 
 def _share(from_s: float, to_s: float, cpu_s: float | None) -> float | None:

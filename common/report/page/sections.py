@@ -90,12 +90,14 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
 def _timeline(result: Result) -> Picture:
     drawn = timelines(result.traces)
     requests = max((len(trace.requests.sent_s) for trace in result.traces), default=0)
+    untold = " A dotted line is a request to a server that doesn't tell when it computes."
+    untold = untold if any(one.is_untold for one in drawn) else ""
     return Picture(
         "timeline",
         "",
         f"{requests} requests were sent to each server at the same moment. A bar is a request, in the lane of the "
         "worker that had it: pale while it waits, strong while it computes. Below are pings, sent every 25 ms; "
-        "each line is as long as the ping had to wait.",
+        f"each line is as long as the ping had to wait.{untold}",
         lambda look: timeline_chart(drawn, look),
         "Timelines. " + ". ".join(one.described() for one in drawn),
     )

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from common.model.findings import Elsewhere, Findings, Threads
 from common.model.target import Kind, Target
+from common.report import numbers
 
 MOSTLY_WAITING = 0.1  # of its time is computing
 HELD = (
@@ -12,6 +13,9 @@ HELD = (
 )
 # that share a core
 BRIEF_S = 0.001  # a request costs about as much
+CACHED, CACHED_S = 10, 0.005  # so many times as long as the others, and so much longer, the first run has to take
+MOST_OF_THEM = 0.75  # of the CPUs
+PARALLEL = 1.2  # CPUs at a time: more than one thread can have
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
 
 
@@ -32,10 +36,26 @@ def is_brief(found: Findings) -> bool:
     return found.again is not None and not found.again.error and found.again.wall_s < BRIEF_S
 
 
+def is_cached(found: Findings) -> bool:
+    """Whether its first run took so much longer that the others may only have found an answer that was kept."""
+    alone, again = found.alone, found.again
+    if alone is None or again is None or alone.error or again.error:
+        return False
+    return alone.wall_s > max(CACHED * again.wall_s, again.wall_s + CACHED_S)
+
+
+def cpus_at_a_time(found: Findings) -> float:
+    """On how many CPUs a single run computes, in threads of its own; 0 where it has no need of more than one."""
+    again = found.again
+    if again is None or again.error or is_brief(found) or again.cpu_s <= PARALLEL * again.wall_s:
+        return 0.0
+    return again.cpu_s / again.wall_s
+
+
 def holds_gil(found: Findings) -> bool | None:
     """Whether two threads take turns with it; None where that can't be told."""
     threads = found.threads
-    if threads is None or threads.error or waits(found) or found.cpus < 2 or is_brief(found):
+    if threads is None or threads.error or waits(found) or found.cpus < 2 or is_brief(found) or cpus_at_a_time(found):
         return None
     return threads.two_s > HELD * threads.alone_s
 
@@ -45,6 +65,8 @@ def advise(found: Findings, strategies: Sequence[Target]) -> Iterator[tuple[str,
     for strategy in strategies:
         if strategy.kind != Kind.UNKNOWN:
             advice = _of_a_brief_one(strategy.kind) if is_brief(found) else _RULES[strategy.kind](found)
+            if is_cached(found) and advice.judgement != CANNOT:
+                advice = Advice(advice.judgement, f"after its first run: {advice.why}")
             yield strategy.name, _in_any_case(found) or advice
 
 
@@ -78,6 +100,9 @@ def _threads(found: Findings) -> Advice:
         return Advice(CANNOT, f"it does not work in threads{_because(found.threads)}")
     if waits(found):
         return Advice(YES, "threads can wait at the same time; --workers says how many")
+    if cpus := cpus_at_a_time(found):
+        why = f"one alone computes on {numbers.significant(cpus, 2)} CPUs, in threads of its own; others are not stuck"
+        return Advice(YES, why)
     held = holds_gil(found)
     if held is None:
         return Advice(YES, "whether it holds the GIL could not be told here")
@@ -94,9 +119,20 @@ def _processes(found: Findings) -> Advice:
         return trouble or Advice(CANNOT, "it was not tried in another process")
     if waits(found):
         return Advice(NO, "waiting needs no process of its own, and each takes memory")
+    if cpus_at_a_time(found) > MOST_OF_THEM * found.cpus:
+        return Advice(NO, "one alone computes on nearly all CPUs, in threads of its own")
     if found.again is not None and found.process.costs_s > 0.2 * found.again.wall_s:
         return Advice(YES, "but sending it there and back costs more than a fifth of what it takes")
     return Advice(YES, "every core computes")
+
+
+def _prefork(found: Findings) -> Advice:
+    """Nothing is sent: each process performs the tasks of the requests that it has itself."""
+    if waits(found):
+        return Advice(NO, "waiting needs no process of its own, and each takes memory")
+    if cpus_at_a_time(found) > MOST_OF_THEM * found.cpus:
+        return Advice(NO, "one alone computes on nearly all CPUs, in threads of its own")
+    return Advice(YES, "every core computes, and nothing is sent anywhere; but the ping waits in line")
 
 
 def _interpreters(found: Findings) -> Advice:
@@ -115,9 +151,9 @@ def _cooperative(found: Findings) -> Advice:
     if yields is None or not yields.yields:
         if waits(found):
             return Advice(NO, "it waits without yielding, and so stops the loop")
-        return Advice(NO, "it never yields, so that everybody waits until it is done")
+        return Advice(NO, "it never gives way, so that everybody waits until it is done")
     if waits(found):
-        return Advice(YES, "it yields where it waits, so that any number can wait on one thread")
+        return Advice(YES, "it gives way where it waits, so that any number can wait on one thread")
     return Advice(YES, "not faster, but it gives way, so that nobody is stuck")
 
 
@@ -145,5 +181,6 @@ _RULES: dict[Kind, Callable[[Findings], Advice]] = {
     Kind.GREENLETS: _greenlets,
     Kind.THREADS: _threads,
     Kind.PROCESSES: _processes,
+    Kind.PREFORK: _prefork,
     Kind.INTERPRETERS: _interpreters,
 }

@@ -1,0 +1,19 @@
+"""Answers rightly, and tells neither who computed nor when: as any server does that knows nothing of all this."""
+
+from flask import Response
+
+from common.serving.flask import serve, task_app
+from common.serving.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task() -> Response:
+    return Response(perform(options.task).answer, content_type="text/plain")
+
+
+if __name__ == "__main__":
+    options = server_options()
+    serve(app, options, threaded=True)

@@ -1,0 +1,63 @@
+"""A server that answers with an error: what its own traceback says stands beside that."""
+
+from pathlib import Path
+
+import pytest
+from conftest import TESTS, WAITING
+
+from common.harness.tail import Tail
+from common.harness.traceback import LONGEST, last_error
+from common.model.record import load
+
+SERVER = str(TESTS / "servers" / "fails_with_a_traceback.py")
+SAYS = "; its stderr says: KeyError: 'customer'"
+HEAD = "Traceback (most recent call last):\n"
+FRAME = '  File "app.py", line 3, in report\n    return names["x"]\n           ~~~~~^^^^^\n'
+
+
+@pytest.mark.parametrize(
+    ("stderr", "said"),
+    [
+        ("", ""),
+        ("no database\n", ""),
+        (f"{HEAD}{FRAME}KeyError: 'x'\n", "KeyError: 'x'"),
+        (f"ERROR:root:{HEAD}{FRAME}KeyError: 'x'\nINFO: next request\n", "KeyError: 'x'"),
+        (f"{HEAD}{FRAME}KeyError: 'x'\n\nDuring handling ...\n\n{HEAD}{FRAME}app.Lost: gone\n", "app.Lost: gone"),
+        (f"{HEAD}{FRAME}KeyError: 'x'\n{HEAD}{FRAME}", ""),
+        (f"{HEAD}{FRAME}KeyboardInterrupt\n", "KeyboardInterrupt"),
+        (f"{HEAD}{FRAME}ValueError: one\n  two\nthree\n", "ValueError: one"),
+        (f"{HEAD}{FRAME}ValueError: \x1b[31mred\u202e\n", "ValueError: \ufffd[31mred\ufffd"),
+        (f"{HEAD}{FRAME}ValueError: {'x' * 500}\n", f"ValueError: {'x' * 500}"[: LONGEST - 1] + "…"),
+        (
+            "  + Exception Group Traceback (most recent call last):\n"
+            '  |   File "a.py", line 1\n  | ExceptionGroup: two\n'
+            "  +-+---------------- 1 ----------------\n    | Traceback (most recent call last):\n"
+            "    |   File \"a.py\", line 2\n    | KeyError: 'x'\n    +------------------------------------\n",
+            "KeyError: 'x'",
+        ),
+    ],
+)
+def test_what_ends_the_last_traceback_is_what_it_says(stderr: str, said: str) -> None:
+    assert last_error(stderr) == said
+
+
+def test_a_traceback_may_be_longer_than_last_words() -> None:
+    stderr = HEAD + FRAME * 100 + "RecursionError: too deep\n"
+    assert stderr.count("\n") > 3 * Tail.LINES
+    assert last_error(stderr) == "RecursionError: too deep"
+
+
+def test_it_stands_beside_the_first_answer(bench) -> None:
+    ended = bench("trace", SERVER, "--requests", "1", *WAITING)
+    assert ended.returncode == 1
+    shown = " ".join(ended.stdout.split())
+    assert f"gives 500 with 21 bytes 'Internal Server Error' instead of 200 with 9 bytes 'signed up'{SAYS}" in shown
+
+
+def test_it_stands_beside_an_answer_under_load(bench, tmp_path: Path) -> None:
+    few = ["--rounds", "1", "--time", "2s", "--users", "1", "--out", "r.json"]
+    ended = bench("run", SERVER, *few, *WAITING, env={"FINE": "3"})
+    assert ended.returncode in (1, 3), ended.stderr
+    checks = next(one.checks for one in load(tmp_path / "r.json").records if not one.is_ceiling)
+    assert any(problem.endswith(SAYS) for problem in checks.problem)
+    assert "its stderr says: KeyError: 'customer'" in " ".join(ended.stdout.split())
