@@ -187,7 +187,7 @@ async def _prepared(
 
 
 async def _say_what_to_expect(plan: Plan, expectations: Expectations, watcher: Watcher) -> None:
-    if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
+    if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool):
         watcher.warn(in_one_line(findings))
     say_how_long(plan, expectations, watcher)
 
