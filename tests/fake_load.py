@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.load.driver import Arrival
+from common.load.driver import Arrival, Order, Told, Totals
 
 PROGRAM = """\
 #!{python}
@@ -40,8 +40,9 @@ end()
 class Fake:
     """Tells milliseconds in JSON where siege tells hundredths in its own way."""
 
-    name, step_s = "fake-load", 0.001
+    name, tells_arrivals, step_s = "fake-load", True, 0.001
     packages, settings = {}, {"settings/fake.ini": "[fake]\n"}
+    least_s, start_s, results = 0.0, 0.0, ()
 
     def install(self, folder: Path) -> None:
         """As a program in that folder."""
@@ -49,9 +50,16 @@ class Fake:
         program.write_text(PROGRAM.format(python=sys.executable))
         program.chmod(0o755)
 
-    def command(self, program: str, home: Path, users: int, time_s: float, url: str) -> list[str]:
+    def refusal(self, order: Order) -> str:
+        return "fake-load can't count" if order.requests else ""
+
+    def files(self, order: Order) -> dict[str, str]:
+        return {"order.txt": str(order.users)}
+
+    def command(self, program: str, home: Path, order: Order) -> list[str]:
         assert (home / "settings" / "fake.ini").read_text() == "[fake]\n"
-        return [program, str(users), url, str(time_s + 30)]
+        assert (home / "order.txt").read_text() == str(order.users)
+        return [program, str(order.users), order.url, str(order.time_s + 30)]
 
     def version_command(self, program: str) -> list[str]:
         return [program, "--version"]
@@ -64,3 +72,9 @@ class Fake:
 
     def failures(self, report: str, _statuses: Sequence[int]) -> int:
         return int(report.rpartition("lost: ")[2] or 0)
+
+    def cpus(self, order: Order) -> int:
+        return order.users
+
+    def totals(self, _told: Told, _order: Order) -> Totals | None:
+        return None

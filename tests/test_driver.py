@@ -9,6 +9,7 @@ from fake_load import Fake
 from planned import plan_of
 
 from common.errors import BadInputError
+from common.harness.ready.doctor import examine
 from common.harness.ready.tool import find
 from common.harness.session import conduct
 from common.load.drivers import DRIVERS
@@ -49,3 +50,9 @@ def test_another_load_tool_makes_the_load_of_a_whole_run(tmp_path, monkeypatch) 
 def test_a_tool_that_is_not_there_is_said_with_what_to_do() -> None:
     with pytest.raises(BadInputError, match="fake-load is not installed; install it with: your system's package"):
         find(Fake())
+
+
+def test_siege_is_not_missed_where_another_tool_makes_the_load(monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert any("siege is not installed" in finding.what for finding in examine(0.01))
+    assert not any("siege" in finding.what for finding in examine(0.01, "ab"))

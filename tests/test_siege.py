@@ -4,7 +4,7 @@ import pytest
 from conftest import TESTS
 
 from common.harness.ready.tool import at_home, install_command
-from common.load.driver import Arrival
+from common.load.driver import Arrival, Order
 from common.load.siege import Siege
 
 
@@ -29,13 +29,15 @@ def test_it_has_a_home_of_its_own_that_is_removed() -> None:
     with at_home(Siege()) as siege:
         home = siege.home
         assert siege.version().count(".") == 2
-        assert (home / "siegerc").exists()
+        for keep_alive, connection in ((True, "keep-alive"), (False, "close")):
+            siege.command(Order(25, 4.2, "http://127.0.0.1:8000/", keep_alive=keep_alive))
+            assert f"connection = {connection}\n" in (home / "siegerc").read_text()
     assert not home.exists()
 
 
 def test_it_would_end_by_itself_if_nobody_ended_it() -> None:
     with at_home(Siege()) as siege:
-        command = siege.command(25, 4.2, "http://127.0.0.1:8000/")
+        command = siege.command(Order(25, 4.2, "http://127.0.0.1:8000/"))
     assert command[2:] == ["-c25", "-t35S", "http://127.0.0.1:8000/"]
 
 

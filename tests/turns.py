@@ -16,6 +16,8 @@ APART = (
     "test_trace.py",
     "test_try.py",
     "test_bench.py",
+    "test_traps.py",
+    "test_tools.py",
 )
 # A process goes on with a file that it has begun, so those that take long begin first.
 LONG = (

@@ -161,6 +161,19 @@ def kept() -> Kept:
     return _KEPT[-1]
 
 
+@contextlib.contextmanager
+def another_keeper() -> Iterator[None]:
+    """What is started while the body runs is kept by one that is started for that; the former one is left as it is."""
+    former = _KEPT[:]
+    _KEPT[:] = [Kept()]
+    try:
+        yield
+    finally:
+        for keeper in _KEPT:
+            keeper.end_if_idle()
+        _KEPT[:] = former
+
+
 class Child:
     """A process that leads a session of its own; a stream that is no pipe is None."""
 

@@ -1,4 +1,4 @@
-"""Driving the load: runs the tool for an exact time and stamps each line of it as it comes."""
+"""Driving the load: runs the tool, for an exact time where it tells of each answer, whose lines are stamped then."""
 
 import contextlib
 import math
@@ -11,29 +11,46 @@ from pathlib import Path
 
 import psutil
 
+from common.harness.bursts import REQUESTS_LIMIT_S, drive_in_bursts
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.lines import reading_lines
 from common.harness.processes import CALM_LOOK_S, Started, until
 from common.harness.ready.tool import Tool
 from common.harness.tail import Tail
-from common.load.driver import Arrival
+from common.load.driver import Arrival, Order
 from common.model.record import Record
+from common.model.suite import Load
 
 LIFT_LIMIT_S = 5.0  # how long the tool may take to end; 0.02 s is usual
 UNKNOWN_LINES_KEPT = 20
 
 
-async def drive(tool: Tool, url: str, record: Record, length: Length, tell: Callable[[], None]) -> None:
-    """Puts the load on the URL for that length and writes every answer into the record as it comes.
+def order_of(load: Load, users: int, time_s: float = 0.0, url: str = "") -> Order:
+    """What a tool is told to do for a load."""
+    return Order(users, time_s, url, load.requests, load.keep_alive, load.threads, load.options)
+
+
+async def drive(tool: Tool, load: Load, url: str, record: Record, length: Length, tell: Callable[[], None]) -> None:
+    """Puts the load on the URL for that length and writes what comes of it into the record.
 
     Args:
-        tell: called for each answer.
+        tell: called for each answer, if the tool tells of single ones.
 
     Raises:
-        CaseFailedError: the tool ended by itself.
+        CaseFailedError: the tool ended by itself, or told nothing.
     """
-    name, began_s = tool.driver.name, record.load_began_s
+    order = order_of(load, record.users, length.end_s, url)
+    record.tool, record.tool_step_s = tool.driver.name, tool.driver.step_s
+    record.keep_alive, record.tool_cpus = load.keep_alive, tool.driver.cpus(order)
+    if tool.driver.tells_arrivals:
+        await _drive_and_listen(tool, order, record, length, tell)
+    else:
+        await drive_in_bursts(tool, order, record, length)
+
+
+async def _drive_and_listen(tool: Tool, order: Order, record: Record, length: Length, tell: Callable[[], None]) -> None:
+    name, began_s, counts = tool.driver.name, record.load_began_s, order.requests is not None
     assert began_s is not None
 
     def take(line: str, arrived_s: float) -> None:
@@ -47,19 +64,23 @@ async def drive(tool: Tool, url: str, record: Record, length: Length, tell: Call
             if len(record.tool_unknown_lines) < UNKNOWN_LINES_KEPT:
                 record.tool_unknown_lines.append(line.strip()[:200])
 
-    record.tool, record.tool_step_s = name, tool.driver.step_s
-    command = tool.command(record.users, length.end_s, url)
+    if counts:
+        length.end_s = REQUESTS_LIMIT_S
+    command = tool.command(order)
     record.tool_command = [Path(word).name if word == tool.program else word for word in command]
     async with _process(tool, command, record) as (process, terminal):
         with reading_lines(terminal, take) as read_the_rest:
             await until(lambda: process.ended() or time.monotonic() >= began_s + length.end_s, math.inf, CALM_LOOK_S)
-            if process.ended():
-                raise CaseFailedError(f"{name}_failed", f"{name} ended before its time")
+            if process.ended() is not counts:
+                why = "did not end in" if counts else "ended before"
+                raise CaseFailedError(f"{name}_failed", f"{name} {why} its time")
             record.load_s = time.monotonic() - began_s
             record.tool_cpu_s = _cpu_s(process.pid)
             process.process.terminate()  # siege lifts the siege at once and prints its summary
             await process.wait(LIFT_LIMIT_S)
             read_the_rest()
+    if counts:
+        length.end_s = record.load_s = max(record.transactions.finished_s, default=record.load_s)
 
 
 @contextlib.asynccontextmanager

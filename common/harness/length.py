@@ -11,6 +11,8 @@ LEAST_S = 4.0
 SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
 TIMES_SETTLED = 2.75  # so much longer than until then: more than one and a half cycles of request and answer
 SLOWER = 2.0  # than one after the other: a server that takes still longer is not waited for
+CYCLES_OF_A_BURST = 10  # of request and answer, if the server performs one task after the other
+MOST_BURSTS = 8
 BESIDES_S = 1.5  # of a case, for starting, warming up and stopping
 
 
@@ -21,6 +23,7 @@ class Length:
         self._asked_s = asked_s
         self._needed = max(1, round(SETTLED_USERS * users))
         self._answered: set[int] = set()
+        self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
         self.end_s = asked_s or max(LEAST_S, SLOWER * most_needed_s(users, expected))  # since it began
 
     def answer(self, user: int, at_s: float) -> None:
@@ -30,6 +33,15 @@ class Length:
         self._answered.add(user)
         if len(self._answered) >= self._needed:
             self.end_s = min(self.end_s, max(LEAST_S, TIMES_SETTLED * at_s))
+
+    def bursts(self, least_s: float) -> tuple[int, float]:
+        """How many bursts the siege is cut into, none shorter than that, and how long each of them is.
+
+        What is in flight at the end of a burst is lost, and its work is in the way of the next one. So where a user
+        may have to wait for long there are few bursts, or one.
+        """
+        count = min(MOST_BURSTS, int(self.end_s / max(least_s, self._burst_s)))
+        return max(1, count), self.end_s / max(1, count)
 
 
 def most_needed_s(users: int, expected: Expectation) -> float:

@@ -11,20 +11,24 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
+from common.errors import BadInputError
 from common.harness.child import kept
 from common.harness.drill.conduct import drill, with_parts
+from common.harness.driver import order_of
 from common.harness.interruption import until_signal
+from common.harness.network import own_network
 from common.harness.plan import Plan
 from common.harness.ready.doctor import examine, in_one_line
 from common.harness.ready.environment import describe_environment, packages_of
 from common.harness.ready.expectation import Expectations
 from common.harness.ready.requirements import environment_with
 from common.harness.ready.services import Services, services
-from common.harness.ready.tool import at_home
+from common.harness.ready.tool import at_home, check
 from common.harness.ready.virtualenv import with_packages
 from common.harness.runner import expectations_of, run, say_how_long
 from common.harness.tracer import trace_all
 from common.harness.watcher import Watcher
+from common.load.driver import Driver
 from common.load.drivers import DRIVERS
 from common.model.case import Case
 from common.model.legible import made_legible
@@ -55,9 +59,9 @@ def conduct(
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
 
     Raises:
-        BadInputError: the load tool is missing, or a task can't be performed; nothing was started.
+        BadInputError: the load tool is missing or can't make the load, or a task can't be performed; nothing runs.
     """
-    with at_home(DRIVERS[plan.load.tool]) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
+    with at_home(_driver_for(plan)) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
         raw = RawValues(result, out, watcher)
 
@@ -65,15 +69,26 @@ def conduct(
             return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
 
         async def go() -> None:
-            async with services() as needed:
-                ready, expectations = await _prepared(plan, result, needed, watcher)
-                await _say_what_to_expect(ready, expectations, watcher)
-                await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted)
-                if traced_requests:
-                    await trace_all(ready, traced_requests, expectations, needed, watcher, raw.keep)
+            with contextlib.ExitStack() as network:
+                async with services() as needed:
+                    ready, expectations = await _prepared(plan, result, needed, watcher, network)
+                    await _say_what_to_expect(ready, expectations, watcher)
+                    await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted)
+                    if traced_requests:
+                        await trace_all(ready, traced_requests, expectations, needed, watcher, raw.keep)
 
         stopped_by = until_signal(go())
     return result, stopped_by, raw.are_saved
+
+
+def _driver_for(plan: Plan) -> Driver:
+    """The load tool's, if that can make this load, and reach every server from a network of our own."""
+    driver = DRIVERS[plan.load.tool]
+    check(driver, (order_of(plan.load_of(case), case.users) for case in plan.cases), plan.suite.expect.status)
+    for target in plan.targets.values():
+        if plan.load.own_network and target.url and not target.command:
+            raise BadInputError(f"own_network: {target.name} runs at {target.url}, which can't be reached from within")
+    return driver
 
 
 @contextlib.contextmanager
@@ -123,10 +138,11 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
     result = _empty_result(plan, command, tools={})
 
     async def go() -> None:
-        async with services() as needed:
-            ready, expectations = await _prepared(plan, result, needed, watcher)
-            keep = result.traces.append
-            await trace_all(ready, requests, expectations, needed, watcher, lambda trace: keep(made_legible(trace)))
+        with contextlib.ExitStack() as network:
+            async with services() as needed:
+                ready, expectations = await _prepared(plan, result, needed, watcher, network)
+                keep = result.traces.append
+                await trace_all(ready, requests, expectations, needed, watcher, lambda trace: keep(made_legible(trace)))
 
     with _home():
         return result, until_signal(go())
@@ -147,9 +163,10 @@ def conduct_drill(
     raw = RawValues(result, out, watcher)
 
     async def go() -> None:
-        async with services() as needed:
-            ready, expectations = await _prepared(plan, result, needed, watcher)
-            await drill(ready, with_parts(names), expectations, needed, watcher, raw.keep)
+        with contextlib.ExitStack() as network:
+            async with services() as needed:
+                ready, expectations = await _prepared(plan, result, needed, watcher, network)
+                await drill(ready, with_parts(names), expectations, needed, watcher, raw.keep)
 
     with _home():
         return result, until_signal(go()), raw.are_saved
@@ -187,16 +204,23 @@ def _compared(suite: Suite) -> Compared | None:
     return Compared(title=suite.title, source=suite.source, body=suite.expect.body, ping=ping)
 
 
-async def _prepared(plan: Plan, result: Result, needed: Services, watcher: Watcher) -> tuple[Plan, Expectations]:
-    """The same plan with Pythons that have what the servers need, and the right answers; the result gets versions."""
+async def _prepared(
+    plan: Plan, result: Result, needed: Services, watcher: Watcher, network: contextlib.ExitStack
+) -> tuple[Plan, Expectations]:
+    """The same plan with Pythons that have what the servers need, and the right answers; the result gets versions.
+
+    After that it is in a network of its own until `network` is left, if the load is to be.
+    """
     ready = await with_environments(plan, watcher)
     versions = {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(ready)}
     result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
+    if plan.load.own_network:
+        network.enter_context(own_network(watcher.warn))
     return ready, await expectations_of(ready, needed, watcher)
 
 
 async def _say_what_to_expect(plan: Plan, expectations: Expectations, watcher: Watcher) -> None:
-    if findings := await asyncio.to_thread(examine, LOOK_AROUND_S):
+    if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool):
         watcher.warn(in_one_line(findings))
     say_how_long(plan, expectations, watcher)
 

@@ -11,6 +11,7 @@ import psutil
 from common.errors import one_line
 from common.harness.beside.checker import Checker, interval_s
 from common.harness.beside.machine import machine_between, watching_machine
+from common.harness.beside.ports import watching_ports
 from common.harness.beside.probe import probing
 from common.harness.beside.sampler import sampling
 from common.harness.ceiling import compute_bare
@@ -80,11 +81,13 @@ class Turn:
             checker.checking(interval_s(self.expected.task_s), lambda: self.length.end_s),
             *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
             watching_machine(record),
+            watching_ports(record, began_s),
         ]
         async with contextlib.AsyncExitStack() as watching:
             for one in beside:
                 await watching.enter_async_context(one)
-            work = drive(self.tool, server.load_url, record, self.length, self.watcher.answer_came)
+            load, url = self.plan.load_of(self.case), server.load_url
+            work = drive(self.tool, load, url, record, self.length, self.watcher.answer_came)
             await server.while_alive(work)
         # The last answer comes when the server has done what the load tool left in its line.
         await server.while_alive(checker.check())

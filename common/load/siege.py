@@ -2,11 +2,11 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from common.load.driver import Arrival
+from common.load.driver import Arrival, Order, Told, Totals
 
 # The user's own siege.conf changes every default, so siege gets a file of ours and a home of ours.
 _RC = """\
@@ -18,7 +18,7 @@ json_output = false
 parser = false
 logging = false
 show-logfile = false
-connection = close
+connection = {connection}
 protocol = HTTP/1.1
 accept-encoding = identity
 zero-data-ok = true
@@ -46,15 +46,40 @@ class Siege:
     """As a driver; see `common.load.driver`."""
 
     name = "siege"
-    step_s = 0.01
+    tells_arrivals, step_s = True, 0.01
+    least_s = start_s = 0.0
+    results = ()
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))
     # Without a siege.conf there, siege writes one and two lines about it on stdout.
-    settings = MappingProxyType({"siegerc": _RC, ".siege/siege.conf": _RC})
+    settings = MappingProxyType({".siege/siege.conf": _RC.format(connection="close")})
 
-    def command(self, program: str, home: Path, users: int, time_s: float, url: str) -> list[str]:
+    def refusal(self, order: Order) -> str:
+        """It lets each user send the same number of requests."""
+        if order.requests is not None and (order.requests < order.users or order.requests % order.users):
+            return (
+                f"siege lets each user send the same number of requests: {order.requests} can't be shared by "
+                f"{order.users} users; take a multiple of {order.users}"
+            )
+        return ""
+
+    def files(self, order: Order) -> Mapping[str, str]:
+        """Its settings."""
+        return {"siegerc": _RC.format(connection="keep-alive" if order.keep_alive else "close")}
+
+    def command(self, program: str, home: Path, order: Order) -> list[str]:
         """The words that start it; its own limit is only for the case that nobody ends it."""
-        limit = f"-t{math.ceil(time_s) + 30}S"
-        return [program, f"--rc={home / 'siegerc'}", f"-c{users}", limit, url]
+        limit = f"-t{math.ceil(order.time_s) + 30}S"
+        if order.requests is not None:
+            limit = f"-r{order.requests // order.users}"
+        return [program, f"--rc={home / 'siegerc'}", f"-c{order.users}", limit, *order.options, order.url]
+
+    def cpus(self, order: Order) -> int:
+        """It has a thread for each user."""
+        return order.users
+
+    def totals(self, told: Told, order: Order) -> Totals | None:  # noqa: ARG002 (as the others)
+        """It tells of every answer."""
+        return None
 
     def version_command(self, program: str) -> list[str]:
         """The words that make it say which it is."""

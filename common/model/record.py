@@ -6,7 +6,8 @@ History of the file format:
     3  adds the traces, what was left out, and whether the GIL was on
     4  adds the metronome, how busy each CPU was, and runs of the task with nothing beside them around every case;
        the kind of the metronome is in the environment
-    5  a case is a server at values on any axes, and a ceiling is called so; the load tool is any
+    5  a case is a server at values on any axes, and a ceiling is called so; the load tool is any,
+       also one that tells totals only
 """
 
 from pathlib import Path
@@ -45,6 +46,35 @@ class Transactions(msgspec.Struct, frozen=True):
     user: list[int] = []  # the tool's number for the user who asked
 
 
+class Bursts(msgspec.Struct, frozen=True):
+    """The totals of a load tool that tells no single answers, one entry for each time that it ran.
+
+    Times in seconds since the siege began; None where the tool tells nothing of that.
+    """
+
+    began_s: list[float] = []  # its first request, as far as we can know
+    took_s: list[float] = []  # as the tool says
+    right: list[int] = []  # answers with a good status; what is in them only the checks know
+    wrong_status: list[int] = []
+    unanswered: list[int] = []  # requests that got no answer at all
+    connect_errors: list[int] = []  # those of them that got no connection
+    p50_s: list[float | None] = []  # of how long answers took
+    p95_s: list[float | None] = []
+    p99_s: list[float | None] = []
+    max_s: list[float | None] = []
+    kept_alive: list[int | None] = []  # answers after which the connection stayed
+    body_bytes: list[int | None] = []  # of all answers
+    tool_cpu_s: list[float] = []  # of the tool with all its children
+    tool_awake: list[float | None] = []  # CPUs' worth of time in which it computed or waited for a CPU
+
+
+class Ports(msgspec.Struct, frozen=True):
+    """Local ports of TCP that were taken, on the whole machine; times in seconds since the siege began."""
+
+    at_s: list[float] = []
+    taken: list[int] = []  # connections, those in TIME_WAIT among them
+
+
 class Pings(msgspec.Struct, frozen=True):
     """The open-loop probe, one entry for each ping; times in seconds since the siege began."""
 
@@ -80,6 +110,7 @@ class Machine(msgspec.Struct, frozen=True):
     total_s: float
     busy_s: float
     steal_s: float  # taken by other guests of the same host
+    idle_s: float | None = None  # with nothing to do
 
 
 class Beats(msgspec.Struct, frozen=True):
@@ -131,6 +162,12 @@ class Record(msgspec.Struct, kw_only=True):
     case_s: float | None = None  # the whole case
     transactions: Transactions = msgspec.field(default_factory=Transactions)
     socket_failures: int = 0  # requests that got no answer at all, as the tool counts them
+    bursts: Bursts = msgspec.field(default_factory=Bursts)  # instead, of a tool that tells totals only
+    keep_alive: bool = False  # whether the tool was told to keep its connections
+    tool_cpus: int | None = None  # that it can use at the most
+    ports: Ports = msgspec.field(default_factory=Ports)
+    port_range: int | None = None  # how many local ports the system gives out
+    ports_are_reused: bool | None = None  # whether those in TIME_WAIT are given out again
     tool: str = "siege"  # that made the load
     tool_step_s: float = 0.01  # in which it tells how long a request took
     tool_command: list[str] = []

@@ -17,9 +17,16 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("stop_s", "case_s", "tool_cpu_s", "bench_cpu_s"), (0, LONGEST_S)),
     **dict.fromkeys(("alone_wall_s", "alone_cpu_s", "cpu_s", "total_s"), (0, FAR_S)),
     **dict.fromkeys(("due_s", "sent_s", "answered_s", "at_s", "alone_at_s"), (-LONGEST_S, LONGEST_S)),
-    **dict.fromkeys(("busy_s", "steal_s", "load_began_s"), (-FAR_S, FAR_S)),
+    **dict.fromkeys(("busy_s", "steal_s", "idle_s", "load_began_s"), (-FAR_S, FAR_S)),
     **dict.fromkeys(("user", "cpu", "alone_on_cpu"), (-1, MOST)),
     **dict.fromkeys(("load_average", "load_average_after", "processes"), (0, MOST)),
+    **dict.fromkeys(
+        ("right", "wrong_status", "unanswered", "connect_errors", "kept_alive", "body_bytes"), (0, LARGEST)
+    ),
+    **dict.fromkeys(("p50_s", "p95_s", "p99_s", "max_s"), (0, LONGEST_S)),
+    **dict.fromkeys(("taken", "tool_awake"), (0, MOST)),
+    **dict.fromkeys(("port_range", "tool_cpus"), (1, MOST)),
+    "began_s": (-LONGEST_S, LONGEST_S),
     "status": (0, 999),
     "schema": (1, MOST),
     "seed": (-(10.0**300), 10.0**300),
@@ -27,11 +34,12 @@ _RANGES: dict[str, tuple[float, float]] = {
 _RANGES_IN: dict[tuple[str, str], tuple[float, float]] = {  # of fields that others have, too
     ("Record", "load_s"): (1e-3, LONGEST_S),
     ("Transactions", "took_s"): (0, LONGEST_S),
+    ("Bursts", "took_s"): (1e-6, LONGEST_S),
     ("Beats", "took_s"): (1e-9, LONGEST_S),
     ("Record", "tool_step_s"): (0, LONGEST_S),
 }
 _NUMBERS = ("users", "workers")  # axes whose values are whole numbers
-_TABLES = ("Transactions", "Pings", "Checks", "TracedRequests", "Beats", "CpuTimes", "Samples")
+_TABLES = ("Transactions", "Bursts", "Pings", "Checks", "TracedRequests", "Beats", "CpuTimes", "Samples", "Ports")
 _MAY_LACK = ("memory_bytes",)  # what is not known of the bare case
 
 

@@ -26,7 +26,12 @@ def machine_between(before: object, after: object) -> Machine:
     spent = _fields(after)
     for name, earlier_s in _fields(before).items():
         spent[name] -= earlier_s
-    return Machine(total_s=sum(spent.values()), busy_s=_busy_s(spent), steal_s=spent.get("steal", 0.0))
+    return Machine(
+        total_s=sum(spent.values()),
+        busy_s=_busy_s(spent),
+        steal_s=spent.get("steal", 0.0),
+        idle_s=spent.get("idle", 0.0) + spent.get("iowait", 0.0),
+    )
 
 
 def busy_s(times: object) -> float:

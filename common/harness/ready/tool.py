@@ -3,14 +3,15 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from common.errors import BadInputError
-from common.load.driver import Driver
+from common.load.driver import Driver, Order
 
 _INSTALL = {
     "apt-get": "apt-get install",
@@ -30,12 +31,21 @@ class Tool:
     home: Path
 
     def environment(self) -> dict[str, str]:
-        """Where it finds its settings."""
-        return {**os.environ, "HOME": str(self.home)}
+        """Where it finds its settings, and nothing of the user's own."""
+        others = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
+        return {**others, "HOME": str(self.home)}
 
-    def command(self, users: int, time_s: float, url: str) -> list[str]:
-        """The words that start so many users."""
-        return list(self.driver.command(self.program, self.home, users, time_s, url))
+    def command(self, order: Order) -> list[str]:
+        """The words that make it do that; what it wants to find for it, and no older result, is in its home then."""
+        for name in self.driver.results:
+            (self.home / name).unlink(missing_ok=True)
+        _write(self.home, self.driver.files(order))
+        return list(self.driver.command(self.program, self.home, order))
+
+    def results(self) -> dict[str, str]:
+        """What it has written in its home, as far as it has."""
+        written = [name for name in self.driver.results if (self.home / name).is_file()]
+        return {name: (self.home / name).read_text(errors="replace") for name in written}
 
     def version(self) -> str:
         """As it says itself."""
@@ -54,19 +64,34 @@ def at_home(driver: Driver) -> Iterator[Tool]:
     program = find(driver)
     with TemporaryDirectory(prefix="under-siege-") as folder:
         home = Path(folder)
-        for path, text in driver.settings.items():
-            (home / path).parent.mkdir(exist_ok=True)
-            (home / path).write_text(text)
+        _write(home, driver.settings)
         yield Tool(driver, program, home)
 
 
+def _write(home: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        (home / path).parent.mkdir(exist_ok=True)
+        (home / path).write_text(text)
+
+
+def check(driver: Driver, orders: Iterable[Order], status: int = 200) -> None:
+    """Raises BadInputError if the tool can't do one of them, or not tell that status from a wrong one."""
+    if not driver.tells_arrivals and not 200 <= status < 300:
+        raise BadInputError(
+            f"{driver.name} holds no other status than 2xx for right, and {status} is expected; take siege"
+        )
+    for order in orders:
+        if refusal := driver.refusal(order):
+            raise BadInputError(refusal)
+
+
 def find(driver: Driver) -> str:
-    """The path of its program.
+    """The path of its program: on the PATH, or beside the Python that runs this.
 
     Raises:
         BadInputError: it isn't installed; says the command that would install it.
     """
-    program = shutil.which(driver.name)
+    program = shutil.which(driver.name) or shutil.which(driver.name, path=str(Path(sys.executable).parent))
     if program is None:
         raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
     return program
@@ -74,6 +99,8 @@ def find(driver: Driver) -> str:
 
 def install_command(driver: Driver) -> str:
     """What installs it here."""
+    if "pip" in driver.packages:
+        return f"{sys.executable} -m pip install {driver.packages['pip']}"
     for manager, command in _INSTALL.items():
         if shutil.which(manager) and manager in driver.packages:
             needs_no_password = manager == "brew" or os.getuid() == 0

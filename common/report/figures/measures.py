@@ -20,9 +20,7 @@ class Measure:
 
 
 def _response(percent: float) -> Measure:
-    return Measure(
-        lambda one, weather: weather.response_s(one, one.responses.percentile(percent)), needs_every_round=True
-    )
+    return Measure(lambda one, weather: weather.response_s(one, one.response_s(percent)), needs_every_round=True)
 
 
 def _ping(percent: float) -> Measure:

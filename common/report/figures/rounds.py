@@ -14,6 +14,7 @@ from common.report.figures.rate import FEWEST_ANSWERS, SteadyRate, rate_between,
 from common.report.figures.spans import Flags, Floats, Spans, loose_spans, spans_of
 from common.report.figures.speed import Speeds, speeds_of
 from common.report.figures.survival import Waits
+from common.report.figures.totals import Totals
 
 BATCH_S, CYCLES_IN_A_BATCH, MOST_BATCHES = 1.0, 2.0, 8
 
@@ -28,6 +29,7 @@ class Round:
         columns = record.transactions
         right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
         self.good: Flags = right & (np.asarray(columns.status, dtype=int) == record.answer_status)
+        self.totals = Totals(record)  # instead of single answers, where the tool tells only those
 
     @cached_property
     def spans(self) -> Spans:
@@ -46,17 +48,19 @@ class Round:
         """The rate over the steady part. The harness's own requests are work done, too. What failed has none."""
         if self.record.failure is not None:
             return SteadyRate(None, 0.0, too_short="it failed")
+        if self.totals:
+            return self.totals.rate(self.checks)
         return steady_rate(self.spans, self.record.users, self.record.load_s or 0.0, self.checks)
 
     @property
     def attempts(self) -> int:
         """Requests that ended in one way or another."""
-        return len(self.good) + self.record.socket_failures
+        return len(self.good) + self.record.socket_failures + self.totals.attempts
 
     @property
     def completed(self) -> int:
-        """Right answers."""
-        return int(self.good.sum())
+        """Right answers; of those that are only counted, the ones with a good status."""
+        return int(self.good.sum()) + self.totals.completed
 
     @cached_property
     def steady_s(self) -> Floats:
@@ -108,6 +112,8 @@ class Round:
     @cached_property
     def batches(self) -> list[tuple[float, float, float]]:
         """Parts of the steady part, from, to, and the rate: long enough to have one, short enough to differ."""
+        if self.totals:
+            return self.totals.batches(self.checks)
         if not self.rate.per_s or not len(self.steady_s):
             return []
         from_s, to_s = self.steady_part
@@ -135,6 +141,10 @@ class Round:
             np.concatenate((spans.duration_s[~spans.first], in_flight_s, np.full(max(0, never), end_s))),
             np.concatenate((spans.good[~spans.first], np.zeros(len(in_flight_s) + max(0, never), dtype=bool))),
         )
+
+    def response_s(self, percent: float) -> float | None:
+        """The wait that so many per cent of the users' requests don't exceed."""
+        return self.totals.percentile(percent) if self.totals else self.responses.percentile(percent)
 
     @cached_property
     def pings(self) -> Waits:
@@ -165,6 +175,9 @@ class Round:
         (at_s, used_s), end_s = self._used(), self.record.load_s
         if not self.rate.per_s or len(at_s) < 2 or end_s is None:
             return None
+        if self.totals:  # between the bursts it has nothing to do
+            answers = self.completed + int(self.checks.good.sum())
+            return float((used_s[-1] - used_s[0]) / answers)
         from_s, to_s = max(self.rate.from_s, at_s[0]), min(end_s, at_s[-1])
         used = np.interp([from_s, to_s], at_s, used_s)
         return float((used[1] - used[0]) / (to_s - from_s) / self.rate.per_s)

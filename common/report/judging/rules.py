@@ -84,9 +84,27 @@ def _failure(one: Round) -> Reason | None:
             f"{len(wrong)} of {len(one.good)} answers under load were not the right one: "
             f"{wrong[0]} bytes long instead of {record.answer_bytes}",
         )
+    if (hollow := _of_another_length(one)) is not None:
+        return hollow
     if not one.completed:
-        return Reason("no_transactions", f"no transaction was completed in {record.load_s or 0:.1f} s of siege")
+        told = f"; {one.attempts} requests got no right answer" if one.attempts else ""
+        return Reason("no_transactions", f"no transaction was completed in {record.load_s or 0:.1f} s of siege{told}")
     return None
+
+
+def _of_another_length(one: Round) -> Reason | None:
+    """Answers that were only counted, with their bytes; those of what was on its way at the end may be among them."""
+    told, expected = one.totals.bytes_of_answers(), one.record.answer_bytes
+    if told is None or expected <= 0:
+        return None
+    size, answers = told
+    if abs(size - answers * expected) <= len(one.totals.took_s) * one.record.users * expected or not answers:
+        return None
+    return Reason(
+        "wrong_answer",
+        f"the {answers} answers under load were not the right ones: {size / answers:.1f} bytes long on the average "
+        f"instead of {expected}",
+    )
 
 
 RULES = (  # the gravest for what can be believed first: they explain others
@@ -98,7 +116,8 @@ RULES = (  # the gravest for what can be believed first: they explain others
     Rule("littles_law", SUSPECT, suspicions.littles_law, ("arrivals",)),
     Rule("availability", SUSPECT, suspicions.availability),
     Rule("pings", SUSPECT, suspicions.unanswered_pings, ("pings",)),
-    Rule("generator", SUSPECT, suspicions.starved_generator, ("machine",)),
+    Rule("generator", SUSPECT, suspicions.starved_generator),
+    Rule("ports", SUSPECT, suspicions.no_ports),
     Rule("late_probe", SUSPECT, suspicions.late_probe, ("pings",)),
     Rule("unknown_lines", SUSPECT, suspicions.unknown_lines),
     Rule("too_short", UNCLEAR, doubts.too_short),

@@ -123,7 +123,7 @@ def _with_numbers(
         rate_at_usual_speed_per_s=at_usual_speed,
         of_ceiling=_of_ceiling(rounds, estimates.get("of_ceiling"), weather),
         availability_pct=100 * summary.transactions / attempts if attempts else None,
-        response_s=_latency([one.responses for one in rounds], "response", estimates),
+        response_s=_response(rounds, estimates),
         ping_s=_latency([one.pings for one in rounds], "ping", estimates),
         cpu_s_per_transaction=_mean([one.cpu_s_per_transaction() for one in rounds]),
         memory_bytes=_median([one.memory_bytes() for one in rounds]),
@@ -157,16 +157,35 @@ def _speed(rounds: Sequence[Round], weather: Weather) -> Speed | None:
     return Speed(mean, min(low for low, _ in extremes), max(high for _, high in extremes))
 
 
+def _response(rounds: Sequence[Round], estimates: dict[str, Estimate | None]) -> Latency | None:
+    """From single answers; else the medians over all bursts of all rounds, if the tool tells percentiles."""
+    bursts = [one.totals for one in rounds if one.totals]
+    if not bursts:
+        return _latency([one.responses for one in rounds], "response", estimates)
+    p50, p95, p99 = (_median_of([one.percentile(percent) for one in bursts]) for percent in (50, 95, 99))
+    if p50 is None:
+        return None
+    longest_s = max(one.longest_s for one in bursts)
+    return Latency(p50, p95, p99, longest_s, *_edges(p50, p99, "response", estimates))
+
+
 def _latency(several: Sequence[Waits], name: str, estimates: dict[str, Estimate | None]) -> Latency | None:
     waits = together(several)
     if not len(waits.waited_s):
         return None
     p50, p95, p99 = (waits.percentile(percent) for percent in (50, 95, 99))
+    return Latency(p50, p95, p99, waits.seen_up_to_s(), *_edges(p50, p99, name, estimates))
+
+
+def _edges(
+    p50: float | None, p99: float | None, name: str, estimates: dict[str, Estimate | None]
+) -> list[float | None]:
+    """The intervals of both, as far as there are any."""
     edges: list[float | None] = []
     for value, measure in ((p50, f"{name}_p50_s"), (p99, f"{name}_p99_s")):
         estimate = estimates.get(measure)
         edges += (estimate.interval(around=value) if estimate and value else None) or (None, None)
-    return Latency(p50, p95, p99, waits.seen_up_to_s(), *edges)
+    return edges
 
 
 def _gil(seen: Sequence[bool | None]) -> bool | None:
@@ -180,5 +199,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _median(values: Sequence[int | None]) -> int | None:
+    median = _median_of(values)
+    return None if median is None else int(median)
+
+
+def _median_of(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return int(np.median(known)) if known else None
+    return float(np.median(known)) if known else None

@@ -10,7 +10,10 @@ from common.report.figures.estimates import ACCURACY
 from common.report.figures.rounds import Round
 from common.report.judging.evidence import DRIFT_OF_RATES, Evidence, is_busy
 
+AWAKE = 0.8  # of the time that it could be; a load tool that waits for the server sleeps half of it and more
 GENERATOR = 0.10  # of all CPUs; on a quiet machine the load tool and the bench take 0.01 to 0.02
+SPARE = 0.10  # of all CPUs; where so much is idle the load tool has taken nothing from the server
+PORTS, MANY_PORTS = 0.9, 0.5  # of all local ports
 FEWEST_FOR_A_MEAN = 5  # answers
 CYCLES_OF_OTHERS = 4  # answers that each of the others got, and a user without any is stuck
 LATE_S = 0.010  # pings sent later than this say more of this program than of the server
@@ -52,6 +55,7 @@ def too_fast(one: Round, evidence: Evidence) -> str | None:
         at_most_s = one.steady_at_most_s()
         if (at_most_s < least_s).sum() > FAST_SHARE * len(at_most_s):
             answers_s += at_most_s.tolist()
+    answers_s += _halves_of_bursts_s(one)
     soonest_s = min(answers_s, default=least_s)
     if soonest_s >= least_s:
         return None
@@ -59,6 +63,16 @@ def too_fast(one: Round, evidence: Evidence) -> str | None:
         f"an answer came after {numbers.seconds(soonest_s)}, but the task alone takes {numbers.seconds(alone_s)}: "
         "the answer did not wait for the work; look whether it comes from a cache, or before the work"
     )
+
+
+def _halves_of_bursts_s(one: Round) -> list[float]:
+    """How long half of the answers of each burst took at most, where all of them had a good status."""
+    columns = one.totals.columns
+    return [
+        p50_s
+        for p50_s, wrong, lost in zip(columns.p50_s, columns.wrong_status, columns.unanswered, strict=True)
+        if p50_s is not None and not wrong and not lost
+    ]
 
 
 def too_cheap(one: Round, evidence: Evidence) -> str | None:
@@ -133,13 +147,45 @@ def unanswered_pings(one: Round, _: Evidence) -> str | None:
 
 
 def starved_generator(one: Round, _: Evidence) -> str | None:
+    """The load tool was busy with itself, or took CPUs that the server would have used."""
     record, machine = one.record, one.record.machine
+    if one.totals:
+        return _wakeful_tool(one)
     generator_s = (record.tool_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
     if machine is None or not machine.total_s or generator_s <= GENERATOR * machine.total_s:
+        return None
+    if machine.idle_s is not None and machine.idle_s > SPARE * machine.total_s:
         return None
     return (
         f"{record.tool} and the bench took {100 * generator_s / machine.total_s:.0f} % of the machine's CPUs, "
         f"more than {100 * GENERATOR:.0f} %: the server might do more; take a longer task, or fewer users"
+    )
+
+
+def _wakeful_tool(one: Round) -> str | None:
+    record, cpus = one.record, one.record.tool_cpus or 1
+    awake = one.totals.awake(cpus)
+    if awake is None or awake < AWAKE:
+        return None
+    all_cpus = "its only thread" if cpus == 1 else f"its {cpus} threads"
+    return (
+        f"the load tool was the limit: {record.tool} computed or waited for a CPU in {100 * min(1.0, awake):.0f} % of "
+        f"the time of {all_cpus}, and a tool that waits for the server does not: the server might do more; "
+        "take another tool, more threads of it, or a longer task"
+    )
+
+
+def no_ports(one: Round, _: Evidence) -> str | None:
+    """Too few local ports for a connection for each request."""
+    taken, among = max(one.record.ports.taken, default=0), one.record.port_range or 0
+    unconnected = sum(one.record.bursts.connect_errors) + one.record.socket_failures
+    used_up = taken >= PORTS * among and not one.record.ports_are_reused
+    if not among or not (used_up or (unconnected and taken >= MANY_PORTS * among)):
+        return None
+    failed = f", and {unconnected} requests got no answer" if unconnected else ""
+    return (
+        f"the machine ran out of local ports: {taken:,} of {among:,} were taken{failed}; "
+        "keep connections alive, let ports be reused (sysctl -w net.ipv4.tcp_tw_reuse=2), or measure again in a minute"
     )
 
 

@@ -16,6 +16,7 @@ def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield one.server, f"not run{f' under Python {one.python}' if several else ''}: it {one.reason}"
     yield from _of_the_suite(result, comparison)
     yield from _of_ceilings(comparison)
+    yield from _of_connections(comparison)
     yield from _of_the_gil(comparison)
     yield from _of_the_speed(comparison)
 
@@ -44,6 +45,21 @@ def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for ceiling in comparison.ceilings:
         if ceiling.verdict == FAILED:
             yield ceiling.server, f"the ceiling could not be measured: {ceiling.reasons[0].message}"
+
+
+def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """A load tool doesn't say it when a server closes every connection that was to be kept."""
+    told = set()
+    for rounds in comparison.rounds:
+        asked = [one.record for one in rounds if one.record.keep_alive and one.completed]
+        kept = [count for record in asked for count in record.bursts.kept_alive]
+        if kept and not any(kept) and None not in kept and asked[0].server not in told:
+            told.add(asked[0].server)
+            yield (
+                asked[0].server,
+                f"{asked[0].tool} was told to keep connections alive, but the server closed every one: its rate is "
+                "that of a new connection for each request",
+            )
 
 
 def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:

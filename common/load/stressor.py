@@ -1,0 +1,104 @@
+"""stressor: the file that it is given, and what its summary means."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from common.load.driver import Order, TellsTotals, Told, Totals, only_for_a_time, only_one_thread
+
+_FILE = "load.yaml"
+# The whole of it, because `-o sessions.count:2` is ignored without a word. Values are JSON, which is YAML, too.
+_SCENARIO = """\
+file_version: stressor#0
+config:
+  name: load
+  base_url: {url}
+  request_timeout: 3600
+context: {{}}
+sessions:
+  users: [{{name: user, password: unused}}]
+  count: {users}
+  basic_auth: false
+scenario:
+  - sequence: main
+    duration: {time_s}
+sequences:
+  main:
+    - activity: GetRequest
+      url: {url}
+      monitor: true
+      headers: {headers}
+"""
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_LENGTH = r"(?:(?P<{0}m>\d{{1,9}}):)?(?P<{0}s>\d{{1,9}}\.\d{{1,9}}) (?:sec|min)"  # `1.011 sec`, `2:05.40 min`
+_RUN_TIME = re.compile(rf"^Run time {_LENGTH.format('')},", re.MULTILINE | re.ASCII)
+_ACTIVITY = re.compile(
+    rf"^\s+n: (?P<count>[\d,]{{1,15}}), min: .{{1,40}}, avg: .{{1,40}}, max: {_LENGTH.format('')}"
+    r"(?:, (?P<errors>\d{1,15}) errors)?\s*$",
+    re.MULTILINE | re.ASCII,
+)
+_NO_ANSWER = re.compile(r"'last_error': ['\"](?:Activity|ActivityTimeout)Error\(")
+_NO_CONNECTION = re.compile(r"NewConnectionError|Connection refused|Cannot assign requested address")
+
+
+class Stressor(TellsTotals):
+    """As a driver; see `common.load.driver`. It is Python with a thread for each user, and tells no percentiles."""
+
+    name = "stressor"
+    packages = MappingProxyType({"pip": "stressor"})
+    least_s, start_s = 2.0, 1.0
+
+    def version_command(self, program: str) -> list[str]:
+        """The words that make it say which it is."""
+        return [program, "--version"]
+
+    def version(self, said: str) -> str:
+        """Such as `0.6.0`."""
+        found = re.search(r"\d+\.\d+\S*", said)
+        return found[0] if found else "unknown"
+
+    def refusal(self, order: Order) -> str:
+        """It can't count, and its threads take turns."""
+        return only_for_a_time(self.name, order) or only_one_thread(self.name, order)
+
+    def cpus(self, order: Order) -> int:  # noqa: ARG002 (as the others)
+        """Its threads share a GIL."""
+        return 1
+
+    def files(self, order: Order) -> Mapping[str, str]:
+        """All that it is to do."""
+        headers = {"Accept-Encoding": "identity"} | ({} if order.keep_alive else {"Connection": "close"})
+        text = _SCENARIO.format(
+            url=json.dumps(order.url), users=order.users, time_s=order.time_s, headers=json.dumps(headers)
+        )
+        return {_FILE: text}
+
+    def command(self, program: str, home: Path, order: Order) -> list[str]:
+        """Errors are written down one by one, and with more than one -q the summary is not."""
+        return [program, "run", str(home / _FILE), "-q", "--no-color", *order.options]
+
+    def totals(self, told: Told, order: Order) -> Totals | None:  # noqa: ARG002 (as the others)
+        """`Executed` contains errors; of which kind they are it tells of the last one only."""
+        report = _COLOUR.sub("", f"{told.stdout}\n{told.stderr}")
+        run_time, activity = _RUN_TIME.search(report), _ACTIVITY.search(report)
+        took_s = _seconds(run_time) if run_time else 0.0
+        if activity is None or not took_s:
+            return None
+        digits = activity["count"].replace(",", "")
+        done = int(digits) if digits else 0
+        errors = min(done, int(activity["errors"] or 0))
+        lost = bool(_NO_ANSWER.search(told.stdout))
+        return Totals(
+            right=done - errors,
+            wrong_status=0 if lost else errors,
+            unanswered=errors if lost else 0,
+            connect_errors=errors if lost and _NO_CONNECTION.search(told.stdout) else 0,
+            took_s=took_s,
+            max_s=_seconds(activity) if done > errors else None,
+        )
+
+
+def _seconds(found: re.Match[str]) -> float:
+    return 60 * int(found["m"] or 0) + float(found["s"])

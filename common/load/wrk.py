@@ -1,0 +1,108 @@
+"""wrk: how it is called, and what the line means that a script of ours makes it print."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from common.load.driver import Order, TellsTotals, Told, Totals, only_for_a_time, whole_seconds
+
+_SCRIPT_NAME = "report.lua"
+# Its own text rounds, in units that change, and leaves out what went wrong.
+_SCRIPT = """\
+done = function(summary, latency, requests)
+  local told = {
+    requests = summary.requests, duration_us = summary.duration,
+    connect = summary.errors.connect, read = summary.errors.read, write = summary.errors.write,
+    status = summary.errors.status,
+    p50_us = latency:percentile(50), p95_us = latency:percentile(95), p99_us = latency:percentile(99),
+    max_us = latency.max
+  }
+  local parts = {}
+  for name, value in pairs(told) do
+    parts[#parts + 1] = string.format('"%s": %d', name, value)
+  end
+  io.write("\\n{" .. table.concat(parts, ", ") .. "}\\n")
+end
+"""
+_FIGURES = ("requests", "duration_us", "connect", "read", "write", "status", "p50_us", "p95_us", "p99_us", "max_us")
+_MOST = 2**53
+
+
+class Wrk(TellsTotals):
+    """As a driver; see `common.load.driver`.
+
+    It adds invented samples to its latencies where answers were late (against coordinated omission), so that rate
+    times latency can exceed the users.
+    """
+
+    name = "wrk"
+    packages = MappingProxyType(dict.fromkeys(("apt-get", "apk", "pacman", "brew"), "wrk"))
+    settings: Mapping[str, str] = MappingProxyType({_SCRIPT_NAME: _SCRIPT})
+
+    def version_command(self, program: str) -> list[str]:
+        """The words that make it say which it is."""
+        return [program, "--version"]
+
+    def version(self, said: str) -> str:
+        """Such as `4.1.0`; Debian says `debian/4.1.0-3`."""
+        found = re.search(r"^wrk \D*([\d.]+)", said, re.MULTILINE)
+        return found[1] if found else "unknown"
+
+    def refusal(self, order: Order) -> str:
+        """It can't count, and would leave out users that its threads can't share evenly."""
+        if order.users % order.threads:
+            return (
+                f"wrk shares its users evenly among its threads: {order.users} users can't be shared by "
+                f"{order.threads} threads; take another number of either"
+            )
+        return only_for_a_time(self.name, order)
+
+    def cpus(self, order: Order) -> int:
+        """One for each thread."""
+        return order.threads
+
+    def command(self, program: str, home: Path, order: Order) -> list[str]:
+        """Its limit for an answer is never reached: a later one would be missing from the latencies."""
+        seconds = whole_seconds(order.time_s)
+        words = [program, f"-t{order.threads}", f"-c{order.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
+        close = [] if order.keep_alive else ["-H", "Connection: close"]
+        return [*words, *close, "-s", str(home / _SCRIPT_NAME), *order.options, order.url]
+
+    def totals(self, told: Told, order: Order) -> Totals | None:  # noqa: ARG002 (as the others)
+        """An answer below 400 counts as right; one that never came is told nowhere."""
+        lines = [line for line in told.stdout.splitlines() if line.startswith("{")]
+        figures = _figures(lines[-1]) if lines else None
+        if figures is None and "unable to connect" in told.stderr:  # before it starts
+            return Totals(0, 0, unanswered=1, connect_errors=1)
+        if figures is None or not figures["duration_us"]:
+            return None
+        answered = figures["requests"]
+        wrong = min(answered, figures["status"])
+        p50_s, p95_s, p99_s, max_s = (
+            figures[name] / 1e6 if answered else None for name in ("p50_us", "p95_us", "p99_us", "max_us")
+        )
+        return Totals(
+            right=answered - wrong,
+            wrong_status=wrong,
+            unanswered=figures["connect"] + figures["read"] + figures["write"],
+            connect_errors=figures["connect"],
+            took_s=figures["duration_us"] / 1e6,
+            p50_s=p50_s,
+            p95_s=p95_s,
+            p99_s=p99_s,
+            max_s=max_s,
+        )
+
+
+def _figures(line: str) -> dict[str, int] | None:
+    """The numbers of our line, if it has all of them."""
+    try:
+        told: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or not all(type(told.get(name)) is int for name in _FIGURES):
+        return None
+    return {name: told[name] for name in _FIGURES} if all(0 <= told[name] < _MOST for name in _FIGURES) else None

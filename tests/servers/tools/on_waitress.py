@@ -1,0 +1,23 @@
+"""Flask on waitress, whose threads share one GIL: slower than any load tool but those in Python."""
+
+import sys
+
+import waitress
+from flask import Response
+
+from common.serving.flask import answer, task_app
+from common.serving.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task() -> Response:
+    return answer(perform(app.config["OPTIONS"].task))
+
+
+if __name__ == "__main__":
+    app.config["OPTIONS"] = options = server_options()
+    sys.stderr = open("/dev/null", "w")  # noqa: PTH123, SIM115 (of its queue it would write a line per request)
+    waitress.serve(app, host=options.host, port=options.port, threads=8)

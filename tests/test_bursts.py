@@ -1,0 +1,168 @@
+"""What is made of totals: rates, percentiles and verdicts, by the same rules as of single answers where they can be."""
+
+import pytest
+from simulated_bursts import COUNT, burst_record_of
+from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
+from test_verdict import codes, judged
+
+from common.harness.length import Length
+from common.harness.ready.expectation import Expectation
+from common.model.record import Machine, Ports, Record, load, save
+from common.report.dresses.spreadsheet import as_csv
+from common.report.dressing import dressed
+from common.report.judging.comparison import summarize
+from common.report.words.notes import notes
+
+
+def words(record: Record) -> str:
+    return judged(record).reasons[0].message
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_honest_server_is_ok_and_its_figures_are_right(workers: int) -> None:
+    case = judged(burst_record_of("1_x", workers=workers))
+    assert (case.verdict, case.reasons) == ("ok", [])
+    assert case.rate_per_s.mean == pytest.approx(workers / TASK_S, rel=0.03)
+    assert case.of_ceiling.mean == pytest.approx(workers / CPUS, rel=0.04)
+    assert case.response_s.p50 == pytest.approx(5 * TASK_S / workers)
+    assert case.response_s.p99 == pytest.approx(6 * TASK_S / workers)
+    assert case.response_s.max == pytest.approx(6.5 * TASK_S / workers)
+    assert case.availability_pct == 100
+    assert case.cpu_s_per_transaction == pytest.approx(TASK_S, rel=0.05)
+
+
+def test_pauses_between_bursts_are_no_time_of_the_server() -> None:
+    case = judged(burst_record_of("1_x", took_s=0.5, right=5, body_bytes=20))
+    assert case.rate_per_s.mean == pytest.approx(10)
+
+
+def test_percentiles_are_the_medians_of_the_bursts() -> None:
+    record = burst_record_of("1_x")
+    record.bursts.p50_s[:] = [0.5, 0.51, 0.52, 3.0]
+    assert judged(record).response_s.p50 == pytest.approx(0.515)
+
+
+def test_rounds_of_bursts_have_intervals() -> None:
+    records = [burst_record_of("1_x", number, p50_s=0.5 + 0.01 * number) for number in (1, 2, 3)]
+    (case,) = summarize(result_of([*(bare_record(number) for number in (1, 2, 3)), *records])).cases
+    assert case.rate_per_s.low < case.rate_per_s.mean < case.rate_per_s.high
+    assert case.response_s.p50 == pytest.approx(0.52)
+    assert case.response_s.p50_low < 0.52 < case.response_s.p50_high
+
+
+def test_a_tool_without_percentiles_leaves_that_column_empty() -> None:
+    case = judged(burst_record_of("1_x", p50_s=None, p95_s=None, p99_s=None))
+    assert (case.verdict, case.response_s) == ("ok", None)
+
+
+def test_above_the_ceiling_is_above_it_for_every_tool() -> None:
+    assert "above_ceiling" in codes(judged(burst_record_of("1_x", right=400, body_bytes=1600)))
+
+
+def test_half_of_the_answers_sooner_than_the_task_alone() -> None:
+    assert codes(judged(burst_record_of("1_x", p50_s=TASK_S / 2))) == ["too_fast"]
+    with_errors = burst_record_of("1_x", p50_s=TASK_S / 2, wrong_status=5)  # they may have been those
+    assert "too_fast" not in codes(judged(with_errors))
+
+
+def test_answers_with_another_status_and_none_at_all_are_missing() -> None:
+    case = judged(burst_record_of("1_x", wrong_status=5, unanswered=5))
+    assert codes(case) == ["availability"]
+    assert case.availability_pct == pytest.approx(50)
+    assert f"{10 * COUNT} of {20 * COUNT} requests got no right answer" in case.reasons[0].message
+
+
+def test_nothing_right_is_a_failure() -> None:
+    case = judged(burst_record_of("1_x", right=0, wrong_status=9, body_bytes=36))
+    assert (case.verdict, codes(case)) == ("failed", ["no_transactions"])
+    assert f"{9 * COUNT} requests got no right answer" in case.reasons[0].message
+
+
+@pytest.mark.parametrize("each", [0, 3, 8])
+def test_answers_of_another_length_are_not_the_right_ones(each: int) -> None:
+    case = judged(burst_record_of("1_x", right=10, body_bytes=each * 10), bare_record())
+    record = burst_record_of("1_x", right=100, body_bytes=each * 100)
+    assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
+    assert f"{each}.0 bytes long on the average instead of 4" in words(record)
+    assert case.verdict in ("ok", "failed")
+
+
+def test_bytes_of_what_was_on_its_way_accuse_nobody() -> None:
+    assert codes(judged(burst_record_of("1_x", body_bytes=4 * 10 + 12))) == []
+
+
+@pytest.mark.parametrize("tool", ["ab", "wrk"])
+def test_a_tool_that_hardly_sleeps_is_the_limit(tool: str) -> None:
+    record = burst_record_of("1_x", tool=tool, tool_awake=0.93)
+    assert codes(judged(record)) == ["generator"]
+    assert words(record).startswith(f"the load tool was the limit: {tool} computed or waited for a CPU in 93 %")
+    assert codes(judged(burst_record_of("1_x", tool=tool, tool_awake=0.6))) == []
+    threads = burst_record_of("1_x", tool=tool, tool_awake=0.93)
+    threads.tool_cpus = 2
+    assert codes(judged(threads)) == []
+
+
+def test_where_the_system_does_not_tell_its_cpu_time_stands_for_it() -> None:
+    assert codes(judged(burst_record_of("1_x", tool_awake=None, tool_cpu_s=0.95))) == ["generator"]
+    assert codes(judged(burst_record_of("1_x", tool_awake=None, tool_cpu_s=0.5))) == []
+
+
+def test_siege_takes_nothing_from_a_server_beside_idle_cpus() -> None:
+    """Its threads are as many as its users; what it takes matters where the CPUs are scarce."""
+    for idle_s, expected in ((2.0, []), (0.1, ["generator"])):
+        machine = Machine(total_s=8, busy_s=4.9, steal_s=0, idle_s=idle_s)
+        assert codes(judged(record_of("1_x", tool_cpu_s=0.8, machine=machine))) == expected
+
+
+def test_local_ports_that_run_out() -> None:
+    def judged_with(taken: int, *, reused: bool, errors: int) -> list[str]:
+        record = burst_record_of("1_x", connect_errors=errors, unanswered=errors)
+        record.ports, record.port_range, record.ports_are_reused = Ports([0.0, 1.0], [5, taken]), 28232, reused
+        return codes(judged(record))
+
+    assert judged_with(27000, reused=False, errors=0) == ["ports"]
+    assert judged_with(27000, reused=True, errors=0) == []  # they are given out again
+    assert judged_with(15000, reused=True, errors=1) == ["availability", "ports"]
+    assert judged_with(9000, reused=False, errors=1) == ["availability"]
+
+
+def test_connections_that_were_to_be_kept_and_were_not_are_said() -> None:
+    for kept, told in ((0, 1), (10, 0), (None, 0)):
+        record = burst_record_of("1_x", kept_alive=kept)
+        record.keep_alive = True
+        result = result_of([bare_record(), record])
+        said = [message for _, message in notes(result, summarize(result)) if "keep connections alive" in message]
+        assert len(said) == told
+        assert summarize(result).cases[0].verdict == "ok"
+
+
+def test_the_harnesss_own_requests_are_work_done() -> None:
+    checked = burst_record_of("1_x")
+    for column, value in zip(("sent_s", "answered_s", "code", "problem"), (0.5, 0.6, "", ""), strict=True):
+        getattr(checked.checks, column).append(value)
+    more = judged(checked).rate_per_s.mean - judged(burst_record_of("1_x")).rate_per_s.mean
+    assert more == pytest.approx(1 / TIME_S, rel=0.05)
+
+
+def test_a_result_with_bursts_is_saved_loaded_and_shown(tmp_path) -> None:
+    result = result_of([bare_record(), burst_record_of("1_x"), burst_record_of("2_x", p50_s=None, p99_s=None)])
+    save(result, tmp_path / "r.json")
+    assert load(tmp_path / "r.json") == result
+    for dress in ("markdown", "json", "html"):
+        assert "1_x" in dressed(result, dress)
+    assert "1_x" in as_csv(result)
+
+
+@pytest.mark.parametrize(("column", "value"), [("took_s", 0.0), ("right", -1), ("p50_s", -1.0), ("tool_awake", -0.1)])
+def test_what_can_not_be_true_of_bursts_is_refused(tmp_path, column: str, value: float) -> None:
+    save(result_of([burst_record_of("1_x", **{column: value})]), tmp_path / "r.json")
+    with pytest.raises(ValueError, match="this can't be a result"):
+        load(tmp_path / "r.json")
+
+
+def test_where_users_wait_for_long_bursts_are_few() -> None:
+    """What is in flight at the end of one is in the way of the next."""
+    assert Length(4.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (4, 1.0)
+    assert Length(60.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (8, 7.5)
+    assert Length(4.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (1, 4.0)
+    assert Length(0.5, 2, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (1, 0.5)

@@ -1,0 +1,149 @@
+"""Servers that every load tool holds for good ones: each is found out under each of them."""
+
+import contextlib
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import TESTS
+from planned import plan_of
+from test_driver import Unmoved
+from test_tools import needed
+
+from common.errors import BadInputError
+from common.harness import network
+from common.harness.session import conduct
+from common.load.drivers import DRIVERS
+from common.model.record import Record, Result, load
+from common.model.suite import Load
+from common.report.judging.comparison import summarize
+from common.report.judging.summary import Summary
+
+SERVERS = TESTS / "servers"
+EXPECTED = {
+    "all_404": ("failed", "no_transactions"),
+    "half_500": ("suspect", "availability"),
+    "wrong_of_the_same_length": ("failed", "wrong_answer"),
+    "first_cut_short": ("failed", "wrong_answer"),
+    "empty_under_load": ("failed", "wrong_answer"),
+}
+BLIND = {("wrk", "empty_under_load"), ("stressor", "empty_under_load")}  # they don't tell how long bodies are
+
+
+def measured(
+    folder: Path, scripts: list[Path], load_: Load, users: int = 4, watcher: Unmoved | None = None
+) -> tuple[Result, dict[str, Summary]]:
+    """All of them under that load, without a ceiling."""
+    plan = plan_of(*scripts, task="sample_tasks:short", users=users)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        result, _, _ = conduct(
+            replace(plan, load=load_, ceilings=()), folder / "r.json", watcher or Unmoved(), ["bench.py"]
+        )
+    assert load(folder / "r.json") == result
+    return result, {case.server: case for case in summarize(result).cases}
+
+
+class Warned(Unmoved):
+    """Remembers what it was warned of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+def test_a_network_of_its_own_has_no_ports_of_others(tmp_path) -> None:
+    needed("ab")
+    script = SERVERS / "tools" / "on_waitress.py"
+    before, heard = Path("/proc/thread-self/ns/net").readlink(), Warned()
+    result, cases = measured(tmp_path, [script], Load(tool="ab", time_s=1.0, own_network=True), watcher=heard)
+    assert Path("/proc/thread-self/ns/net").readlink() == before
+    (record,) = result.records
+    assert record.failure is None
+    assert cases["on_waitress"].transactions > 0
+    assert not [pings for pings in record.pings.problem if pings]
+    if any("own_network is not allowed" in warning for warning in heard.warnings):
+        pytest.skip("a network namespace is not allowed here; the run went on without")
+    assert record.ports.taken[0] < 50
+
+
+def test_where_a_network_is_not_allowed_that_is_said_once_and_the_run_goes_on(monkeypatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(network, "_call", forbidden)
+    heard = Warned()
+    with network.own_network(heard.warn) as is_own:
+        assert not is_own
+    (warning,) = heard.warnings
+    assert "own_network is not allowed here (Operation not permitted): run this as root" in warning
+
+
+def record_of(result: Result, server: str) -> Record:
+    return next(record for record in result.records if record.server == server)
+
+
+@pytest.mark.parametrize("tool", DRIVERS)
+def test_every_trap_is_found_under_every_tool(tool: str, tmp_path) -> None:
+    needed(tool)
+    traps = sorted((SERVERS / "traps").glob("*.py"))
+    assert {path.stem for path in traps} == set(EXPECTED)
+    wanted = [path for path in traps if (tool, path.stem) not in BLIND]
+    result, cases = measured(tmp_path, wanted, Load(tool=tool, time_s=1.0))
+    for path in wanted:
+        verdict, code = EXPECTED[path.stem]
+        assert cases[path.stem].verdict == verdict, (path.stem, cases[path.stem])
+        assert code in [reason.code for reason in cases[path.stem].reasons], (path.stem, cases[path.stem])
+    half = record_of(result, "half_500")
+    assert half.tool == tool
+    assert half.tool_cpus >= 1
+    assert bool(half.bursts.took_s) is not DRIVERS[tool].tells_arrivals
+    assert sum(half.bursts.wrong_status) + half.transactions.status.count(500) > 0
+
+
+@pytest.mark.parametrize("tool", ["siege", "ab"])
+def test_a_number_of_requests_is_what_is_sent(tool: str, tmp_path) -> None:
+    needed(tool)
+    load_ = Load(tool=tool, time_s=1.0, requests=200, keep_alive=True)
+    result, cases = measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], load_)
+    record = record_of(result, "on_waitress")
+    assert record.failure is None
+    assert cases["on_waitress"].transactions == 200
+    assert 0 < record.load_s < 30
+    assert cases["on_waitress"].rate_per_s is not None
+
+
+def test_a_load_that_the_tool_can_not_make_is_refused_before_anything_is_started(tmp_path) -> None:
+    needed("wrk")
+    with pytest.raises(BadInputError, match="wrk can't send a number of requests"):
+        measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], Load(tool="wrk", requests=100))
+
+
+@pytest.mark.measures
+@pytest.mark.parametrize("tool", ["ab", "wrk"])
+def test_a_tool_is_the_limit_before_nginx_and_not_before_waitress(tool: str, tmp_path) -> None:
+    needed(tool)
+    if shutil.which("nginx") is None:
+        pytest.skip("nginx is not installed")
+    scripts = [SERVERS / "tools" / f"{name}.py" for name in ("nginx_static", "on_waitress")]
+    _, cases = measured(tmp_path, scripts, Load(tool=tool, time_s=1.0), users=25)
+    said = {name: [reason.message for reason in case.reasons] for name, case in cases.items()}
+    limits = {name: [one for one in all_ if "the load tool was the limit" in one] for name, all_ in said.items()}
+    assert not limits["on_waitress"], said
+    if not limits["nginx_static"] and "busy_machine" in [reason.code for reason in cases["nginx_static"].reasons]:
+        pytest.skip("other work left nginx so little of the CPUs that it was the limit itself")
+    assert limits["nginx_static"], said
+
+
+@pytest.mark.parametrize("tool", ["ab", "stressor"])
+def test_a_server_that_dies_is_reported_with_its_last_words_under_every_tool(tool: str, tmp_path) -> None:
+    needed(tool)
+    result, _ = measured(tmp_path, [SERVERS / "dies_after_a_second.py"], Load(tool=tool, time_s=3.0))
+    (record,) = result.records
+    assert record.failure.code == "died", record.failure
+    with contextlib.suppress(OSError):
+        assert not list(tmp_path.glob("under-siege-*"))
