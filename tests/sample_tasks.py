@@ -60,6 +60,13 @@ def _computed(seconds):
     return "computed"
 
 
+def _burnt(seconds):
+    """Computes for so much CPU time."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(200))
+
+
 def waits_long():
     time.sleep(1.2)
     return "waited"
@@ -144,9 +151,9 @@ NOT_CALLABLE = 42
 
 async def awaits():
     """Computes some 5 ms and waits 0.15 s in two steps."""
-    _computed(0.0025)
+    _burnt(0.0025)
     await asyncio.sleep(0.05)
-    _computed(0.0025)
+    _burnt(0.0025)
     await asyncio.sleep(0.1)
     return 42
 
@@ -156,7 +163,7 @@ async def awaits_others():
 
     async def part():
         await asyncio.sleep(0)
-        _computed(0.02)
+        _burnt(0.02)
         return 1
 
     return sum(await asyncio.gather(part(), part()))
@@ -190,7 +197,7 @@ async def exits_in_a_task():
 
 async def computes_in_async_slices():
     for _ in range(40):
-        _computed(0.005)
+        _burnt(0.005)
         await asyncio.sleep(0)
     return "done"
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import SERVERS, TESTS, Served, receive, serving
-from sample_tasks import _computed
+from sample_tasks import _burnt
 
 from common.task import TaskError, TaskRun, perform, perform_in_slices
 
@@ -72,7 +72,7 @@ def test_what_others_compute_while_it_is_suspended_is_not_its_own() -> None:
     async def computing() -> None:
         while True:
             await asyncio.sleep(0)
-            _computed(0.03)
+            _burnt(0.03)
 
     began_s = time.thread_time()
     runs = asyncio.run(together())

@@ -141,6 +141,8 @@ def _totals(told: Any) -> Totals | None:
         return None
     answered = requests - failed + wrong
     p50_s, p95_s, p99_s, max_s = (_seconds(value_ms) if answered else None for value_ms in told["percentiles_ms"])
+    if max_s is not None:  # which Locust tells as it is, and the others rounded to two digits
+        p50_s, p95_s, p99_s = (None if one is None else min(one, max_s) for one in (p50_s, p95_s, p99_s))
     return Totals(
         right=requests - failed,
         wrong_status=wrong,
