@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 from besieging import Besieged
@@ -17,8 +18,10 @@ from conftest import LIMIT_S, TESTS, bench_command, wait_until
 
 from common.harness.failures import CaseFailedError
 from common.harness.listeners import must_be_its_own
+from common.harness.ready.expectation import Expectation
 from common.harness.ready.services import Services, services
 from common.model.record import Result, load
+from common.model.suite import ANY, JSON, SAME
 from common.report.dressing import dressed
 from common.report.judging.comparison import summarize
 
@@ -92,24 +95,34 @@ def test_every_dress_shows_a_suite(shop: Shop) -> None:
     assert "plain" in dressed(result, "csv")
 
 
-BODIES = {
-    "same": {"json": True, "shuffled": False, "differs": False},
-    "json": {"json": True, "shuffled": True, "differs": False},
-    "any": {"json": True, "shuffled": True, "differs": True},
-}
+RIGHT = b'{"a": 1,    "b": 2}'
 
 
-@pytest.mark.parametrize("body", BODIES)
-def test_bodies_are_compared_as_the_suite_says(body: str, tmp_path: Path) -> None:
-    servers = "".join(f'[servers.{kind}]\ncommand = "python app.py {{port}} {kind}"\n' for kind in BODIES[body])
+@pytest.mark.parametrize(
+    ("body", "fitting"),
+    [(SAME, [RIGHT]), (JSON, [RIGHT, b'{"b":2, "a":1}']), (ANY, [RIGHT, b'{"b":2, "a":1}', b'{"a": 1}', b"[" * 99999])],
+)
+def test_bodies_are_compared_as_the_suite_says(body: str, fitting: list[bytes]) -> None:
+    expected = Expectation(RIGHT, 0.1, 0.0, 201, body)
+    for answer in (RIGHT, b'{"b":2, "a":1}', b'{"a": 1}', b"[" * 99999):
+        assert expected.fits(201, answer) == (answer in fitting)
+        assert not expected.fits(200, answer)
+    assert expected.size_bytes == (len(RIGHT) if body == SAME else -1)
+
+
+def test_what_was_not_compared_or_measured_is_said(tmp_path: Path) -> None:
+    kinds = {"json": True, "shuffled": True, "differs": False}
+    servers = "".join(f'[servers.{kind}]\ncommand = "python app.py {{port}} {kind}"\n' for kind in kinds)
     (tmp_path / "app.py").write_text((SHOP / "app.py").read_text())
-    text = f'[load]\npath = "/report"\nusers = 1\ntime = "1s"\n[expect]\nbody = "{body}"\n{servers}'
+    text = f'[load]\npath = "/report"\nusers = 1\ntime = "1s"\n[expect]\nbody = "json"\n{servers}'
     (tmp_path / "s.toml").write_text(text)
     result, _ = measured(tmp_path, "s.toml")
-    assert {one.server: one.verdict != "failed" for one in summarize(result).cases} == BODIES[body]
-    assert ("only their status was checked" in dressed(result, "markdown")) == (body == "any")
-    assert "the ceiling" in dressed(result, "markdown")  # that there is none
+    assert {one.server: one.verdict != "failed" for one in summarize(result).cases} == kinds
+    assert "they were compared as JSON" in dressed(result, "markdown")
+    assert "there is none: nothing says what this machine can do at all" in dressed(result, "markdown")
     assert "none were sent" in dressed(result, "markdown")  # of pings
+    anything = msgspec.structs.replace(result, suite=msgspec.structs.replace(result.suite, body=ANY))
+    assert "only their status was checked" in dressed(anything, "markdown")
 
 
 @pytest.fixture
