@@ -8,7 +8,7 @@ import contextlib
 import re
 import signal
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import Any, TypeVar
 
 import aiohttp
@@ -76,17 +76,19 @@ class Server:
         Raises:
             CaseFailedError: it died; the work is cancelled.
         """
-        task = asyncio.ensure_future(self.explaining(work))
+        begun = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(self.explaining(begun))
         try:
             while not task.done() and self.alive():
                 await asyncio.wait({task}, timeout=CALM_LOOK_S)
             await self.must_live(DYING_LIMIT_S if task.done() and task.exception() else 0.0)
             return task.result()
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for one in (task, begun):
+                one.cancel()
+            await asyncio.gather(task, begun, return_exceptions=True)
 
-    async def explaining(self, work: Coroutine[Any, Any, T]) -> T:
+    async def explaining(self, work: Awaitable[T]) -> T:
         """What the work results in; beside an answer that is an error stands what the server's own traceback says."""
         try:
             return await work
