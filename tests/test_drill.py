@@ -15,7 +15,7 @@ from common.harness.drill.plan import drill_plan
 from common.harness.drill.raw import AMBIGUOUS, malformed
 from common.harness.ready.what import suite_of
 from common.model.fault import CONTROL, FAULTS
-from common.model.record import Failure, Incident, Pings, Requests, Result, load
+from common.model.record import Failure, Incident, Pings, Requests, Result, load, save
 from common.report.dressing import dressed
 from common.report.figures.drills import drilled, figures_of
 from common.report.judging.drill import DEAD, HIDDEN, HURT, OK, cells_of, exit_code
@@ -191,3 +191,31 @@ def test_a_server_of_a_suite_is_drilled_as_far_as_that_goes(tmp_path: Path, aske
     assert marks["plain", "slow"] == OK
     found = drilled(load(tmp_path / "d.json").incidents)
     assert next(one.without for one in found if one.fault == "endless") == "its tasks are its own"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"ended_s": 1e300}, "ended_s is"),
+        ({"seen": {"lost": 1e300}}, "seen is"),
+        ({"requests": {"sent_s": [0.1], "ended_s": [], "outcome": [""]}}, "columns of different lengths"),
+        ({"requests": {"sent_s": [0.1], "ended_s": [1e300], "outcome": [""]}}, "ended_s is"),
+    ],
+    ids=str,
+)
+def test_a_drill_that_can_not_be_true_is_refused(change: dict, why: str, tmp_path: Path, asked: Asked) -> None:
+    save(result(incident()), tmp_path / "d.json")
+    told = json.loads((tmp_path / "d.json").read_text())
+    told["incidents"][0] |= change
+    (tmp_path / "d.json").write_text(json.dumps(told))
+    ran = asked("report", "d.json")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert why in ran.stderr
+
+
+def test_what_a_drill_lacks_is_one_line_and_what_is_new_in_it_is_passed_by(tmp_path: Path, asked: Asked) -> None:
+    save(result(incident("stop", begun=2, exit=0)), tmp_path / "lacks.json")
+    ran = asked("report", "lacks.json")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    save(result(incident("worker"), incident("of_the_future")), tmp_path / "new.json")
+    assert asked("report", "new.json").returncode == 0

@@ -24,6 +24,8 @@ _RANGES: dict[str, tuple[float, float]] = {
         ("right", "wrong_status", "unanswered", "connect_errors", "kept_alive", "body_bytes"), (0, LARGEST)
     ),
     **dict.fromkeys(("p50_s", "p95_s", "p99_s", "max_s"), (0, LONGEST_S)),
+    **dict.fromkeys(("ended_s", "fault_at_s"), (-LONGEST_S, LONGEST_S)),
+    "seen": (-LARGEST, LARGEST),
     **dict.fromkeys(("taken", "tool_awake"), (0, MOST)),
     **dict.fromkeys(("port_range", "tool_cpus"), (1, MOST)),
     "began_s": (-LONGEST_S, LONGEST_S),
@@ -39,7 +41,18 @@ _RANGES_IN: dict[tuple[str, str], tuple[float, float]] = {  # of fields that oth
     ("Record", "tool_step_s"): (0, LONGEST_S),
 }
 _NUMBERS = ("users", "workers")  # axes whose values are whole numbers
-_TABLES = ("Transactions", "Bursts", "Pings", "Checks", "TracedRequests", "Beats", "CpuTimes", "Samples", "Ports")
+_TABLES = (
+    "Transactions",
+    "Bursts",
+    "Pings",
+    "Checks",
+    "TracedRequests",
+    "Beats",
+    "CpuTimes",
+    "Samples",
+    "Ports",
+    "Requests",
+)
 _MAY_LACK = ("memory_bytes",)  # what is not known of the bare case
 
 
@@ -70,7 +83,13 @@ def _field(struct: msgspec.Struct, name: str, where: str) -> Iterator[str]:
     elif limits is None:
         yield from _faults(value, where)
     else:
-        columns = value.values() if isinstance(value, dict) else [value if isinstance(value, list) else [value]]
+        columns = (
+            [[*value.values()]]
+            if name == "seen"
+            else value.values()
+            if isinstance(value, dict)
+            else [value if isinstance(value, list) else [value]]
+        )
         for column in columns:
             yield from _beyond([number for number in column if number is not None], limits, where)
 

@@ -38,7 +38,8 @@ def drilled(incidents: Iterable[Incident]) -> list[Drilled]:
     for one in incidents:
         groups.setdefault((one.case.without(["task", "users"]), one.fault), []).append(one)
     order = list(FAULTS)
-    ordered = sorted(groups.items(), key=lambda item: (_place(item[0][0]), order.index(item[0][1])))
+    known = [item for item in groups.items() if item[0][1] in FAULTS]  # not what a later version may have added
+    ordered = sorted(known, key=lambda item: (_place(item[0][0]), order.index(item[0][1])))
     return [_drilled(case, fault, found) for (case, fault), found in ordered]
 
 
