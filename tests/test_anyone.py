@@ -14,7 +14,7 @@ import msgspec
 import psutil
 import pytest
 from besieging import Besieged
-from conftest import LIMIT_S, TESTS, bench_command, wait_until
+from conftest import LIMIT_S, TESTS, bench_command, is_free, wait_until
 
 from common.harness.failures import CaseFailedError
 from common.harness.listeners import must_be_its_own
@@ -113,11 +113,18 @@ def test_bodies_are_compared_as_the_suite_says(body: str, fitting: list[bytes]) 
 def test_what_was_not_compared_or_measured_is_said(tmp_path: Path) -> None:
     kinds = {"json": True, "shuffled": True, "differs": False}
     servers = "".join(f'[servers.{kind}]\ncommand = "python app.py {{port}} {kind}"\n' for kind in kinds)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    servers += f'[servers.told]\ncommand = "python app.py {port} json"\nurl = "http://127.0.0.1:{port}"\n'
     (tmp_path / "app.py").write_text((SHOP / "app.py").read_text())
     text = f'[load]\npath = "/report"\nusers = 1\ntime = "1s"\n[expect]\nbody = "json"\n{servers}'
     (tmp_path / "s.toml").write_text(text)
     result, _ = measured(tmp_path, "s.toml")
-    assert {one.server: one.verdict != "failed" for one in summarize(result).cases} == kinds
+    found = {one.server: one for one in summarize(result).cases}
+    assert {name: one.verdict != "failed" for name, one in found.items()} == {**kinds, "told": True}
+    assert found["json"].memory_bytes
+    assert not found["told"].memory_bytes  # what its command has started may be elsewhere
+    assert is_free(port)  # but it was ended
     assert "they were compared as JSON" in dressed(result, "markdown")
     assert "there is none: nothing says what this machine can do at all" in dressed(result, "markdown")
     assert "none were sent" in dressed(result, "markdown")  # of pings
