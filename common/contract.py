@@ -1,4 +1,4 @@
-"""What servers and the bench have to agree on: ports, workers, the backlog, and what `REQUIRES` means."""
+"""What servers and the bench have to agree on: ports, workers, the queues, and what `REQUIRES` means."""
 
 import platform
 import re
@@ -8,7 +8,8 @@ from common.errors import BadInputError
 
 FIRST_PORT = 8000
 MOST_WORKERS = 1000
-BACKLOG = 128  # Tornado's own default; with less, a burst of clients waits for SYN retransmissions
+LONGEST_QUEUE = 1_000_000  # as good as no limit
+BACKLOG = 2048  # gunicorn's own default; with less, a burst of clients waits for SYN retransmissions, or is reset
 
 
 def default_port(stem: str) -> int:

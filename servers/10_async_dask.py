@@ -9,7 +9,8 @@ from common.task import perform
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        self.answer(await outcome(self.resource.submit(perform, self.task, pure=False)))
+        future = self.resource.submit(perform, self.task, pure=False)
+        self.answer(await self.unless_client_leaves(outcome(future)))
 
 
 if __name__ == "__main__":

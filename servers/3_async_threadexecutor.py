@@ -2,8 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tornado.ioloop import IOLoop
-
 from common.cpus import default_threads as default_workers
 from common.serving.options import server_options
 from common.serving.tornado import TaskHandler, serve
@@ -12,7 +10,7 @@ from common.task import perform
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        self.answer(await IOLoop.current().run_in_executor(pool, perform, self.task))
+        self.answer(await self.unless_client_leaves(pool.submit(perform, self.task)))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from concurrent import futures
 
-from tornado.ioloop import IOLoop
-
 from common.cpus import usable_cpus as default_workers
 from common.serving.options import server_options
 from common.serving.tornado import TaskHandler, serve
@@ -14,7 +12,7 @@ REQUIRES = "python>=3.14"
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        self.answer(await IOLoop.current().run_in_executor(pool, perform, self.task))
+        self.answer(await self.unless_client_leaves(pool.submit(perform, self.task)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Several processes, each serving one request at a time (gunicorn): every core computes, but the ping waits in line."""
+"""Several processes, one request each at a time (gunicorn): every core computes, the ping waits; needs a proxy too."""
 
 from flask import Response
 

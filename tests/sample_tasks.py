@@ -4,6 +4,7 @@ Those that compute hold the GIL as a loop of Python does, but need no CPU: many 
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import sys
@@ -14,8 +15,10 @@ from common.builtin_tasks import BUILTIN_TASKS
 
 
 def tell_that_it_has_begun():
+    """One more character in the file that BEGUN names."""
     if "BEGUN" in os.environ:
-        Path(os.environ["BEGUN"]).touch()
+        with Path(os.environ["BEGUN"]).open("a") as begun:
+            begun.write("x")
 
 
 def chosen():
@@ -40,6 +43,36 @@ def a_moment():
 
 def a_moment_of_computing():
     return _computed(0.2)
+
+
+def told_when_done():
+    """Waits in slices and then adds a line to the file that DONE names."""
+    tell_that_it_has_begun()
+    yield 0.3
+    with Path(os.environ["DONE"]).open("a") as done:
+        done.write("x")
+    return "at last"
+
+
+def waits_to_be_told():
+    """Until there is the file that TOLD names."""
+    tell_that_it_has_begun()
+    while not Path(os.environ["TOLD"]).exists():
+        time.sleep(0.01)
+    return "told"
+
+
+def ends_its_process():
+    os._exit(3)
+
+
+def ends_its_process_once():
+    """The first run does; those beside it are about to be done."""
+    with contextlib.suppress(FileExistsError):
+        Path(os.environ["BEGUN"]).touch(exist_ok=False)
+        os._exit(3)
+    time.sleep(0.1)
+    return "at last"
 
 
 def half_a_second():

@@ -16,11 +16,25 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, SERVERS, TESTS, Served, gone, is_free, listening, receive, serving, start, wait_until
+from conftest import (
+    LIMIT_S,
+    ROOT,
+    SERVERS,
+    TESTS,
+    Served,
+    gone,
+    is_free,
+    listening,
+    receive,
+    serving,
+    start,
+    wait_until,
+)
 
 from common.builtin_tasks import BUILTIN_TASKS
 from common.contract import unmet
 from common.harness.ready.strategies import all_strategies, read_strategy
+from common.serving.client import HEAD_LIMIT_S
 from common.serving.options import default_port
 from common.task import perform
 
@@ -36,6 +50,20 @@ MISTAKES = [
     (["--port", "banana"], "expected a whole number from 0 to 65535, not 'banana'"),
     (["--host", "no.such.host.invalid"], "can't listen on no.such.host.invalid"),
     (["--nonsense"], "unrecognized arguments: --nonsense"),
+]
+HEAD = b"POST /ping HTTP/1.1\r\nHost: here\r\n"
+SECOND = b"GET /smuggled HTTP/1.1\r\nHost: here\r\n\r\n"
+MALFORMED = [
+    HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + SECOND,
+    HEAD + b"Content-Length: 5\r\nContent-Length: 0\r\n\r\n" + SECOND,
+    HEAD + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + SECOND,
+    HEAD + b"Content-Length: +5\r\n\r\n" + SECOND,
+    HEAD + b"Content-Length: abc\r\n\r\n",
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n",
+    b"GET /ping HTTP/1.1\r\nno colon\r\n\r\n",
+    b"GET http://[::1 HTTP/1.1\r\nHost: [\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\xff\r\n\r\n",
+    b"GET /ping HTTP/1.1\r\n" + b"".join(b"X-%d: 1\r\n" % number for number in range(300)) + b"\r\n",
 ]
 Choose = Callable[[str], None]
 
@@ -110,18 +138,40 @@ def test_the_ping_is_answered_and_tells_how_many_workers_there_are(server: Serve
     assert int(answer.headers["x-workers"]) == asked_for
 
 
+def test_it_is_ready(server: Served) -> None:
+    answer = server.request("/ready")
+    assert (answer.status, answer.body) == (200, "ready")
+    assert answer.headers["content-type"].startswith("text/plain")
+
+
 def test_anything_else_is_404(server: Served) -> None:
-    for path in ("/nothing", "/ping/", "/index.html", "/nothing?<script>"):
+    for path in ("/nothing", "/ping/", "/ready/", "/index.html", "/nothing?<script>"):
         answer = server.request(path)
         assert answer.status == 404, path
-        assert answer.body == "404 Not Found: there are / and /ping", path
+        assert answer.body == "404 Not Found: there are /, /ping and /ready", path
 
 
 def test_a_wrong_method_is_405(server: Served) -> None:
-    for method, path in itertools.product(("POST", "PUT", "DELETE", "HEAD", "OPTIONS"), ("/", "/ping")):
+    for method, path in itertools.product(
+        ("POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PROPFIND"), ("/", "/ping", "/ready")
+    ):
         answer = server.request(path, method)
         assert answer.status == 405, (method, path)
         assert "\n" not in answer.body, (method, path)
+
+
+@pytest.mark.parametrize("bytes_", MALFORMED, ids=range(len(MALFORMED)))
+def test_what_is_no_proper_request_has_one_answer_at_most(server: Served, bytes_: bytes) -> None:
+    """Where it ends is ambiguous, or it is nothing at all; that it prints nothing is asked at the end."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as client:
+        client.sendall(bytes_)
+        client.shutdown(socket.SHUT_WR)
+        answers = b""
+        with contextlib.suppress(ConnectionResetError):
+            while more := client.recv(65536):
+                answers += more
+    assert len(re.findall(rb"HTTP/1\.[01] [0-9]{3} ", answers)) <= 1
+    assert server.request("/ping").body == "pong"
 
 
 def test_it_listens_on_this_machine_only(server: Served) -> None:
@@ -175,13 +225,14 @@ def test_told_to_stop_it_finishes_what_it_has_begun_and_leaves_nothing(
     shutil.copy(TESTS / "sample_tasks.py", tmp_path / "beside_it.py")
     (tmp_path / "common.py").write_text("raise RuntimeError('not this one')")
     with serving(script, "--task", f"beside_it:{task}", "--workers", "1", cwd=tmp_path) as served:
-        connection = served.send("/")
+        connections = [served.send("/") for _ in range(3)]  # one at a time: what waits has been accepted, too
         wait_until((tmp_path / "begun").exists)
         family = served.family()
         for process in family if by == "Ctrl-C" else family[:1]:  # a terminal tells the whole group
             process.send_signal(signal.SIGINT if by == "Ctrl-C" else signal.SIGTERM)
-        answer = receive(connection)
-        assert (answer.status, answer.body) == (200, "at last" if task == "a_moment" else "computed")
+        for connection in connections:
+            answer = receive(connection)
+            assert (answer.status, answer.body) == (200, "at last" if task == "a_moment" else "computed")
         assert served.process.wait(timeout=30) == 0
         assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
         wait_until(lambda: all(gone(process) for process in family))
@@ -189,15 +240,21 @@ def test_told_to_stop_it_finishes_what_it_has_begun_and_leaves_nothing(
 
 
 @pytest.mark.measures
-def test_an_idle_client_does_not_keep_it_from_ending() -> None:
+def test_silent_clients_are_not_waited_for_and_idle_ones_do_not_keep_it_from_ending() -> None:
     """All servers at once; sooner than their grace would end them."""
     able = [script for script in SERVERS if not unmet(read_strategy(script).requires)]
     with contextlib.ExitStack() as stack:
         starting = [stack.enter_context(listening(script, start(script, "--port", "0"))) for script in able]
-        started = [ready() for ready in starting]
+        started, silents = [ready() for ready in starting], []
         for served in started:
             idle = stack.enter_context(contextlib.closing(served.send("/ping")))
             assert idle.getresponse().read() == b"pong"
+            silent = stack.enter_context(socket.create_connection(("127.0.0.1", served.port), 4 * HEAD_LIMIT_S))
+            silent.sendall(b"GET /ping HT")
+            silents.append(silent)
+        for silent in silents:
+            while silent.recv(1000):
+                pass  # it may be told why
         for served in started:
             served.process.terminate()
         for served in started:
@@ -226,6 +283,7 @@ def test_whatever_it_has_begun_it_ends_after_five_seconds(tmp_path: Path, monkey
             served.process.terminate()
         for (served, _), family in zip(started, families, strict=True):
             assert served.process.wait(timeout=20) == 0, served.first_line
+            assert served.process.stderr.read() == f"{served.script.stem}: 1 request dropped, not done within 5 s\n"
             wait_until(lambda family=family: all(gone(process) for process in family))
             wait_until(lambda port=served.port: is_free(port))
 

@@ -1,14 +1,29 @@
-"""What aiohttp servers share: the ping, the headers, the errors, starting and stopping."""
+"""What aiohttp servers share: the ping, the line, the headers, the errors, starting and stopping."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
 
 from common.contract import BACKLOG
-from common.serving.listening import announce, listening_socket
+from common.serving.client import HEAD_LIMIT_S
+from common.serving.line import Line
+from common.serving.listening import announce, close_the_door, listening_socket, somebody_waits
 from common.serving.options import Options
-from common.serving.response import PLAIN_TEXT, error_text, now_s, ping_headers, status_text, task_headers
+from common.serving.quiet import quieten
+from common.serving.readiness import why_not_ready
+from common.serving.response import (
+    PLAIN_TEXT,
+    RETRY_LATER,
+    RefusedError,
+    error_text,
+    now_s,
+    ping_headers,
+    status_text,
+    task_headers,
+)
 from common.serving.stopping import GRACE_S, on_stop_signal
 from common.task import TaskRun
 
@@ -24,25 +39,60 @@ def answer(request: web.Request, run: TaskRun) -> web.Response:
 
 def serve(long_task: Handler, options: Options) -> None:
     """Serves the long task until a signal says stop."""
+    quieten("aiohttp", "asyncio")
     asyncio.run(_serve(long_task, options))
 
 
 async def _serve(long_task: Handler, options: Options) -> None:
-    async def ping(_request: web.Request) -> web.Response:
-        return _plain("pong", 200, ping_headers(options))
-
-    app = web.Application(middlewares=[_one_line_errors])
-    app.router.add_get("/", long_task, allow_head=False)
-    app.router.add_get("/ping", ping, allow_head=False)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=GRACE_S)
+    line = Line(options)
+    runner = web.AppRunner(
+        _application(long_task, options, line),
+        access_log=None,
+        handler_cancellation=True,  # when its client leaves
+        keepalive_timeout=HEAD_LIMIT_S,  # from aiohttp 3.14 on it holds for the first request of a connection, too
+        shutdown_timeout=GRACE_S + 1,  # the alarm is sooner, and says what it drops
+    )
     await runner.setup()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    on_stop_signal(lambda: loop.call_soon_threadsafe(stop.set))
+    on_stop_signal(options, lambda: loop.call_soon_threadsafe(stop.set), line.unanswered)
     listener = listening_socket(options)
     await web.SockSite(runner, listener, backlog=BACKLOG).start()
     announce(options, listener)
     await stop.wait()
+    await _let_in_who_waits(listener)
     await runner.cleanup()
+
+
+def _application(long_task: Handler, options: Options, line: Line) -> web.Application:
+    async def in_line(request: web.Request) -> web.StreamResponse:
+        if refusal := line.refusal():
+            raise RefusedError(refusal)
+        ticket = line.join(_client(request))
+        try:
+            return await long_task(request)
+        finally:
+            line.leave(ticket)
+
+    async def ping(_request: web.Request) -> web.Response:
+        return _plain("pong", 200, ping_headers(options))
+
+    async def ready(_request: web.Request) -> web.Response:
+        if reason := why_not_ready():
+            raise RefusedError(reason)
+        return _plain("ready", 200, {})
+
+    app = web.Application(middlewares=[_one_line_errors])
+    for path, handler in (("/", in_line), ("/ping", ping), ("/ready", ready)):
+        app.router.add_get(path, handler, allow_head=False)
+    return app
+
+
+def _client(request: web.Request) -> Any:
+    """Its socket, as Python has it; asyncio shows only one that can't be read from."""
+    shown = request.get_extra_info("socket")
+    if shown is None:
+        raise RefusedError("the client has left")
+    return shown._sock
 
 
 @web.middleware
@@ -52,9 +102,20 @@ async def _one_line_errors(request: web.Request, handler: Handler) -> web.Stream
         return await handler(request)
     except web.HTTPException as error:
         return _plain(status_text(error.status), error.status, {})
+    except RefusedError as error:
+        return _plain(str(error), 503, RETRY_LATER)
     except Exception as error:
         return _plain(error_text(error), 500, {})
 
 
 def _plain(text: str, status: int, headers: dict[str, str]) -> web.Response:
     return web.Response(text=text, status=status, headers={"Content-Type": PLAIN_TEXT, **headers})
+
+
+async def _let_in_who_waits(listener: socket.socket) -> None:
+    """Returns when nobody waits at the door, or when it has been looked at often enough."""
+    close_the_door(listener)
+    looks = 10
+    while looks and somebody_waits(listener):
+        await asyncio.sleep(0)
+        looks -= 1

@@ -1,7 +1,7 @@
 """A Dask cluster for the server: one of its own, or the one that Dask's configuration names."""
 
+import asyncio
 import contextlib
-import logging
 import warnings
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,6 +11,8 @@ from distributed import Client, Future
 
 from common.errors import one_line
 from common.serving.options import quit_with
+from common.serving.quiet import quieten
+from common.serving.readiness import unready_while
 from common.task import TaskError, TaskRun
 
 CONNECT_LIMIT_S = 5
@@ -20,7 +22,7 @@ CONNECT_LIMIT_S = 5
 async def cluster(workers: int) -> AsyncIterator[Client]:
     """A client of the cluster; one that is embedded has so many workers, each a process with one thread."""
     address = dask.config.get("scheduler-address", None)
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the client is told; the terminal stays quiet
+    quieten("distributed")
     dask.config.set({"distributed.worker.preload": ["common.serving.dask_worker"]})
     embedded: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     try:
@@ -31,11 +33,12 @@ async def cluster(workers: int) -> AsyncIterator[Client]:
         warnings.simplefilter("ignore")  # of a client that was never opened and can't be closed properly
         quit_with(f"no Dask scheduler at {address!r}: {one_line(error)}; start one, or unset DASK_SCHEDULER_ADDRESS")
     async with client:
+        unready_while(lambda: "" if client.status == "running" else f"the Dask cluster is {client.status}")
         yield client
 
 
 async def outcome(future: Future[TaskRun]) -> TaskRun:
-    """What came of a task.
+    """What came of a task; if nobody waits for it any more, it is taken back from the cluster.
 
     Raises:
         TaskError: the cluster lost it, or is gone itself.
@@ -43,6 +46,9 @@ async def outcome(future: Future[TaskRun]) -> TaskRun:
     try:
         run: TaskRun = await future
     except TaskError:
+        raise
+    except asyncio.CancelledError:
+        await future.cancel()  # type: ignore[no-untyped-call]
         raise
     except Exception as error:
         raise TaskError(f"the Dask cluster lost the task: {one_line(error)}") from None

@@ -1,16 +1,35 @@
-"""What the Flask servers share: the ping, the headers, the errors, starting and stopping."""
+"""What the Flask servers share: the ping, the line, the headers, the errors, starting and stopping."""
 
 import threading
+from http.server import HTTPServer
+from typing import Any
 
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from common.serving.listening import announce, listening_socket
+from common.serving.client import HEAD_LIMIT_S, has_left
+from common.serving.line import LineInKernel
+from common.serving.listening import announce, close_the_door, listening_socket, somebody_waits
 from common.serving.options import Options
-from common.serving.response import PLAIN_TEXT, error_text, now_s, ping_headers, status_text, task_headers
+from common.serving.quiet import quieten
+from common.serving.readiness import why_not_ready
+from common.serving.response import (
+    PLAIN_TEXT,
+    RETRY_LATER,
+    RefusedError,
+    error_text,
+    now_s,
+    ping_headers,
+    status_text,
+    task_headers,
+)
 from common.serving.stopping import on_stop_signal
 from common.task import TaskRun
+
+OPTIONS, LINE = "OPTIONS", "LINE"  # what a server puts into the configuration of the application
+CLIENT = "under_siege.socket"
+_SOCKETS = (CLIENT, "werkzeug.socket", "gunicorn.socket")  # where servers put the client's into the WSGI environment
 
 
 def task_app() -> Flask:
@@ -22,18 +41,43 @@ def task_app() -> Flask:
         g.received_s = now_s()
         if request.routing_exception is None and request.method != "GET":
             raise MethodNotAllowed  # Flask would add HEAD and OPTIONS of its own
+        if request.path == "/":
+            _join_line(app)
+
+    @app.teardown_request
+    def leave(_error: BaseException | None) -> None:
+        if "ticket" in g:
+            app.config[LINE].leave(g.ticket)
 
     @app.get("/ping")
     def ping() -> Response:
-        return Response("pong", headers=ping_headers(app.config["OPTIONS"]), content_type=PLAIN_TEXT)
+        return Response("pong", headers=ping_headers(app.config[OPTIONS]), content_type=PLAIN_TEXT)
+
+    @app.get("/ready")
+    def ready() -> Response:
+        if reason := why_not_ready():
+            raise RefusedError(reason)
+        return Response("ready", content_type=PLAIN_TEXT)
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> Response:
+        if isinstance(error, RefusedError):
+            return Response(str(error), 503, RETRY_LATER, content_type=PLAIN_TEXT)
         status = error.code or 500 if isinstance(error, HTTPException) else 500
         text = error_text(error) if status == 500 else status_text(status)
         return Response(text, status, content_type=PLAIN_TEXT)
 
     return app
+
+
+def _join_line(app: Flask) -> None:
+    line = app.config[LINE]
+    client = next(request.environ[name] for name in _SOCKETS if name in request.environ)
+    if has_left(client):
+        raise RefusedError("the client has left")
+    if refusal := line.refusal():
+        raise RefusedError(refusal)
+    g.ticket = line.join(client)
 
 
 def answer(run: TaskRun) -> Response:
@@ -42,15 +86,23 @@ def answer(run: TaskRun) -> Response:
 
 
 class _QuietRequestHandler(WSGIRequestHandler):
+    timeout = HEAD_LIMIT_S
+
     def log(self, *_: object) -> None:
         """Nothing per request."""
+
+    def run_wsgi(self) -> None:
+        self.connection.settimeout(None)  # its head has been read
+        super().run_wsgi()
 
 
 def serve(app: Flask, options: Options, *, threaded: bool) -> None:
     """Serves the application with Flask's own server until a signal says stop."""
-    app.config["OPTIONS"] = options
+    quieten("werkzeug")
     listener = listening_socket(options)
-    server = make_server(
+    line = LineInKernel(options, listener)
+    app.config.update({OPTIONS: options, LINE: line})
+    server: Any = make_server(
         options.host,
         listener.getsockname()[1],
         app,
@@ -58,7 +110,12 @@ def serve(app: Flask, options: Options, *, threaded: bool) -> None:
         request_handler=_QuietRequestHandler,
         fd=listener.fileno(),
     )
+    server.log = server.handle_error = lambda *_: None
     # shutdown() waits for serve_forever() to end, so it must not run on the thread that serves.
-    on_stop_signal(lambda: threading.Thread(target=server.shutdown).start())
+    on_stop_signal(options, lambda: threading.Thread(target=server.shutdown).start(), line.unanswered)
     announce(options, listener)
-    server.serve_forever(poll_interval=0.05)
+    HTTPServer.serve_forever(server, poll_interval=0.05)  # werkzeug's own closes the socket, and resets who waits
+    close_the_door(listener)
+    while somebody_waits(listener):
+        server.handle_request()
+    server.server_close()

@@ -1,10 +1,15 @@
 """The socket that a server listens on, the same for every server, and the line that says so."""
 
 import os
+import select
 import socket
+import struct
+import sys
 
 from common.contract import BACKLOG
 from common.serving.options import Options, quit_with
+
+_UNACKED = 24  # where `struct tcp_info` of linux/tcp.h has, for a socket that listens, how many wait to be accepted
 
 
 def listening_socket(options: Options) -> socket.socket:
@@ -30,3 +35,23 @@ def announce(options: Options, listener: socket.socket) -> None:
     host = f"[{options.host}]" if ":" in options.host else options.host
     port = listener.getsockname()[1]
     print(f"{options.name}: {options.task} on http://{host}:{port}/", flush=True)  # noqa: T201
+
+
+def close_the_door(listener: socket.socket) -> None:
+    """Nobody new comes in; who waits at the door can still be accepted, where closing the socket would reset them."""
+    listener.listen(0)
+
+
+def somebody_waits(listener: socket.socket) -> bool:
+    """Whether there is a connection to accept."""
+    look = select.poll()
+    look.register(listener, select.POLLIN)
+    return bool(look.poll(0))
+
+
+def waiting_in_kernel(listener: socket.socket) -> int:
+    """How many connections wait to be accepted; 0 where the system does not tell."""
+    if sys.platform != "linux":
+        return 0
+    told = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED + 4)
+    return int(struct.unpack_from("I", told, _UNACKED)[0])

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from common.contract import MOST_WORKERS, default_port, unmet
+from common.contract import LONGEST_QUEUE, MOST_WORKERS, default_port, unmet
 from common.task import UnknownTaskError, resolve
+
+QUEUE_PER_WORKER = 4
+QUEUE_WITHOUT_WORKERS = 100  # where all requests share one thread, how many may; there is nothing to count them by
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,7 @@ class Options:
     port: int
     task: str
     workers: int
+    queue: int  # requests that may wait while all workers are busy; more are refused
 
 
 def server_options(workers: int | None = None) -> Options:
@@ -37,8 +41,13 @@ def server_options(workers: int | None = None) -> Options:
         "--task", type=_task, default="primes", help="a name, module:function, or module:function('acme', 3)"
     )
     parser.add_argument("--workers", type=_workers, default=workers, help="default: %(default)s")
+    parser.add_argument("--queue", type=_queue, help=f"how many may wait; {_default_queue(workers)}")
     given = parser.parse_args()
-    return Options(script.stem, given.host, given.port, given.task, given.workers if workers else 1)
+    if workers is None:
+        given.workers = 1
+    if given.queue is None:
+        given.queue = QUEUE_WITHOUT_WORKERS if workers is None else QUEUE_PER_WORKER * given.workers
+    return Options(script.stem, given.host, given.port, given.task, given.workers, given.queue)
 
 
 def quit_with(message: str) -> NoReturn:
@@ -62,6 +71,14 @@ def _port(text: str) -> int:
 
 def _workers(text: str) -> int:
     return _whole_number(text, 1, MOST_WORKERS)
+
+
+def _queue(text: str) -> int:
+    return _whole_number(text, 0, LONGEST_QUEUE)
+
+
+def _default_queue(workers: int | None) -> str:
+    return f"default: {QUEUE_WITHOUT_WORKERS}" if workers is None else f"default: {QUEUE_PER_WORKER} for each worker"
 
 
 def _whole_number(text: str, low: int, high: int) -> int:

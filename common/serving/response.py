@@ -10,8 +10,16 @@ from common.stopwatch import Stretch
 from common.task import TaskError, TaskRun
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
-NO_SUCH_PAGE = "404 Not Found: there are / and /ping"
+NO_SUCH_PAGE = "404 Not Found: there are /, /ping and /ready"
 WRONG_METHOD = "405 Method Not Allowed: only GET"
+RETRY_LATER = {"Retry-After": "1"}  # in seconds; any more and a queue that is full would run empty
+
+
+class RefusedError(Exception):
+    """The server can't do this now: a 503, whose body is the message."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"503 Service Unavailable: {reason}")
 
 
 def task_headers(run: TaskRun, received_s: float) -> dict[str, str]:

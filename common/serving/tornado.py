@@ -1,42 +1,83 @@
-"""What the Tornado servers share: the ping, the headers, the errors, starting and stopping."""
+"""What the Tornado servers share: the ping, the line, the headers, the errors, starting and stopping."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import socket
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 
-from common.serving.listening import announce, listening_socket
+from common.serving.client import HEAD_LIMIT_S, has_left
+from common.serving.line import Line
+from common.serving.listening import announce, close_the_door, listening_socket, somebody_waits
 from common.serving.options import Options
-from common.serving.response import PLAIN_TEXT, error_text, now_s, ping_headers, status_text, task_headers
+from common.serving.quiet import quieten
+from common.serving.readiness import why_not_ready
+from common.serving.response import (
+    PLAIN_TEXT,
+    RETRY_LATER,
+    RefusedError,
+    error_text,
+    now_s,
+    ping_headers,
+    status_text,
+    task_headers,
+)
 from common.serving.stopping import on_stop_signal
 from common.task import TaskError, TaskRun
 
 
-class TaskHandler(RequestHandler):
-    """A handler for the long task; a server adds `get`."""
+class _Handler(RequestHandler):
+    """What all handlers share: plain text, and errors of one line."""
 
-    in_progress = 0  # requests that have begun and not ended, in all handlers
-
-    def initialize(self, options: Options, resource: Any = None) -> None:
+    def initialize(self, options: Options, line: Line, resource: Any = None) -> None:
         self.server = options  # `self.options` would be the handler of the method OPTIONS
         self.task = options.task
+        self.line = line
         self.resource = resource  # what the server keeps open as long as it serves
-        self._when_client_leaves: Callable[[], object] | None = None
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Type", PLAIN_TEXT)
 
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs["exc_info"][1] if "exc_info" in kwargs else None
+        if isinstance(error, RefusedError):
+            self.set_status(503)
+            for name, value in RETRY_LATER.items():
+                self.set_header(name, value)
+            self.finish(str(error))
+        else:
+            self.finish(error_text(error) if error and status_code == 500 else status_text(status_code))
+
+    def log_exception(self, *_: Any) -> None:
+        """The client is told; the terminal stays quiet."""
+
+
+class TaskHandler(_Handler):
+    """A handler for the long task; a server adds `get`."""
+
+    _ticket: int | None = None
+    _when_client_leaves: Callable[[], object] | None = None
+
     def prepare(self) -> None:
         self.received_s = now_s()
-        TaskHandler.in_progress += 1
+        if self.request.method != "GET":
+            return  # it is about to be told so
+        client = self._client()
+        if client is None or has_left(client):
+            raise HTTPError(503)  # nobody is there to read it
+        if refusal := self.line.refusal():
+            raise RefusedError(refusal)
+        self._ticket = self.line.join(client)
 
     def on_finish(self) -> None:
-        TaskHandler.in_progress -= 1
+        if self._ticket is not None:
+            self.line.leave(self._ticket)
 
     def answer(self, run: TaskRun) -> None:
         """Answers with the task's answer and tells where and how long it ran."""
@@ -44,11 +85,12 @@ class TaskHandler(RequestHandler):
             self.set_header(name, value)
         self.finish(run.answer)
 
-    async def unless_client_leaves(self, future: Future[TaskRun]) -> TaskRun:
-        """What the future results in; it is cancelled when the client closes its connection."""
+    async def unless_client_leaves(self, work: Future[TaskRun] | Awaitable[TaskRun]) -> TaskRun:
+        """What the work results in; it is cancelled, if it still can be, when the client closes its connection."""
+        future = asyncio.wrap_future(work) if isinstance(work, Future) else asyncio.ensure_future(work)
         self._when_client_leaves = future.cancel
         try:
-            return await asyncio.wrap_future(future)
+            return await future
         except TimeoutError:
             raise TaskError("the task was stopped at its time limit") from None
         except asyncio.CancelledError:
@@ -58,23 +100,27 @@ class TaskHandler(RequestHandler):
         if self._when_client_leaves is not None:
             self._when_client_leaves()
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        self.finish(error_text(kwargs["exc_info"][1]) if status_code == 500 else status_text(status_code))
-
-    def log_exception(self, *_: Any) -> None:
-        """The client is told; the terminal stays quiet."""
+    def _client(self) -> socket.socket | None:
+        connection = self.request.connection
+        return connection.stream.socket if isinstance(connection, HTTP1Connection) else None
 
 
-class _Ping(TaskHandler):
+class _Ping(_Handler):
     async def get(self) -> None:
         for name, value in ping_headers(self.server).items():
             self.set_header(name, value)
         self.finish("pong")
 
 
-class _NotFound(TaskHandler):
+class _Ready(_Handler):
+    async def get(self) -> None:
+        if reason := why_not_ready():
+            raise RefusedError(reason)
+        self.finish("ready")
+
+
+class _NotFound(_Handler):
     def prepare(self) -> None:
-        super().prepare()
         self.send_error(404)
 
 
@@ -82,6 +128,7 @@ def serve(
     long_task: type[TaskHandler], options: Options, resource: AbstractAsyncContextManager[Any] | None = None
 ) -> None:
     """Serves the long task until a signal says stop, and keeps the resource open meanwhile, for `self.resource`."""
+    quieten("tornado", "asyncio")
     asyncio.run(_serve_with(long_task, options, resource or contextlib.nullcontext()))
 
 
@@ -89,32 +136,41 @@ async def _serve_with(
     long_task: type[TaskHandler], options: Options, resource: AbstractAsyncContextManager[Any]
 ) -> None:
     async with resource as opened:
-        await _serve(long_task, {"options": options, "resource": opened})
+        await _serve(long_task, {"options": options, "line": Line(options), "resource": opened})
 
 
 async def _serve(long_task: type[TaskHandler], settings: dict[str, Any]) -> None:
-    options = settings["options"]
-    routes = [("/", long_task, settings), ("/ping", _Ping, settings)]
+    options, line = settings["options"], settings["line"]
     application = Application(
-        routes,
+        [("/", long_task, settings), ("/ping", _Ping, settings), ("/ready", _Ready, settings)],
         default_handler_class=_NotFound,
         default_handler_args=settings,
         log_function=lambda _handler: None,
     )
-    server = HTTPServer(application)
+    server = HTTPServer(application, idle_connection_timeout=HEAD_LIMIT_S, body_timeout=HEAD_LIMIT_S)
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    on_stop_signal(lambda: loop.call_soon_threadsafe(stop.set))
+    on_stop_signal(options, lambda: loop.call_soon_threadsafe(stop.set), line.unanswered)
     listener = listening_socket(options)
     server.add_sockets([listener])
     announce(options, listener)
     await stop.wait()
+    await _let_in_who_waits(listener)
     server.stop()
-    await _finish_requests()
+    await _finish_requests(line)
 
 
-async def _finish_requests() -> None:
+async def _let_in_who_waits(listener: socket.socket) -> None:
+    """Returns when nobody waits at the door, or when it has been looked at often enough."""
+    close_the_door(listener)
+    looks = 10
+    while looks and somebody_waits(listener):
+        await asyncio.sleep(0)
+        looks -= 1
+
+
+async def _finish_requests(line: Line) -> None:
     """Returns when no request has been in progress for three looks: one that was just accepted begins soon."""
     quiet_looks = 0
     while quiet_looks < 3:
         await asyncio.sleep(0.01)
-        quiet_looks = 0 if TaskHandler.in_progress else quiet_looks + 1
+        quiet_looks = 0 if line.begun else quiet_looks + 1

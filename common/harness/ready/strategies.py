@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from common.contract import unmet
+from common.contract import LONGEST_QUEUE, unmet
 from common.errors import BadInputError
 from common.harness.ours import ROOT
 from common.model.legible import legible
@@ -17,6 +17,10 @@ BARE = Target(
     "No server: the users compute in threads of a few processes; their rate is the ceiling.",
     axes=("task", "users", "path", "python"),
 )
+
+# The bench compares what strategies get done, with as many users as it is told: none of them is refused. By hand each
+# server refuses what its workers can't begin soon.
+_NEVER_FULL = ("--queue", str(LONGEST_QUEUE))
 
 # What a file has to name for its strategy to be of a kind; the first that fits.
 _SIGNS = (
@@ -94,7 +98,8 @@ def read_strategy(path: Path) -> Target:
         raise NoSuchServerError(f"server {str(path)!r} says {error}") from None
     named = set(_named(module))
     kind = next((kind for kind, signs in _SIGNS if signs & named), Kind.UNKNOWN)
-    workers = ("--workers", "{workers}") if _may_have_workers(module) else ()
+    ours = _calls_of_server_options(module)
+    workers = ("--workers", "{workers}") if not ours or any(call.args for call in ours) else ()
     return Target(
         legible(path.stem),
         legible(title),
@@ -102,9 +107,13 @@ def read_strategy(path: Path) -> Target:
         requires,
         kind,
         axes=tuple(name for name in Target.AXES if workers or name != "workers"),
-        command=("{python}", str(path.resolve()), "--host", "{host}", "--port", "{port}", "--task", "{task}"),
+        command=_start(path, _NEVER_FULL if ours else ()),
         command_if=workers,
     )
+
+
+def _start(path: Path, more: tuple[str, ...]) -> tuple[str, ...]:
+    return ("{python}", str(path.resolve()), "--host", "{host}", "--port", "{port}", "--task", "{task}", *more)
 
 
 def _requires(module: ast.Module) -> str:
@@ -126,8 +135,7 @@ def _named(module: ast.Module) -> Iterator[str]:
             yield node.attr
 
 
-def _may_have_workers(module: ast.Module) -> bool:
-    """Not where it says itself that it has always one, as `server_options()` does without a number."""
+def _calls_of_server_options(module: ast.Module) -> list[ast.Call]:
+    """Where it has our options; without a number of workers it says that its strategy has always one."""
     calls = [node for node in ast.walk(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-    ours = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "server_options"]
-    return not ours or any(call.args for call in ours)
+    return [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "server_options"]

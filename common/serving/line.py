@@ -1,0 +1,75 @@
+"""The line before the long task: how many requests are in it, and whether one more may join."""
+
+import itertools
+import socket
+from typing import Any
+
+from common.serving.client import has_left
+from common.serving.listening import waiting_in_kernel
+from common.serving.options import Options
+from common.serving.readiness import unready_while
+
+
+class Line:
+    """The requests for the long task that have begun and not ended: those that run, and those that wait."""
+
+    def __init__(self, options: Options) -> None:
+        self._workers, self._queue = options.workers, options.queue
+        self._clients: dict[int, Any] = {}  # of each who is in it: ticket and socket
+        self._tickets = itertools.count()
+        unready_while(self.refusal)
+
+    @property
+    def begun(self) -> int:
+        """How many are in it."""
+        return len(self._clients)
+
+    def refusal(self) -> str:
+        """One line that says why nobody may join now; empty if one more may."""
+        if self._is_full():
+            self._forget_who_has_left()
+        return self._told(self.begun - self._workers) if self._is_full() else ""
+
+    def join(self, client: Any) -> int:
+        """One more has begun, whose client is at the other end of this socket; gives the ticket to leave with."""
+        ticket = next(self._tickets)
+        self._clients[ticket] = client
+        return ticket
+
+    def leave(self, ticket: int) -> None:
+        """It has ended, however it did."""
+        self._clients.pop(ticket, None)
+
+    def unanswered(self) -> int:
+        """How many would be dropped if the server ended now."""
+        return self.begun
+
+    def _is_full(self) -> bool:
+        return self.begun >= self._workers + self._queue
+
+    def _forget_who_has_left(self) -> None:
+        """An event loop may have told of somebody new before it tells of those."""
+        for ticket, client in [*self._clients.items()]:
+            if has_left(client):
+                self.leave(ticket)
+
+    def _told(self, waiting: int) -> str:
+        return f"the queue is full, {max(0, waiting)} requests wait in it"
+
+
+class LineInKernel(Line):
+    """The line of a process that takes one request at a time: all others wait in the kernel's queue.
+
+    What a process of this kind refuses it has taken from there, so it is told when it would have had its turn.
+    """
+
+    def __init__(self, options: Options, listener: socket.socket) -> None:
+        super().__init__(options)
+        self._listener = listener
+
+    def refusal(self) -> str:
+        waiting = waiting_in_kernel(self._listener)
+        return self._told(waiting) if waiting > self._queue else ""
+
+    def unanswered(self) -> int:
+        return self.begun + waiting_in_kernel(self._listener)

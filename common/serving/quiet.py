@@ -1,0 +1,9 @@
+"""Nothing is printed for a request, whatever comes in: what the libraries would log, the client is told."""
+
+import logging
+
+
+def quieten(*libraries: str) -> None:
+    """Whatever these log is not printed; what a task of the user logs is."""
+    for library in libraries:
+        logging.getLogger(library).setLevel(logging.CRITICAL + 1)
