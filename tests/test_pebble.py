@@ -69,6 +69,26 @@ def test_a_client_that_leaves_frees_the_worker_at_once(tmp_path: Path, monkeypat
         assert served.process.stderr.read() == ""
 
 
+def test_clients_that_leave_end_only_the_worker_that_works_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more than its workers need may have been handed over."""
+    begun, told = tmp_path / "begun", tmp_path / "told"
+    monkeypatch.setenv("BEGUN", str(begun))
+    monkeypatch.setenv("TOLD", str(told))
+    with serving(SERVER, "--workers", "1", "--queue", "20", "--task", "sample_tasks:waits_to_be_told") as served:
+        leaving = [served.send("/") for _ in range(10)]
+        wait_until(begun.exists)
+        (worker,) = wait_until(lambda: workers(served))
+        for connection in leaving:
+            connection.close()
+        wait_until(lambda: gone(worker))
+        last = served.send("/")
+        told.touch()
+        assert receive(last).body == "told"
+        assert len(begun.read_text()) <= 3
+
+
 def test_a_task_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     impatient = tmp_path / SERVER.name
     impatient.write_text(SERVER.read_text().replace("TIME_LIMIT_S = 60", "TIME_LIMIT_S = 0.2"))

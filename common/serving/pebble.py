@@ -1,24 +1,114 @@
-"""A pool of worker processes that survives its workers."""
+"""A pool of worker processes that survives its workers, and ends one only for a task that runs in it."""
 
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, InvalidStateError
 from multiprocessing import get_context
+from typing import Any
 
-from pebble import ProcessPool
+from pebble import ProcessFuture, ProcessPool
 from pebble.common.types import CONSTS
-from pebble.pool.base_pool import Task
+from pebble.pool.base_pool import PoolStatus, Task
 from pebble.pool.process import task_worker_lookup
 
+from common.serving.readiness import unready_while
 from common.worker import follow_server_and_obey
 
 
 def worker_pool(workers: int) -> ProcessPool:
     """A pebble pool whose workers end with the server, and which goes on whichever of them is lost."""
     CONSTS.sleep_unit = 0.02  # how often it looks after its workers, in seconds; 0.1 is long for a client that has left
-    pool = ProcessPool(workers, initializer=follow_server_and_obey, context=get_context("forkserver"))
-    tasks = pool._pool_manager.task_manager.tasks
+    return _WorkerPool(workers)
 
-    def task_of(worker: int) -> Task:
-        return task_worker_lookup(tuple(tasks.values()), worker)
 
-    # Pebble's own gives up the whole pool if a worker is lost while no task is running.
-    pool._pool_manager.find_expired_task = task_of  # type: ignore[assignment,method-assign]
-    return pool
+class _WorkerPool(ProcessPool):
+    """Hands over to pebble only what its workers need next.
+
+    Pebble writes all that it is asked for into one pipe, from which nothing can be taken back: a worker that finds
+    there what nobody wants any more is ended for it.
+    """
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(workers, initializer=follow_server_and_obey, context=get_context("forkserver"))
+        self._waiting: deque[_Request] = deque()
+        self._handed_over: dict[Future[Any], _Request] = {}
+        self._places = workers + 1  # one more, so that no worker waits for us
+        self._lock = threading.RLock()
+        manager = self._pool_manager.task_manager
+        self._tasks, self._has_started, self._has_ended = manager.tasks, manager.task_start, manager.task_done_callback
+        manager.task_start, manager.task_done_callback = self._start, self._end  # type: ignore[assignment,method-assign]
+        # Pebble's own gives up the whole pool if a worker is lost while no task is running.
+        self._pool_manager.find_expired_task = self._task_of  # type: ignore[assignment,method-assign]
+        unready_while(lambda: "the pool of workers broke" if self._context.status == PoolStatus.ERROR else "")
+
+    def schedule(
+        self,
+        function: Callable[..., Any],
+        args: Iterable[Any] = (),
+        kwargs: Mapping[str, Any] = {},
+        timeout: float | None = None,
+    ) -> ProcessFuture[Any]:
+        """The future result of the call; if it is cancelled while it runs, its worker ends with it."""
+        request = _Request(function, args, kwargs, timeout)
+        with self._lock:
+            self._waiting.append(request)
+            self._hand_over()
+        return request
+
+    def _hand_over(self) -> None:
+        while self._waiting and self._places:
+            request = self._waiting.popleft()
+            if not request.cancelled():
+                self._places -= 1
+                attempt = request.attempt = super().schedule(*request.call)
+                self._handed_over[attempt] = request
+                attempt.add_done_callback(self._take_over)
+
+    def _take_over(self, attempt: Future[Any]) -> None:
+        with self._lock:
+            request = self._handed_over.pop(attempt)
+        if not attempt.cancelled():
+            request.take_over(attempt)
+
+    def _start(self, task: int, worker: int | None) -> None:
+        self._has_started(task, worker)
+        with self._lock:
+            attempt = self._tasks[task].future if task in self._tasks else None
+            request = self._handed_over.get(attempt) if attempt is not None else None
+        if request is not None and request.cancelled():
+            request.cancel()  # as it could not be before
+
+    def _end(self) -> None:
+        self._has_ended()
+        with self._lock:
+            self._places += 1
+            self._hand_over()
+
+    def _task_of(self, worker: int) -> Task:
+        return task_worker_lookup(tuple(self._tasks.values()), worker)
+
+
+class _Request(ProcessFuture[Any]):
+    """What has been asked for; it has a future of pebble's as soon as it is handed over."""
+
+    def __init__(self, *call: Any) -> None:
+        super().__init__()
+        self.call = call
+        self.attempt: ProcessFuture[Any] | None = None
+
+    def cancel(self) -> bool:
+        is_cancelled = bool(super().cancel())  # type: ignore[no-untyped-call]
+        if is_cancelled and self.attempt is not None and self.attempt.running():
+            self.attempt.cancel()  # type: ignore[no-untyped-call]
+        return is_cancelled
+
+    def take_over(self, attempt: Future[Any]) -> None:
+        """What came of the attempt is what came of it, unless nobody wants to know any more."""
+        error = attempt.exception()
+        with contextlib.suppress(InvalidStateError):
+            if error is not None:
+                self.set_exception(error)
+            else:
+                self.set_result(attempt.result())
