@@ -7,7 +7,8 @@ import pytest
 from conftest import ROOT, SERVERS, Served, receive, serving, wait_until
 
 from common.contract import LONGEST_QUEUE
-from common.harness.ready.strategies import all_strategies, read_strategy
+from common.harness.drill.plan import drill_plan
+from common.harness.ready.strategies import all_strategies, by_hand, read_strategy, strategies_suite
 
 FULL = "the queue is full, 0 requests wait in it"
 BLIND = {"2_async"}  # the loop stands still while others come, so that it can't know of them
@@ -63,9 +64,12 @@ def test_it_is_not_ready_while_its_queue_is_full_and_the_ping_lives(
         assert served.request("/ready").status == 200
 
 
-def test_the_bench_sends_no_server_of_ours_more_than_it_takes(tmp_path: Path) -> None:
+def test_the_bench_sends_no_server_of_ours_more_than_it_takes_but_the_drill_does(tmp_path: Path) -> None:
     for strategy in all_strategies():
         assert ("--queue", str(LONGEST_QUEUE)) in itertools.pairwise(strategy.command)
+        assert "--queue" not in by_hand(strategy).command
+    plan, _ = drill_plan(strategies_suite(["4"]), ["overload"], {"python": ["python3"]}, rounds=1, seed=1)
+    assert "--queue" not in plan.targets["4_async_processexecutor"].command
     other = tmp_path / "other.py"
     other.write_text('"""Has options of its own, among them a --port."""\n')
     assert "--queue" not in read_strategy(other).command

@@ -6,6 +6,7 @@ from dataclasses import replace
 from common.harness.drill.conduct import incidents, tasks_for, with_parts
 from common.harness.drill.faults import USERS
 from common.harness.plan import Plan, make_plan
+from common.harness.ready.strategies import by_hand
 from common.model.case import Value
 from common.model.suite import Suite
 
@@ -16,6 +17,7 @@ def drill_plan(
     """The plan, and how many incidents it has; raises BadInputError as `make_plan` does."""
     names = with_parts(faults)
     tasks = {"task": tasks_for(names)} if suite.has_task else {}
-    no_ceiling = replace(suite, ceiling=None, axes={**suite.axes, "users": (USERS,)})
+    targets = tuple(by_hand(target) for target in suite.targets)  # as they are when nobody compares them
+    no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
     return plan, sum(1 for _ in incidents(plan, names))

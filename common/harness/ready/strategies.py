@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from common.contract import LONGEST_QUEUE, unmet
@@ -46,6 +47,12 @@ def strategies_suite(names: Sequence[str]) -> Suite:
     """
     chosen = [find_strategy(name) for name in names] if names else all_strategies()
     return Suite(tuple(dict.fromkeys(chosen)), BARE, axes={"task": ("primes",), "users": (25,)})
+
+
+def by_hand(target: Target) -> Target:
+    """The strategy as one starts it by hand: it refuses what its workers can't begin soon."""
+    words = target.command
+    return replace(target, command=words[: -len(_NEVER_FULL)]) if words[-len(_NEVER_FULL) :] == _NEVER_FULL else target
 
 
 def all_strategies() -> list[Target]:
