@@ -20,13 +20,6 @@ def compute(cpu_s: float) -> str:
     return "done"
 
 
-def wait(for_s: float) -> str:
-    """Waits."""
-    _begin()
-    time.sleep(for_s)
-    return "done"
-
-
 def _begin() -> None:
     """Tells that a task has begun: a byte in a file."""
     if folder := os.environ.get(FOLDER):

@@ -20,7 +20,7 @@ from common.harness.listeners import must_be_its_own, where_it_listens
 from common.harness.ours import HOST
 from common.harness.plan import Plan
 from common.harness.ports import claimed_port, port_is_free
-from common.harness.processes import CALM_LOOK_S, LOOK_S, Started, until
+from common.harness.processes import CALM_LOOK_S, GRACE_S, LOOK_S, Started, until
 from common.harness.ready.services import Services
 from common.harness.start import Start, start_of
 from common.harness.tail import Tail
@@ -43,6 +43,7 @@ class Server:
         self.url, self._port, self._python = url, port, plan.python_of(case)
         self.load_url = url + plan.load_of(case).path
         self.ping, self._status = suite.ping, suite.expect.status
+        self.grace_s = GRACE_S  # how long it may take to end
         self._limit_s = target.ready_within_s or suite.ready_within_s
         self._started = _begun(start) if start is not None else None
         self._stderr = Tail(self._started.process.stderr) if self._started else None
@@ -167,7 +168,7 @@ class Server:
         """Ends it and all that it started, and makes sure that its port is free again."""
         if self._started is None:
             return
-        await self._started.stop()
+        await self._started.stop(self.grace_s)
         port = self._port
         if port is not None and not await until(lambda: port_is_free(port), 1.0):
             raise CaseFailedError("port_kept", f"port {port} is still taken after the server was ended")

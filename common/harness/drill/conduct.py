@@ -20,7 +20,7 @@ _DRILLS: Mapping[str, Callable[[Scene, Path], Awaitable[None]]] = {
     CONTROL: faults.nothing,
     "worker": faults.kill_a_worker,
     "stop": faults.stop,
-    "stop_long": faults.stop,
+    "stop_long": faults.stop_long,
     "leave": faults.leave,
     "overload": faults.overload,
     "endless": faults.endless,
@@ -31,11 +31,11 @@ _MODULE = "common.alone.drill"
 STEADY = f"{_MODULE}:compute(0.02)"  # the task of most faults
 TASKS = {
     "stop": f"{_MODULE}:compute(0.2)",
-    "stop_long": f"{_MODULE}:wait(12)",
+    "stop_long": f"{_MODULE}:compute(0.2)",
     "leave": f"{_MODULE}:compute(0.1)",
     "malformed": f"{_MODULE}:compute(0.001)",
 }
-_ONCE = ("stop_long", "malformed")  # they take long, and give the same every time
+_ONCE = (CONTROL, "stop_long", "malformed")  # they give the same every time
 _OF_OUR_TASKS = ("stop_long", "endless")
 _NOT_ELSEWHERE = ("worker", "stop", "stop_long", "leave", "malformed")  # what runs elsewhere is not ours to harm
 

@@ -17,7 +17,7 @@ from common.harness.drill.scene import ENDLESS, Scene
 from common.harness.processes import GRACE_S, until
 
 USERS = 8  # as many as wait in the line of two workers that refuse beyond it
-AFTER_S = 1.0  # of load under a fault that stays
+AFTER_S = 0.8  # of load under a fault that stays
 NEVER_S = 5.0  # after so long it is called never
 NEVER = -1.0  # what is seen then, as JSON has no infinity
 LEAVERS, STAY_S = 25, 0.15
@@ -94,6 +94,13 @@ async def stop(scene: Scene, drill: Path) -> None:
     if status is not None:
         seen["exit"] = status
     seen["lines"] = len(scene.server.last_words().splitlines())
+
+
+async def stop_long(scene: Scene, drill: Path) -> None:
+    """The same with tasks that would go on for ever."""
+    for number in range(USERS):
+        (drill / f"{ENDLESS}{number}").touch()
+    await stop(scene, drill)
 
 
 async def leave(scene: Scene, drill: Path) -> None:

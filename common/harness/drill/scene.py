@@ -26,9 +26,10 @@ from common.model.record import Incident, Record
 
 FOLDER, BEGUN, ENDLESS = "UNDER_SIEGE_DRILL", "begun", "endless-"  # as common.alone.drill has them
 PING_EVERY_S = 0.025
-BEFORE_S = 1.0  # of load, before something goes wrong
-SETTLE_S = 0.4  # of that, in which the queue gets its length
+BEFORE_S = 0.8  # of load, before something goes wrong
+SETTLE_S = 0.3  # of that, in which the queue gets its length
 LOOK_S = 0.02
+STOP_S = 0.3  # for a server to end, when all is seen
 PATIENCE_S = 5.0  # of a user
 WHOLE, WINDOW_S = 0.8, 0.5  # of the rate before, over so long: then it is whole again
 
@@ -86,6 +87,7 @@ class Scene:
         while self.now_s() < at_s + limit_s:
             now_s = self.now_s()
             if now_s >= at_s + WINDOW_S and self.rate(now_s - WINDOW_S, now_s) >= WHOLE * before:
+                await asyncio.sleep(5 * LOOK_S)  # so that no later look misses it by a hair
                 return
             await asyncio.sleep(LOOK_S)
 
@@ -120,6 +122,7 @@ async def scene(
     async with client() as session, running(plan, case, record, services) as server:
         await warm_up(server, session, expected, record)
         incident.workers, incident.idle_answer_s = record.workers, record.idle_answer_s
+        server.grace_s = STOP_S  # how it stops is a fault of its own
         yield Scene(server, session, Crowd(session, server.load_url, expected, PATIENCE_S), incident)
 
 

@@ -9,7 +9,7 @@ from common.model.case import Case
 from common.model.fault import CONTROL, FAULTS
 from common.model.record import Incident
 
-SETTLE_S, WINDOW_S, WHOLE = 0.4, 0.5, 0.8  # the rate is whole again when it is so much of what it was, over so long
+SETTLE_S, WINDOW_S, WHOLE = 0.3, 0.5, 0.8  # the rate is whole again when it is so much of what it was, over so long
 NEVER = -1.0
 Figures = dict[str, float | None]
 
@@ -91,7 +91,7 @@ def _under_load(one: Incident) -> Figures:
     for name in ("one", "all"):
         if f"{name}_from_s" in one.seen:
             from_s = one.seen[f"{name}_from_s"]
-            found[f"{name}_ping_p99_s"] = ping_p99_s(one, from_s, from_s + 1.0)
+            found[f"{name}_ping_p99_s"] = ping_p99_s(one, from_s, from_s + 0.8)
     return found
 
 
@@ -107,7 +107,7 @@ def whole_again_s(one: Incident, before: float) -> float | None:
     """From the fault to the begin of the first half second in which the rate was whole; None if there is none."""
     at_s = one.fault_at_s or 0.0
     right = np.sort([ended for ended, what in zip(one.requests.ended_s, one.requests.outcome, strict=True) if not what])
-    for begin_s in np.arange(at_s, one.ended_s - WINDOW_S + 1e-9, 0.05):
+    for begin_s in np.arange(at_s, one.ended_s - WINDOW_S + 1e-9, 0.01):
         inside = np.searchsorted(right, begin_s + WINDOW_S) - np.searchsorted(right, begin_s)
         if inside / WINDOW_S >= WHOLE * before:
             return float(begin_s - at_s)
