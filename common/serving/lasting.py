@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
@@ -13,6 +14,7 @@ from common.serving.readiness import unready_while
 from common.task import TaskError
 
 MOST_CRASHES = 3
+RENEWALS, RENEWAL_S = 10, 0.01
 
 
 class LastingPool:
@@ -67,14 +69,19 @@ class LastingPool:
 
     def _hand_over(self, request: "_Request") -> None:
         with self._lock:
-            try:
-                attempt = self._latest.pool.submit(request.function, *request.arguments)
-            except BrokenExecutor:  # it lost a process while it had nothing to do
-                self._latest = self._renewed(self._latest)
-                attempt = self._latest.pool.submit(request.function, *request.arguments)
+            attempt = self._attempt(request)
             generation = self._latest
             generation.inside[request] = request.attempt = attempt
         attempt.add_done_callback(partial(self._ended, request, generation))
+
+    def _attempt(self, request: "_Request") -> Future[Any]:
+        for _ in range(RENEWALS):
+            with contextlib.suppress(BrokenExecutor, OSError, EOFError):
+                return self._latest.pool.submit(request.function, *request.arguments)
+            # It lost a process while it had nothing to do, or a fork server that was killed is not quite gone.
+            self._latest = self._renewed(self._latest)
+            time.sleep(RENEWAL_S)
+        return self._latest.pool.submit(request.function, *request.arguments)
 
     def _renewed(self, lost: "_Generation") -> "_Generation":
         lost.end_processes()
