@@ -22,7 +22,8 @@ _READ = 1  # libev's EV_READ
 
 def serve(app: Flask, options: Options) -> None:
     """Serves the application with a greenlet for each connection until a signal says stop."""
-    line = Line(options)
+    # To poll would let other greenlets run, which would take the place that has just been found free.
+    line = Line(options, lambda clients: [ticket for ticket, client in clients.items() if has_left(client)])
     app.config.update({OPTIONS: options, LINE: line})
     get_hub().exception_stream = None  # the client is told; the terminal stays quiet
     listener = listening_socket(options)

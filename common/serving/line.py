@@ -2,19 +2,22 @@
 
 import itertools
 import socket
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from common.serving.client import has_left
+from common.serving.client import who_has_left
 from common.serving.listening import waiting_in_kernel
 from common.serving.options import Options
 from common.serving.readiness import unready_while
+
+Look = Callable[[Mapping[int, Any]], list[int]]
 
 
 class Line:
     """The requests for the long task that have begun and not ended: those that run, and those that wait."""
 
-    def __init__(self, options: Options) -> None:
-        self._workers, self._queue = options.workers, options.queue
+    def __init__(self, options: Options, look: Look = who_has_left) -> None:
+        self._workers, self._queue, self._look = options.workers, options.queue, look
         self._clients: dict[int, Any] = {}  # of each who is in it: ticket and socket
         self._tickets = itertools.count()
         unready_while(self.refusal)
@@ -49,9 +52,8 @@ class Line:
 
     def _forget_who_has_left(self) -> None:
         """An event loop may have told of somebody new before it tells of those."""
-        for ticket, client in [*self._clients.items()]:
-            if has_left(client):
-                self.leave(ticket)
+        for ticket in self._look(self._clients):
+            self.leave(ticket)
 
     def _told(self, waiting: int) -> str:
         return f"the queue is full, {max(0, waiting)} requests wait in it"

@@ -6,13 +6,13 @@ import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, ClassVar
 
 from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 
-from common.serving.client import HEAD_LIMIT_S, has_left
+from common.serving.client import HEAD_LIMIT_S, has_left, who_has_left
 from common.serving.line import Line
 from common.serving.listening import announce, close_the_door, listening_socket, somebody_waits
 from common.serving.options import Options
@@ -61,6 +61,7 @@ class _Handler(RequestHandler):
 class TaskHandler(_Handler):
     """A handler for the long task; a server adds `get`."""
 
+    _waiting: ClassVar[dict[int, "TaskHandler"]] = {}  # those whose work can be taken back, by their tickets
     _ticket: int | None = None
     _when_client_leaves: Callable[[], object] | None = None
 
@@ -78,6 +79,7 @@ class TaskHandler(_Handler):
     def on_finish(self) -> None:
         if self._ticket is not None:
             self.line.leave(self._ticket)
+            self._waiting.pop(self._ticket, None)
 
     def answer(self, run: TaskRun) -> None:
         """Answers with the task's answer and tells where and how long it ran."""
@@ -88,7 +90,10 @@ class TaskHandler(_Handler):
     async def unless_client_leaves(self, work: Future[TaskRun] | Awaitable[TaskRun]) -> TaskRun:
         """What the work results in; it is cancelled, if it still can be, when the client closes its connection."""
         future = asyncio.wrap_future(work) if isinstance(work, Future) else asyncio.ensure_future(work)
-        self._when_client_leaves = future.cancel
+        # The pool's own is cancelled at once; asyncio would do it in the next round of the loop.
+        self._when_client_leaves = work.cancel if isinstance(work, Future) else future.cancel
+        if self._ticket is not None:
+            self._waiting[self._ticket] = self
         try:
             return await future
         except TimeoutError:
@@ -97,6 +102,13 @@ class TaskHandler(_Handler):
             raise HTTPError(503) from None  # nobody is there to read it
 
     def on_connection_close(self) -> None:
+        """Where one leaves, others may have left, too: a loop that has to queue for the GIL is slow to tell of each."""
+        self._drop()
+        clients = {ticket: client for ticket, one in self._waiting.items() if (client := one._client()) is not None}
+        for ticket in who_has_left(clients):
+            self._waiting[ticket]._drop()
+
+    def _drop(self) -> None:
         if self._when_client_leaves is not None:
             self._when_client_leaves()
 
