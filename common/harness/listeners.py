@@ -8,14 +8,19 @@ from common.harness.failures import CaseFailedError
 from common.harness.ports import port_is_free
 
 
-def must_be_its_own(pid: int, port: int) -> None:
+def must_be_its_own(pid: int, port: int, keeper_pid: int | None = None) -> None:
     """Returns if the process or one below it listens on the port, or nobody any more, or if the system doesn't tell.
+
+    Args:
+        keeper_pid: of the process that inherits those that have left the server's session, where there is one.
 
     Raises:
         CaseFailedError: somebody else does.
     """
     try:
         if port in set(_ports(pid)) or port_is_free(port):
+            return
+        if keeper_pid is not None and port in set(_ports(keeper_pid)):
             return
     except psutil.Error:
         return

@@ -145,7 +145,7 @@ class Server:
                 answer = await get(session, url, self._limit_s - self.age_s())
                 if self._is_right(answer):
                     if self._port is not None and self.pid is not None:
-                        must_be_its_own(self.pid, self._port)
+                        must_be_its_own(self.pid, self._port, self._keeper_pid())
                     return answer
                 seen = f"GET {url.removeprefix(self.url)} gives {answer.described()}"
             except aiohttp.ClientConnectorError:
@@ -158,6 +158,9 @@ class Server:
         where = where_it_listens(self.pid) if self.pid is not None else ""
         seen = seen or f"nothing listens at {self.url}{where}"
         raise CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {seen}")
+
+    def _keeper_pid(self) -> int | None:
+        return self._started.process.keeper.pid if self._started else None
 
     def _is_right(self, answer: Answer) -> bool:
         if self.ping is None:

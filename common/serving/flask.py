@@ -71,8 +71,12 @@ def task_app() -> Flask:
 
 
 def _join_line(app: Flask) -> None:
-    line = app.config[LINE]
-    client = next(request.environ[name] for name in _SOCKETS if name in request.environ)
+    line, client = (
+        app.config.get(LINE),
+        next((request.environ[name] for name in _SOCKETS if name in request.environ), None),
+    )
+    if line is None or client is None:
+        return  # under a server of somebody else, who keeps its line
     if has_left(client):
         raise RefusedError("the client has left")
     if refusal := line.refusal():
