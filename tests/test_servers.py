@@ -57,6 +57,7 @@ MALFORMED = [
     HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + SECOND,
     HEAD + b"Content-Length: 5\r\nContent-Length: 0\r\n\r\n" + SECOND,
     HEAD + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + SECOND,
+    HEAD + b"Transfer-Encoding : chunked\r\nContent-Length: 0\r\n\r\n" + SECOND,
     HEAD + b"Content-Length: +5\r\n\r\n" + SECOND,
     HEAD + b"Content-Length: abc\r\n\r\n",
     HEAD + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n",

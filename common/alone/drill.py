@@ -6,17 +6,24 @@ What they tell and what is set are files in the folder that the variable UNDER_S
 import contextlib
 import os
 import time
+from collections.abc import Generator
 
 FOLDER = "UNDER_SIEGE_DRILL"
 ENDLESS, BEGUN = "endless-", "begun"
+SLICE_S = 0.002
 
 
-def compute(cpu_s: float) -> str:
-    """Computes for so many seconds of CPU time; for ever, if that is set and nobody else has taken it."""
+def compute(cpu_s: float) -> Generator[float, None, str]:
+    """Computes for so many seconds of CPU time, in slices; for ever and without any, if that is set for one more."""
     _begin()
-    ends_s = time.thread_time() + (float("inf") if _is_endless() else cpu_s)
-    while time.thread_time() < ends_s:
-        sum(range(500))
+    if _is_endless():
+        while True:
+            sum(range(500))
+    for _ in range(max(1, round(cpu_s / SLICE_S))):
+        ends_s = time.thread_time() + SLICE_S
+        while time.thread_time() < ends_s:
+            sum(range(500))
+        yield 0
     return "done"
 
 

@@ -1,5 +1,6 @@
 """Flask on gevent's server: who is refused, who has left, starting and stopping. The rest is in flask.py."""
 
+from email.errors import MissingHeaderBodySeparatorDefect
 from email.message import Message
 from typing import Any
 
@@ -78,9 +79,11 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
     def MessageClass(self, *args: Any) -> Message:  # noqa: N802 (gevent's name of what reads the headers)
         headers: Message = super().MessageClass(*args)
         lengths, codings = headers.get_all("Content-Length", []), headers.get_all("Transfer-Encoding", [])
+        cut_off = any(isinstance(defect, MissingHeaderBodySeparatorDefect) for defect in headers.defects)
         is_number = all(one.isascii() and one.isdigit() for one in lengths)
-        if len(lengths) + len(codings) > 1 or not is_number or codings not in ([], ["chunked"]):
-            # A second request may be hidden in what one reads as the body, and another doesn't (RFC 9112, 6.3).
+        if cut_off or len(lengths) + len(codings) > 1 or not is_number or codings not in ([], ["chunked"]):
+            # A second request may be hidden in what one reads as the body, and another doesn't (RFC 9112, 6.3); and
+            # after what is no header, such as `Transfer-Encoding : chunked`, the others are not read at all.
             raise ValueError("where the body ends is ambiguous")
         return headers
 

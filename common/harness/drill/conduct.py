@@ -32,7 +32,7 @@ STEADY = f"{_MODULE}:compute(0.02)"  # the task of most faults
 TASKS = {
     "stop": f"{_MODULE}:compute(0.2)",
     "stop_long": f"{_MODULE}:compute(0.2)",
-    "leave": f"{_MODULE}:compute(0.1)",
+    "leave": f"{_MODULE}:compute(0.3)",
     "malformed": f"{_MODULE}:compute(0.001)",
 }
 _ONCE = (CONTROL, "stop_long", "malformed")  # they give the same every time

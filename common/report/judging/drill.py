@@ -9,6 +9,7 @@ from common.report.figures.drills import Drilled, drilled
 OK, HURT, DEAD, HIDDEN, NONE = "ok", "hurt", "dead", "ping_fine_work_dead", ""
 PING_FINE_S = 0.1  # a health check that is answered within this is content
 WHOLE_WITHIN_S = 1.0
+GRACE_S, IN_TIME_S = 5.0, 1.0  # that a server has, and how much later it may end
 LEFT_DEAD, LEFT_OK = 0.05, 0.3  # of the rate
 CPU_FOR_NOBODY = 0.15  # of what all who left had asked for
 TASKS_LONGER = 2.0  # the next one may wait, beside its own
@@ -62,7 +63,8 @@ def _stop_long(one: Drilled) -> str:
     """Its tasks can't be finished within the grace: it has to end in time, and to say what it dropped."""
     if one.figures.get("exit") is None:
         return DEAD
-    return OK if one.figures.get("exit") == 0 and one.figures["lines"] else HURT
+    in_time = (one.figures["exit_s"] or 0.0) <= GRACE_S + IN_TIME_S
+    return OK if in_time and one.figures.get("exit") == 0 and one.figures["lines"] else HURT
 
 
 def _leave(one: Drilled) -> str:
