@@ -15,7 +15,7 @@ PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 MOST_LINES = 250
 BLOCK = re.compile(r"<!-- python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
 PICTURE = re.compile(r"<!-- python (bench\.py report .*?) --out (\S+) -->\n!\[[^\]]+\]\((\S+)\)")
-QUOTED = re.compile(r"<!-- (\S+\.py) -->\n```python\n(.*?)```", re.DOTALL)
+QUOTED = re.compile(r"<!-- (\S+\.(?:py|toml)) -->\n```(?:python|toml)\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 OF_THE_PROJECT = ("servers/", "common/", "docs/", "results/", "scripts/", "tests/", "./", ".venv")
 

@@ -1,13 +1,18 @@
 """Suites in files: what they mean, and what bad ones get, which is one line before anything is started."""
 
+import contextlib
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import TESTS
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from common.errors import BadInputError
 from common.harness.plan import make_plan
+from common.harness.ready import suite_file, suite_server
 from common.harness.ready.suite_file import read_suite
 from common.harness.ready.what import suite_of
 from common.harness.start import start_of
@@ -27,10 +32,10 @@ def suite_in(folder: Path, text: str) -> Path:
 BAD = {
     "not_toml": ("[servers", "is not TOML"),
     "no_server": ('title = "x"', "has no server: expected a table such as [servers.uvicorn]"),
-    "unknown_key": ("titel = 'x'\n" + SERVER, "unknown key 'titel': expected did you mean 'title'"),
+    "unknown_key": ("titel = 'x'\n" + SERVER, "unknown key 'titel' (did you mean 'title'?)"),
     "unknown_key_of_load": (
         SERVER + "[load]\nuser = 3",
-        "[load] has an unknown key 'user': expected did you mean 'users'",
+        "[load] has an unknown key 'user' (did you mean 'users'?)",
     ),
     "unknown_key_of_server": (SERVER + 'requirement = ["x"]', "did you mean 'requirements'"),
     "idle_axis": (SERVER + "[axes]\nworkers = [1, 2]", "has workers, but no server uses it"),
@@ -215,3 +220,24 @@ def test_what_can_not_be_begun_gets_one_line(words: tuple[str, ...], why: str, t
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert why in ran.stderr
     assert (tmp_path / "there.toml").read_text() == "mine"
+
+
+SCALARS = st.one_of(st.text(max_size=20), st.integers(-5, 10**9), st.floats(), st.booleans())
+ANYTHING = st.recursive(
+    SCALARS,
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=8), inside, max_size=3),
+    max_leaves=6,
+)
+KNOWN = st.sampled_from([*suite_file._TOP, *suite_file._LOAD, *suite_server.KEYS, "status", "body", "file"])
+TABLE = st.dictionaries(KNOWN, st.one_of(ANYTHING, st.dictionaries(KNOWN, ANYTHING, max_size=4)), max_size=5)
+
+
+@given(told=TABLE, server=st.dictionaries(KNOWN, ANYTHING, max_size=4))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_a_stranger_writes_is_a_suite_or_bad_input(told: dict, server: dict, tmp_path: Path) -> None:
+    one = {"command": "serve {port}", **server}
+    told = {**told, "servers": {"one": one, **(told["servers"] if isinstance(told.get("servers"), dict) else {})}}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(suite_file, "_parsed", lambda _path: told)
+        with contextlib.suppress(BadInputError):
+            assert read_suite(tmp_path / "shop.toml").targets

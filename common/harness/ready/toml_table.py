@@ -23,10 +23,8 @@ class Table:
         for key in data:
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)
-                raise self.wrong(
-                    f"has an unknown key {key!r}",
-                    f"{f'did you mean {near[0]!r}; ' * bool(near)}one of {', '.join(known)}",
-                )
+                meant = f" (did you mean {near[0]!r}?)" if near else ""
+                raise self.wrong(f"has an unknown key {key!r}{meant}", f"one of {', '.join(known)}")
 
     def __contains__(self, key: str) -> bool:
         return key in self._data
