@@ -112,6 +112,9 @@ def _plain(text: str, status: int, headers: dict[str, str]) -> web.Response:
     return web.Response(text=text, status=status, headers={"Content-Type": PLAIN_TEXT, **headers})
 
 
+TURNS_TO_BEGIN = 5  # of the loop, from when a connection is accepted to when its request has been read and begins
+
+
 async def _let_in_who_waits(listener: socket.socket) -> None:
     """Returns when nobody waits at the door, or when it has been looked at often enough."""
     close_the_door(listener)
@@ -119,3 +122,5 @@ async def _let_in_who_waits(listener: socket.socket) -> None:
     while looks and somebody_waits(listener):
         await asyncio.sleep(0)
         looks -= 1
+    for _ in range(TURNS_TO_BEGIN):
+        await asyncio.sleep(0)
