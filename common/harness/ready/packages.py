@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 
 _INSTALL = {
     "apt-get": "apt-get install",
@@ -21,9 +22,13 @@ _PACKAGES = {
 
 def install_command(program: str) -> str:
     """`apt-get install nginx`, with sudo where that is needed."""
+    return install_one_of(dict.fromkeys(_INSTALL, program) | _PACKAGES.get(program, {}), program)
+
+
+def install_one_of(packages: Mapping[str, str], name: str) -> str:
+    """The same for what is called so by the package managers that have it."""
     for manager, command in _INSTALL.items():
-        if shutil.which(manager):
+        if shutil.which(manager) and manager in packages:
             needs_no_password = manager == "brew" or os.getuid() == 0
-            package = _PACKAGES.get(program, {}).get(manager, program)
-            return f"{'' if needs_no_password else 'sudo '}{command} {package}"
-    return f"your system's package manager, package {program}"
+            return f"{'' if needs_no_password else 'sudo '}{command} {packages[manager]}"
+    return f"your system's package manager, package {name}"

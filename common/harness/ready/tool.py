@@ -11,15 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from common.errors import BadInputError
+from common.harness.ready.packages import install_one_of
 from common.load.driver import Driver, Order
-
-_INSTALL = {
-    "apt-get": "apt-get install",
-    "dnf": "dnf install",
-    "apk": "apk add",
-    "pacman": "pacman -S",
-    "brew": "brew install",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +94,4 @@ def install_command(driver: Driver) -> str:
     """What installs it here."""
     if "pip" in driver.packages:
         return f"{sys.executable} -m pip install {driver.packages['pip']}"
-    for manager, command in _INSTALL.items():
-        if shutil.which(manager) and manager in driver.packages:
-            needs_no_password = manager == "brew" or os.getuid() == 0
-            return f"{'' if needs_no_password else 'sudo '}{command} {driver.packages[manager]}"
-    return f"your system's package manager, package {driver.name}"
+    return install_one_of(driver.packages, driver.name)
