@@ -15,7 +15,7 @@ from common.harness.drill.plan import drill_plan
 from common.harness.drill.raw import AMBIGUOUS, malformed
 from common.harness.ready.what import suite_of
 from common.model.fault import CONTROL, FAULTS
-from common.model.record import Failure, Incident, Pings, Requests, Result, load, save
+from common.model.record import Failure, Incident, LeftOut, Pings, Requests, Result, load, save
 from common.report.dressing import dressed
 from common.report.figures.drills import drilled, figures_of
 from common.report.judging.drill import DEAD, HIDDEN, HURT, OK, cells_of, exit_code
@@ -130,6 +130,10 @@ def test_what_can_not_happen_and_what_could_not_be_tried_are_told_apart() -> Non
     assert any("Could not be told: 9_pebble" in sentence for sentence in conclusion(cells))
     assert exit_code(result(never)) == 0
     assert exit_code(result(failed)) == 1
+    lacking = result(never)
+    lacking.left_out.append(LeftOut("7_interpreters", "In interpreters", "3.11.7", "needs Python 3.14 or later"))
+    for dress in ("table", "markdown", "html"):
+        assert "because it needs Python 3.14 or later" in " ".join(dressed(lacking, dress).split())
 
 
 def test_every_dress_shows_a_drill() -> None:

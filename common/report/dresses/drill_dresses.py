@@ -23,7 +23,7 @@ _STYLES = {HURT: "yellow", DEAD: "red", HIDDEN: "bold red"}
 def as_table(result: Result) -> RenderableType:
     """Who survives what: a row for each server, a column for each fault."""
     cells = cells_of(result)
-    told = (Text(f"{sentence}\n") for sentence in conclusion(cells))
+    told = (Text(f"{sentence}\n") for sentence in conclusion(cells, result.left_out))
     return Group(*told, _Matrix(cells), Text(f"\n{_footnote(result)}", style="dim"))
 
 
@@ -68,7 +68,7 @@ def as_markdown(result: Result) -> str:
     for name, found in rows:
         texts = ["; ".join(filter(None, marked(one))) if one else "" for one in found]
         lines.append(row([plain(name), *map(plain, texts)]))
-    told = "\n\n".join(plain(sentence) for sentence in conclusion(cells))
+    told = "\n\n".join(plain(sentence) for sentence in conclusion(cells, result.left_out))
     notes = "<br>".join(f"<sub>{plain(line)}</sub>" for line in _footnote(result).splitlines())
     return "\n\n".join([told, "\n".join(lines), notes])
 

@@ -30,7 +30,7 @@ def drill_as_html(result: Result) -> str:
     return template.render(
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
-        answer=list(conclusion(cells)),
+        answer=list(conclusion(cells, result.left_out)),
         headings=[HEADINGS[fault] for fault in faults],
         rows=[(name, [(marked(one), one.mark) if one else None for one in of_server]) for name, of_server in rows],
         legend=LEGEND,

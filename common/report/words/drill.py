@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from common.model.fault import CONTROL
+from common.model.record import LeftOut
 from common.report import numbers
 from common.report.figures.drills import Drilled, Figures
 from common.report.judging.drill import DEAD, HIDDEN, HURT, OK, Cell
@@ -120,7 +121,7 @@ _TEXTS = {
 }
 
 
-def conclusion(cells: Sequence[Cell]) -> Iterator[str]:
+def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
     """Who survives everything; who seems to live and does not work; and what could not be told."""
     servers = list(dict.fromkeys(one.drilled.case.server for one in cells))
     marks = {name: {one.mark for one in cells if one.drilled.case.server == name} for name in servers}
@@ -144,6 +145,8 @@ def conclusion(cells: Sequence[Cell]) -> Iterator[str]:
     ]
     if untold:
         yield f"Could not be told: {'; '.join(untold)}."
+    for one in left_out:
+        yield f"Not drilled: {one.server}, because it {one.reason}."
 
 
 def what_in_words(fault: str) -> str:
