@@ -1,0 +1,85 @@
+"""Goals as they are written, and what becomes of those that can't be read."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from common.errors import BadInputError
+from common.model.goal import EXAMPLES, Goal, goal
+
+
+@pytest.mark.parametrize(
+    ("text", "figure", "operator", "limit"),
+    [
+        ("p99 < 1s", "response_p99_s", "<", 1.0),
+        ("response p95<=250ms", "response_p95_s", "<=", 0.25),
+        ("http_req_duration p(99) < 500ms", "response_p99_s", "<", 0.5),
+        ("p(95)<200ms", "response_p95_s", "<", 0.2),
+        ("ping med < 5 ms", "ping_p50_s", "<", 0.005),
+        ("Ping  p99 <  50ms", "ping_p99_s", "<", 0.05),
+        ("rate >= 30/s", "rate_per_s", ">=", 30.0),
+        ("rate > 600/min", "rate_per_s", ">", 10.0),
+        ("of ceiling >= 80%", "of_ceiling", ">=", 0.8),
+        ("rate >= 0.8 of ceiling", "of_ceiling", ">=", 0.8),
+        ("availability >= 99.9%", "availability_pct", ">=", 99.9),
+        ("cpu < 60ms", "cpu_s_per_transaction", "<", 0.06),
+        ("memory < 200MB", "memory_bytes", "<", 2e8),
+        ("memory < 1GiB", "memory_bytes", "<", 2.0**30),
+    ],
+)
+def test_a_goal_is_read_as_it_is_meant(text: str, figure: str, operator: str, limit: float) -> None:
+    found = goal(text)
+    assert (found.figure, found.operator, found.of_base) == (figure, operator, False)
+    assert found.limit == pytest.approx(limit)
+
+
+def test_a_goal_may_be_a_multiple_of_what_was_before() -> None:
+    assert goal("rate >= 0.97 of base") == Goal("rate >= 0.97 of base", "rate_per_s", ">=", 0.97, of_base=True)
+    assert goal("ping p99 <= 110% of base").limit == pytest.approx(1.1)
+
+
+@pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
+def test_a_goal_holds_or_does_not(operator: str) -> None:
+    held = [goal(f"p99 {operator} 2s").holds(value) for value in (1.0, 2.0, 3.0)]
+    assert (
+        held
+        == {
+            "<": [True, False, False],
+            "<=": [True, True, False],
+            ">": [False, False, True],
+            ">=": [False, True, True],
+        }[operator]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("p99 < 1", "p99 < 1': 1 has no unit of that figure: expected one of us, µs, ms, s"),
+        ("memory < 200", "expected one of b, kb, mb"),
+        ("ping p9 < 50ms", "such as 'ping p99 < 50ms'"),
+        ("availabilty >= 99.9%", "such as 'availability >= 99.9%'"),
+        ("p99 = 1s", "such as 'p99 < 1s'"),
+        ("p99 < 2 of ceiling", "is no goal"),
+        ("", "is no goal"),
+        ("rate >= -3/s", "is no goal"),
+    ],
+)
+def test_what_can_not_be_read_is_told_how(text: str, said: str) -> None:
+    with pytest.raises(BadInputError) as error:
+        goal(text)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@given(st.text() | st.builds("{} {} {}{}".format, st.text(), st.sampled_from("<>="), st.floats(), st.text(max_size=3)))
+def test_no_text_breaks_it(text: str) -> None:
+    try:
+        assert goal(text).limit >= 0
+    except BadInputError as error:
+        assert len(str(error).splitlines()) == 1  # noqa: PT017 (most texts are refused)
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_the_examples_are_goals(text: str) -> None:
+    assert goal(text).text == text
