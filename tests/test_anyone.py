@@ -14,7 +14,8 @@ import msgspec
 import psutil
 import pytest
 from besieging import Besieged
-from conftest import LIMIT_S, TESTS, bench_command, is_free, wait_until
+from command import Ended, called
+from conftest import LIMIT_S, TESTS, is_free, wait_until
 
 from common.harness.failures import CaseFailedError
 from common.harness.listeners import must_be_its_own
@@ -28,10 +29,8 @@ from common.report.judging.comparison import summarize
 SHOP = TESTS / "suites" / "shop"
 
 
-def measured(folder: Path, *words: str) -> tuple[Result, subprocess.CompletedProcess[str]]:
-    ran = subprocess.run(
-        bench_command("run", *words, "--rounds", "1", "--out", "r.json"), cwd=folder, capture_output=True, text=True
-    )
+def measured(folder: Path, *words: str) -> tuple[Result, Ended]:
+    ran = called("run", *words, "--rounds", "1", "--out", "r.json", folder=folder)
     assert ran.returncode in (0, 1, 3), ran.stderr
     return load(folder / "r.json"), ran
 
