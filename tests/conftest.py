@@ -67,7 +67,7 @@ def wait_until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> obj
     deadline = time.monotonic() + limit_s
     while not (result := condition()):
         assert time.monotonic() < deadline, f"{condition} did not come true within {limit_s} s"
-        time.sleep(0.01)  # between two looks
+        time.sleep(0.03)  # between two looks, which may be at all processes
     return result
 
 

@@ -83,6 +83,7 @@ def test_one_that_can_not_be_measured_fails_alone_and_says_why(name: str, shop: 
     assert words in shop[0][name].words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_dress_shows_a_suite(shop: Shop) -> None:
     result = shop[1]
     page = dressed(result, "html")

@@ -17,7 +17,7 @@ WORK = "import time\n\ndef work():\n    time.sleep(0.02)\n    return 'of the use
 
 
 def write(path: Path, text: str = WORK) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
@@ -38,6 +38,12 @@ def test_a_task_may_be_in_a_module_that_is_called_as_one_of_ours(file, task, tmp
     write(tmp_path / file)
     monkeypatch.chdir(tmp_path)
     assert asyncio.run(try_task(task, interpreter())).answer == b"of the user"
+
+
+@pytest.mark.parametrize(("file", "task"), [("common.py", "common:work"), ("common/task.py", "common.task:work")])
+def test_its_folder_may_be_named_by_the_pythonpath_too(file, task, tmp_path, monkeypatch) -> None:
+    write(tmp_path / file)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert asyncio.run(try_task(task, interpreter())).answer == b"of the user"
 

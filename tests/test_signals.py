@@ -30,7 +30,6 @@ GRACE_S, BESIDES_S = 5.0, 10.0  # of a server that does not listen; and for ever
         ("starting", signal.SIGINT, 130),
         ("under siege", signal.SIGTERM, 143),
         ("stopping", signal.SIGINT, 130),
-        ("stopping", signal.SIGTERM, 143),
     ],
 )
 def test_a_signal_stops_everything_within_seconds_and_keeps_what_is_done(

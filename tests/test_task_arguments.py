@@ -141,13 +141,16 @@ def test_the_name_is_escaped_on_the_page_and_in_pictures(result: Result, tmp_pat
     assert HARD in html.unescape(drawn)
 
 
-@pytest.mark.parametrize("words", [["run", "1"], ["trace", "1"], ["try"]])
 @pytest.mark.parametrize(
-    ("call", "complaint"),
+    ("words", "call", "complaint"),
     [
-        ("(open)", "an argument that is no literal: open"),
-        ("(", "was never closed"),
-        ("(end=1)", "can't be called with"),
+        (["run", "1"], "(open)", "an argument that is no literal: open"),
+        (["run", "1"], "(", "was never closed"),
+        (["run", "1"], "(end=1)", "can't be called with"),
+        (["trace", "1"], "(end=1)", "can't be called with"),
+        (["try"], "(open)", "an argument that is no literal: open"),
+        (["try"], "(", "was never closed"),
+        (["try"], "(end=1)", "can't be called with"),
     ],
 )
 def test_every_command_refuses_it_with_one_line(asked, tmp_path, words, call, complaint) -> None:

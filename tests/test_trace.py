@@ -239,6 +239,7 @@ def test_nor_in_a_picture_or_in_the_words_for_it(tmp_path: Path) -> None:
     assert timelines([untold()])[0].described().startswith("x: 2 requests done after 100 ms, but it doesn't tell when")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_explains_what_is_not_told() -> None:
     result = result_of([bare_record(), record_of("1_sync")])
     result.traces.append(untold())
