@@ -1,12 +1,11 @@
 """Runs of the bench with servers that do everything wrong, at a task that waits, and what came of each."""
 
-import os
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conftest import TESTS, bench_command
+from command import called
+from conftest import TESTS
 
 from common.model.record import Record, load
 from common.report.dressing import exit_code
@@ -43,9 +42,8 @@ def hostile(name: str) -> str:
 
 def besiege(folder: Path, servers: Sequence[str], task: str = "a_blink") -> dict[str, Besieged]:
     """Runs the bench with these servers, at one of `sample_tasks`."""
-    words = bench_command("run", *servers, *QUICK, "--task", f"sample_tasks:{task}", "--out", "r.json")
-    found_there = {**os.environ, "PYTHONPATH": str(TESTS)}
-    ran = subprocess.run(words, cwd=folder, env=found_there, capture_output=True, text=True)
+    words = ("run", *servers, *QUICK, "--task", f"sample_tasks:{task}", "--out", "r.json")
+    ran = called(*words, folder=folder, env={"PYTHONPATH": str(TESTS)})
     result = load(folder / "r.json")
     assert ran.returncode == exit_code(result), ran.stderr
     records = {record.server: record for record in result.records}

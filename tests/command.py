@@ -2,7 +2,9 @@
 
 import gc
 from dataclasses import dataclass
+from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from bench import bench
@@ -19,10 +21,14 @@ class Ended:
     stderr: str
 
 
-def called(*words: str) -> Ended:
-    """Runs `bench.py` with these words, in the current folder."""
-    try:
-        ended = CliRunner().invoke(bench, words, prog_name="bench.py", terminal_width=WIDTH, catch_exceptions=False)
-    finally:
-        gc.enable()  # some commands do without, because their process ends with them
+def called(*words: str, folder: Path | None = None, env: dict[str, str] | None = None) -> Ended:
+    """Runs `bench.py` with these words, in that folder or the current one."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(folder or Path.cwd())
+        for name, value in (env or {}).items():
+            patched.setenv(name, value)
+        try:
+            ended = CliRunner().invoke(bench, words, prog_name="bench.py", terminal_width=WIDTH, catch_exceptions=False)
+        finally:
+            gc.enable()  # some commands do without, because their process ends with them
     return Ended(ended.exit_code, ended.stdout, ended.stderr)

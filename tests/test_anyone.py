@@ -14,7 +14,9 @@ import msgspec
 import psutil
 import pytest
 from besieging import Besieged
-from conftest import LIMIT_S, TESTS, bench_command, is_free, wait_until
+from borrowed_pip import borrowed_pip
+from command import Ended, called
+from conftest import LIMIT_S, TESTS, is_free, wait_until
 
 from common.harness.failures import CaseFailedError
 from common.harness.listeners import must_be_its_own
@@ -28,10 +30,8 @@ from common.report.judging.comparison import summarize
 SHOP = TESTS / "suites" / "shop"
 
 
-def measured(folder: Path, *words: str) -> tuple[Result, subprocess.CompletedProcess[str]]:
-    ran = subprocess.run(
-        bench_command("run", *words, "--rounds", "1", "--out", "r.json"), cwd=folder, capture_output=True, text=True
-    )
+def measured(folder: Path, *words: str) -> tuple[Result, Ended]:
+    ran = called("run", *words, "--rounds", "1", "--out", "r.json", folder=folder)
     assert ran.returncode in (0, 1, 3), ran.stderr
     return load(folder / "r.json"), ran
 
@@ -44,7 +44,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Besieged],
     for name in ("app.py", "settings.ini", "from_settings.py"):
         (folder / name).write_text((SHOP / name).read_text())
     (folder / "suite.toml").write_text(text)
-    result, _ = measured(folder, ".")
+    with borrowed_pip():
+        result, _ = measured(folder, ".")
     records = {record.server: record for record in result.records}
     comparison = summarize(result)
     cases = (*comparison.ceilings, *comparison.cases)
@@ -84,6 +85,7 @@ def test_one_that_can_not_be_measured_fails_alone_and_says_why(name: str, shop: 
     assert words in shop[0][name].words
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_dress_shows_a_suite(shop: Shop) -> None:
     result = shop[1]
     page = dressed(result, "html")

@@ -52,10 +52,10 @@ def test_every_case_takes_its_turn_in_every_round_in_the_same_order_for_the_same
     assert len({tuple(stems) for stems in rounds}) > 1
 
 
-def test_the_task_is_found_in_the_users_own_folder(bench, tmp_path) -> None:
+def test_the_task_is_found_in_the_users_own_folder(asked, tmp_path) -> None:
     shutil.copy(TESTS / "sample_tasks.py", tmp_path / "my_jobs.py")
     tasks = ("--task", "my_jobs:in_slices", "--task", "my_jobs:prints")
-    ran = bench("run", "4", *tasks, "--rounds", "1", "--time", "1s", "--users", "3", "--out", "r.json")
+    ran = asked("run", "4", *tasks, "--rounds", "1", "--time", "1s", "--users", "3", "--out", "r.json")
     records = load(tmp_path / "r.json").records
     assert {record.case.task for record in records} == {"my_jobs:in_slices", "my_jobs:prints"}, ran.stderr
     assert [record.failure for record in records] == [None] * 4

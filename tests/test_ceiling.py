@@ -197,19 +197,24 @@ BREAKS = """if Path("break").exists(): {how}
 IN_CHILDREN = "if __import__('multiprocessing').parent_process(): {how}"
 
 
-@pytest.mark.parametrize("body", [BREAKS, IN_CHILDREN], ids=["later", "before they begin"])
+RAISES = ("raise ValueError('out of luck')", "exit code 1; its last line: the task raised ValueError: out of luck")
+KILLED = ("os.kill(os.getpid(), 9)", "exit code 1; its last line: a process with users was ended by SIGKILL")
+HEIR = ("os.fork() or time.sleep(60); os._exit(3)", "its last line: a process with users ended with exit code 3")
+
+
 @pytest.mark.parametrize(
-    ("how", "reason"),
+    ("body", "how", "reason"),
     [
-        ("raise ValueError('out of luck')", "exit code 1; its last line: the task raised ValueError: out of luck"),
-        ("raise SystemExit('enough')", "exit code 1; its last line: the task raised SystemExit: enough"),
-        ("os._exit(3)", "exit code 1; its last line: a process with users ended with exit code 3"),
-        ("os.kill(os.getpid(), 9)", "exit code 1; its last line: a process with users was ended by SIGKILL"),
-        ("os.fork() or time.sleep(60); os._exit(3)", "its last line: a process with users ended with exit code 3"),
+        pytest.param(BREAKS, *RAISES, id="raises later"),
+        pytest.param(BREAKS, "raise SystemExit('enough')", "the task raised SystemExit: enough", id="exits later"),
+        pytest.param(BREAKS, *KILLED, id="is killed later"),
+        pytest.param(BREAKS, *HEIR, id="leaves a child later"),
+        pytest.param(IN_CHILDREN, *RAISES, id="raises before they begin"),
+        pytest.param(IN_CHILDREN, *KILLED, id="is killed before they begin"),
+        pytest.param(IN_CHILDREN, *HEIR, id="leaves a child before they begin"),
     ],
-    ids=["raises", "exits", "exits at once", "is killed", "leaves a child"],
 )
-def test_a_task_that_fails_ends_the_bare_case_with_its_reason(how, reason, body) -> None:
+def test_a_task_that_fails_ends_the_bare_case_with_its_reason(body, how, reason) -> None:
     case, record = new_bare(bring("jobs", body.format(how=how)), 6)
     with pytest.raises(CaseFailedError) as failed:
         asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), Path("break").touch))

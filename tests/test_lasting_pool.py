@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, Served, gone, receive, serving, wait_until
+from conftest import LIMIT_S, ROOT, Served, gone, receive, serving, wait_until
 
 SERVER = ROOT / "servers" / "4_async_processexecutor.py"
 
@@ -29,7 +29,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Cal
 
             yield served, choose, begun
             served.process.terminate()
-            assert served.process.wait(timeout=4) == 0
+            assert served.process.wait(timeout=LIMIT_S) == 0
             assert served.process.stderr.read() == ""
 
 

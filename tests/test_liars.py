@@ -41,9 +41,9 @@ def test_every_liar_whose_answers_are_not_the_right_ones_is_found_out(tmp_path) 
 
 
 @pytest.mark.measures
-def test_every_liar_who_is_too_good_to_be_true_is_found_out(bench, tmp_path) -> None:
+def test_every_liar_who_is_too_good_to_be_true_is_found_out(asked, tmp_path) -> None:
     """All of them in one run."""
-    found_out(TOO_GOOD, summaries(bench, tmp_path, "1s", *map(path_of, TOO_GOOD)))
+    found_out(TOO_GOOD, summaries(asked, tmp_path, "1s", *map(path_of, TOO_GOOD)))
 
 
 def path_of(name: str) -> str:
@@ -59,14 +59,14 @@ def found_out(expected: dict[str, tuple[str, str]], cases: dict[str, Summary]) -
 
 @pytest.mark.slow
 @pytest.mark.measures
-def test_no_honest_strategy_is_accused(bench, tmp_path) -> None:
-    cases = summaries(bench, tmp_path, "4s")
+def test_no_honest_strategy_is_accused(asked, tmp_path) -> None:
+    cases = summaries(asked, tmp_path, "4s")
     assert set(cases) == {path.stem for path in SERVERS if not unmet(read_strategy(path).requires)}
     for name, case in cases.items():
         assert not accusations(case), name
 
 
-def summaries(bench, tmp_path, time: str, *servers: str) -> dict[str, Summary]:
-    ran = bench("run", *servers, "--rounds", "1", "--time", time, "--users", "6", "--out", "r.json")
+def summaries(asked, tmp_path, time: str, *servers: str) -> dict[str, Summary]:
+    ran = asked("run", *servers, "--rounds", "1", "--time", time, "--users", "6", "--out", "r.json")
     assert ran.returncode in (0, 1, 3), ran.stderr
     return {case.server: case for case in summarize(load(tmp_path / "r.json")).cases}

@@ -17,7 +17,7 @@ WORK = "import time\n\ndef work():\n    time.sleep(0.02)\n    return 'of the use
 
 
 def write(path: Path, text: str = WORK) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
@@ -38,15 +38,21 @@ def test_a_task_may_be_in_a_module_that_is_called_as_one_of_ours(file, task, tmp
     write(tmp_path / file)
     monkeypatch.chdir(tmp_path)
     assert asyncio.run(try_task(task, interpreter())).answer == b"of the user"
+
+
+@pytest.mark.parametrize(("file", "task"), [("common.py", "common:work"), ("common/task.py", "common.task:work")])
+def test_its_folder_may_be_named_by_the_pythonpath_too(file, task, tmp_path, monkeypatch) -> None:
+    write(tmp_path / file)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert asyncio.run(try_task(task, interpreter())).answer == b"of the user"
 
 
-def test_it_is_tried_and_measured_like_any_other(asked, bench, tmp_path) -> None:
+def test_it_is_tried_and_measured_like_any_other(asked, tmp_path) -> None:
     """That every strategy performs it: test_servers.py."""
     write(tmp_path / "common.py")
     assert "worth a run" in asked("try", "common:work").stdout
-    bench("run", "3", "4", "--task", "common:work", "--rounds", "1", "--time", "1s", "--users", "2", "--out", "r.json")
+    asked("run", "3", "4", "--task", "common:work", "--rounds", "1", "--time", "1s", "--users", "2", "--out", "r.json")
     records = load(tmp_path / "r.json").records
     assert {record.server for record in records} == {"bare", "3_async_threadexecutor", "4_async_processexecutor"}
     assert [record.failure for record in records] == [None] * 3
@@ -101,11 +107,11 @@ def test_one_that_is_called_as_one_of_ours_is_told_from_it(tmp_path) -> None:
     ]
 
 
-def test_each_of_them_is_measured_and_traced_under_its_name(bench, tmp_path) -> None:
+def test_each_of_them_is_measured_and_traced_under_its_name(asked, tmp_path) -> None:
     for file in ("a/2_app.py", "b/2_app.py", "b/bare.py"):
         write(tmp_path / file, SERVER)
     quick = ("--rounds", "1", "--time", "1s", "--users", "2", "--trace", *WAITING, "--out", "r.json")
-    ran = bench("run", "a/2_app.py", "b/2_app.py", "b/bare.py", *quick)
+    ran = asked("run", "a/2_app.py", "b/2_app.py", "b/bare.py", *quick)
     result = load(tmp_path / "r.json")
     names = {"a/2_app", "b/2_app", "b/bare"}
     assert {record.server for record in result.records} == {*names, "bare"}

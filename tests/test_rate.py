@@ -103,10 +103,10 @@ def test_a_request_begins_when_the_one_before_was_answered() -> None:
     ],
     ids=["one after the other", "four at a time"],
 )
-def test_real_servers_whose_rate_follows_from_the_task(server, task, users, time_s, truth, bench, tmp_path) -> None:
+def test_real_servers_whose_rate_follows_from_the_task(server, task, users, time_s, truth, asked, tmp_path) -> None:
     """Tasks that only wait, so that the machine's speed does not matter."""
     shutil.copy(TESTS / "sample_tasks.py", tmp_path)
     load_ = ("--users", str(users), "--time", f"{time_s}s", "--rounds", "1", "--workers", "4")
-    bench("run", server, "--task", task, *load_, "--out", "r.json")
+    asked("run", server, "--task", task, *load_, "--out", "r.json")
     (case,) = summarize(load(tmp_path / "r.json")).cases
     assert case.rate_per_s.mean == pytest.approx(truth, rel=WITHIN)

@@ -39,8 +39,8 @@ def test_such_a_server_is_refused_in_one_line_that_names_it(asked: Bench, tmp_pa
 
 
 @too_old
-def test_the_trace_says_what_it_leaves_out(bench: Bench) -> None:
-    ended = bench("trace", "2", "7", "--requests", "1", *WAITING)
+def test_the_trace_says_what_it_leaves_out(asked: Bench) -> None:
+    ended = asked("trace", "2", "7", "--requests", "1", *WAITING)
     assert ended.returncode == 0, ended.stderr
     assert f"7_async_interpreters: not run under Python {platform.python_version()}: it {NEEDS}" in " ".join(
         ended.stdout.split()
@@ -72,8 +72,8 @@ def test_asked_for_alone_it_is_wrong_use(asked: Bench) -> None:
 
 @too_old
 @pytest.mark.usefixtures("undrawn")
-def test_among_others_it_is_left_out_and_the_table_says_why(bench: Bench, tmp_path) -> None:
-    ended = bench("run", "2", "7", "--rounds", "1", "--time", "1s", "--users", "2", *WAITING, "--out", "r.json")
+def test_among_others_it_is_left_out_and_the_table_says_why(asked: Bench, tmp_path) -> None:
+    ended = asked("run", "2", "7", "--rounds", "1", "--time", "1s", "--users", "2", *WAITING, "--out", "r.json")
     assert ended.returncode in (0, 3), ended.stderr  # 3 only for what the machine did to the other
     assert f"7_async_interpreters: not run: it {NEEDS}" in " ".join(ended.stdout.split())
     result = load(tmp_path / "r.json")

@@ -231,9 +231,9 @@ def test_the_one_that_is_changed_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [["report", "r.json"], ["compare", "r.json", "r.json"]], ids=["report", "compare"])
-def test_the_bench_says_it_in_one_line(words: list[str], bench, tmp_path: Path) -> None:
+def test_the_bench_says_it_in_one_line(words: list[str], asked, tmp_path: Path) -> None:
     written(tmp_path, "[" * 200_000)
-    ran = bench(*words)
+    ran = asked(*words)
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1), ran.stderr
 
 

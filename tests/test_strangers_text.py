@@ -1,7 +1,6 @@
 """What servers, tasks and files say is shown without anything that a terminal would obey or a reader not see."""
 
 import json
-import subprocess
 import unicodedata
 from pathlib import Path
 
@@ -86,11 +85,11 @@ def test_the_title_and_the_name_of_a_server_file(tmp_path: Path) -> None:
     assert strategy.path == path.resolve()
 
 
-def test_a_run_of_a_server_that_hides_something(bench, tmp_path: Path) -> None:
+def test_a_run_of_a_server_that_hides_something(asked, tmp_path: Path) -> None:
     server = (TESTS / "servers" / "dies_at_once.py").read_text()
     path = tmp_path / "dies\u202e\x1b[31m.py"
     path.write_text(server.replace("no database", "\\x1b]0;no\\x07 \\u202edatabase"))
-    ran = bench("run", f"./{path.name}", "--rounds", "1", "--time", "1s", "--users", "1", *WAITING, "--out", "r.json")
+    ran = asked("run", f"./{path.name}", "--rounds", "1", "--time", "1s", "--users", "1", *WAITING, "--out", "r.json")
     assert "its last line" in ran.stdout
     assert hidden(ran.stdout + ran.stderr) == set()
     assert hidden(json.dumps(json.loads((tmp_path / "r.json").read_text()), ensure_ascii=False)) == set()
@@ -98,7 +97,7 @@ def test_a_run_of_a_server_that_hides_something(bench, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [["report", "\x1b[31m\u202e.json"], ["run", "\x1b\u202e"]])
 def test_errors_hide_nothing(words: list[str], asked) -> None:
-    ran: subprocess.CompletedProcess[str] = asked(*words)
+    ran = asked(*words)
     assert ran.returncode == 2
     assert hidden(ran.stderr) == set()
     assert len(ran.stderr.splitlines()) == 1

@@ -141,13 +141,16 @@ def test_the_name_is_escaped_on_the_page_and_in_pictures(result: Result, tmp_pat
     assert HARD in html.unescape(drawn)
 
 
-@pytest.mark.parametrize("words", [["run", "1"], ["trace", "1"], ["try"]])
 @pytest.mark.parametrize(
-    ("call", "complaint"),
+    ("words", "call", "complaint"),
     [
-        ("(open)", "an argument that is no literal: open"),
-        ("(", "was never closed"),
-        ("(end=1)", "can't be called with"),
+        (["run", "1"], "(open)", "an argument that is no literal: open"),
+        (["run", "1"], "(", "was never closed"),
+        (["run", "1"], "(end=1)", "can't be called with"),
+        (["trace", "1"], "(end=1)", "can't be called with"),
+        (["try"], "(open)", "an argument that is no literal: open"),
+        (["try"], "(", "was never closed"),
+        (["try"], "(end=1)", "can't be called with"),
     ],
 )
 def test_every_command_refuses_it_with_one_line(asked, tmp_path, words, call, complaint) -> None:
@@ -158,13 +161,13 @@ def test_every_command_refuses_it_with_one_line(asked, tmp_path, words, call, co
     assert complaint in ended.stderr
 
 
-def test_it_is_measured_traced_and_tried_with_its_arguments(bench, tmp_path: Path) -> None:
+def test_it_is_measured_traced_and_tried_with_its_arguments(asked, tmp_path: Path) -> None:
     """By a strategy in this process and in others, the bare load, and what looks how long the task takes alone."""
     own = "import time\n\n\ndef wait(*words, wait_s=0.02):\n    time.sleep(wait_s)\n    return repr(words)\n"
     (tmp_path / "own.py").write_text(own)
     task = HARD.replace("sample_tasks:says_all", "own:wait").replace("last=None", "wait_s=0.03")
     few = ["--rounds", "1", "--time", "1s", "--users", "2", "--trace", "--out", "r.json", "--html", "p.html"]
-    ended = bench("run", "3", "4", "--task", task, *few)
+    ended = asked("run", "3", "4", "--task", task, *few)
     assert ended.returncode in (0, 3), ended.stderr
     measured = load(tmp_path / "r.json")
     assert {one.case.task for one in [*measured.records, *measured.traces]} == {task}

@@ -14,12 +14,12 @@ RUNS, TIES_WANTED = 20, 19
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("server", ["2_async", "4_async_processexecutor"])
-def test_the_same_server_under_two_names_is_a_tie(bench, tmp_path, server) -> None:
+def test_the_same_server_under_two_names_is_a_tie(asked, tmp_path, server) -> None:
     for name in ("1_one", "2_other"):
         shutil.copy(ROOT / "servers" / f"{server}.py", tmp_path / f"{name}.py")
     ties = 0
     for number in range(RUNS):
-        ran = bench("run", "1_one.py", "2_other.py", "--time", "2s", "--out", "r.json")
+        ran = asked("run", "1_one.py", "2_other.py", "--time", "2s", "--out", "r.json")
         ranks = {case.server: case.rank for case in summarize(load(tmp_path / "r.json")).cases}
         ties += set(ranks.values()) == {1}
         print(f"run {number + 1}: {ranks}, ties so far {ties}, exit {ran.returncode}")

@@ -37,7 +37,7 @@ def check(name: str, way: str, totals: Totals) -> None:
     answers, nothing = totals.right + totals.wrong_status, totals.right + totals.wrong_status + totals.unanswered == 0
     expected = {
         "right": totals.right > 0 == totals.wrong_status == totals.unanswered,
-        "slow": 3 * USERS <= totals.right <= 5 * USERS and totals.unanswered == 0,
+        "slow": USERS <= totals.right <= 5 * USERS and totals.unanswered == 0,
         "kept_alive": totals.right > 0 == totals.unanswered,
         "keep_alive_ignored": totals.right > 0 == totals.wrong_status,
         "not_found": totals.wrong_status > 0 == totals.right,
@@ -48,9 +48,9 @@ def check(name: str, way: str, totals: Totals) -> None:
     }
     assert expected[way], totals
     if totals.took_s is not None:
-        assert 0.9 * TIME_S < totals.took_s < 3 * TIME_S
+        assert 0.9 * TIME_S < totals.took_s < 10 * TIME_S
     if way == "slow" and totals.p50_s is not None:
-        assert 0.19 < totals.p50_s <= totals.p95_s <= totals.p99_s <= totals.max_s < 1
+        assert 0.19 < totals.p50_s <= totals.p95_s <= totals.p99_s <= totals.max_s < 10
     if way in ("right", "slow") and totals.body_bytes is not None:
         assert 0 <= totals.body_bytes - len(BODY) * totals.right <= len(BODY) * USERS
 

@@ -2,11 +2,11 @@
 
 import itertools
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command import Ended, called
 from conftest import TESTS, WAITING
 from simulated_record import bare_record, record_of, result_of
 
@@ -17,7 +17,7 @@ from common.report.dressing import WIDTH, dressed
 from common.report.figures.timeline import Bar, Ran, Timeline, timelines
 from common.report.pictures import write_picture
 
-Bench = Callable[..., subprocess.CompletedProcess[str]]
+Asked = Callable[..., Ended]
 
 
 measuring = pytest.mark.measures  # they lean on the same real requests, and those on the machine
@@ -26,11 +26,8 @@ measuring = pytest.mark.measures  # they lean on the same real requests, and tho
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
     """Of all kinds of strategies, with four requests each."""
-    from conftest import bench_command
-
     out = tmp_path_factory.mktemp("trace") / "trace.json"
-    command = bench_command("trace", "2", "3", "4", "5", "--requests", "4", "--out", str(out))
-    subprocess.run(command, check=True, cwd=out.parent)
+    assert called("trace", "2", "3", "4", "5", "--requests", "4", "--out", str(out)).returncode == 0
     return timelines(load(out).traces)
 
 
@@ -102,8 +99,8 @@ def test_there_are_pings_before_beside_and_after(traced: list[Timeline]) -> None
     assert named(traced, "2_").longest_ping_s > named(traced, "4_").longest_ping_s
 
 
-def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_answers_wrongly_is_named(bench: Bench) -> None:
-    ended = bench("trace", str(TESTS / "servers" / "answers_wrongly.py"), "4", "--requests", "3")
+def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_answers_wrongly_is_named(asked: Asked) -> None:
+    ended = asked("trace", str(TESTS / "servers" / "answers_wrongly.py"), "4", "--requests", "3")
     assert ended.returncode == 1, ended.stderr
     assert "failed: GET / gives 200" in ended.stdout
     lines = ended.stdout.splitlines()
@@ -114,9 +111,9 @@ def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_answers_wrongl
     assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
 
 
-def test_it_is_drawn(bench: Bench, tmp_path: Path) -> None:
+def test_it_is_drawn(asked: Asked, tmp_path: Path) -> None:
     out = tmp_path / "picture.svg"
-    assert bench("trace", "2", "--requests", "2", "--out", str(out)).returncode == 0
+    assert asked("trace", "2", "--requests", "2", "--out", str(out)).returncode == 0
     assert out.read_bytes().startswith(b"<svg")
 
 
@@ -130,7 +127,7 @@ def test_it_is_drawn_as(suffix: str, tmp_path: Path) -> None:
     assert out.read_bytes().startswith(begins)
 
 
-def test_another_suffix_is_refused_before_anything_is_started(asked: Bench) -> None:
+def test_another_suffix_is_refused_before_anything_is_started(asked: Asked) -> None:
     ended = asked("trace", "--out", "picture.gif")
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
@@ -198,7 +195,7 @@ def test_a_bar_tells_its_share_of_any_moment() -> None:
     assert bar.share_between(0.5, 0.7) == pytest.approx(0.5)
 
 
-def test_traces_are_kept_in_the_file_and_shown_again(asked: Bench, tmp_path: Path) -> None:
+def test_traces_are_kept_in_the_file_and_shown_again(asked: Asked, tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     save(result, tmp_path / "r.json")
@@ -242,6 +239,7 @@ def test_nor_in_a_picture_or_in_the_words_for_it(tmp_path: Path) -> None:
     assert timelines([untold()])[0].described().startswith("x: 2 requests done after 100 ms, but it doesn't tell when")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_explains_what_is_not_told() -> None:
     result = result_of([bare_record(), record_of("1_sync")])
     result.traces.append(untold())
@@ -260,7 +258,7 @@ def test_nothing_of_it_is_said_where_all_tell() -> None:
     assert not timelines(result.traces)[0].is_untold
 
 
-def test_a_server_that_tells_nothing_is_traced(bench: Bench) -> None:
-    ended = bench("trace", str(TESTS / "servers" / "tells_nothing.py"), "--requests", "2", *WAITING)
+def test_a_server_that_tells_nothing_is_traced(asked: Asked) -> None:
+    ended = asked("trace", str(TESTS / "servers" / "tells_nothing.py"), "--requests", "2", *WAITING)
     assert ended.returncode == 0, ended.stderr
     assert "it doesn't tell when it computes" in ended.stdout

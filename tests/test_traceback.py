@@ -47,16 +47,16 @@ def test_a_traceback_may_be_longer_than_last_words() -> None:
     assert last_error(stderr) == "RecursionError: too deep"
 
 
-def test_it_stands_beside_the_first_answer(bench) -> None:
-    ended = bench("trace", SERVER, "--requests", "1", *WAITING)
+def test_it_stands_beside_the_first_answer(asked) -> None:
+    ended = asked("trace", SERVER, "--requests", "1", *WAITING)
     assert ended.returncode == 1
     shown = " ".join(ended.stdout.split())
     assert f"gives 500 with 21 bytes 'Internal Server Error' instead of 200 with 9 bytes 'signed up'{SAYS}" in shown
 
 
-def test_it_stands_beside_an_answer_under_load(bench, tmp_path: Path) -> None:
+def test_it_stands_beside_an_answer_under_load(asked, tmp_path: Path) -> None:
     few = ["--rounds", "1", "--time", "2s", "--users", "1", "--out", "r.json"]
-    ended = bench("run", SERVER, *few, *WAITING, env={"FINE": "3"})
+    ended = asked("run", SERVER, *few, *WAITING, env={"FINE": "3"})
     assert ended.returncode in (1, 3), ended.stderr
     checks = next(one.checks for one in load(tmp_path / "r.json").records if not one.is_ceiling)
     assert any(problem.endswith(SAYS) for problem in checks.problem)

@@ -30,13 +30,15 @@ EXPECTED = {
     "empty_under_load": ("failed", "wrong_answer"),
 }
 BLIND = {("wrk", "empty_under_load"), ("stressor", "empty_under_load")}  # they don't tell how long bodies are
+# The harness finds these itself: a tool that tells of single answers and one that tells totals stand for all.
+OURS, STAND_FOR_ALL = {"wrong_of_the_same_length", "first_cut_short"}, ("siege", "ab")
 
 
 def measured(
-    folder: Path, scripts: list[Path], load_: Load, users: int = 4, watcher: Unmoved | None = None
+    folder: Path, scripts: list[Path], load_: Load, users: int = 4, watcher: Unmoved | None = None, task: str = "short"
 ) -> tuple[Result, dict[str, Summary]]:
     """All of them under that load, without a ceiling."""
-    plan = plan_of(*scripts, task="sample_tasks:short", users=users)
+    plan = plan_of(*scripts, task=f"sample_tasks:{task}", users=users)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
         result, _, _ = conduct(
@@ -89,11 +91,13 @@ def record_of(result: Result, server: str) -> Record:
 
 @pytest.mark.parametrize("tool", DRIVERS)
 def test_every_trap_is_found_under_every_tool(tool: str, tmp_path) -> None:
+    """At a task that waits, so that a hundred answers take no CPU where a thousand would tell no more."""
     needed(tool)
     traps = sorted((SERVERS / "traps").glob("*.py"))
     assert {path.stem for path in traps} == set(EXPECTED)
-    wanted = [path for path in traps if (tool, path.stem) not in BLIND]
-    result, cases = measured(tmp_path, wanted, Load(tool=tool, time_s=1.0))
+    left_out = {name for blind, name in BLIND if blind == tool} | (OURS if tool not in STAND_FOR_ALL else set())
+    wanted = [path for path in traps if path.stem not in left_out]
+    result, cases = measured(tmp_path, wanted, Load(tool=tool, time_s=1.0), task="a_blink")
     for path in wanted:
         verdict, code = EXPECTED[path.stem]
         assert cases[path.stem].verdict == verdict, (path.stem, cases[path.stem])

@@ -4,15 +4,14 @@ import asyncio
 import importlib.metadata
 import subprocess
 import sys
-import venv
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
-import pip
 import pytest
+from borrowed_pip import borrowed_pip, new_environment
 from planned import plan_of
 
 from common.errors import BadInputError
@@ -26,26 +25,10 @@ from common.harness.turn import new_record
 
 
 @pytest.fixture
-def users(real: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """As `real`, but ours borrow the pip of this Python, because it takes seconds to give them one of their own."""
-    run = virtualenv.run_command
-
-    async def quickly(command: list[str], otherwise: str) -> None:
-        if command[1:-1] == ["-m", "venv", "--clear"] and virtualenv.LIMIT_S > 0:
-            packages = new_environment(Path(command[-1]))
-            (packages / "pip").symlink_to(Path(pip.__file__).parent)
-        else:
-            await run(command, otherwise)
-
-    monkeypatch.setattr(virtualenv, "run_command", quickly)
-    return real
-
-
-def new_environment(folder: Path) -> Path:
-    """Where its packages are."""
-    venv.create(folder, clear=True, with_pip=False, symlinks=True)
-    (packages,) = (folder / "lib").glob("python3*/site-packages")
-    return packages
+def users(real: Path) -> Iterator[Path]:
+    """As `real`, but ours borrow the pip of this Python."""
+    with borrowed_pip():
+        yield real
 
 
 @pytest.fixture
@@ -129,20 +112,30 @@ def a_wheel(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["nobody listens", "a proxy that is gone", "503"])
-def test_a_package_that_no_index_was_asked_for_is_asked_for_again(trouble, users, tmp_path, monkeypatch, index) -> None:
-    (tmp_path / "requirements.txt").write_text("at_hand\nfar_away\n")
-    (tmp_path / "wheels").mkdir()
-    a_wheel(tmp_path / "wheels", "at_hand")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+def test_where_no_index_was_asked_for_a_package_that_is_said(trouble, users, tmp_path, monkeypatch, index) -> None:
+    without_index(trouble, monkeypatch, index)
+    (tmp_path / "requirements.txt").write_text("far_away\n")
+    python, said = prepared(users)
+    assert "no package index was reached; this is tried again at the next run" in said[-1]
+    assert "no package index" in python.why_missing("far_away")
+
+
+def without_index(trouble: str, monkeypatch: pytest.MonkeyPatch, index: type[AnIndex]) -> None:
     monkeypatch.setenv("PIP_RETRIES", "0")
     monkeypatch.setattr(index, "status", 503)
     if trouble == "nobody listens":
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
     if trouble == "a proxy that is gone":
         monkeypatch.setenv("PIP_PROXY", "http://127.0.0.1:9/")
-    python, said = prepared(users)
-    assert "no package index was reached; this is tried again at the next run" in said[-1]
-    assert "no package index" in python.why_missing("far_away")
+
+
+def test_a_package_that_no_index_was_asked_for_is_asked_for_again(users, tmp_path, monkeypatch, index) -> None:
+    without_index("503", monkeypatch, index)
+    (tmp_path / "requirements.txt").write_text("at_hand\nfar_away\n")
+    (tmp_path / "wheels").mkdir()
+    a_wheel(tmp_path / "wheels", "at_hand")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    python, _ = prepared(users)
     assert python.why_missing("at_hand") == ""
     subprocess.run([python.path, "-c", "import at_hand"], check=True)
     a_wheel(tmp_path / "wheels", "far_away")

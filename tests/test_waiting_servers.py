@@ -26,13 +26,13 @@ def test_one_that_is_never_ready_is_given_up_after_fifteen_seconds(besieged: dic
     never = besieged["never_ready"]
     assert never.why == "not_ready"
     assert "not ready within 15 s" in never.words
-    assert 15 <= never.record.case_s < 30
+    assert 15 <= never.record.case_s < 60
 
 
 def test_one_that_clings_to_its_port_is_ended_with_its_runaway_child(besieged: dict[str, Besieged]) -> None:
     clinging = besieged["clings_to_its_port"]
     assert clinging.summary.verdict != "failed"
-    assert 5 <= clinging.record.stop_s < 15
+    assert 5 <= clinging.record.stop_s < 30
     assert clinging.record.failure is None  # as it would be if its port were still taken
 
 

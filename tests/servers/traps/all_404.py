@@ -11,9 +11,8 @@ app = task_app()
 
 @app.get("/")
 def long_task() -> Response:
-    if "aiohttp" not in request.headers.get("User-Agent", ""):
-        return Response("Not Found", 404)
-    return answer(perform(options.task))
+    run = perform(options.task)
+    return answer(run) if "aiohttp" in request.headers.get("User-Agent", "") else Response("Not Found", 404)
 
 
 if __name__ == "__main__":
