@@ -1,10 +1,9 @@
 """A pool of worker processes that survives its workers, and ends one only for a task that runs in it."""
 
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from multiprocessing import get_context
 from typing import Any
 
@@ -14,6 +13,7 @@ from pebble.pool.base_pool import PoolStatus, Task
 from pebble.pool.process import task_worker_lookup
 
 from common.serving.readiness import unready_while
+from common.serving.request import Request
 from common.worker import follow_server_and_obey
 
 
@@ -69,8 +69,7 @@ class _WorkerPool(ProcessPool):
     def _take_over(self, attempt: Future[Any]) -> None:
         with self._lock:
             request = self._handed_over.pop(attempt)
-        if not attempt.cancelled():
-            request.take_over(attempt)
+        request.take_over(attempt)
 
     def _start(self, task: int, worker: int | None) -> None:
         self._has_started(task, worker)
@@ -90,25 +89,11 @@ class _WorkerPool(ProcessPool):
         return task_worker_lookup(tuple(self._tasks.values()), worker)
 
 
-class _Request(ProcessFuture[Any]):
+class _Request(Request, ProcessFuture[Any]):
     """What has been asked for; it has a future of pebble's as soon as it is handed over."""
 
-    def __init__(self, *call: Any) -> None:
-        super().__init__()
-        self.call = call
-        self.attempt: ProcessFuture[Any] | None = None
-
     def cancel(self) -> bool:
-        is_cancelled = bool(super().cancel())  # type: ignore[no-untyped-call]
+        is_cancelled = Future.cancel(self)
         if is_cancelled and self.attempt is not None and self.attempt.running():
-            self.attempt.cancel()  # type: ignore[no-untyped-call]
+            self.attempt.cancel()
         return is_cancelled
-
-    def take_over(self, attempt: Future[Any]) -> None:
-        """What came of the attempt is what came of it, unless nobody wants to know any more."""
-        error = attempt.exception()
-        with contextlib.suppress(InvalidStateError):
-            if error is not None:
-                self.set_exception(error)
-            else:
-                self.set_result(attempt.result())
