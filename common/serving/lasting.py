@@ -5,14 +5,13 @@ import os
 import signal
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from concurrent.futures import BrokenExecutor, Future, InvalidStateError, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Self
 
 from common.serving.readiness import unready_while
-from common.serving.request import Request
+from common.serving.request import Request, Waiting
 from common.task import TaskError
 
 MOST_CRASHES = 3
@@ -32,7 +31,7 @@ class LastingPool:
         self._pool_class, self._workers, self._arguments = pool_class, workers, arguments
         self._crashes_in_a_row = 0
         self._closed = False
-        self._waiting: OrderedDict[Future[Any], _Request] = OrderedDict()
+        self._waiting = Waiting()
         self._lock = threading.RLock()
         self._latest = _Generation(self._pool(workers))
         # A broken pool tells of it on a thread of its own, which holds its locks: what follows is done on these.
@@ -45,9 +44,8 @@ class LastingPool:
 
         It raises a TaskError if the call ends the processes that do it.
         """
-        request = _Request(function, *arguments)
-        request.add_done_callback(lambda it: self._waiting.pop(it, None))
-        self._waiting[request] = request
+        request = Request(function, *arguments)
+        self._waiting.add(request)
         self._hand_over()
         return request
 
@@ -77,15 +75,14 @@ class LastingPool:
     def _hand_over(self) -> None:
         """One more than there are processes, so that none of them waits for us."""
         with self._lock:
-            while self._waiting and len(self._latest.inside) <= self._workers and not self._closed:
-                _, request = self._waiting.popitem(last=False)
+            while not self._closed and len(self._latest.inside) <= self._workers and (request := self._waiting.take()):
                 with request.told_what_goes_wrong():
                     attempt = self._attempt(request)
                     request.attempt = attempt
                     self._latest.inside.add(request)
                     attempt.add_done_callback(partial(self._ended, request, self._latest))
 
-    def _attempt(self, request: "_Request") -> Future[Any]:
+    def _attempt(self, request: Request) -> Future[Any]:
         for _ in range(RENEWALS):
             with contextlib.suppress(BrokenExecutor, OSError, EOFError):
                 return self._latest.pool.submit(*request.call)
@@ -99,7 +96,7 @@ class LastingPool:
         self._latest.end_processes()
         self._latest = _Generation(self._pool(self._workers))
 
-    def _ended(self, request: "_Request", generation: "_Generation", attempt: Future[Any]) -> None:
+    def _ended(self, request: Request, generation: "_Generation", attempt: Future[Any]) -> None:
         if not attempt.cancelled() and isinstance(attempt.exception(), BrokenExecutor) and not self._closed:
             self._again.submit(self._once_more, request, generation)
             return
@@ -109,24 +106,22 @@ class LastingPool:
             request.take_over(attempt)
         self._hand_over()
 
-    def _once_more(self, request: "_Request", lost: "_Generation") -> None:
+    def _once_more(self, request: Request, lost: "_Generation") -> None:
         with request.told_what_goes_wrong(), self._lock:
             if self._latest is lost:
                 self._renew()
-            request.attempt = None
             request.crashes += 1
             if request.is_unwanted:
-                request.cancel()
+                request.give_up()
             elif request.crashes < MOST_CRASHES - 1:
-                self._waiting[request] = request
-                self._waiting.move_to_end(request, last=False)
+                self._waiting.add_again(request)
             else:
                 self._alone.submit(self._do_alone, request)
         self._hand_over()
 
-    def _do_alone(self, request: "_Request") -> None:
+    def _do_alone(self, request: Request) -> None:
         if request.is_unwanted:
-            request.cancel()
+            request.give_up()
             return
         with request.told_what_goes_wrong():
             with self._pool(1) as pool:
@@ -138,27 +133,12 @@ class LastingPool:
             request.take_over(attempt)
 
 
-class _Request(Request):
-    """What has been asked for, and how often it was in a pool that broke."""
-
-    crashes = 0
-
-    @contextlib.contextmanager
-    def told_what_goes_wrong(self) -> Iterator[None]:
-        """Whoever asked must not wait for ever, whatever happens on a thread to which nobody listens."""
-        try:
-            yield
-        except Exception as error:
-            with contextlib.suppress(InvalidStateError):  # nobody waits any more
-                self.set_exception(error)
-
-
 class _Generation:
     """One pool after the other, and what is in it."""
 
     def __init__(self, pool: ProcessPoolExecutor) -> None:
         self.pool = pool
-        self.inside: set[_Request] = set()
+        self.inside: set[Request] = set()
 
     def end_processes(self) -> None:
         """Those that are left of a broken pool may wait for ever for a lock that a lost one held."""
