@@ -44,17 +44,27 @@ class TaskError(RuntimeError):
     """The task raised. Carries only text, so that it crosses to another process whatever was raised."""
 
 
-def perform(spec: str) -> TaskRun:
+def _never() -> bool:
+    return False
+
+
+def perform(spec: str, unwanted: Callable[[], bool] = _never) -> TaskRun:
     """Performs the task and waits in it as ordinary code does: nothing else runs on this thread meanwhile.
+
+    Args:
+        spec: its name.
+        unwanted: whether nobody waits for it any more; asked wherever the task yields.
 
     Raises:
         UnknownTaskError: `spec` names no task.
-        TaskError: the task raised; its message is one line.
+        TaskError: the task raised, or is unwanted; its message is one line.
     """
     attempt = _Attempt(spec)
     sleep_gives_way = not inspect.isbuiltin(time.sleep)  # gevent has patched it
     with _told_in_one_line():
         for pause_s in attempt.pauses():
+            if unwanted():
+                raise TaskError("nobody waits for it any more")
             # The system makes threads and processes take turns; only greenlets need to be asked. For the others
             # sleep(0) would be a waste: it takes 70 µs on Linux, where a timer is never exact.
             if pause_s or sleep_gives_way:

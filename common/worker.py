@@ -4,6 +4,9 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
+
+LOOK_S = 0.2
 
 
 def follow_server() -> None:
@@ -22,6 +25,17 @@ def follow_server_and_obey() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgrp()
     threading.Thread(target=_end_with_server, name="follow_server", daemon=True).start()
+
+
+def follow_parent(parent: int) -> None:
+    """Makes this process, which its server has forked, end with it, even in the midst of a task."""
+    threading.Thread(target=_end_with_parent, args=(parent,), name="follow_parent", daemon=True).start()
+
+
+def _end_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    os._exit(0)
 
 
 def _end_with_server() -> None:

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from common.cpus import default_threads as default_workers
 from common.serving.options import server_options
+from common.serving.threads import CallingOff
 from common.serving.tornado import TaskHandler, serve
 from common.task import perform
 
@@ -15,5 +16,5 @@ class LongTask(TaskHandler):
 
 if __name__ == "__main__":
     options = server_options(default_workers())
-    with ThreadPoolExecutor(options.workers) as pool:
+    with CallingOff(ThreadPoolExecutor(options.workers)) as pool:
         serve(LongTask, options)

@@ -19,6 +19,7 @@ from common.serving.line import LineInKernel
 from common.serving.listening import announce, close_the_door, listening_socket, somebody_waits, waiting_in_kernel
 from common.serving.options import Options
 from common.serving.stopping import GRACE_S, tell_dropped
+from common.worker import follow_parent
 
 
 def serve(app: Flask, options: Options) -> None:
@@ -103,6 +104,7 @@ class _Workers:
         """Called by each of them; the last says that the server listens."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the arbiter, which lets us finish
         signal.signal(signal.SIGALRM, self._end_now)
+        follow_parent(worker.ppid)  # gunicorn itself looks between two requests
         with self._ready.get_lock():
             self._ready.value += 1
             if self._ready.value == self._options.workers:

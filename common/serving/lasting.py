@@ -5,12 +5,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Self
 
 from common.serving.readiness import unready_while
+from common.serving.request import Request, Waiting
 from common.task import TaskError
 
 MOST_CRASHES = 3
@@ -20,15 +21,18 @@ RENEWALS, RENEWAL_S = 10, 0.01
 class LastingPool:
     """A pool like the one that it is given the class and the arguments of; its `submit` never says that it is broken.
 
-    A pool that lost a process can't tell which request is to blame, so all that ran in it are suspects. Who has been
+    A pool that lost a process can't tell which request is to blame, so all that were in it are suspects. Who has been
     one twice is done alone, in a pool of its own: if that breaks, too, it was this request, and it is given up.
+
+    The pool is given only what its processes need next: nothing can be taken back from it, whoever leaves.
     """
 
     def __init__(self, pool_class: type[ProcessPoolExecutor], workers: int, *arguments: Any) -> None:
         self._pool_class, self._workers, self._arguments = pool_class, workers, arguments
         self._crashes_in_a_row = 0
         self._closed = False
-        self._lock = threading.Lock()
+        self._waiting = Waiting()
+        self._lock = threading.RLock()
         self._latest = _Generation(self._pool(workers))
         # A broken pool tells of it on a thread of its own, which holds its locks: what follows is done on these.
         self._again, self._alone = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
@@ -36,12 +40,13 @@ class LastingPool:
         unready_while(self.trouble)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """The future result of the call; it can be cancelled as long as no process has been given it.
+        """The future result of the call; it can be cancelled as long as no process needs it next.
 
         It raises a TaskError if the call ends the processes that do it.
         """
-        request = _Request(function, arguments)
-        self._hand_over(request)
+        request = Request(function, *arguments)
+        self._waiting.add(request)
+        self._hand_over()
         return request
 
     def trouble(self) -> str:
@@ -67,60 +72,60 @@ class LastingPool:
     def _pool(self, workers: int) -> ProcessPoolExecutor:
         return self._pool_class(workers, *self._arguments)
 
-    def _hand_over(self, request: "_Request") -> None:
+    def _hand_over(self) -> None:
+        """One more than there are processes, so that none of them waits for us."""
         with self._lock:
-            attempt = self._attempt(request)
-            generation = self._latest
-            generation.inside[request] = request.attempt = attempt
-        attempt.add_done_callback(partial(self._ended, request, generation))
+            while not self._closed and len(self._latest.inside) <= self._workers and (request := self._waiting.take()):
+                with request.told_what_goes_wrong():
+                    attempt = self._attempt(request)
+                    request.attempt = attempt
+                    self._latest.inside.add(request)
+                    attempt.add_done_callback(partial(self._ended, request, self._latest))
 
-    def _attempt(self, request: "_Request") -> Future[Any]:
+    def _attempt(self, request: Request) -> Future[Any]:
         for _ in range(RENEWALS):
             with contextlib.suppress(BrokenExecutor, OSError, EOFError):
-                return self._latest.pool.submit(request.function, *request.arguments)
+                return self._latest.pool.submit(*request.call)
             # It lost a process while it had nothing to do, or a fork server that was killed is not quite gone.
-            self._latest = self._renewed(self._latest)
+            self._renew()
             time.sleep(RENEWAL_S)
-        return self._latest.pool.submit(request.function, *request.arguments)
+        return self._latest.pool.submit(*request.call)
 
-    def _renewed(self, lost: "_Generation") -> "_Generation":
-        lost.end_processes()
-        return _Generation(self._pool(self._workers))
+    def _renew(self) -> None:
+        self._crashes_in_a_row += bool(self._latest.inside)
+        self._latest.end_processes()
+        self._latest = _Generation(self._pool(self._workers))
 
-    def _ended(self, request: "_Request", generation: "_Generation", attempt: Future[Any]) -> None:
-        if attempt.cancelled():
-            generation.inside.pop(request)
-        elif self._closed or not isinstance(attempt.exception(), BrokenExecutor):
-            generation.inside.pop(request)
+    def _ended(self, request: Request, generation: "_Generation", attempt: Future[Any]) -> None:
+        if not attempt.cancelled() and isinstance(attempt.exception(), BrokenExecutor) and not self._closed:
+            self._again.submit(self._once_more, request, generation)
+            return
+        generation.inside.discard(request)
+        if not attempt.cancelled():
             self._crashes_in_a_row = 0
             request.take_over(attempt)
-        else:
-            if not generation.suspects:  # the first to be told, while those that still run can be told from the rest
-                self._crashes_in_a_row += 1
-                generation.suspects = {one for one, its in [*generation.inside.items()] if its.running()} | {request}
-            generation.inside.pop(request)
-            self._again.submit(self._once_more, request, generation)
+        self._hand_over()
 
-    def _once_more(self, request: "_Request", lost: "_Generation") -> None:
-        with request.told_what_goes_wrong():
-            with self._lock:
-                if self._latest is lost:
-                    self._latest = self._renewed(lost)
-            request.crashes += request in lost.suspects
+    def _once_more(self, request: Request, lost: "_Generation") -> None:
+        with request.told_what_goes_wrong(), self._lock:
+            if self._latest is lost:
+                self._renew()
+            request.crashes += 1
             if request.is_unwanted:
-                request.forget()
+                request.give_up()
             elif request.crashes < MOST_CRASHES - 1:
-                self._hand_over(request)
+                self._waiting.add_again(request)
             else:
                 self._alone.submit(self._do_alone, request)
+        self._hand_over()
 
-    def _do_alone(self, request: "_Request") -> None:
+    def _do_alone(self, request: Request) -> None:
         if request.is_unwanted:
-            request.forget()
+            request.give_up()
             return
         with request.told_what_goes_wrong():
             with self._pool(1) as pool:
-                attempt = pool.submit(request.function, *request.arguments)
+                attempt = pool.submit(*request.call)
                 is_broken = isinstance(attempt.exception(), BrokenExecutor)
             self._crashes_in_a_row = self._crashes_in_a_row + 1 if is_broken else 0
             if is_broken:
@@ -128,50 +133,12 @@ class LastingPool:
             request.take_over(attempt)
 
 
-class _Request(Future[Any]):
-    """What has been asked for; each attempt to do it has a future of its own."""
-
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        super().__init__()
-        self.function, self.arguments = function, arguments
-        self.attempt: Future[Any] | None = None
-        self.crashes = 0  # how many pools broke while it ran in them
-        self.is_unwanted = False
-
-    def cancel(self) -> bool:
-        self.is_unwanted = True
-        if self.attempt is not None and not self.attempt.cancel():
-            return False
-        return super().cancel()
-
-    def forget(self) -> None:
-        """Cancels it between two attempts."""
-        super().cancel()
-
-    @contextlib.contextmanager
-    def told_what_goes_wrong(self) -> Iterator[None]:
-        """Whoever asked must not wait for ever, whatever happens on a thread to which nobody listens."""
-        try:
-            yield
-        except Exception as error:
-            self.set_exception(error)
-
-    def take_over(self, attempt: Future[Any]) -> None:
-        """What came of the attempt is what came of it."""
-        error = attempt.exception()
-        if error is not None:
-            self.set_exception(error)
-        else:
-            self.set_result(attempt.result())
-
-
 class _Generation:
-    """One pool after the other: what is in it, and who may have broken it."""
+    """One pool after the other, and what is in it."""
 
     def __init__(self, pool: ProcessPoolExecutor) -> None:
         self.pool = pool
-        self.inside: dict[_Request, Future[Any]] = {}
-        self.suspects: set[_Request] = set()
+        self.inside: set[Request] = set()
 
     def end_processes(self) -> None:
         """Those that are left of a broken pool may wait for ever for a lock that a lost one held."""

@@ -3,6 +3,7 @@
 import atexit
 import os
 import signal
+import sys
 from collections.abc import Callable
 from types import FrameType
 
@@ -26,6 +27,7 @@ def on_stop_signal(options: Options, stop: Callable[[], object], unanswered: Cal
         stop()
 
     def end_now(_signal: int, _frame: FrameType | None) -> None:
+        sys.setswitchinterval(1e-6)  # every look at a child lets go of the GIL, and threads that compute want it, too
         tell_dropped(options, unanswered())
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of ours notice that children end, and would complain
         for child in psutil.Process().children(recursive=True):

@@ -1,0 +1,27 @@
+"""A thread pool whose tasks can be called off: nobody can end a thread, but a task that gives way can be asked to."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Self
+
+from common.serving.request import Request
+
+
+class CallingOff:
+    """Does its work in the pool; a call can also be cancelled while it runs, as far as it looks."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """The future result of the call, which can ask `unwanted` whether nobody waits for it any more."""
+        request = Request(function, *arguments)
+        attempt = request.attempt = self._pool.submit(function, *arguments, unwanted=lambda: request.is_unwanted)
+        attempt.add_done_callback(request.take_over)
+        return request
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
