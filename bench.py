@@ -32,6 +32,7 @@ PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heat
 FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed"]
 TRACED_REQUESTS = 8
 TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
+REQUIRE = 'Such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 WORKERS = click.IntRange(1, 1000)
 COMMAND = ["bench.py", *sys.argv[1:]]
 
@@ -79,6 +80,7 @@ def init(app: str, out: Path) -> None:
 @click.option("--ping", help="The path of a health check, for servers that are named by their address.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
 @click.option("--rounds", type=Rounds(), default="2", help="How often every case takes its turn; auto: until certain.")
+@click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
 @click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
 @click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
@@ -89,6 +91,7 @@ def run(
     ping: str | None,
     time_s: float | None,
     rounds: int | None,
+    wanted: tuple[str, ...],
     seed: int | None,
     out: Path | None,
     html: Path | None,
@@ -101,20 +104,25 @@ def run(
     WHAT is a number (3), a name (3_async_threadexecutor), the path of any script that keeps the contract, a suite
     (shop.toml, or shop.toml:SERVER), or the address of a server that runs (http://127.0.0.1:8000/report);
     without any, all strategies take part. --task, --users, --workers and --python may be given more than once.
+
+    Exit 1 if a case failed or misses what is required; else 3 if one is suspect or unclear, or a requirement can't be
+    decided; else 0.
     """
     from common.harness.plan import make_plan
+    from common.harness.ready.required import with_required
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct
     from common.report.dressing import exit_code, show_all
     from common.report.judging.certainty import MOST_ROUNDS, uncertain
     from common.report.progress import ProgressBar
 
-    plan = make_plan(suite_of(servers, ping), axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
+    suite = with_required(suite_of(servers, ping), wanted)
+    plan = make_plan(suite, axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
     page = writable(html) if html else None
     out = writable(out or default_result(), again_and_again=True)
-    wanted = uncertain if rounds is None else None
+    until = uncertain if rounds is None else None
     with ProgressBar(plan.turns() + traced * len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by, is_saved = conduct(plan, out, progress, COMMAND, wanted, TRACED_REQUESTS * traced)
+        result, stopped_by, is_saved = conduct(plan, out, progress, COMMAND, until, TRACED_REQUESTS * traced)
     show_all(result, out if is_saved else None, page)
     sys.exit(128 + stopped_by if stopped_by else exit_code(result))
 
@@ -168,15 +176,20 @@ def drill(
 @click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="How it is shown.")
 @click.option("--picture", type=click.Choice(PICTURES), help="One picture instead, into --out FILE.svg or .png.")
 @click.option("--out", type=FILE, help="A file instead of the terminal.")
+@click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Then the exit code is by all that is required.")
 @click.option("--uncorrected", is_flag=True, help="As if the machine had always had the same speed.")
-def report(result: Path, dress: str, picture: str | None, out: Path | None, uncorrected: bool) -> None:
+def report(
+    result: Path, dress: str, picture: str | None, out: Path | None, wanted: tuple[str, ...], uncorrected: bool
+) -> None:
     """Show the RESULT of a run again."""
     from common.model.record import load
-    from common.report.dressing import as_shown, dressed, show, tell
+    from common.report.dressing import as_shown, dressed, requiring, show, tell
+    from common.report.judging.required import exit_code_of
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
     with telling_of(result):
+        found = requiring(measured, wanted) if wanted else []
         if picture is not None:
             from common.report.pictures import write_picture
 
@@ -187,6 +200,7 @@ def report(result: Path, dress: str, picture: str | None, out: Path | None, unco
             show(as_shown(measured, dress, corrected=not uncorrected))
         else:
             tell(dressed(measured, dress, corrected=not uncorrected))
+    sys.exit(exit_code_of(found))
 
 
 @bench.command()
@@ -264,16 +278,17 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
 @click.argument("base", type=FILE)
 @click.argument("new", type=FILE)
 @click.option("--format", "dress", type=click.Choice(DRESSES_OF_COMPARE), default="table", help="As for report.")
+@click.option("--require", "wanted", multiple=True, help='Such as "rate >= 0.97 of base"; may be repeated.')
 @click.option("--anyway", is_flag=True, help="Compare even what was measured on other machines.")
-def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
+def compare(base: Path, new: Path, dress: str, wanted: tuple[str, ...], anyway: bool) -> None:
     """Show what changed from the result BASE to the result NEW.
 
-    Exit 1 if something failed, is gone or got worse by more than noise; else 3 if something is suspect, unclear or
-    can't be decided; else 0.
+    Exit 1 if something failed, is gone or got worse by more than noise, or misses what is required; else 3 if
+    something is suspect, unclear or can't be decided; else 0.
     """
     from common.model.record import load
     from common.report.dresses.compare_dresses import as_table, dressed
-    from common.report.dressing import show, tell
+    from common.report.dressing import requiring, show, tell
     from common.report.judging.comparable import check_comparable
     from common.report.judging.compare import compared
 
@@ -281,6 +296,8 @@ def compare(base: Path, new: Path, dress: str, anyway: bool) -> None:
     before, after = load(base), load(new)
     check_comparable(before, after, anyway=anyway)
     with telling_of(base, new):
+        if wanted:
+            requiring(after, wanted, has_base=True)
         found = compared(before, after)
         if dress == "table":
             show(as_table(found))

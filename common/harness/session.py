@@ -193,6 +193,7 @@ def _empty_result(plan: Plan, command: Sequence[str], tools: dict[str, str], *, 
         until_certain=until_certain,
         left_out=list(plan.left_out),
         suite=_compared(plan.suite),
+        requirements=list(plan.suite.required),
     )
     return made_legible(result)
 

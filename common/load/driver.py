@@ -92,6 +92,10 @@ class Driver(Protocol):
         """The words that start it. It is ended by SIGTERM."""
 
     @property
+    def tells_percentiles(self) -> bool:
+        """Whether it tells of single answers, or how long so many per cent of them took."""
+
+    @property
     def tells_arrivals(self) -> bool:
         """Whether it tells of single answers; the next three are for those that do, and the rest for the others."""
 
@@ -129,6 +133,7 @@ class TellsTotals:
 
     settings: Mapping[str, str] = MappingProxyType({})
     tells_arrivals = False
+    tells_percentiles = True
     step_s = 0.0
     least_s, start_s = 1.0, 0.02
     results: Sequence[str] = ()

@@ -46,7 +46,8 @@ class Siege:
     """As a driver; see `common.load.driver`."""
 
     name = "siege"
-    tells_arrivals, step_s = True, 0.01
+    tells_arrivals = tells_percentiles = True
+    step_s = 0.01
     least_s = start_s = 0.0
     results = ()
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))

@@ -48,6 +48,7 @@ class Stressor(TellsTotals):
 
     name = "stressor"
     packages = MappingProxyType({"pip": "stressor"})
+    tells_percentiles = False
     least_s, start_s = 2.0, 1.0
 
     def version_command(self, program: str) -> list[str]:

@@ -45,11 +45,13 @@ _FIGURES = {  # as it is written
     "cpu": "cpu_s_per_transaction",
     "memory": "memory_bytes",
 }
+# Of these the change between two results is estimated.
+_OF_BASE = [name for name in _UNITS if name not in ("of_ceiling", "availability_pct") and not name.endswith("_max_s")]
 _WORDS = re.compile(
     r"(?P<figure>[a-z_][a-z_ 0-9().]*?)\s*(?P<operator><=|>=|<|>)\s*(?P<amount>\d+(?:\.\d+)?)\s*(?P<unit>[a-zµ%/]*)"
     r"(?:\s+of\s+(?P<of>base|ceiling))?"
 )
-_AS_IN_K6 = {"p(": "p", ")": "", "http_req_duration": "response", "med": "p50"}
+_AS_IN_K6 = {"p(": "p", ")": "", "http_req_duration": "response", "http_reqs rate": "rate", "med": "p50"}
 _MOST_LETTERS = 200
 
 
@@ -77,6 +79,11 @@ class Goal:
             ">=": value >= self.limit,
         }[self.operator]
 
+    def decided(self, low: float, high: float) -> bool | None:
+        """Whether it holds wherever in that interval the figure is; None if that depends on where."""
+        kept = self.holds(low)
+        return kept if kept is self.holds(high) else None
+
 
 def goal(text: str) -> Goal:
     """The goal that is written so; raises BadInputError: it can't be read."""
@@ -92,6 +99,9 @@ def goal(text: str) -> Goal:
         if figure != "rate_per_s":
             raise _unreadable(text)
         figure = "of_ceiling"
+    if of == "base" and figure not in _OF_BASE:
+        known = ", ".join(name for name, one in goal_names().items() if one in _OF_BASE)
+        raise BadInputError(f"{words!r}: that figure can't be compared with base: expected one of {known}")
     units = _SHARES if of else _UNITS[figure]
     if unit not in units:
         expected = ", ".join(filter(None, units))
@@ -108,3 +118,8 @@ def _plain(figure: str) -> str:
 def _unreadable(text: str) -> BadInputError:
     near = difflib.get_close_matches(text.lower(), EXAMPLES, n=1, cutoff=0.3)
     return BadInputError(f"{text[:_MOST_LETTERS]!r} is no goal: expected {GRAMMAR}; such as {(near or EXAMPLES)[0]!r}")
+
+
+def goal_names() -> dict[str, str]:
+    """What every figure is called here, and by its name in a result."""
+    return {name: figure for name, figure in _FIGURES.items() if not name.startswith("response")}

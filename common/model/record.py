@@ -20,6 +20,7 @@ from common.model.history import upgraded
 from common.model.infile import read_whole
 from common.model.legible import made_legible
 from common.model.outfile import write_whole
+from common.model.required import Required
 from common.model.validity import faults
 
 SCHEMA = 5
@@ -300,6 +301,7 @@ class Result(msgspec.Struct, kw_only=True):
     seed: int
     rounds: int  # as planned, or at the most; fewer are in `records` if the run was stopped
     until_certain: bool = False  # whether it was looked after every round if another one is needed
+    requirements: list[Required] = []  # what was asked of its cases
     records: list[Record] = []
     traces: list[Trace] = []
     incidents: list[Incident] = []

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from common.model.case import Value
+from common.model.required import Required
 from common.model.target import Target
 
 SAME, JSON, ANY = "same", "json", "any"  # how bodies are compared: in bytes, as JSON, not at all
@@ -63,3 +64,4 @@ class Suite:
     source: str = ""  # the file that it comes from, as it was named
     folder: Path | None = None  # where its commands run; None: where the bench does
     has_task: bool = True  # whether what is asked for is a task of ours, which can be performed without any server
+    required: tuple[Required, ...] = ()

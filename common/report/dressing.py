@@ -2,20 +2,25 @@
 
 import io
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from common.errors import BadInputError
 from common.model.outfile import write_whole
 from common.model.record import Result
+from common.model.required import required, together
 from common.report.dresses import drill_dresses
 from common.report.dresses.markdown import as_markdown
+from common.report.dresses.required import required_as_data
 from common.report.dresses.spreadsheet import as_csv
 from common.report.dresses.table import as_table
 from common.report.dresses.timeline_text import TimelinesAsText
 from common.report.judging.comparison import summarize
+from common.report.judging.required import Judged, check_has, exit_code_of, judged
 from common.report.judging.verdict import FAILED, OK
 
 WIDTH = 136  # of what does not go to a terminal
@@ -47,13 +52,16 @@ def _plain(shown: RenderableType) -> str:
 
 def as_json(result: Result, *, corrected: bool = True) -> str:
     """What was measured where, and an object for each case; the keys are a contract."""
+    comparison = summarize(result, corrected=corrected)
     told = {
         "schema": result.schema,
         "command": result.command,
         "began_at": result.began_at,
         "environment": result.environment,
-        "cases": summarize(result, corrected=corrected).cases,
+        "cases": comparison.cases,
     }
+    if result.requirements:
+        told["requirements"] = required_as_data(judged(result, comparison))
     if result.incidents:
         told["cells"] = drill_dresses.as_data(result)
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
@@ -114,6 +122,27 @@ def show_all(result: Result, out: Path | None, page: Path | None) -> None:
 
 
 def exit_code(result: Result) -> int:
-    """0 if every case is `ok`, 1 if one failed, 3 if none failed but one is suspect or unclear."""
-    verdicts = {summary.verdict for summary in summarize(result).cases}
-    return 1 if FAILED in verdicts else 3 if verdicts - {OK} else 0
+    """0 if every case is `ok` and all that is required is met.
+
+    1 if one failed or something is missed; 3 if neither, but one is suspect or unclear, or something undecided.
+    """
+    comparison = summarize(result)
+    verdicts = {summary.verdict for summary in comparison.cases}
+    of_required = exit_code_of(judged(result, comparison))
+    return 1 if FAILED in verdicts or of_required == 1 else 3 if verdicts - {OK} or of_required else 0
+
+
+def requiring(result: Result, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
+    """Requires that of the result, too, and says what comes of all that is required of it alone.
+
+    Raises:
+        BadInputError: a requirement can't be read, or the result has no such figure.
+    """
+    given = required(texts)
+    for one in given:
+        if one.goal.of_base and not has_base:
+            raise BadInputError(f"{one.text!r}: one result has no base: expected that with bench.py compare")
+    comparison = summarize(result)
+    check_has(comparison, given)
+    result.requirements = together(result.requirements, given)
+    return judged(result, comparison)

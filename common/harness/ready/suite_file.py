@@ -9,6 +9,7 @@ from typing import Any
 
 from common.contract import MOST_WORKERS
 from common.errors import BadInputError
+from common.harness.ready.required import read_required
 from common.harness.ready.strategies import BARE
 from common.harness.ready.suite_server import OF_LOAD, PLACES, read_server
 from common.harness.ready.toml_table import Table
@@ -23,7 +24,7 @@ NAME = "suite.toml"  # of the file in a folder
 MOST_BYTES = 1_000_000
 MOST_USERS = 10_000
 
-_TOP = ("title", "requirements", "environment", "load", "expect", "ping", "axes", "servers")
+_TOP = ("title", "requirements", "environment", "load", "expect", "ping", "axes", "require", "servers")
 _LOAD = ("tool", "path", "users", "time", "requests", "keep_alive", "threads", "options", "own_network", "task")
 
 
@@ -50,9 +51,12 @@ def read_suite(path: Path, only: Sequence[str] = ()) -> Suite:
     if not servers:
         raise BadInputError(f"{path} has no server: expected a table such as [servers.uvicorn] with a command")
     _refuse_idle(top, axes, servers)
+    ceiling, targets = _ceiling(path, servers), [target for target, is_ceiling in servers if not is_ceiling]
+    chosen = _chosen(path, targets, only)
+    required = read_required(top, [one.name for one in targets])
     return Suite(
-        targets=_chosen(path, [target for target, is_ceiling in servers if not is_ceiling], only),
-        ceiling=_ceiling(path, servers) or (BARE if has_task else None),
+        targets=chosen,
+        ceiling=ceiling or (BARE if has_task else None),
         load=_load(table),
         axes=axes,
         expect=_expect(top, path),
@@ -62,6 +66,7 @@ def read_suite(path: Path, only: Sequence[str] = ()) -> Suite:
         source=str(path),
         folder=path.parent.resolve(),
         has_task=has_task,
+        required=tuple(one for one in required if one.server in ("", *(target.name for target in chosen))),
     )
 
 

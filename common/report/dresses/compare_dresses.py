@@ -2,7 +2,7 @@
 
 The JSON:
 
-    {schema, base, new, judgement, exit_code, has_common_speed, cases}
+    {schema, base, new, judgement, exit_code, has_common_speed, cases, requirements}
     base, new: {schema, command, began_at, environment} of the result
     has_common_speed: whether the machine's own change of speed could be taken out
 
@@ -22,6 +22,8 @@ Each figure; what isn't known is null:
     p: adjusted for all tests of the comparison (Holm); under 0.05 it is more than noise
     smallest_visible: the smallest change that could have been told from noise among so many tests, as a fraction
     judgement: better, worse, no difference, undecided; null where a side is missing or can't be trusted
+
+Each requirement is as `report` has it; with `of_base` its figures are multiples of what the base had.
 """
 
 from typing import Any
@@ -34,7 +36,8 @@ from rich.text import Text
 
 from common.model.record import SCHEMA, Result
 from common.report.dresses.fitting import fitting
-from common.report.dresses.markdown import plain, row
+from common.report.dresses.markdown import plain, required_as_markdown, row
+from common.report.dresses.required import required_as_data, required_as_table
 from common.report.judging.compare import BETTER, GONE, UNDECIDED, WORSE, Change, Compared, Pair
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED
@@ -51,6 +54,7 @@ def as_table(compared: Compared) -> RenderableType:
         *([Text(sheet.doubt, style="yellow")] if sheet.doubt else []),
         *(Text(f"{paragraph}\n") for paragraph in sheet.above),
         _Figures(sheet),
+        *required_as_table(compared.required),
         *([Text()] if sheet.remarks else []),
         *map(Text, sheet.remarks),
         Text("\n" + "\n".join(sheet.legend), style="dim"),
@@ -93,6 +97,7 @@ def as_markdown(compared: Compared) -> str:
         f"**{plain(sheet.doubt)}**" if sheet.doubt else "",
         *map(plain, sheet.above),
         "\n".join(_rows(sheet)),
+        required_as_markdown(compared.required),
         "\n".join(f"- {plain(remark)}" for remark in sheet.remarks),
         "<br>".join(f"<sub>{plain(line)}</sub>" for line in sheet.legend),
     ]
@@ -124,6 +129,7 @@ def as_json(compared: Compared) -> str:
         "exit_code": compared.exit_code,
         "has_common_speed": compared.has_common_speed,
         "cases": [_case(case) for case in compared.cases],
+        "requirements": required_as_data(compared.required),
     }
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from common.model.record import Result
 from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.required import MET, Judged, judged
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED, OK
 from common.report.words.columns import columns_for, figures
@@ -13,6 +14,7 @@ from common.report.words.flags import flags
 from common.report.words.footnote import footnote
 from common.report.words.naming import at, cases_of, columned
 from common.report.words.notes import notes
+from common.report.words.required import HEADINGS, in_short, lines
 
 
 def as_markdown(result: Result, *, corrected: bool = True) -> str:
@@ -23,6 +25,7 @@ def as_markdown(result: Result, *, corrected: bool = True) -> str:
     parts = [
         *(plain(paragraph) for paragraph in conclusion(comparison)),
         "\n".join(_table(comparison)),
+        required_as_markdown(judged(result, comparison)),
         "\n".join([*_flags(comparison), *_notes(result, comparison)]),
         "<br>".join(
             f"<sub>{plain(line)}</sub>"
@@ -59,6 +62,21 @@ def _flags(comparison: Comparison) -> Iterator[str]:
 def _notes(result: Result, comparison: Comparison) -> Iterator[str]:
     for server, note in notes(result, comparison):
         yield f"- note: {plain(server)}: {plain(note)}"
+
+
+def required_as_markdown(found: Sequence[Judged]) -> str:
+    """A table, empty where nothing was required."""
+    if not found:
+        return ""
+    rows = [
+        [f"`{line.requirement}`", _marked(line.outcome), plain(line.name), plain(line.measured)]
+        for line in lines(found)
+    ]
+    return "\n".join([in_short(found), "", row(HEADINGS), row(["---"] * len(HEADINGS)), *map(row, rows)])
+
+
+def _marked(outcome: str) -> str:
+    return outcome if outcome == MET else f"**{outcome}**"
 
 
 def row(cells: Sequence[str]) -> str:

@@ -10,7 +10,9 @@ from rich.text import Text
 from common.model.record import Result
 from common.report.dresses.fitting import fitting
 from common.report.dresses.matrix import LEGEND, Matrix
+from common.report.dresses.required import required_as_table
 from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.required import judged
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED
 from common.report.words.columns import Cell, Column, columns_for, figures
@@ -32,6 +34,7 @@ def as_table(result: Result, *, corrected: bool = True) -> RenderableType:
         *(Text(f"{paragraph}\n") for paragraph in conclusion(comparison)),
         *_figures(comparison),
         *_failed(comparison.cases),
+        *required_as_table(judged(result, comparison)),
         *_flags(comparison),
         *_notes(result, comparison),
         Text(f"\n{footnote(result, comparison)}", style="dim"),

@@ -31,8 +31,10 @@ def _ping(percent: float) -> Measure:
 MEASURES = {
     "rate_per_s": Measure(lambda one, weather: weather.rate(one), more_is_better=True),
     "response_p50_s": _response(50),
+    "response_p95_s": _response(95),
     "response_p99_s": _response(99),
     "ping_p50_s": _ping(50),
+    "ping_p95_s": _ping(95),
     "ping_p99_s": _ping(99),
     "cpu_s_per_transaction": Measure(lambda one, weather: weather.cpu_s(one)),
     "memory_bytes": Measure(lambda one, _: one.memory_bytes()),

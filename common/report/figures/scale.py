@@ -148,8 +148,10 @@ _PING = Follows(1, lambda *_: 0.0, lambda *_: Slope(), lambda _: Bounds(-1.0, 1.
 FOLLOWS = {
     "rate_per_s": _RATE,
     "response_p50_s": _RESPONSE,
+    "response_p95_s": _RESPONSE,
     "response_p99_s": _RESPONSE,
     "cpu_s_per_transaction": _CPU,
     "ping_p50_s": _PING,
+    "ping_p95_s": _PING,
     "ping_p99_s": _PING,
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -17,6 +17,8 @@ from common.report.figures.rounds import Round
 from common.report.figures.scale import Scale
 from common.report.judging.comparable import same_beats
 from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.required import Judged, exit_code_of, judged_beside, places_of
+from common.report.judging.required import judged as judged_alone
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED, OK
 
@@ -134,12 +136,13 @@ class Compared:
     new: Result
     cases: list[Pair]
     has_common_speed: bool  # whether the machine's own change of speed could be taken out
+    required: list[Judged] = field(default_factory=list)  # what is required of the new one, beside the base and alone
 
     @property
     def exit_code(self) -> int:
-        """1 if something is worse, failed or gone; else 3 if something can't be said; else 0."""
-        found = {case.judgement for case in self.cases}
-        return 1 if found & {WORSE, FAILED, GONE} else 3 if UNDECIDED in found else 0
+        """1 if something is worse, failed, gone or misses what is required; else 3 if something is open; else 0."""
+        found, required = {case.judgement for case in self.cases}, exit_code_of(self.required)
+        return 1 if found & {WORSE, FAILED, GONE} or required == 1 else 3 if UNDECIDED in found or required else 0
 
 
 def compared(base: Result, new: Result) -> Compared:
@@ -153,7 +156,26 @@ def compared(base: Result, new: Result) -> Compared:
     found = [
         _pair(case, sides[0].get(case), sides[1].get(case), scale) for case in dict.fromkeys([*sides[1], *sides[0]])
     ]
-    return Compared(base, new, judged(found), scale.is_common)
+    required = [*judged_alone(new, after), *_beside(new, after, sides[0], ignored, scale)]
+    return Compared(base, new, judged(found), scale.is_common, required)
+
+
+def _beside(
+    new: Result,
+    after: Comparison,
+    base: Mapping[Case, tuple[Summary, list[Round]]],
+    ignored: Sequence[str],
+    scale: Scale,
+) -> Iterator[Judged]:
+    """The requirements that are about the change."""
+    for one in new.requirements:
+        for place in places_of(one, after) if one.goal.of_base else ():
+            case, rounds = after.cases[place], after.rounds[place]
+            before = base.get(case.case.without(ignored))
+            is_same_kind = before is None or before[0].memory_kind == case.memory_kind
+            knows = before is not None and (is_same_kind or one.goal.figure != "memory_bytes")
+            change = scale.change(one.goal.figure, before[1], rounds) if before and knows else None
+            yield judged_beside(one.goal, case, before and before[0], change)
 
 
 def _every_case(comparison: Comparison) -> list[list[Round]]:

@@ -39,6 +39,8 @@ class Latency(msgspec.Struct, frozen=True):
     max: float  # the longest that was seen, answered or not: what was not reached is longer than this
     p50_low: float | None = None  # 95 % confidence intervals
     p50_high: float | None = None
+    p95_low: float | None = None
+    p95_high: float | None = None
     p99_low: float | None = None
     p99_high: float | None = None
 
@@ -166,7 +168,7 @@ def _response(rounds: Sequence[Round], estimates: dict[str, Estimate | None]) ->
     if p50 is None:
         return None
     longest_s = max(one.longest_s for one in bursts)
-    return Latency(p50, p95, p99, longest_s, *_edges(p50, p99, "response", estimates))
+    return Latency(p50, p95, p99, longest_s, *_edges((p50, p95, p99), "response", estimates))
 
 
 def _latency(several: Sequence[Waits], name: str, estimates: dict[str, Estimate | None]) -> Latency | None:
@@ -174,16 +176,14 @@ def _latency(several: Sequence[Waits], name: str, estimates: dict[str, Estimate 
     if not len(waits.waited_s):
         return None
     p50, p95, p99 = (waits.percentile(percent) for percent in (50, 95, 99))
-    return Latency(p50, p95, p99, waits.seen_up_to_s(), *_edges(p50, p99, name, estimates))
+    return Latency(p50, p95, p99, waits.seen_up_to_s(), *_edges((p50, p95, p99), name, estimates))
 
 
-def _edges(
-    p50: float | None, p99: float | None, name: str, estimates: dict[str, Estimate | None]
-) -> list[float | None]:
-    """The intervals of both, as far as there are any."""
+def _edges(values: Sequence[float | None], name: str, estimates: dict[str, Estimate | None]) -> list[float | None]:
+    """The intervals of the three percentiles, as far as there are any."""
     edges: list[float | None] = []
-    for value, measure in ((p50, f"{name}_p50_s"), (p99, f"{name}_p99_s")):
-        estimate = estimates.get(measure)
+    for value, percent in zip(values, (50, 95, 99), strict=True):
+        estimate = estimates.get(f"{name}_p{percent}_s")
         edges += (estimate.interval(around=value) if estimate and value else None) or (None, None)
     return edges
 

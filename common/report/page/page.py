@@ -11,6 +11,7 @@ from markupsafe import Markup
 from common.model.record import Result
 from common.report import numbers
 from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.required import judged
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED, OK
 from common.report.page.sections import sections
@@ -20,6 +21,7 @@ from common.report.words.flags import flags
 from common.report.words.footnote import footnote
 from common.report.words.naming import at, cases_of, columned
 from common.report.words.notes import notes
+from common.report.words.required import HEADINGS, in_short, lines
 
 HERE = Path(__file__).parent
 MOST_ROWS = 400
@@ -28,6 +30,7 @@ MOST_ROWS = 400
 def as_html(result: Result, *, corrected: bool = True) -> str:
     """One page that holds everything."""
     comparison = summarize(result, corrected=corrected)
+    found = judged(result, comparison)
     ordered = [*comparison.ceilings, *comparison.cases]
     columns = columns_for([one for one in ordered if one.verdict != FAILED])
     differing = columned(cases_of(comparison.cases))
@@ -47,6 +50,9 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
         caption=footnote(result, comparison).splitlines()[0].replace("* nothing", "★ nothing") if ordered else "",
         columns=columns,
         differing=differing,
+        required=lines(found),
+        required_in_short=in_short(found),
+        required_headings=HEADINGS,
         notes=[f"{server}: {note}" for server, note in notes(result, comparison)],
         sections=list(sections(result, comparison)),
         facts=list(_facts(result, comparison)),

@@ -1,0 +1,99 @@
+"""What was required, in words: each requirement, what it is about, what came of it, and the figures that say so."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from common.report import numbers
+from common.report.judging.known import Known
+from common.report.judging.required import MET, MISSED, UNDECIDED, Judged
+from common.report.words.naming import cases_of, full_name
+
+HEADINGS = ("required", "outcome", "of", "measured (95 % interval)")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A requirement and a case."""
+
+    requirement: str
+    outcome: str
+    name: str
+    measured: str
+
+
+def lines(found: Sequence[Judged]) -> list[Line]:
+    """One for each, requirement by requirement, what was missed first."""
+    order = [MISSED, UNDECIDED, MET]
+    texts = list(dict.fromkeys(one.goal.text for one in found))
+    ordered = sorted(found, key=lambda one: (texts.index(one.goal.text), order.index(one.outcome)))
+    cases = cases_of([one.case for one in found])
+    return [Line(one.goal.text, one.outcome, full_name(one.case.case, cases), _measured(one)) for one in ordered]
+
+
+def in_short(found: Sequence[Judged]) -> str:
+    """How many of them came to what; empty where nothing was required."""
+    counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in (MISSED, UNDECIDED, MET)}
+    told = [f"{count} {outcome}" for outcome, count in counts.items() if count]
+    return f"Required: {', '.join(told)}." if told else ""
+
+
+def _measured(one: Judged) -> str:
+    told = _figures(one.known, one) if one.known else ""
+    return "; ".join(filter(None, [told, one.doubt or _why_open(one)]))
+
+
+def _figures(known: Known, one: Judged) -> str:
+    """Such as `33.9/s (31.5/s to 36.3/s)`."""
+    value = amount(known.value, one) if known.value is not None else ""
+    if known.low is None or known.high is None:
+        return value or "longer than all that was seen"
+    if math.isinf(known.high):
+        return value if value and known.value == known.low else f"more than {amount(known.low, one)}"
+    base = " of base" if one.goal.of_base else ""
+    return f"{value} ({amount(known.low, one)} to {amount(known.high, one)}){base}"
+
+
+def _why_open(one: Judged) -> str:
+    """What stands in the way of deciding, and what would help."""
+    if one.outcome != UNDECIDED:
+        return ""
+    if one.known is None:
+        return "it has no such figure"
+    if one.known.interval is None:
+        return "one round has no interval: take more rounds"
+    if one.goal.figure.endswith("max_s"):
+        return "the next one may take longer: take p99"
+    if one.goal.figure != "availability_pct":
+        return "take more rounds"
+    if one.more is None:
+        return "no number of such requests would decide it"
+    return f"{one.more:,} more requests like these would decide it"
+
+
+def amount(value: float, one: Judged) -> str:
+    """The figure in its unit, exact enough to see on which side of its limit it is."""
+    figure = one.goal.figure
+    if one.goal.of_base:
+        return f"{_exact(100 * value)} %"
+    if figure == "rate_per_s":
+        return f"{_exact(value)}/s"
+    if figure == "of_ceiling":
+        return f"{_exact(100 * value)} %"
+    if figure == "availability_pct":
+        return _availability(value)
+    if figure == "memory_bytes":
+        return f"{_exact(value / 1e6)} MB"
+    return f"{_exact(1000 * value)} ms" if value < 0.9995 else f"{_exact(value)} s"
+
+
+def _exact(value: float) -> str:
+    return numbers.significant(value)
+
+
+def _availability(value: float) -> str:
+    """As many nines as there are, and two digits behind them: never rounded up to all."""
+    if value >= 100:
+        return "100 %"
+    digits = max(2, 1 - math.floor(math.log10(100 - value)))
+    return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f} %"
