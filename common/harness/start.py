@@ -25,7 +25,8 @@ class Start:
 
     words: list[str]
     environment: dict[str, str]
-    folder: Path | None  # None: where the bench runs
+    folder: Path | None  # that it runs in; None: where the bench does
+    own_folder: str = ""  # that it may use, and that is gone after it
 
 
 @contextlib.contextmanager
@@ -52,7 +53,7 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
         values["folder"] = folder
         filled_in = [_settings(word, plan.suite.folder, Path(folder), values) for word in words]
         variables = {filled(name, values): filled(text, values) for name, text in target.environment}
-        yield Start(filled_words(filled_in, values), {**environment, **variables}, plan.suite.folder)
+        yield Start(filled_words(filled_in, values), {**environment, **variables}, plan.suite.folder, folder)
 
 
 def _must_have(programs: Sequence[str], path: str) -> None:

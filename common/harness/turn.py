@@ -87,7 +87,7 @@ class Turn:
             for one in beside:
                 await watching.enter_async_context(one)
             load, url = self.plan.load_of(self.case), server.load_url
-            work = drive(self.tool, load, url, record, self.length, self.watcher.answer_came)
+            work = drive(self.tool, load, url, server.folder, record, self.length, self.watcher.answer_came)
             await server.while_alive(work)
         # The last answer comes when the server has done what the load tool left in its line.
         await server.while_alive(checker.check())

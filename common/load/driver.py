@@ -22,6 +22,8 @@ class Order:
     keep_alive: bool = False
     threads: int = 1  # that the tool may have
     options: tuple[str, ...] = ()  # further words of the user's own
+    script: str = ""  # what each user does, in place of asking for the URL again and again
+    folder: str = ""  # of the target, where a script may look at what that has stored; empty where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Totals:
     max_s: float | None = None
     kept_alive: int | None = None  # answers after which the connection stayed
     body_bytes: int | None = None  # of all answers, without their heads
+    wrong_contents: int = 0  # those of `wrong_status` that a script found to be of a good status and wrong all the same
 
 
 class Driver(Protocol):
@@ -154,6 +157,11 @@ def whole_seconds(time_s: float) -> int:
 def only_for_a_time(name: str, order: Order) -> str:
     """The refusal of a tool that can't count."""
     return f"{name} can't send a number of requests, only run for a time; take time, or ab" if order.requests else ""
+
+
+def only_asks(name: str, order: Order) -> str:
+    """The refusal of a tool that has no scripts of ours."""
+    return f"{name} can't perform a script; take locust, or stressor" if order.script else ""
 
 
 def only_one_thread(name: str, order: Order) -> str:

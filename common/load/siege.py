@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from common.load.driver import Arrival, Order, Told, Totals
+from common.load.driver import Arrival, Order, Told, Totals, only_asks
 
 # The user's own siege.conf changes every default, so siege gets a file of ours and a home of ours.
 _RC = """\
@@ -60,7 +60,7 @@ class Siege:
                 f"siege lets each user send the same number of requests: {order.requests} can't be shared by "
                 f"{order.users} users; take a multiple of {order.users}"
             )
-        return ""
+        return only_asks(self.name, order)
 
     def files(self, order: Order) -> Mapping[str, str]:
         """Its settings."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from common.load.driver import Order, TellsTotals, Told, Totals, only_for_a_time, whole_seconds
+from common.load.driver import Order, TellsTotals, Told, Totals, only_asks, only_for_a_time, whole_seconds
 
 _SCRIPT_NAME = "report.lua"
 # Its own text rounds, in units that change, and leaves out what went wrong.
@@ -58,7 +58,7 @@ class Wrk(TellsTotals):
                 f"wrk shares its users evenly among its threads: {order.users} users can't be shared by "
                 f"{order.threads} threads; take another number of either"
             )
-        return only_for_a_time(self.name, order)
+        return only_asks(self.name, order) or only_for_a_time(self.name, order)
 
     def cpus(self, order: Order) -> int:
         """One for each thread."""

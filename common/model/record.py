@@ -64,6 +64,7 @@ class Bursts(msgspec.Struct, frozen=True):
     max_s: list[float | None] = []
     kept_alive: list[int | None] = []  # answers after which the connection stayed
     body_bytes: list[int | None] = []  # of all answers
+    wrong_contents: list[int] = []  # of `wrong_status`: a good status, but not what a script knows to be right
     tool_cpu_s: list[float] = []  # of the tool with all its children
     tool_awake: list[float | None] = []  # CPUs' worth of time in which it computed or waited for a CPU
 

@@ -22,6 +22,7 @@ class Load:
     threads: int = 1  # of the tool, where it may have several
     options: tuple[str, ...] = ()  # further words for the tool
     own_network: bool = False  # a network namespace of its own, with its own ports
+    script: str = ""  # the text of what each user does, in place of asking for the path again and again
 
 
 @dataclass(frozen=True, slots=True)

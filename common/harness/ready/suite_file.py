@@ -24,7 +24,7 @@ MOST_BYTES = 1_000_000
 MOST_USERS = 10_000
 
 _TOP = ("title", "requirements", "environment", "load", "expect", "ping", "axes", "servers")
-_LOAD = ("tool", "path", "users", "time", "requests", "keep_alive", "threads", "options", "own_network", "task")
+_LOAD = ("tool", "path", "users", "time", "requests", "keep_alive", "threads", "options", "own_network", "task", "script")
 
 
 def suite_path(what: str) -> Path | None:
@@ -53,7 +53,7 @@ def read_suite(path: Path, only: Sequence[str] = ()) -> Suite:
     return Suite(
         targets=_chosen(path, [target for target, is_ceiling in servers if not is_ceiling], only),
         ceiling=_ceiling(path, servers) or (BARE if has_task else None),
-        load=_load(table),
+        load=_load(table, path.parent),
         axes=axes,
         expect=_expect(top, path),
         ping=Ping(_path(ping, "path", "/ping")) if "ping" in top else None,
@@ -122,7 +122,7 @@ def _path(table: Table, key: str, default: str) -> str:
     return path
 
 
-def _load(table: Table) -> Load:
+def _load(table: Table, folder: Path) -> Load:
     timed = table.text("time", "auto") if not isinstance(table.raw("time"), (int, float)) else ""
     load = Load(
         tool=table.choice("tool", tuple(DRIVERS), "siege"),
@@ -132,6 +132,7 @@ def _load(table: Table) -> Load:
         threads=table.number("threads", 1, 1, 64) or 1,
         options=table.texts("options"),
         own_network=table.flag("own_network"),
+        script=_contents(table, folder, "script").decode(errors="replace") if "script" in table else "",
     )
     if load.requests is not None and "time" in table:
         raise table.wrong("has time and requests", "one of them")
@@ -142,14 +143,19 @@ def _expect(top: Table, path: Path) -> Expect:
     table = top.below("expect", ("status", "body", "file"))
     reference = None
     if "file" in table:
-        file = path.parent / table.text("file")
-        try:
-            reference = file.read_bytes()
-        except OSError as error:
-            raise BadInputError(f"{table.where} file {str(file)!r} can't be read: {error.strerror}") from None
+        reference = _contents(table, path.parent, "file")
     status = table.number("status", 200, 100, 599)
     assert status is not None
     return Expect(status, table.choice("body", (SAME, JSON, ANY), SAME), reference)
+
+
+def _contents(table: Table, folder: Path, key: str) -> bytes:
+    """Of the file that is named there."""
+    file = folder / table.text(key)
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise BadInputError(f"{table.where} {key} {str(file)!r} can't be read: {error.strerror}") from None
 
 
 def _refuse_idle(top: Table, axes: Mapping[str, Sequence[Value]], servers: Sequence[tuple[Target, bool]]) -> None:

@@ -84,6 +84,12 @@ def _failure(one: Round) -> Reason | None:
             f"{len(wrong)} of {len(one.good)} answers under load were not the right one: "
             f"{wrong[0]} bytes long instead of {record.answer_bytes}",
         )
+    if contents := sum(record.bursts.wrong_contents):
+        return Reason(
+            "wrong_answer",
+            f"{contents} of {one.attempts} answers under load had a good status and wrong contents: "
+            "what was stored is not what was sent",
+        )
     if (hollow := _of_another_length(one)) is not None:
         return hollow
     if not one.completed:
