@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.report.figures.rounds import Round
-from common.report.judging import doubts, suspicions
+from common.report.judging import doubts, suspicions, timers
 from common.report.judging.evidence import Evidence
 from common.report.judging.verdict import FAILED, OK, SUSPECT, UNCLEAR, Reason
 
@@ -120,6 +120,7 @@ RULES = (  # the gravest for what can be believed first: they explain others
     Rule("too_fast", SUSPECT, suspicions.too_fast, ("alone",)),
     Rule("too_cheap", SUSPECT, suspicions.too_cheap, ("alone", "CPU")),
     Rule("littles_law", SUSPECT, suspicions.littles_law, ("arrivals",)),
+    Rule("timer", SUSPECT, timers.timer, ("CPU",)),
     Rule("availability", SUSPECT, suspicions.availability),
     Rule("pings", SUSPECT, suspicions.unanswered_pings, ("pings",)),
     Rule("generator", SUSPECT, suspicions.starved_generator),
