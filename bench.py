@@ -79,6 +79,7 @@ def init(app: str, out: Path) -> None:
 @click.option("--ping", help="The path of a health check, for servers that are named by their address.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
 @click.option("--rounds", type=Rounds(), default="2", help="How often every case takes its turn; auto: until certain.")
+@click.option("--quick", is_flag=True, help="A suite in its quick form, if it has one.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
 @click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
 @click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
@@ -89,6 +90,7 @@ def run(
     ping: str | None,
     time_s: float | None,
     rounds: int | None,
+    quick: bool,
     seed: int | None,
     out: Path | None,
     html: Path | None,
@@ -109,7 +111,8 @@ def run(
     from common.report.judging.certainty import MOST_ROUNDS, uncertain
     from common.report.progress import ProgressBar
 
-    plan = make_plan(suite_of(servers, ping), axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
+    suite = suite_of(servers, ping, quick=quick)
+    plan = make_plan(suite, axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
     page = writable(html) if html else None
     out = writable(out or default_result(), again_and_again=True)
     wanted = uncertain if rounds is None else None

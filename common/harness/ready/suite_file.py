@@ -9,6 +9,8 @@ from typing import Any
 
 from common.contract import MOST_WORKERS
 from common.errors import BadInputError
+from common.harness.ready.quick_form import KEYS as OF_QUICK
+from common.harness.ready.quick_form import quick_form
 from common.harness.ready.strategies import BARE
 from common.harness.ready.suite_server import OF_LOAD, PLACES, read_server
 from common.harness.ready.toml_table import Table
@@ -23,8 +25,11 @@ NAME = "suite.toml"  # of the file in a folder
 MOST_BYTES = 1_000_000
 MOST_USERS = 10_000
 
-_TOP = ("title", "requirements", "environment", "load", "expect", "ping", "axes", "servers")
-_LOAD = ("tool", "path", "users", "time", "requests", "keep_alive", "threads", "options", "own_network", "task", "script")
+_TOP = ("title", "requirements", "environment", "load", "expect", "ping", "axes", "servers", "quick")
+_LOAD = (
+    *("tool", "path", "users", "time", "requests", "keep_alive", "threads", "options", "own_network", "task"),
+    "script",
+)
 
 
 def suite_path(what: str) -> Path | None:
@@ -35,13 +40,16 @@ def suite_path(what: str) -> Path | None:
     return path / NAME if (path / NAME).is_file() else None
 
 
-def read_suite(path: Path, only: Sequence[str] = ()) -> Suite:
-    """The suite, or these servers of it and its ceiling.
+def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> Suite:
+    """The suite, or these servers of it and its ceiling; `quick`: in its quick form.
 
     Raises:
         BadInputError: it can't be read, or says what can't be; the message is one line.
     """
-    top = Table(str(path), _parsed(path), _TOP)
+    told = _parsed(path)
+    top = Table(str(path), quick_form(path, told) if quick else told, _TOP)
+    few = top.below("quick", OF_QUICK).texts("servers")
+    only = only or (few if quick else ())
     table, ping = top.below("load", _LOAD), top.below("ping", ("path", "ready_within"))
     axes = _axes(top, table)
     has_task = "task" in table
@@ -59,7 +67,7 @@ def read_suite(path: Path, only: Sequence[str] = ()) -> Suite:
         ping=Ping(_path(ping, "path", "/ping")) if "ping" in top else None,
         ready_within_s=ping.seconds("ready_within", READY_WITHIN_S),
         title=legible(top.text("title", path.parent.resolve().name if path.name == NAME else path.stem)),
-        source=str(path),
+        source=f"{path}, quick form" if quick else str(path),
         folder=path.parent.resolve(),
         has_task=has_task,
     )

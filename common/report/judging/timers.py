@@ -7,6 +7,7 @@ from common.report.figures.rounds import Round
 from common.report.judging.evidence import Evidence
 
 FEWEST_CHECKS = 3  # the same request, on connections of its own
+TIGHT = 1.6  # times the median, and the 95th percentile is below that: a timer does not wait in line
 IDLE = 0.5  # of one CPU; a server that computes under a GIL takes all of one
 KNOWN = (  # from and to in seconds, and the likely cause
     (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body at once, or set TCP_NODELAY"),
@@ -26,7 +27,8 @@ def timer(one: Round, _: Evidence) -> str | None:
     if waited_s is None or cause is None or len(soon_s) < FEWEST_CHECKS:
         return None
     in_line_s, share = one.record.users * float(np.median(soon_s)), _cpu_share(one)
-    if waited_s <= in_line_s or share is None or share > IDLE:
+    p95_s = one.response_s(95)
+    if waited_s <= in_line_s or (p95_s is not None and p95_s > TIGHT * waited_s) or share is None or share > IDLE:
         return None
     return (
         f"a timer and not work: users waited {numbers.seconds(waited_s)}, while the same request on a new connection "
