@@ -35,7 +35,8 @@ _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _LENGTH = r"(?:(?P<{0}m>\d{{1,9}}):)?(?P<{0}s>\d{{1,9}}\.\d{{1,9}}) (?:sec|min)"  # `1.011 sec`, `2:05.40 min`
 _RUN_TIME = re.compile(rf"^Run time {_LENGTH.format('')},", re.MULTILINE | re.ASCII)
 _ACTIVITY = re.compile(
-    rf"^(?P<name>  - [^\n]{{0,2000}})\n\s+n: (?P<count>[\d,]{{1,15}}), min: .{{1,40}}, avg: .{{1,40}}, max: {_LENGTH.format('')}"
+    r"^(?P<name>  - [^\n]{0,2000})\n\s+n: (?P<count>[\d,]{1,15}), min: .{1,40}, avg: .{1,40}, "
+    rf"max: {_LENGTH.format('')}"
     r"(?:, (?P<errors>\d{1,15}) errors)?\s*$",
     re.MULTILINE | re.ASCII,
 )
@@ -97,6 +98,8 @@ class Stressor(TellsTotals):
         errors = min(done, sum(_number(one["errors"]) for one in activities))
         kinds = [(int(count), kind) for count, kind in _ERRORS.findall(told.stdout)]
         lost = min(errors, sum(count for count, kind in kinds if kind in _LOST))
+        # After a PUT that went wrong nobody knows what is right to read.
+        only_wrong = bool(kinds) and all(kind in _WRONG for _, kind in kinds)
         return Totals(
             right=done - errors,
             wrong_status=errors - lost,
@@ -104,7 +107,7 @@ class Stressor(TellsTotals):
             connect_errors=lost if _NO_CONNECTION.search(told.stdout) else 0,
             took_s=took_s,
             max_s=max(map(_seconds, requests)) if done > errors else None,
-            wrong_contents=min(errors - lost, sum(count for count, kind in kinds if kind in _WRONG)),
+            wrong_contents=errors if only_wrong else 0,
         )
 
 

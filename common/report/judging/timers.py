@@ -4,7 +4,8 @@ import numpy as np
 
 from common.report import numbers
 from common.report.figures.rounds import Round
-from common.report.judging.evidence import Evidence
+from common.report.judging.evidence import Evidence, is_busy
+from common.report.judging.suspicions import starved_generator
 
 FEWEST_CHECKS = 3  # the same request, on connections of its own
 TIGHT = 1.6  # times the median, and the 95th percentile is below that: a timer does not wait in line
@@ -38,9 +39,12 @@ def timer(one: Round, _: Evidence) -> str | None:
 
 
 def _usual_wait_s(one: Round) -> float | None:
-    """The median; where the tool tells no percentiles, the mean, as users and rate have it (Little)."""
+    """The median; where the tool tells no percentiles, the mean, as users and rate have it (Little).
+
+    In the mean there is what the tool itself and other work took; None where that was much.
+    """
     known = one.response_s(50)
-    if known is None and one.totals and one.completed:
+    if known is None and one.totals and one.completed and not is_busy(one) and not starved_generator(one):
         return float(one.record.users * one.totals.took_s.sum() / one.totals.attempts)
     return known
 
