@@ -22,6 +22,7 @@ class Order:
     keep_alive: bool = False
     threads: int = 1  # that the tool may have
     options: tuple[str, ...] = ()  # further words of the user's own
+    paths: tuple[str, ...] = ()  # on the server of the URL, to be asked for at random in place of its own
     script: str = ""  # what each user does, in place of asking for the URL again and again
     folder: str = ""  # of the target, where a script may look at what that has stored; empty where there is none
 
@@ -95,6 +96,10 @@ class Driver(Protocol):
         """The words that start it. It is ended by SIGTERM."""
 
     @property
+    def asks_for_several(self) -> bool:
+        """Whether it can ask for one of several paths at random."""
+
+    @property
     def tells_arrivals(self) -> bool:
         """Whether it tells of single answers; the next three are for those that do, and the rest for the others."""
 
@@ -131,7 +136,7 @@ class TellsTotals:
     """What all drivers have in common whose tools tell nothing before their end."""
 
     settings: Mapping[str, str] = MappingProxyType({})
-    tells_arrivals = False
+    tells_arrivals = asks_for_several = False
     step_s = 0.0
     least_s, start_s = 1.0, 0.02
     results: Sequence[str] = ()

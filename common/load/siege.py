@@ -47,6 +47,7 @@ class Siege:
 
     name = "siege"
     tells_arrivals, step_s = True, 0.01
+    asks_for_several = False
     least_s = start_s = 0.0
     results = ()
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))

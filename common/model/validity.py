@@ -12,6 +12,8 @@ FAR_S, LARGEST = 1e10, 2**53
 _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("users", "round", "rounds", "workers", "usable_cpus", "cpus"), (1, MOST)),
     "answer_bytes": (-1, LARGEST),
+    "warm_up_answers": (0, LARGEST),
+    "warm_up_cpu_s": (0, FAR_S),
     **dict.fromkeys(("size_bytes", "memory_bytes", "socket_failures", "tool_unknown"), (0, LARGEST)),
     **dict.fromkeys(("time_s", "finished_s", "waited_s", "idle_answer_s", "ready_s", "warm_s"), (0, LONGEST_S)),
     **dict.fromkeys(("stop_s", "case_s", "tool_cpu_s", "bench_cpu_s"), (0, LONGEST_S)),

@@ -12,7 +12,7 @@ from common.errors import BadInputError
 from common.harness.ready.quick_form import KEYS as OF_QUICK
 from common.harness.ready.quick_form import quick_form
 from common.harness.ready.strategies import BARE
-from common.harness.ready.suite_server import OF_LOAD, PLACES, read_server
+from common.harness.ready.suite_server import OF_LOAD, PLACES, amount, read_server, words_of
 from common.harness.ready.toml_table import Table
 from common.load.drivers import DRIVERS
 from common.model.case import Value
@@ -25,11 +25,23 @@ NAME = "suite.toml"  # of the file in a folder
 MOST_BYTES = 1_000_000
 MOST_USERS = 10_000
 
-_TOP = ("title", "requirements", "environment", "load", "expect", "ping", "axes", "servers", "quick")
+_TOP = ("title", "requirements", "environment", "prepare", "load", "expect", "ping", "axes", "servers", "quick")
 _LOAD = (
-    *("tool", "path", "users", "time", "requests", "keep_alive", "threads", "options", "own_network", "task"),
+    "tool",
+    "path",
+    "files",
     "script",
+    "users",
+    "time",
+    "requests",
+    "warm_up",
+    "keep_alive",
+    "threads",
+    "options",
+    "own_network",
+    "task",
 )
+_FEWEST_PORTS, _MOST_PORTS = 100, 28_000
 
 
 def suite_path(what: str) -> Path | None:
@@ -58,6 +70,8 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
     if not servers:
         raise BadInputError(f"{path} has no server: expected a table such as [servers.uvicorn] with a command")
     _refuse_idle(top, axes, servers)
+    if "files" in table and "ping" not in top:
+        raise table.wrong("has files, and no ping tells when a server is ready", "a path under [ping]")
     return Suite(
         targets=_chosen(path, [target for target, is_ceiling in servers if not is_ceiling], only),
         ceiling=_ceiling(path, servers) or (BARE if has_task else None),
@@ -70,7 +84,18 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
         source=f"{path}, quick form" if quick else str(path),
         folder=path.parent.resolve(),
         has_task=has_task,
+        prepare=_prepare(top),
     )
+
+
+def _prepare(top: Table) -> tuple[str, ...]:
+    words = words_of(top, "prepare")
+    for name in names_in(*words):
+        if name not in (places := ("suite", "files", "python")):
+            raise top.wrong(
+                f"has prepare = {top.text('prepare')!r} with {{{name}}}", f"no other than {', '.join(places)}"
+            )
+    return words
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -114,9 +139,11 @@ def _paths(load: Table, axes: Mapping[str, Sequence[Value]]) -> tuple[str, ...]:
     for path in map(str, load.values("path", "/")):
         if not path.startswith("/") or re.search(r"[\s#]", path):
             raise load.wrong(f"has path = {path!r}", "one that begins with / and has no space")
-        names = [name for name in names_in(path) if name != "task"]
+        names = [name for name in names_in(path) if name not in ("task", "file")]
+        if ("file" in names_in(path)) != ("files" in load):
+            raise load.wrong(f"has path = {path!r}", "{file} in it where files names a folder, and only there")
         for name in names_in(path):
-            if name not in axes:
+            if name not in ("file", *axes):
                 raise load.wrong(f"has path = {path!r}, and {{{name}}} is no axis", f"one of {', '.join(axes)}")
         points = product(*(axes[name] for name in names))
         paths += [filled(path, dict(zip(names, point, strict=True))) for point in points]
@@ -132,6 +159,8 @@ def _path(table: Table, key: str, default: str) -> str:
 
 def _load(table: Table, folder: Path) -> Load:
     timed = table.text("time", "auto") if not isinstance(table.raw("time"), (int, float)) else ""
+    is_number = type(table.raw("own_network")) is int
+    ports = table.number("own_network", None, _FEWEST_PORTS, _MOST_PORTS) if is_number else None
     load = Load(
         tool=table.choice("tool", tuple(DRIVERS), "siege"),
         time_s=None if timed == "auto" else table.seconds("time", 4.0),
@@ -139,7 +168,10 @@ def _load(table: Table, folder: Path) -> Load:
         keep_alive=table.flags("keep_alive")[0],
         threads=table.number("threads", 1, 1, 64) or 1,
         options=table.texts("options"),
-        own_network=table.flag("own_network"),
+        own_network=is_number or table.flag("own_network"),
+        ports=ports,
+        warm_up=amount(table, "warm_up"),
+        files=table.text("files"),
         script=_contents(table, folder, "script").decode(errors="replace") if "script" in table else "",
     )
     if load.requests is not None and "time" in table:
