@@ -64,6 +64,11 @@ class Plan:
             return None
         return replace(self.load_of(case), requests=wanted.requests, time_s=wanted.time_s)
 
+    def headers_of(self, case: Case) -> tuple[tuple[str, str], ...]:
+        """What each right answer has beside its body."""
+        values = dict(case.values)
+        return tuple((name, filled(text, values)) for name, text in self.targets[case.server].headers)
+
     def turns(self) -> int:
         """How many measurements there are at the most."""
         return self.rounds * (len(self.ceilings) + len(self.cases))

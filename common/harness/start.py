@@ -67,6 +67,13 @@ def preparing(plan: Plan, case: Case) -> Start:
     return Start(filled_words(target.prepare, values), environment, plan.suite.folder)
 
 
+def checking(plan: Plan, case: Case, places: Mapping[str, object]) -> Start:
+    """What checks the target of the case after its load, in its environment; raises CaseFailedError as `start_of`."""
+    environment = _complete_environment(plan, case)
+    values = {**dict(case.values), **_places(plan, environment["PATH"], plan.python_of(case).path), **places}
+    return Start(filled_words(plan.suite.expect.check, values), environment, plan.suite.folder)
+
+
 def preparing_all(plan: Plan) -> Start:
     """What prepares the whole suite, with the first Python that was named."""
     python = next(iter(plan.pythons.values())).path

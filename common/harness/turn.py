@@ -11,6 +11,7 @@ import msgspec
 import psutil
 
 from common.errors import one_line
+from common.harness.aftermath import check_afterwards
 from common.harness.beside.checker import Checker, interval_s
 from common.harness.beside.machine import machine_between, watching_machine
 from common.harness.beside.ports import watching_ports
@@ -116,6 +117,7 @@ class Turn:
                 await watching.enter_async_context(one)
             load = self.plan.load_of(self.case)
             await server.while_alive(self._driven(server, load, record, self.length, self.watcher.answer_came))
+        await server.while_alive(check_afterwards(self.plan, self.case, server, record, self.services))
         # The last answer comes when the server has done what the load tool left in its line.
         await server.while_alive(checker.check())
         pong = await server.while_alive(last_pong(session, server, patience_s))

@@ -35,6 +35,7 @@ class Expect:
     status: int = 200
     body: str = SAME
     reference: bytes | None = None  # None: the first right answer
+    check: tuple[str, ...] = ()  # a command that looks after each load whether all is right
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from common.errors import BadInputError
 from common.harness.ready.quick_form import KEYS as OF_QUICK
 from common.harness.ready.quick_form import quick_form
 from common.harness.ready.strategies import BARE
-from common.harness.ready.suite_server import OF_LOAD, PLACES, amount, read_server, words_of
+from common.harness.ready.suite_server import OF_LOAD, PLACES, SERVICES, amount, read_server, words_of
 from common.harness.ready.toml_table import Table
 from common.load.drivers import DRIVERS
 from common.model.case import Value
@@ -77,7 +77,7 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
         ceiling=_ceiling(path, servers) or (BARE if has_task else None),
         load=_load(table, path.parent),
         axes=axes,
-        expect=_expect(top, path),
+        expect=_expect(top, path, axes),
         ping=Ping(_path(ping, "path", "/ping")) if "ping" in top else None,
         ready_within_s=ping.seconds("ready_within", READY_WITHIN_S),
         title=legible(top.text("title", path.parent.resolve().name if path.name == NAME else path.stem)),
@@ -179,14 +179,18 @@ def _load(table: Table, folder: Path) -> Load:
     return load
 
 
-def _expect(top: Table, path: Path) -> Expect:
-    table = top.below("expect", ("status", "body", "file"))
+def _expect(top: Table, path: Path, axes: Mapping[str, Sequence[Value]]) -> Expect:
+    table = top.below("expect", ("status", "body", "file", "check"))
+    check = words_of(table, "check")
+    for name in names_in(*check):
+        if name not in (places := ("url", "answers", "folder", "suite", "python", *SERVICES, *axes)):
+            raise table.wrong(f"has check = {table.text('check')!r} with {{{name}}}", f"one of {', '.join(places)}")
     reference = None
     if "file" in table:
         reference = _contents(table, path.parent, "file")
     status = table.number("status", 200, 100, 599)
     assert status is not None
-    return Expect(status, table.choice("body", (SAME, JSON, ANY), SAME), reference)
+    return Expect(status, table.choice("body", (SAME, JSON, ANY), SAME), reference, check)
 
 
 def _contents(table: Table, folder: Path, key: str) -> bytes:
