@@ -81,6 +81,7 @@ def init(app: str, out: Path) -> None:
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
 @click.option("--rounds", type=Rounds(), default="2", help="How often every case takes its turn; auto: until certain.")
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
+@click.option("--quick", is_flag=True, help="A suite in its quick form, if it has one.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
 @click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
 @click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
@@ -92,6 +93,7 @@ def run(
     time_s: float | None,
     rounds: int | None,
     wanted: tuple[str, ...],
+    quick: bool,
     seed: int | None,
     out: Path | None,
     html: Path | None,
@@ -116,7 +118,7 @@ def run(
     from common.report.judging.certainty import MOST_ROUNDS, uncertain
     from common.report.progress import ProgressBar
 
-    suite = with_required(suite_of(servers, ping), wanted)
+    suite = with_required(suite_of(servers, ping, quick=quick), wanted)
     plan = make_plan(suite, axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
     page = writable(html) if html else None
     out = writable(out or default_result(), again_and_again=True)

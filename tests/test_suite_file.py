@@ -1,6 +1,7 @@
 """Suites in files: what they mean, and what bad ones get, which is one line before anything is started."""
 
 import contextlib
+import dataclasses
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from common.errors import BadInputError
 from common.harness.plan import make_plan
-from common.harness.ready import suite_file, suite_server
+from common.harness.ready import quick_form, suite_file, suite_server
 from common.harness.ready.suite_file import read_suite
 from common.harness.ready.what import suite_of
 from common.harness.start import start_of
@@ -66,6 +67,7 @@ BAD = {
     "workers_of_text": (SERVER.replace("{port}", "{port} {workers}") + '[axes]\nworkers = ["x"]', "numbers from 1 to"),
     "axis_called_port": (SERVER + "[axes]\nport = [1]", "has an axis 'port'"),
     "ready_never": (SERVER + "ready_within = 0", "ready_within = 0: expected seconds"),
+    "unknown_key_of_quick": (SERVER + "[quick]\nrequests = 5", "[quick] has an unknown key 'requests'"),
     "strange_name": ('[servers."a b"]\ncommand = "serve {port}"', "has a name of other signs"),
 }
 
@@ -88,6 +90,9 @@ MIXED = {
     ("shop.toml:two",): "has no server 'two' to compare: expected one of one",
     ("shop.toml", "--workers", "2"): "no server of 'shop.toml' depends on --workers: expected one of --users",
     ("shop.toml", "--task", "primes"): "no server of 'shop.toml' depends on --task",
+    ("shop.toml", "--quick"): "shop.toml has no quick form: expected a table such as [quick.load] in it",
+    ("2", "--quick"): "--quick goes with a suite that has a quick form",
+    ("http://127.0.0.1:1/a", "--quick"): "--quick goes with a suite that has a quick form",
     ("shop.toml", "--ping", "/x"): "--ping goes with the address of a server",
     ("gone.toml",): "can't be read: No such file",
     ("https://127.0.0.1/",): "can't be asked",
@@ -125,6 +130,46 @@ def test_a_list_is_an_axis(tmp_path: Path) -> None:
     assert all(not case.python and case.get("threads") is None for case in two)  # a program of the system
     assert {case.load for case in one} == {case.load for case in two}  # they compete
     assert not plan.ceilings
+
+
+FULL = (
+    '[load]\ntool = "ab"\nrequests = 9\nusers = [5, 25]\n[axes]\nsize = [1, 2]\nkind = ["a"]\n'
+    '[servers.one]\ncommand = "serve {port} {size} {kind}"\n[servers.two]\ncommand = "serve {port}"\n'
+    '[servers.top]\ncommand = "serve {port}"\nceiling = true\n'
+)
+QUICK = '[quick]\nservers = ["two"]\n[quick.load]\ntime = "2s"\nusers = 5\n[quick.axes]\nsize = [1]\n'
+
+
+def test_the_quick_form_says_otherwise_what_it_says_and_nothing_else(tmp_path: Path) -> None:
+    path = suite_in(tmp_path, FULL + QUICK)
+    full, quick = read_suite(path), read_suite(path, quick=True)
+    assert full == dataclasses.replace(read_suite(suite_in(tmp_path, FULL)), source=str(path))
+    assert (full.load.requests, full.load.time_s, full.axes["users"]) == (9, None, (5, 25))
+    assert quick.load == dataclasses.replace(full.load, requests=None, time_s=2.0)
+    assert quick.axes == {**full.axes, "size": (1,), "users": (5,)}
+    assert [target.name for target in full.targets] == ["one", "two"]
+    assert [target.name for target in quick.targets] == ["two"]
+    assert quick.ceiling == full.ceiling
+    assert quick.source == f"{path}, quick form"
+
+
+@pytest.mark.parametrize(
+    ("quick", "why"),
+    [
+        ("quick = 3\n" + FULL, "[quick] is 3: expected a table"),
+        (FULL + "[quick]\nload = 3", "[quick] has load = 3: expected tables such as"),
+        (FULL + "[quick.load]\nuser = 3", "[load] has an unknown key 'user'"),
+        (FULL + "[quick.axes]\nwidth = [3]", "has width, but no server uses it"),
+        (FULL + '[quick]\nservers = ["three"]', "has no server 'three' to compare: expected one of one, two"),
+        (FULL + "[quick]\nservers = 3", "[quick] has servers = 3: expected a list of texts"),
+        (FULL + '[quick.load]\ntime = "2s"\nrequests = 3', "has time and requests"),
+    ],
+)
+def test_a_bad_quick_form_gets_one_line(quick: str, why: str, tmp_path: Path, asked: Asked) -> None:
+    suite_in(tmp_path, quick)
+    ran = asked("run", "shop.toml", "--quick")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert why in ran.stderr
 
 
 def test_names_in_braces_are_filled_in(tmp_path: Path) -> None:
@@ -179,7 +224,7 @@ def test_any_body_can_be_expected(tmp_path: Path) -> None:
 
 def test_suites_that_come_with_the_project_can_be_read() -> None:
     found = sorted((TESTS.parent / "suites").glob("*/suite.toml"))
-    assert [path.parent.name for path in found] == ["deployments", "first"]
+    assert {path.parent.name for path in found} >= {"deployments", "first", "webdav"}
     for path in found:
         assert read_suite(path).targets
 
@@ -228,7 +273,9 @@ ANYTHING = st.recursive(
     lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=8), inside, max_size=3),
     max_leaves=6,
 )
-KNOWN = st.sampled_from([*suite_file._TOP, *suite_file._LOAD, *suite_server.KEYS, "status", "body", "file"])
+KNOWN = st.sampled_from(
+    [*suite_file._TOP, *suite_file._LOAD, *suite_server.KEYS, *quick_form.KEYS, "status", "body", "file"]
+)
 TABLE = st.dictionaries(KNOWN, st.one_of(ANYTHING, st.dictionaries(KNOWN, ANYTHING, max_size=4)), max_size=5)
 
 
@@ -241,3 +288,5 @@ def test_whatever_a_stranger_writes_is_a_suite_or_bad_input(told: dict, server: 
         patched.setattr(suite_file, "_parsed", lambda _path: told)
         with contextlib.suppress(BadInputError):
             assert read_suite(tmp_path / "shop.toml").targets
+        with contextlib.suppress(BadInputError):
+            assert read_suite(tmp_path / "shop.toml", quick=True).targets

@@ -93,3 +93,4 @@ def _append(record: Record, totals: Totals, began_s: float, took_s: float) -> No
     columns.max_s.append(totals.max_s)
     columns.kept_alive.append(totals.kept_alive)
     columns.body_bytes.append(totals.body_bytes)
+    columns.wrong_contents.append(totals.wrong_contents)

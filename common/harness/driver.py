@@ -6,7 +6,7 @@ import os
 import pty
 import time
 import tty
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -26,21 +26,35 @@ LIFT_LIMIT_S = 5.0  # how long the tool may take to end; 0.02 s is usual
 UNKNOWN_LINES_KEPT = 20
 
 
-def order_of(load: Load, users: int, time_s: float = 0.0, url: str = "") -> Order:
+def order_of(
+    load: Load, users: int, time_s: float = 0.0, url: str = "", paths: Sequence[str] = (), folder: str = ""
+) -> Order:
     """What a tool is told to do for a load."""
-    return Order(users, time_s, url, load.requests, load.keep_alive, load.threads, load.options)
+    words = load.requests, load.keep_alive, load.threads, load.options, tuple(paths), load.script, folder
+    return Order(users, time_s, url, *words)
 
 
-async def drive(tool: Tool, load: Load, url: str, record: Record, length: Length, tell: Callable[[], None]) -> None:
+async def drive(
+    tool: Tool,
+    load: Load,
+    url: str,
+    record: Record,
+    length: Length,
+    tell: Callable[[], None],
+    paths: Sequence[str] = (),
+    folder: str = "",
+) -> None:
     """Puts the load on the URL for that length and writes what comes of it into the record.
 
     Args:
+        paths: to be asked for at random in place of that of the URL.
+        folder: of the target, for a script; empty where there is none.
         tell: called for each answer, if the tool tells of single ones.
 
     Raises:
         CaseFailedError: the tool ended by itself, or told nothing.
     """
-    order = order_of(load, record.users, length.end_s, url)
+    order = order_of(load, record.users, length.end_s, url, paths, folder)
     record.tool, record.tool_step_s = tool.driver.name, tool.driver.step_s
     record.keep_alive, record.tool_cpus = load.keep_alive, tool.driver.cpus(order)
     if tool.driver.tells_arrivals:

@@ -18,12 +18,18 @@ from common.harness.child import another_keeper
 
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # linux/sockios.h, linux/if.h
+_SETTINGS = Path("/proc/sys/net/ipv4")  # those of the namespace of whoever opens them
+_FIRST_PORT = 32_768
 _OURS = Path("/proc/thread-self/ns/net")
 
 
 @contextlib.contextmanager
-def own_network(warn: Callable[[str], None]) -> Iterator[bool]:
-    """A fresh loopback interface and nothing else while the body runs, or a warning; tells which."""
+def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterator[bool]:
+    """A fresh loopback interface and nothing else while the body runs, or a warning; tells which.
+
+    Args:
+        ports: so many local ones, and none is given out again while it is in TIME_WAIT, as on macOS.
+    """
     if not sys.platform.startswith("linux"):
         warn("own_network is something of Linux; the run goes on in the network that there is")
         yield False
@@ -41,6 +47,9 @@ def own_network(warn: Callable[[str], None]) -> Iterator[bool]:
             return
         try:
             _bring_up("lo")
+            if ports is not None:
+                (_SETTINGS / "ip_local_port_range").write_text(f"{_FIRST_PORT} {_FIRST_PORT + ports - 1}")
+                (_SETTINGS / "tcp_tw_reuse").write_text("0")
             with another_keeper():
                 yield True
         finally:

@@ -12,7 +12,7 @@ from common.harness.ready.interpreter import Interpreter, each_once, interpreter
 from common.model.case import Case, Value, case_of
 from common.model.record import LeftOut
 from common.model.suite import Load, Suite
-from common.model.target import Target
+from common.model.target import Amount, Target
 from common.model.template import filled
 
 
@@ -31,6 +31,7 @@ class Plan:
     left_out: tuple[LeftOut, ...] = ()  # what can't run with the Pythons at hand
     # By requirements and version of the Python: the folder of the virtual environment, or why there is none
     environments: Mapping[tuple[tuple[str, ...], str], Path | str] = field(default_factory=dict)
+    unprepared: Mapping[Case, str] = field(default_factory=dict)  # what could not be prepared, and why
 
     def in_order(self) -> Iterator[list[Case]]:
         """The cases of round after round: every round shuffles them anew, the ceilings among them."""
@@ -55,6 +56,18 @@ class Plan:
         return replace(
             self.load, path=path, keep_alive=self.load.keep_alive if keep_alive is None else keep_alive == "on"
         )
+
+    def warm_up_of(self, case: Case) -> Load | None:
+        """What is sent before that and does not count; None where nothing is."""
+        wanted = self.targets[case.server].warm_up or self.load.warm_up
+        if wanted is None or wanted == Amount():
+            return None
+        return replace(self.load_of(case), requests=wanted.requests, time_s=wanted.time_s)
+
+    def headers_of(self, case: Case) -> tuple[tuple[str, str], ...]:
+        """What each right answer has beside its body."""
+        values = dict(case.values)
+        return tuple((name, filled(text, values)) for name, text in self.targets[case.server].headers)
 
     def turns(self) -> int:
         """How many measurements there are at the most."""

@@ -1,13 +1,15 @@
 """The right answer where nobody knows it before: the first one of the first server that gives any."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import aiohttp
 
+from common.errors import BadInputError
 from common.harness.client import Answer, client, get
 from common.harness.failures import CaseFailedError
 from common.harness.plan import Plan
-from common.harness.ready.expectation import Expectation, Expectations, Work
+from common.harness.ready.expectation import Expectation, Expectations, Files, Work
 from common.harness.ready.services import Services
 from common.harness.server import Server, running
 from common.harness.turn import new_record
@@ -35,6 +37,8 @@ async def ask_for_references(plan: Plan, services: Services, watcher: Watcher) -
 async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: Watcher) -> Expectation:
     """From the first server that answers with the right status; each is asked once, however many cases it has."""
     expect, tried = plan.suite.expect, set()
+    if plan.load.files:
+        return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
     for case in cases:
         if case.server in tried:
             continue
@@ -55,6 +59,15 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
     return Expectation(
         expect.reference or b"", UNKNOWN_S, 0.0, expect.status, ANY if expect.reference is None else SAME
     )
+
+
+def _files(plan: Plan) -> Files:
+    folder = (plan.suite.folder or Path()) / plan.load.files
+    if not (files := Files(folder)).names:
+        raise BadInputError(
+            f"{plan.suite.source} [load] files: there are none in {str(folder)!r}; expected at least one"
+        )
+    return files
 
 
 async def _asked(plan: Plan, case: Case, services: Services) -> tuple[list[Answer], float]:

@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 from common.cpus import usable_cpus
 from common.harness.beside.metronome import Metronome, metronome
@@ -64,7 +65,7 @@ async def run(
             soloists[case.work] = await stack.enter_async_context(alone)
         for round_, cases in enumerate(plan.in_order(), 1):
             for case in still_wanted(cases):
-                expected = expectations[case.work]
+                expected = replace(expectations[case.work], headers=plan.headers_of(case))
                 length = Length(plan.load.time_s, case.users, expected)
                 record = new_record(plan, case, length.end_s, round_)
                 watcher.case_begins(f"round {round_}  {record.server}", length.end_s)

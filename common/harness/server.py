@@ -43,6 +43,7 @@ class Server:
         self.url, self._port, self._python = url, port, plan.python_of(case)
         self.load_url = url + plan.load_of(case).path
         self.ping, self._status = suite.ping, suite.expect.status
+        self.folder = start.own_folder if start is not None else ""
         self.grace_s = GRACE_S  # how long it may take to end
         self._limit_s = target.ready_within_s or suite.ready_within_s
         self._started = _begun(start) if start is not None else None

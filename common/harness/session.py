@@ -18,6 +18,7 @@ from common.harness.driver import order_of
 from common.harness.interruption import until_signal
 from common.harness.network import own_network
 from common.harness.plan import Plan
+from common.harness.preparation import prepared
 from common.harness.ready.doctor import examine, in_one_line
 from common.harness.ready.environment import describe_environment, packages_of
 from common.harness.ready.expectation import Expectations
@@ -26,6 +27,7 @@ from common.harness.ready.services import Services, services
 from common.harness.ready.tool import at_home, check
 from common.harness.ready.virtualenv import with_packages
 from common.harness.runner import expectations_of, run, say_how_long
+from common.harness.start import missing_library
 from common.harness.tracer import trace_all
 from common.harness.watcher import Watcher
 from common.load.driver import Driver
@@ -84,7 +86,11 @@ def conduct(
 def _driver_for(plan: Plan) -> Driver:
     """The load tool's, if that can make this load, and reach every server from a network of our own."""
     driver = DRIVERS[plan.load.tool]
-    check(driver, (order_of(plan.load_of(case), case.users) for case in plan.cases), plan.suite.expect.status)
+    loads = [(plan.load_of(case), case.users) for case in plan.cases]
+    loads += [(load, case.users) for case in plan.cases if (load := plan.warm_up_of(case))]
+    check(driver, (order_of(load, users) for load, users in loads), plan.suite.expect.status)
+    if plan.load.files and not driver.asks_for_several:
+        raise BadInputError(f"{driver.name} asks for one path, and not for any of several files; take wrk")
     for target in plan.targets.values():
         if plan.load.own_network and target.url and not target.command:
             raise BadInputError(f"own_network: {target.name} runs at {target.url}, which can't be reached from within")
@@ -212,11 +218,11 @@ async def _prepared(
 
     After that it is in a network of its own until `network` is left, if the load is to be.
     """
-    ready = await with_environments(plan, watcher)
+    ready = await prepared(await with_environments(plan, watcher), watcher)
     versions = {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(ready)}
     result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
     if plan.load.own_network:
-        network.enter_context(own_network(watcher.warn))
+        network.enter_context(own_network(watcher.warn, plan.load.ports))
     return ready, await expectations_of(ready, needed, watcher)
 
 
@@ -230,7 +236,9 @@ async def with_environments(plan: Plan, watcher: Watcher) -> Plan:
     """The same plan with Pythons that have what the servers need, or with the environments that they name."""
     if (folder := plan.suite.folder) is not None:
         wanted = {
-            (_requirements(plan, case), case.python): plan.python_of(case) for case in (*plan.cases, *plan.ceilings)
+            (_requirements(plan, case), case.python): plan.python_of(case)
+            for case in (*plan.cases, *plan.ceilings)
+            if not missing_library(plan.targets[case.server])
         }
         made = {
             (requirements, python.version): await environment_with(requirements, python, folder, watcher.warn)

@@ -5,6 +5,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from common.harness.plan import Plan
 from common.harness.ready.packages import install_command
 from common.harness.ready.suite_server import SERVICES, template_text
 from common.model.case import Case
+from common.model.target import Target
 from common.model.template import filled, filled_words
 
+_LIBRARY = "lib"  # what a need begins with that is no program
 SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where servers are, and not on the PATH of every user
 
 
@@ -25,7 +28,8 @@ class Start:
 
     words: list[str]
     environment: dict[str, str]
-    folder: Path | None  # None: where the bench runs
+    folder: Path | None  # that it runs in; None: where the bench does
+    own_folder: str = ""  # that it may use, and that is gone after it
 
 
 @contextlib.contextmanager
@@ -41,18 +45,69 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
     target, python = plan.targets[case.server], plan.python_of(case)
     words = target.words(case)
     places = {"host": HOST, "port": port, "python": python.path, "suite": plan.suite.folder or ".", **services}
-    values = {**dict(case.values), **places}
+    values: dict[str, object] = {**dict(case.values), **places}
     if target.path is not None:
         yield Start(filled_words(words, values), server_environment(), None)
         return
-    environment = _environment(plan, case)
-    _must_have([*(name for name in target.needs if name not in SERVICES)], environment["PATH"])
-    values["python"] = shutil.which("python", path=environment["PATH"]) or python.path
+    environment = _complete_environment(plan, case)
+    values |= _places(plan, environment["PATH"], python.path)
+    if why := plan.unprepared.get(case):
+        raise CaseFailedError("not_prepared", why)
     with tempfile.TemporaryDirectory(prefix="target-", dir=os.environ.get("TMPDIR")) as folder:
         values["folder"] = folder
         filled_in = [_settings(word, plan.suite.folder, Path(folder), values) for word in words]
         variables = {filled(name, values): filled(text, values) for name, text in target.environment}
-        yield Start(filled_words(filled_in, values), {**environment, **variables}, plan.suite.folder)
+        yield Start(filled_words(filled_in, values), {**environment, **variables}, plan.suite.folder, folder)
+
+
+def preparing(plan: Plan, case: Case) -> Start:
+    """What prepares the target of the case, in its environment; raises CaseFailedError as `start_of`."""
+    target, environment = plan.targets[case.server], _complete_environment(plan, case)
+    values = {**dict(case.values), **_places(plan, environment["PATH"], plan.python_of(case).path)}
+    return Start(filled_words(target.prepare, values), environment, plan.suite.folder)
+
+
+def checking(plan: Plan, case: Case, places: Mapping[str, object]) -> Start:
+    """What checks the target of the case after its load, in its environment; raises CaseFailedError as `start_of`."""
+    environment = _complete_environment(plan, case)
+    values = {**dict(case.values), **_places(plan, environment["PATH"], plan.python_of(case).path), **places}
+    return Start(filled_words(plan.suite.expect.check, values), environment, plan.suite.folder)
+
+
+def preparing_all(plan: Plan) -> Start:
+    """What prepares the whole suite, with the first Python that was named."""
+    python = next(iter(plan.pythons.values())).path
+    environment = dict(os.environ)
+    environment["PATH"] = os.pathsep.join([str(Path(python).parent), environment.get("PATH", os.defpath), *SYSTEM])
+    words = filled_words(plan.suite.prepare, _places(plan, environment["PATH"], python))
+    return Start(words, environment, plan.suite.folder)
+
+
+def _places(plan: Plan, path: str, python: str) -> dict[str, object]:
+    """The Python that is found there first, and the folders of the suite."""
+    suite = plan.suite.folder or Path()
+    return {
+        "python": shutil.which("python", path=path) or python,
+        "suite": plan.suite.folder or ".",
+        "files": suite / plan.load.files,
+    }
+
+
+def _complete_environment(plan: Plan, case: Case) -> dict[str, str]:
+    """With all that the target needs; raises CaseFailedError if something is missing."""
+    target = plan.targets[case.server]
+    if library := missing_library(target):
+        raise CaseFailedError("missing_library", f"{library} is missing; install it with: {install_command(library)}")
+    environment = _environment(plan, case)
+    programs = [name for name in target.needs if name not in SERVICES and not name.startswith(_LIBRARY)]
+    _must_have(programs, environment["PATH"])
+    return environment
+
+
+def missing_library(target: Target) -> str:
+    """The first of the libraries that it needs, as `libev`, that is not there; empty if all are."""
+    libraries = [name for name in target.needs if name.startswith(_LIBRARY)]
+    return next((name for name in libraries if find_library(name.removeprefix(_LIBRARY)) is None), "")
 
 
 def _must_have(programs: Sequence[str], path: str) -> None:

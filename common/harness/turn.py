@@ -2,32 +2,36 @@
 
 import contextlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import aiohttp
+import msgspec
 import psutil
 
 from common.errors import one_line
+from common.harness.aftermath import check_afterwards
 from common.harness.beside.checker import Checker, interval_s
 from common.harness.beside.machine import machine_between, watching_machine
 from common.harness.beside.ports import watching_ports
 from common.harness.beside.probe import probing
-from common.harness.beside.sampler import sampling
+from common.harness.beside.sampler import sampling, tree_usage
 from common.harness.ceiling import compute_bare
 from common.harness.client import client
 from common.harness.driver import drive
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.plan import Plan
-from common.harness.ready.expectation import Expectation
+from common.harness.ready.expectation import Expectation, Files
 from common.harness.ready.services import Services
 from common.harness.ready.tool import Tool
 from common.harness.server import Server, running
 from common.harness.warm_up import last_pong, verify, warm_up
 from common.harness.watcher import Watcher
 from common.model.case import Case
-from common.model.record import Failure, Record
+from common.model.record import Bursts, Failure, Record, Transactions
+from common.model.suite import Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,33 @@ class Turn:
         machine_before = psutil.cpu_times()
         async with client() as session, running(self.plan, self.case, self.record, self.services) as server:
             await warm_up(server, session, self.expected, self.record)
+            await self._load_that_does_not_count(server)
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             await self._under_load(server, session)
+
+    async def _load_that_does_not_count(self, server: Server) -> None:
+        """The same load before, as long as the suite says: what compiles while it serves has done so then."""
+        load = self.plan.warm_up_of(self.case)
+        if load is None:
+            return
+        unseen = msgspec.structs.replace(
+            self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
+        )
+        length = Length(load.time_s, self.record.users, self.expected)
+        used_s = _cpu_s(server)
+        await server.while_alive(self._driven(server, load, unseen, length, lambda: None))
+        counted = (*unseen.bursts.right, *unseen.bursts.wrong_status)
+        self.record.warm_up_answers = sum(counted) + len(unseen.transactions.took_s)
+        if used_s is not None and (now_s := _cpu_s(server)) is not None:
+            self.record.warm_up_cpu_s = max(0.0, round(now_s - used_s, 4))
+
+    async def _driven(
+        self, server: Server, load: Load, record: Record, length: Length, tell: Callable[[], None]
+    ) -> None:
+        files, path = self.expected.files, load.path
+        paths = [Files.path(path, name) for name in files.names] if files else []
+        url = server.url + (paths[0] if paths else path)
+        await drive(self.tool, load, url, record, length, tell, paths, server.folder)
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
         record, patience_s = self.record, self.expected.patience_s(self.record.users)
@@ -86,15 +115,20 @@ class Turn:
         async with contextlib.AsyncExitStack() as watching:
             for one in beside:
                 await watching.enter_async_context(one)
-            load, url = self.plan.load_of(self.case), server.load_url
-            work = drive(self.tool, load, url, record, self.length, self.watcher.answer_came)
-            await server.while_alive(work)
+            load = self.plan.load_of(self.case)
+            await server.while_alive(self._driven(server, load, record, self.length, self.watcher.answer_came))
+        await server.while_alive(check_afterwards(self.plan, self.case, server, record, self.services))
         # The last answer comes when the server has done what the load tool left in its line.
         await server.while_alive(checker.check())
         pong = await server.while_alive(last_pong(session, server, patience_s))
         if record.checks.code[-1] or (pong is None and server.ping is not None):
             await server.must_live()
         record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
+
+
+def _cpu_s(server: Server) -> float | None:
+    used = tree_usage(server.pid, memory=False) if server.pid is not None else None
+    return used.cpu_s if used else None
 
 
 def new_record(plan: Plan, case: Case, time_s: float, round_: int) -> Record:

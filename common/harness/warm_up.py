@@ -59,14 +59,15 @@ async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation
     Raises:
         CaseFailedError: it isn't the right one, or there is none.
     """
+    url, expected = expected.asked_at(url)
     try:
         answer = await get(session, url, expected.patience_s(users), len(expected.answer))
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"GET {url} was refused: {error.strerror}") from None
-    if not expected.fits(answer.status, answer.body):
+    if problem := expected.problem(answer):
         code = "wrong_answer" if answer.status == expected.status else "error_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
-        raise CaseFailedError(code, f"GET {path} gives {answer.described()} instead of {expected.described()}")
+        raise CaseFailedError(code, f"GET {path} gives {problem}")
     return answer
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from common.load.driver import Order, TellsTotals, Told, Totals, only_one_thread, whole_seconds
+from common.load.driver import Order, TellsTotals, Told, Totals, only_asks, only_one_thread, whole_seconds
 
 MOST_PER_S = 500_000  # requests that it has room for, some 40 bytes each; -t alone would mean 50,000 in all
 PATIENCE_S = 30  # beyond the burst, for an answer
@@ -46,7 +46,7 @@ class Ab(TellsTotals):
         """It has one thread, and wants at least one request for each user."""
         if order.requests is not None and order.requests < order.users:
             return f"ab can't share {order.requests} requests among {order.users} users; take more requests"
-        return only_one_thread(self.name, order)
+        return only_asks(self.name, order) or only_one_thread(self.name, order)
 
     def cpus(self, order: Order) -> int:  # noqa: ARG002 (as the others)
         """One thread, one CPU."""

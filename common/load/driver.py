@@ -22,6 +22,9 @@ class Order:
     keep_alive: bool = False
     threads: int = 1  # that the tool may have
     options: tuple[str, ...] = ()  # further words of the user's own
+    paths: tuple[str, ...] = ()  # on the server of the URL, to be asked for at random in place of its own
+    script: str = ""  # what each user does, in place of asking for the URL again and again
+    folder: str = ""  # of the target, where a script may look at what that has stored; empty where there is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Totals:
     max_s: float | None = None
     kept_alive: int | None = None  # answers after which the connection stayed
     body_bytes: int | None = None  # of all answers, without their heads
+    wrong_contents: int = 0  # those of `wrong_status` that a script found to be of a good status and wrong all the same
 
 
 class Driver(Protocol):
@@ -94,6 +98,10 @@ class Driver(Protocol):
     @property
     def tells_percentiles(self) -> bool:
         """Whether it tells of single answers, or how long so many per cent of them took."""
+
+    @property
+    def asks_for_several(self) -> bool:
+        """Whether it can ask for one of several paths at random."""
 
     @property
     def tells_arrivals(self) -> bool:
@@ -132,7 +140,7 @@ class TellsTotals:
     """What all drivers have in common whose tools tell nothing before their end."""
 
     settings: Mapping[str, str] = MappingProxyType({})
-    tells_arrivals = False
+    tells_arrivals = asks_for_several = False
     tells_percentiles = True
     step_s = 0.0
     least_s, start_s = 1.0, 0.02
@@ -159,6 +167,11 @@ def whole_seconds(time_s: float) -> int:
 def only_for_a_time(name: str, order: Order) -> str:
     """The refusal of a tool that can't count."""
     return f"{name} can't send a number of requests, only run for a time; take time, or ab" if order.requests else ""
+
+
+def only_asks(name: str, order: Order) -> str:
+    """The refusal of a tool that has no scripts of ours."""
+    return f"{name} can't perform a script; take locust, or stressor" if order.script else ""
 
 
 def only_one_thread(name: str, order: Order) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from common.load.driver import Order, TellsTotals, Told, Totals, only_for_a_time, whole_seconds
 
-_FILE, _RESULT = "locustfile.py", "totals.json"
+_FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
 # Its CSV files are written once a second and not at the end, so that they lack the last second.
 _LOCUSTFILE = '''\
 """One URL again and again, without a pause."""
@@ -22,15 +22,22 @@ from locust import FastHttpUser, events, task
 from locust.runners import WorkerRunner
 
 URL, HEADERS, TIME_S = {url}, {headers}, {time_s}
+HAS_SCRIPT, FOLDER = {has_script}, {folder}
 moments = {{}}
+if HAS_SCRIPT:
+    from script import visit
 
 
 class User(FastHttpUser):
     host = URL
     connection_timeout = network_timeout = 3600.0
+    url, headers, folder = URL, HEADERS, FOLDER
 
     @task
     def ask(self):
+        if HAS_SCRIPT:
+            visit(self)
+            return
         get = self.client.get(URL, headers=HEADERS, name="load", allow_redirects=False, catch_response=True)
         with get as answer:
             if answer.status_code and not 200 <= answer.status_code < 300:
@@ -63,7 +70,7 @@ def tell(**_):
         "requests": total.num_requests,
         "took_s": moments.get("ended", time.monotonic()) - moments["began"],
         "percentiles_ms": [*percentiles, total.max_response_time],
-        "body_bytes": total.total_content_length,
+        "body_bytes": None if HAS_SCRIPT else total.total_content_length,
         "errors": [[str(one.parse_error(one.error)), one.occurrences] for one in RUNNER[0].stats.errors.values()],
     }}
     if not isinstance(RUNNER[0], WorkerRunner):
@@ -79,6 +86,7 @@ def remember(runner, **_):
 '''
 _NO_CONNECTION = ("ConnectionRefused", "Errno 111", "Errno 99", "Cannot assign requested address", "(111,", "(99,")
 LONGER_S = 30
+WRONG = "wrong contents"  # what a script calls an answer that is none
 _MOST = 2**53
 
 
@@ -114,7 +122,8 @@ class Locust(TellsTotals):
         """All that a user of it does."""
         headers = {"Accept-Encoding": "identity"} | ({} if order.keep_alive else {"Connection": "close"})
         words = {"url": json.dumps(order.url), "headers": json.dumps(headers), "time_s": order.time_s}
-        return {_FILE: _LOCUSTFILE.format(**words)}
+        script = {"has_script": bool(order.script), "folder": json.dumps(order.folder)}
+        return {_FILE: _LOCUSTFILE.format(**words, **script)} | ({_SCRIPT: order.script} if order.script else {})
 
     def command(self, program: str, home: Path, order: Order) -> list[str]:
         """All users begin at once. Our file ends it, because -t counts from before it has started."""
@@ -134,7 +143,8 @@ class Locust(TellsTotals):
 def _totals(told: Any) -> Totals | None:
     requests, took_s = _count(told["requests"]), float(told["took_s"])
     errors = [(str(error), _count(count)) for error, count in told["errors"]]
-    wrong = sum(count for error, count in errors if "status " in error or "BadStatusCode" in error)
+    contents = sum(count for error, count in errors if WRONG in error)
+    wrong = contents + sum(count for error, count in errors if "status " in error or "BadStatusCode" in error)
     unconnected = sum(count for error, count in errors if any(words in error for words in _NO_CONNECTION))
     failed = sum(count for _, count in errors)
     if not 0 < took_s < _MOST or failed > requests:
@@ -153,7 +163,8 @@ def _totals(told: Any) -> Totals | None:
         p95_s=p95_s,
         p99_s=p99_s,
         max_s=max_s,
-        body_bytes=_count(told["body_bytes"]),
+        body_bytes=None if told["body_bytes"] is None else _count(told["body_bytes"]),
+        wrong_contents=contents,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from common.load.driver import Arrival, Order, Told, Totals
+from common.load.driver import Arrival, Order, Told, Totals, only_asks
 
 # The user's own siege.conf changes every default, so siege gets a file of ours and a home of ours.
 _RC = """\
@@ -47,7 +47,7 @@ class Siege:
 
     name = "siege"
     tells_arrivals = tells_percentiles = True
-    step_s = 0.01
+    step_s, asks_for_several = 0.01, False
     least_s = start_s = 0.0
     results = ()
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))
@@ -61,7 +61,7 @@ class Siege:
                 f"siege lets each user send the same number of requests: {order.requests} can't be shared by "
                 f"{order.users} users; take a multiple of {order.users}"
             )
-        return ""
+        return only_asks(self.name, order)
 
     def files(self, order: Order) -> Mapping[str, str]:
         """Its settings."""

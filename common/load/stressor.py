@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 from types import MappingProxyType
 
 from common.load.driver import Order, TellsTotals, Told, Totals, only_for_a_time, only_one_thread
@@ -16,7 +17,7 @@ config:
   name: load
   base_url: {url}
   request_timeout: 3600
-context: {{}}
+context: {context}
 sessions:
   users: [{{name: user, password: unused}}]
   count: {users}
@@ -26,20 +27,22 @@ scenario:
     duration: {time_s}
 sequences:
   main:
-    - activity: GetRequest
-      url: {url}
-      monitor: true
-      headers: {headers}
+{activities}
 """
+# In place of which a script may stand; as `$(url)`, `$(headers)` and `$(folder)` it finds what the load is told.
+_ASK = "- {activity: GetRequest, url: $(url), monitor: true, headers: $(headers)}"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _LENGTH = r"(?:(?P<{0}m>\d{{1,9}}):)?(?P<{0}s>\d{{1,9}}\.\d{{1,9}}) (?:sec|min)"  # `1.011 sec`, `2:05.40 min`
 _RUN_TIME = re.compile(rf"^Run time {_LENGTH.format('')},", re.MULTILINE | re.ASCII)
 _ACTIVITY = re.compile(
-    rf"^\s+n: (?P<count>[\d,]{{1,15}}), min: .{{1,40}}, avg: .{{1,40}}, max: {_LENGTH.format('')}"
+    r"^(?P<name>  - [^\n]{0,2000})\n\s+n: (?P<count>[\d,]{1,15}), min: .{1,40}, avg: .{1,40}, "
+    rf"max: {_LENGTH.format('')}"
     r"(?:, (?P<errors>\d{1,15}) errors)?\s*$",
     re.MULTILINE | re.ASCII,
 )
-_NO_ANSWER = re.compile(r"'last_error': ['\"](?:Activity|ActivityTimeout)Error\(")
+# What it tells of the last error of an activity stands for all of them.
+_ERRORS = re.compile(r"'errors': (\d{1,15}), 'last_error': ['\"](\w{1,60})\(", re.ASCII)
+_LOST, _WRONG = ("ActivityError", "ActivityTimeoutError"), ("ActivityAssertionError", "ScriptActivityError")
 _NO_CONNECTION = re.compile(r"NewConnectionError|Connection refused|Cannot assign requested address")
 
 
@@ -72,7 +75,11 @@ class Stressor(TellsTotals):
         """All that it is to do."""
         headers = {"Accept-Encoding": "identity"} | ({} if order.keep_alive else {"Connection": "close"})
         text = _SCENARIO.format(
-            url=json.dumps(order.url), users=order.users, time_s=order.time_s, headers=json.dumps(headers)
+            url=json.dumps(order.url),
+            users=order.users,
+            time_s=order.time_s,
+            context=json.dumps({"url": order.url, "headers": headers, "folder": order.folder}),
+            activities=indent(order.script or _ASK, "    "),
         )
         return {_FILE: text}
 
@@ -83,22 +90,31 @@ class Stressor(TellsTotals):
     def totals(self, told: Told, order: Order) -> Totals | None:  # noqa: ARG002 (as the others)
         """`Executed` contains errors; of which kind they are it tells of the last one only."""
         report = _COLOUR.sub("", f"{told.stdout}\n{told.stderr}")
-        run_time, activity = _RUN_TIME.search(report), _ACTIVITY.search(report)
+        run_time, activities = _RUN_TIME.search(report), list(_ACTIVITY.finditer(report))
+        requests = [one for one in activities if "Request(" in one["name"]]  # the others are what a script looks at
         took_s = _seconds(run_time) if run_time else 0.0
-        if activity is None or not took_s:
+        if not requests or not took_s:
             return None
-        digits = activity["count"].replace(",", "")
-        done = int(digits) if digits else 0
-        errors = min(done, int(activity["errors"] or 0))
-        lost = bool(_NO_ANSWER.search(told.stdout))
+        done = sum(_number(one["count"]) for one in requests)
+        errors = min(done, sum(_number(one["errors"]) for one in activities))
+        kinds = [(int(count), kind) for count, kind in _ERRORS.findall(told.stdout)]
+        lost = min(errors, sum(count for count, kind in kinds if kind in _LOST))
+        # After a PUT that went wrong nobody knows what is right to read.
+        only_wrong = bool(kinds) and all(kind in _WRONG for _, kind in kinds)
         return Totals(
             right=done - errors,
-            wrong_status=0 if lost else errors,
-            unanswered=errors if lost else 0,
-            connect_errors=errors if lost and _NO_CONNECTION.search(told.stdout) else 0,
+            wrong_status=errors - lost,
+            unanswered=lost,
+            connect_errors=lost if _NO_CONNECTION.search(told.stdout) else 0,
             took_s=took_s,
-            max_s=_seconds(activity) if done > errors else None,
+            max_s=max(map(_seconds, requests)) if done > errors else None,
+            wrong_contents=errors if only_wrong else 0,
         )
+
+
+def _number(text: str | None) -> int:
+    digits = (text or "").replace(",", "")
+    return int(digits) if digits else 0
 
 
 def _seconds(found: re.Match[str]) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from common.load.driver import Order, TellsTotals, Told, Totals, only_for_a_time, whole_seconds
+from common.load.driver import Order, TellsTotals, Told, Totals, only_asks, only_for_a_time, whole_seconds
 
 _SCRIPT_NAME = "report.lua"
 # Its own text rounds, in units that change, and leaves out what went wrong.
@@ -27,6 +27,23 @@ done = function(summary, latency, requests)
   io.write("\\n{" .. table.concat(parts, ", ") .. "}\\n")
 end
 """
+_SEVERAL, _PATHS = "several.lua", "paths.txt"
+# The same ones in the same order for every server.
+_SCRIPT_FOR_SEVERAL = (
+    _SCRIPT
+    + f"""
+local paths = {{}}
+init = function(args)
+  for path in io.lines(os.getenv("HOME") .. "/{_PATHS}") do
+    paths[#paths + 1] = path
+  end
+  math.randomseed(1)
+end
+request = function()
+  return wrk.format(nil, paths[math.random(#paths)])
+end
+"""
+)
 _FIGURES = ("requests", "duration_us", "connect", "read", "write", "status", "p50_us", "p95_us", "p99_us", "max_us")
 _MOST = 2**53
 
@@ -40,7 +57,8 @@ class Wrk(TellsTotals):
 
     name = "wrk"
     packages = MappingProxyType(dict.fromkeys(("apt-get", "apk", "pacman", "brew"), "wrk"))
-    settings: Mapping[str, str] = MappingProxyType({_SCRIPT_NAME: _SCRIPT})
+    settings: Mapping[str, str] = MappingProxyType({_SCRIPT_NAME: _SCRIPT, _SEVERAL: _SCRIPT_FOR_SEVERAL})
+    asks_for_several = True
 
     def version_command(self, program: str) -> list[str]:
         """The words that make it say which it is."""
@@ -58,18 +76,29 @@ class Wrk(TellsTotals):
                 f"wrk shares its users evenly among its threads: {order.users} users can't be shared by "
                 f"{order.threads} threads; take another number of either"
             )
-        return only_for_a_time(self.name, order)
+        return only_asks(self.name, order) or only_for_a_time(self.name, order)
 
     def cpus(self, order: Order) -> int:
         """One for each thread."""
         return order.threads
+
+    def files(self, order: Order) -> Mapping[str, str]:
+        """The paths, if there are several."""
+        return {_PATHS: "".join(f"{path}\n" for path in order.paths)} if order.paths else {}
 
     def command(self, program: str, home: Path, order: Order) -> list[str]:
         """Its limit for an answer is never reached: a later one would be missing from the latencies."""
         seconds = whole_seconds(order.time_s)
         words = [program, f"-t{order.threads}", f"-c{order.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
         close = [] if order.keep_alive else ["-H", "Connection: close"]
-        return [*words, *close, "-s", str(home / _SCRIPT_NAME), *order.options, order.url]
+        return [
+            *words,
+            *close,
+            "-s",
+            str(home / (_SEVERAL if order.paths else _SCRIPT_NAME)),
+            *order.options,
+            order.url,
+        ]
 
     def totals(self, told: Told, order: Order) -> Totals | None:  # noqa: ARG002 (as the others)
         """An answer below 400 counts as right; one that never came is told nowhere."""

@@ -65,6 +65,7 @@ class Bursts(msgspec.Struct, frozen=True):
     max_s: list[float | None] = []
     kept_alive: list[int | None] = []  # answers after which the connection stayed
     body_bytes: list[int | None] = []  # of all answers
+    wrong_contents: list[int] = []  # of `wrong_status`: a good status, but not what a script knows to be right
     tool_cpu_s: list[float] = []  # of the tool with all its children
     tool_awake: list[float | None] = []  # CPUs' worth of time in which it computed or waited for a CPU
 
@@ -157,6 +158,8 @@ class Record(msgspec.Struct, kw_only=True):
     answer_status: int = 200  # of the right answer
     ready_s: float | None = None  # from the start of the server to its first right answer to a ping
     warm_s: float | None = None  # from the start of the server to when all its workers had worked
+    warm_up_answers: int = 0  # of the same load before it, which do not count
+    warm_up_cpu_s: float | None = None  # of the server meanwhile
     load_began_s: float | None = None  # on the monotonic clock of the machine, so that cases have an order in time
     load_s: float | None = None  # how long the siege really lasted
     stop_s: float | None = None  # from SIGTERM to when nothing was left of the server

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from common.model.case import Value
 from common.model.required import Required
-from common.model.target import Target
+from common.model.target import Amount, Target
 
 SAME, JSON, ANY = "same", "json", "any"  # how bodies are compared: in bytes, as JSON, not at all
 READY_WITHIN_S = 15.0
@@ -23,6 +23,10 @@ class Load:
     threads: int = 1  # of the tool, where it may have several
     options: tuple[str, ...] = ()  # further words for the tool
     own_network: bool = False  # a network namespace of its own, with its own ports
+    ports: int | None = None  # so many of them only, none of which is given out again before its minute is over
+    warm_up: Amount | None = None  # of the same load before what counts
+    files: str = ""  # a folder: the path has the place {file} for another one of its files each time
+    script: str = ""  # the text of what each user does, in place of asking for the path again and again
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Expect:
     status: int = 200
     body: str = SAME
     reference: bytes | None = None  # None: the first right answer
+    check: tuple[str, ...] = ()  # a command that looks after each load whether all is right
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class Suite:
     axes: dict[str, tuple[Value, ...]] = field(default_factory=dict)  # and the values that are measured
     expect: Expect = Expect()
     ping: Ping | None = PONG
+    prepare: tuple[str, ...] = ()  # a command that has to have been run before any server is started
     ready_within_s: float = READY_WITHIN_S
     title: str = ""
     source: str = ""  # the file that it comes from, as it was named

@@ -24,6 +24,14 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Amount:
+    """How much of a load: so many requests, or for so long; neither: none."""
+
+    requests: int | None = None
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """A script that keeps the server contract, any command, or an address; without all of them no server at all."""
 
@@ -42,6 +50,9 @@ class Target:
     requirements: tuple[str, ...] = ()  # packages of an environment of its own, with axes in braces
     needs: tuple[str, ...] = ()  # programs and services
     ready_within_s: float | None = None  # None: as the suite says for all
+    prepare: tuple[str, ...] = ()  # a command that has to have been run in its environment, with axes in braces
+    headers: tuple[tuple[str, str], ...] = ()  # that each right answer of it has
+    warm_up: Amount | None = None  # None: as the suite says for all
 
     @property
     def is_bare(self) -> bool:

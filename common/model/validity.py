@@ -12,6 +12,8 @@ FAR_S, LARGEST = 1e10, 2**53
 _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("users", "round", "rounds", "workers", "usable_cpus", "cpus"), (1, MOST)),
     "answer_bytes": (-1, LARGEST),
+    "warm_up_answers": (0, LARGEST),
+    "warm_up_cpu_s": (0, FAR_S),
     **dict.fromkeys(("size_bytes", "memory_bytes", "socket_failures", "tool_unknown"), (0, LARGEST)),
     **dict.fromkeys(("time_s", "finished_s", "waited_s", "idle_answer_s", "ready_s", "warm_s"), (0, LONGEST_S)),
     **dict.fromkeys(("stop_s", "case_s", "tool_cpu_s", "bench_cpu_s"), (0, LONGEST_S)),
@@ -21,7 +23,8 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("user", "cpu", "alone_on_cpu"), (-1, MOST)),
     **dict.fromkeys(("load_average", "load_average_after", "processes"), (0, MOST)),
     **dict.fromkeys(
-        ("right", "wrong_status", "unanswered", "connect_errors", "kept_alive", "body_bytes"), (0, LARGEST)
+        ("right", "wrong_status", "wrong_contents", "unanswered", "connect_errors", "kept_alive", "body_bytes"),
+        (0, LARGEST),
     ),
     **dict.fromkeys(("p50_s", "p95_s", "p99_s", "max_s"), (0, LONGEST_S)),
     **dict.fromkeys(("ended_s", "fault_at_s"), (-LONGEST_S, LONGEST_S)),
@@ -53,7 +56,7 @@ _TABLES = (
     "Ports",
     "Requests",
 )
-_MAY_LACK = ("memory_bytes",)  # what is not known of the bare case
+_MAY_LACK = ("memory_bytes", "wrong_contents")  # what is not known of the bare case, or of older ones
 
 
 def faults(result: msgspec.Struct) -> Iterator[str]:

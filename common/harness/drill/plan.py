@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from common.errors import BadInputError
 from common.harness.drill.conduct import incidents, tasks_for, with_parts
 from common.harness.drill.faults import USERS
 from common.harness.plan import Plan, make_plan
@@ -16,6 +17,8 @@ def drill_plan(
 ) -> tuple[Plan, int]:
     """The plan, and how many incidents it has; raises BadInputError as `make_plan` does."""
     names = with_parts(faults)
+    if suite.load.files:
+        raise BadInputError(f"{suite.source} asks for any of several files: expected a suite with one path for a drill")
     tasks = {"task": tasks_for(names)} if suite.has_task else {}
     targets = tuple(by_hand(target) for target in suite.targets)  # as they are when nobody compares them
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})

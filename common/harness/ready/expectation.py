@@ -2,10 +2,12 @@
 
 import json
 import os
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
+from urllib.parse import quote
 
 from common.errors import BadInputError
 from common.harness.client import Answer
@@ -14,14 +16,39 @@ from common.harness.processes import Started, until
 from common.harness.ready.interpreter import Interpreter
 from common.harness.tail import Tail
 from common.model.case import Value
+from common.model.legible import legible
 from common.model.suite import ANY, SAME
 
 LIMIT_S = 60.0
+PLACE = "{file}"  # of one of the files in a path
 MOST_BYTES = 64_000_000  # of what the trial prints; the answer comes last
 PATIENCE_S, LINE_BESIDES_USERS = 15.0, 10  # beside the users there are checks in the line
 
 
 Work = tuple[tuple[str, Value], ...]
+
+
+class Files:
+    """The files of a folder, any of which may be asked for: the right answer is what is in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        found = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
+        self.names = sorted(one.relative_to(folder).as_posix() for one in found)
+        self._random = random.Random(0)  # noqa: S311 (not for secrets)
+
+    def another(self) -> str:
+        """The name of one of them."""
+        return self._random.choice(self.names)
+
+    def contents(self, name: str) -> bytes:
+        """What is in it."""
+        return (self.folder / name).read_bytes()
+
+    @staticmethod
+    def path(where: str, name: str) -> str:
+        """A path or an address with the file in its place."""
+        return where.replace(PLACE, quote(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +60,34 @@ class Expectation:
     cpu_s: float
     status: int = 200
     body: str = SAME  # how answers are compared with it
+    headers: tuple[tuple[str, str], ...] = ()  # that a right answer has beside it
+    files: Files | None = None  # what is asked for, each time another one
 
     @property
     def size_bytes(self) -> int:
         """How long every right answer is; -1 where that may differ."""
-        return len(self.answer) if self.body == SAME else -1
+        return len(self.answer) if self.body == SAME and self.files is None else -1
+
+    def asked_at(self, url: str) -> tuple[str, "Expectation"]:
+        """Where to ask now, and what is right there."""
+        if self.files is None:
+            return url, self
+        name = self.files.another()
+        return self.files.path(url, name), replace(self, answer=self.files.contents(name), files=None)
+
+    def problem(self, answer: Answer) -> str:
+        """What is wrong with an answer, beginning with what it is; empty if it is right."""
+        if not self.fits(answer.status, answer.body):
+            alike = (
+                self.body == SAME and answer.status == self.status and _as_json(answer.body) == _as_json(self.answer)
+            )
+            words = " (equal as JSON, not in bytes)" if alike else ""
+            return f"{answer.described()} instead of {self.described()}{words}"
+        for name, value in self.headers:
+            if (given := answer.headers.get(name.lower())) != value:
+                told = f"{name}: {legible(given)[:100]}" if given is not None else f"no {name}"
+                return f"{told} instead of {name}: {value}, so that something else has answered"
+        return ""
 
     def fits(self, status: int, body: bytes) -> bool:
         """Whether an answer is right."""

@@ -16,6 +16,9 @@ _PACKAGES = {
     "postgresql": {"apt-get": "postgresql", "dnf": "postgresql-server", "brew": "postgresql@17"},
     "redis": {"apt-get": "redis-server"},
     "redis-server": {"dnf": "redis", "apk": "redis", "pacman": "redis", "brew": "redis"},
+    "libev": {"apt-get": "libev-dev", "dnf": "libev-devel", "apk": "libev-dev"},
+    "npm": {"brew": "node"},
+    "cc": {"apt-get": "gcc", "dnf": "gcc", "apk": "gcc", "pacman": "gcc", "brew": "gcc"},
     "node": {"apt-get": "nodejs", "dnf": "nodejs", "apk": "nodejs", "pacman": "nodejs"},
 }
 

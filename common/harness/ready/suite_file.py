@@ -9,9 +9,11 @@ from typing import Any
 
 from common.contract import MOST_WORKERS
 from common.errors import BadInputError
+from common.harness.ready.quick_form import KEYS as OF_QUICK
+from common.harness.ready.quick_form import quick_form
 from common.harness.ready.required import read_required
 from common.harness.ready.strategies import BARE
-from common.harness.ready.suite_server import OF_LOAD, PLACES, read_server
+from common.harness.ready.suite_server import OF_LOAD, PLACES, SERVICES, amount, read_server, words_of
 from common.harness.ready.toml_table import Table
 from common.load.drivers import DRIVERS
 from common.model.case import Value
@@ -24,8 +26,35 @@ NAME = "suite.toml"  # of the file in a folder
 MOST_BYTES = 1_000_000
 MOST_USERS = 10_000
 
-_TOP = ("title", "requirements", "environment", "load", "expect", "ping", "axes", "require", "servers")
-_LOAD = ("tool", "path", "users", "time", "requests", "keep_alive", "threads", "options", "own_network", "task")
+_TOP = (
+    "title",
+    "requirements",
+    "environment",
+    "prepare",
+    "load",
+    "expect",
+    "ping",
+    "axes",
+    "require",
+    "servers",
+    "quick",
+)
+_LOAD = (
+    "tool",
+    "path",
+    "files",
+    "script",
+    "users",
+    "time",
+    "requests",
+    "warm_up",
+    "keep_alive",
+    "threads",
+    "options",
+    "own_network",
+    "task",
+)
+_FEWEST_PORTS, _MOST_PORTS = 100, 28_000
 
 
 def suite_path(what: str) -> Path | None:
@@ -36,13 +65,16 @@ def suite_path(what: str) -> Path | None:
     return path / NAME if (path / NAME).is_file() else None
 
 
-def read_suite(path: Path, only: Sequence[str] = ()) -> Suite:
-    """The suite, or these servers of it and its ceiling.
+def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> Suite:
+    """The suite, or these servers of it and its ceiling; `quick`: in its quick form.
 
     Raises:
         BadInputError: it can't be read, or says what can't be; the message is one line.
     """
-    top = Table(str(path), _parsed(path), _TOP)
+    told = _parsed(path)
+    top = Table(str(path), quick_form(path, told) if quick else told, _TOP)
+    few = top.below("quick", OF_QUICK).texts("servers")
+    only = only or (few if quick else ())
     table, ping = top.below("load", _LOAD), top.below("ping", ("path", "ready_within"))
     axes = _axes(top, table)
     has_task = "task" in table
@@ -51,23 +83,36 @@ def read_suite(path: Path, only: Sequence[str] = ()) -> Suite:
     if not servers:
         raise BadInputError(f"{path} has no server: expected a table such as [servers.uvicorn] with a command")
     _refuse_idle(top, axes, servers)
+    if "files" in table and "ping" not in top:
+        raise table.wrong("has files, and no ping tells when a server is ready", "a path under [ping]")
     ceiling, targets = _ceiling(path, servers), [target for target, is_ceiling in servers if not is_ceiling]
     chosen = _chosen(path, targets, only)
     required = read_required(top, [one.name for one in targets])
     return Suite(
         targets=chosen,
         ceiling=ceiling or (BARE if has_task else None),
-        load=_load(table),
+        load=_load(table, path.parent),
         axes=axes,
-        expect=_expect(top, path),
+        expect=_expect(top, path, axes),
         ping=Ping(_path(ping, "path", "/ping")) if "ping" in top else None,
         ready_within_s=ping.seconds("ready_within", READY_WITHIN_S),
         title=legible(top.text("title", path.parent.resolve().name if path.name == NAME else path.stem)),
-        source=str(path),
+        source=f"{path}, quick form" if quick else str(path),
         folder=path.parent.resolve(),
         has_task=has_task,
+        prepare=_prepare(top),
         required=tuple(one for one in required if one.server in ("", *(target.name for target in chosen))),
     )
+
+
+def _prepare(top: Table) -> tuple[str, ...]:
+    words = words_of(top, "prepare")
+    for name in names_in(*words):
+        if name not in (places := ("suite", "files", "python")):
+            raise top.wrong(
+                f"has prepare = {top.text('prepare')!r} with {{{name}}}", f"no other than {', '.join(places)}"
+            )
+    return words
 
 
 def _parsed(path: Path) -> dict[str, Any]:
@@ -111,9 +156,11 @@ def _paths(load: Table, axes: Mapping[str, Sequence[Value]]) -> tuple[str, ...]:
     for path in map(str, load.values("path", "/")):
         if not path.startswith("/") or re.search(r"[\s#]", path):
             raise load.wrong(f"has path = {path!r}", "one that begins with / and has no space")
-        names = [name for name in names_in(path) if name != "task"]
+        names = [name for name in names_in(path) if name not in ("task", "file")]
+        if ("file" in names_in(path)) != ("files" in load):
+            raise load.wrong(f"has path = {path!r}", "{file} in it where files names a folder, and only there")
         for name in names_in(path):
-            if name not in axes:
+            if name not in ("file", *axes):
                 raise load.wrong(f"has path = {path!r}, and {{{name}}} is no axis", f"one of {', '.join(axes)}")
         points = product(*(axes[name] for name in names))
         paths += [filled(path, dict(zip(names, point, strict=True))) for point in points]
@@ -127,8 +174,10 @@ def _path(table: Table, key: str, default: str) -> str:
     return path
 
 
-def _load(table: Table) -> Load:
+def _load(table: Table, folder: Path) -> Load:
     timed = table.text("time", "auto") if not isinstance(table.raw("time"), (int, float)) else ""
+    is_number = type(table.raw("own_network")) is int
+    ports = table.number("own_network", None, _FEWEST_PORTS, _MOST_PORTS) if is_number else None
     load = Load(
         tool=table.choice("tool", tuple(DRIVERS), "siege"),
         time_s=None if timed == "auto" else table.seconds("time", 4.0),
@@ -136,25 +185,38 @@ def _load(table: Table) -> Load:
         keep_alive=table.flags("keep_alive")[0],
         threads=table.number("threads", 1, 1, 64) or 1,
         options=table.texts("options"),
-        own_network=table.flag("own_network"),
+        own_network=is_number or table.flag("own_network"),
+        ports=ports,
+        warm_up=amount(table, "warm_up"),
+        files=table.text("files"),
+        script=_contents(table, folder, "script").decode(errors="replace") if "script" in table else "",
     )
     if load.requests is not None and "time" in table:
         raise table.wrong("has time and requests", "one of them")
     return load
 
 
-def _expect(top: Table, path: Path) -> Expect:
-    table = top.below("expect", ("status", "body", "file"))
+def _expect(top: Table, path: Path, axes: Mapping[str, Sequence[Value]]) -> Expect:
+    table = top.below("expect", ("status", "body", "file", "check"))
+    check = words_of(table, "check")
+    for name in names_in(*check):
+        if name not in (places := ("url", "answers", "folder", "suite", "python", *SERVICES, *axes)):
+            raise table.wrong(f"has check = {table.text('check')!r} with {{{name}}}", f"one of {', '.join(places)}")
     reference = None
     if "file" in table:
-        file = path.parent / table.text("file")
-        try:
-            reference = file.read_bytes()
-        except OSError as error:
-            raise BadInputError(f"{table.where} file {str(file)!r} can't be read: {error.strerror}") from None
+        reference = _contents(table, path.parent, "file")
     status = table.number("status", 200, 100, 599)
     assert status is not None
-    return Expect(status, table.choice("body", (SAME, JSON, ANY), SAME), reference)
+    return Expect(status, table.choice("body", (SAME, JSON, ANY), SAME), reference, check)
+
+
+def _contents(table: Table, folder: Path, key: str) -> bytes:
+    """Of the file that is named there."""
+    file = folder / table.text(key)
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise BadInputError(f"{table.where} {key} {str(file)!r} can't be read: {error.strerror}") from None
 
 
 def _refuse_idle(top: Table, axes: Mapping[str, Sequence[Value]], servers: Sequence[tuple[Target, bool]]) -> None:

@@ -11,13 +11,25 @@ from packaging.requirements import InvalidRequirement, Requirement
 from common.harness.ready.toml_table import Table
 from common.model.case import Value
 from common.model.legible import legible
-from common.model.target import Target
+from common.model.target import Amount, Target
 from common.model.template import filled_words, names_in
 
 SERVICES = ("postgresql", "redis")
-PLACES = ("host", "port", "folder", "suite", "python", *SERVICES)  # in braces, beside the axes
+PLACES = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # in braces, beside the axes
 OF_LOAD = ("task", "users", "path", "keep_alive")  # axes that every server depends on
-KEYS = ("title", "command", "url", "requirements", "environment", "needs", "ceiling", "ready_within")
+KEYS = (
+    "title",
+    "command",
+    "url",
+    "requirements",
+    "environment",
+    "needs",
+    "ceiling",
+    "ready_within",
+    "warm_up",
+    "prepare",
+    "headers",
+)
 MOST_BYTES = 1_000_000  # of a file in which names are filled in
 Axes = Mapping[str, Sequence[Value]]
 Common = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -51,6 +63,9 @@ def read_server(
         requirements=table.texts("requirements"),
         needs=table.texts("needs"),
         ready_within_s=table.seconds("ready_within", 0.0) if "ready_within" in table else None,
+        prepare=words_of(table, "prepare"),
+        headers=table.environment("headers"),
+        warm_up=amount(table, "warm_up") if "warm_up" in table else None,
     )
     if target.command and target.command[0] not in target.needs:
         requirements, environment = common
@@ -63,7 +78,7 @@ def read_server(
 def _at_places(table: Table, target: Target, axes: Axes, *, has_task: bool) -> Target:
     """The target with the axes that it depends on, and the services that it names."""
     variables = [text for pair in target.environment for text in pair]
-    named = names_in(*target.command, *variables, *target.requirements, target.url)
+    named = names_in(*target.command, *variables, *target.requirements, target.url, *target.prepare)
     for name in named:
         if name not in (*PLACES, *axes):
             own = [name for name in axes if name not in OF_LOAD]
@@ -76,12 +91,24 @@ def _at_places(table: Table, target: Target, axes: Axes, *, has_task: bool) -> T
     return replace(target, needs=(*target.needs, *services), axes=tuple(depends))
 
 
-def _command(table: Table, folder: Path, *, has_url: bool) -> tuple[str, ...]:
-    command = table.text("command")
+def words_of(table: Table, key: str) -> tuple[str, ...]:
+    """The words of a command, as in a shell; none where nothing is said."""
+    command = table.text(key)
     try:
-        words = tuple(shlex.split(command))
+        return tuple(shlex.split(command))
     except ValueError as error:
-        raise table.wrong(f"has command = {command!r}, which is not closed ({error})", "quotes in pairs") from None
+        raise table.wrong(f"has {key} = {command!r}, which is not closed ({error})", "quotes in pairs") from None
+
+
+def amount(table: Table, key: str) -> Amount:
+    """A number of requests, or a time as text: `6000`, `"2s"`."""
+    if isinstance(table.raw(key), str):
+        return Amount(time_s=table.seconds(key, 0.0))
+    return Amount(requests=table.number(key, None, 0, 10_000_000) or None)
+
+
+def _command(table: Table, folder: Path, *, has_url: bool) -> tuple[str, ...]:
+    command, words = table.text("command"), words_of(table, "command")
     texts = [*words, *(text for pair in table.environment("environment") for text in pair)]
     told = "port" in names_in(*texts) or any(template_text(word, folder) is not None for word in words)
     if not has_url and not told:

@@ -104,9 +104,11 @@ def _site_packages(folder: Path) -> Path:
     return next((folder / "lib").glob("python3*/site-packages"))
 
 
-async def run_command(command: list[str], otherwise: str, folder: Path | None = None) -> None:
+async def run_command(
+    command: list[str], otherwise: str, folder: Path | None = None, environment: dict[str, str] | None = None
+) -> None:
     """Raises BadInputError with `otherwise` and the last line that it said, if it fails."""
-    started = Started(command, environment=dict(os.environ), folder=folder)
+    started = Started(command, environment=environment or dict(os.environ), folder=folder)
     said, errors = Tail(started.process.stdout), Tail(started.process.stderr)
     try:
         in_time = await started.wait(LIMIT_S)

@@ -12,11 +12,12 @@ from common.model.suite import Load, Ping, Suite
 from common.model.target import Target
 
 
-def suite_of(names: Sequence[str], ping: str | None = None) -> Suite:
+def suite_of(names: Sequence[str], ping: str | None = None, *, quick: bool = False) -> Suite:
     """The suite that all of the words name together; all strategies where there is none.
 
     Args:
         ping: the path of a health check, of servers that are named by their address.
+        quick: whether the quick form of a suite is meant.
 
     Raises:
         BadInputError: nothing fits a word, or they do not fit together.
@@ -24,10 +25,12 @@ def suite_of(names: Sequence[str], ping: str | None = None) -> Suite:
     addresses = [name for name in names if re.match(r"https?://", name)]
     if ping is not None and not addresses:
         raise BadInputError("--ping goes with the address of a server: expected such as http://127.0.0.1:8000/report")
+    files = {name: found for name in names if (found := _file_and_server(name)) is not None}
+    if quick and not files:
+        raise BadInputError("--quick goes with a suite that has a quick form: expected such as suites/wsgi --quick")
     if addresses:
         _refuse_a_mixture(names, addresses)
         return _running_suite(addresses, ping)
-    files = {name: found for name in names if (found := _file_and_server(name)) is not None}
     if not files:
         return strategies_suite(names)
     _refuse_a_mixture(names, list(files))
@@ -35,7 +38,8 @@ def suite_of(names: Sequence[str], ping: str | None = None) -> Suite:
     if len(paths) > 1:
         raise BadInputError(f"{' and '.join(paths)} are different suites: expected one in a run")
     whole = any(server is None for _, server in files.values())
-    return read_suite(next(iter(paths.values())), [] if whole else [server or "" for _, server in files.values()])
+    only = [] if whole else [server or "" for _, server in files.values()]
+    return read_suite(next(iter(paths.values())), only, quick=quick)
 
 
 def _file_and_server(name: str):  # type: ignore[no-untyped-def]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from common.report.figures.rounds import Round
-from common.report.judging import doubts, suspicions
+from common.report.judging import doubts, suspicions, timers
 from common.report.judging.evidence import Evidence
 from common.report.judging.verdict import FAILED, OK, SUSPECT, UNCLEAR, Reason
 
@@ -84,6 +84,12 @@ def _failure(one: Round) -> Reason | None:
             f"{len(wrong)} of {len(one.good)} answers under load were not the right one: "
             f"{wrong[0]} bytes long instead of {record.answer_bytes}",
         )
+    if contents := sum(record.bursts.wrong_contents):
+        return Reason(
+            "wrong_answer",
+            f"{contents} of {one.attempts} answers under load had a good status and wrong contents: "
+            "what was stored is not what was sent",
+        )
     if (hollow := _of_another_length(one)) is not None:
         return hollow
     if not one.completed:
@@ -114,6 +120,7 @@ RULES = (  # the gravest for what can be believed first: they explain others
     Rule("too_fast", SUSPECT, suspicions.too_fast, ("alone",)),
     Rule("too_cheap", SUSPECT, suspicions.too_cheap, ("alone", "CPU")),
     Rule("littles_law", SUSPECT, suspicions.littles_law, ("arrivals",)),
+    Rule("timer", SUSPECT, timers.timer, ("CPU",)),
     Rule("availability", SUSPECT, suspicions.availability),
     Rule("pings", SUSPECT, suspicions.unanswered_pings, ("pings",)),
     Rule("generator", SUSPECT, suspicions.starved_generator),

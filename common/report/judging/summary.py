@@ -76,6 +76,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     response_s: Latency | None = None
     ping_s: Latency | None = None
     cpu_s_per_transaction: float | None = None
+    ready_s: float | None = None  # from its start to its first right answer to a ping
     memory_bytes: int | None = None
     memory_kind: str = ""
     speed: Speed | None = None
@@ -128,6 +129,7 @@ def _with_numbers(
         response_s=_response(rounds, estimates),
         ping_s=_latency([one.pings for one in rounds], "ping", estimates),
         cpu_s_per_transaction=_mean([one.cpu_s_per_transaction() for one in rounds]),
+        ready_s=_median_of([one.record.ready_s for one in rounds]),
         memory_bytes=_median([one.memory_bytes() for one in rounds]),
         memory_kind=next((one.record.memory_kind for one in rounds if one.record.memory_kind), ""),
     )

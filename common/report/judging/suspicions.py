@@ -146,7 +146,7 @@ def unanswered_pings(one: Round, _: Evidence) -> str | None:
     return f"{len(problems)} of {len(one.record.pings.problem)} pings got no right answer; the first: {problems[0]}"
 
 
-def starved_generator(one: Round, _: Evidence) -> str | None:
+def starved_generator(one: Round, _: Evidence | None = None) -> str | None:
     """The load tool was busy with itself, or took CPUs that the server would have used."""
     record, machine = one.record, one.record.machine
     if one.totals:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from common.report import numbers
 from common.report.judging.summary import Interval, Latency, Speed, Summary
 
+STARTS_APART_S = 3.0
 Text = Callable[[Summary], str]
 
 
@@ -88,13 +89,20 @@ FIGURES = (
         "cpu_s_per_transaction",
     ),
     Column("memory", "memory", _figure(lambda case: case.memory_bytes, numbers.megabytes), "memory_bytes"),
+    Column("ready", "ready\nafter", _figure(lambda case: case.ready_s, numbers.seconds)),
     Column("speed", "speed", _figure(lambda case: _mean(case.speed), numbers.share)),
 )
 
 
 def columns_for(shown: Sequence[Summary]) -> list[Column]:
-    """The columns in which at least one case has a figure."""
-    return [column for column in FIGURES if any(column.text(summary) for summary in shown)]
+    """The columns in which at least one case has a figure; how long starting takes only where that tells them apart."""
+    starts_s = [summary.ready_s for summary in shown if summary.ready_s is not None]
+    alike = max(starts_s, default=0.0) - min(starts_s, default=0.0) < STARTS_APART_S
+    return [
+        column
+        for column in FIGURES
+        if any(column.text(summary) for summary in shown) and not (alike and column.name == "ready")
+    ]
 
 
 def figures(summary: Summary, columns: Sequence[Column]) -> list[Cell]:

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 
 from common.model.record import Result
 from common.report import numbers
+from common.report.figures.rounds import Round
 from common.report.judging.comparison import Comparison
 from common.report.judging.doubts import CHANGED
 from common.report.judging.verdict import FAILED
+
+WARMING = 1.4  # times the CPU for each answer at first, and a server counts as one that has to warm up
 
 
 def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -17,6 +20,7 @@ def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from _of_the_suite(result, comparison)
     yield from _of_ceilings(comparison)
     yield from _of_connections(comparison)
+    yield from _of_warm_ups(comparison)
     yield from _of_the_gil(comparison)
     yield from _of_the_speed(comparison)
 
@@ -60,6 +64,29 @@ def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
                 f"{asked[0].tool} was told to keep connections alive, but the server closed every one: its rate is "
                 "that of a new connection for each request",
             )
+
+
+def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """What the first answers cost, where that is so much more that it would have spoiled the figures."""
+    for rounds in comparison.rounds:
+        costs = [
+            (first, rest) for one in rounds if (first := _first_cost_s(one)) and (rest := one.cpu_s_per_transaction())
+        ]
+        factors = sorted(first / rest for first, rest in costs)
+        if factors and factors[len(factors) // 2] > WARMING:
+            first_s, rest_s = max(costs, key=lambda cost: cost[0])
+            yield (
+                rounds[0].record.server,
+                f"its first {rounds[0].record.warm_up_answers:,} answers took {numbers.seconds(first_s)} of CPU each, "
+                f"the later ones {numbers.seconds(rest_s)}: it gets quicker while it serves, and without the warm-up, "
+                "which does not count here, it would look slower than it is",
+            )
+
+
+def _first_cost_s(one: Round) -> float | None:
+    """CPU seconds for each answer of the warm-up."""
+    record = one.record
+    return record.warm_up_cpu_s / record.warm_up_answers if record.warm_up_cpu_s and record.warm_up_answers else None
 
 
 def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:

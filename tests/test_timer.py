@@ -1,0 +1,81 @@
+"""A timer and not work: found where users wait for one, and no honest server is taken for one."""
+
+import random
+
+import pytest
+from simulated_bursts import burst_record_of
+from simulated_record import TIME_S, record_of
+from test_verdict import codes, judged
+
+from common.model.record import Machine, Record
+from common.report.figures.rounds import Round
+from common.report.judging.timers import timer
+
+IDLE = Machine(total_s=2 * TIME_S, busy_s=0.2, steal_s=0.0, idle_s=2 * TIME_S - 0.2)
+
+
+def waiting(
+    users: int, p50_s: float | None, check_s: float, cpus: float = 0.05, p95_s: float | None = None, **columns
+) -> Record:
+    """A server that computes little; users wait for so long, and a check on a connection of its own for so long."""
+    mean_s = columns.pop("mean_s", p50_s)
+    right = round(users * 0.99 / mean_s)
+    known = {"p50_s": p50_s, "p95_s": p95_s or (p50_s and 1.05 * p50_s), "p99_s": None, "right": right, "took_s": 0.99}
+    record = burst_record_of("1_x", **known, body_bytes=4 * right, **columns)
+    record.values["users"], record.machine, record.keep_alive = users, IDLE, True
+    record.samples.cpu_s[:] = [1 + cpus * at_s for at_s in record.samples.at_s]
+    for number in range(4):
+        record.checks.sent_s.append(number)
+        record.checks.answered_s.append(number + check_s)
+        record.checks.code.append("")
+        record.checks.problem.append("")
+    return record
+
+
+# What was measured of WsgiDAV: users, median and time of a check.
+TIMERS = {
+    "cheroot_8_1_of_5": (waiting(5, 0.100, 0.0015), "select of cheroot 8.1"),
+    "cheroot_8_1_of_9": (waiting(9, 0.100, 0.0023), "select of cheroot 8.1"),
+    "cheroot_8_1_with_pings": (waiting(5, 0.050, 0.004), "which other requests wake"),
+    "gevent_of_10": (waiting(10, 0.044, 0.003), "delayed ACK"),
+    "paste_of_20": (waiting(20, 0.044, 0.002), "delayed ACK"),
+    "cheroot_8_1_under_stressor": (waiting(5, None, 0.002, mean_s=0.099), "select of cheroot 8.1"),
+}
+
+
+@pytest.mark.parametrize("name", TIMERS)
+def test_a_timer_is_found_and_its_cause_is_said(name: str) -> None:
+    record, cause = TIMERS[name]
+    case = judged(record)
+    assert case.verdict == "suspect"
+    assert cause in next(reason.message for reason in case.reasons if reason.code == "timer")
+
+
+HONEST = {
+    "as_soon_as_a_check": waiting(5, 0.1, 0.1),  # it waits for something, and so does everybody
+    "in_one_line": waiting(5, 0.1, 0.021),  # such as five users on one worker of several, which waits 20 ms for each
+    "at_no_known_time": waiting(5, 0.07, 0.001),
+    "that_computes": waiting(5, 0.1, 0.001, cpus=0.95),  # under a GIL, on a machine that has other CPUs
+    "with_answers_apart": waiting(5, 0.042, 0.001, p95_s=0.09),
+    "whose_tool_is_the_limit": waiting(5, None, 0.001, mean_s=0.041, tool_awake=0.97),
+    "of_siege": record_of("1_x"),
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_server_is_not_taken_for_a_timer(name: str) -> None:
+    assert "timer" not in codes(judged(HONEST[name]))
+
+
+def test_no_server_is_taken_for_a_timer_however_its_users_share_its_workers() -> None:
+    """Each worker performs one after the other, and waits each time; kept connections stay where they are."""
+    rng = random.Random(7)
+    for _ in range(500):
+        users, workers, service_s = rng.randint(1, 25), rng.randint(1, 8), rng.uniform(0.002, 0.1)
+        lines = [0] * workers
+        for _ in range(users):
+            lines[rng.randrange(workers)] += 1
+        usual_s = sorted(length for length in lines for _ in range(length))[users // 2] * service_s
+        check_s = service_s * rng.uniform(0.8, 1.2) + service_s * min(lines)
+        if usual_s <= users * service_s * 0.8:
+            assert timer(Round(waiting(users, usual_s, check_s)), None) is None
