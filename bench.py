@@ -28,7 +28,7 @@ FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
 DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
-PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap"]
+PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap", "capacity"]
 FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed"]
 TRACED_REQUESTS = 8
 TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
@@ -169,6 +169,50 @@ def drill(
     out = writable(out or default_result(), again_and_again=True)
     with ProgressBar(turns, quiet=quiet) as progress:
         result, stopped_by, is_saved = conduct_drill(plan, faults, out, progress, COMMAND)
+    show_all(result, out if is_saved else None, page)
+    sys.exit(128 + stopped_by if stopped_by else exit_code(result))
+
+
+@bench.command()
+@click.argument("servers", metavar="[WHAT]...", nargs=-1)
+@click.option("--goal", "goals", multiple=True, help="As 'p99 < 1s', 'ping p99 < 50ms' (both are the default).")
+@click.option("--task", multiple=True, help="As for run.")
+@click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
+@click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
+@click.option("--ping", help="As for run.")
+@click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each search; auto: 60s or more.")
+@click.option("--seed", type=click.IntRange(min=0), help="Makes the arrivals and the order repeatable.")
+@click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
+@click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
+@click.option("--quiet", is_flag=True, help="No progress, only the result.")
+def capacity(
+    servers: tuple[str, ...],
+    goals: tuple[str, ...],
+    ping: str | None,
+    time_s: float | None,
+    seed: int | None,
+    out: Path | None,
+    html: Path | None,
+    quiet: bool,
+    **axes: tuple[str | int, ...],
+) -> None:
+    """Find out how many requests a second each server can take, so that all goals hold: as an interval.
+
+    WHAT is as for run. Requests come as a Poisson process, whatever became of the earlier ones. Exit 3 if the
+    interval is wide.
+    """
+    from common.harness.capacity.plan import capacity_plan
+    from common.harness.ready.what import suite_of
+    from common.harness.session import conduct_capacity
+    from common.report.dressing import show_all
+    from common.report.judging.capacity import USUAL_STEPS, exit_code, wanted
+    from common.report.progress import ProgressBar
+
+    plan = capacity_plan(suite_of(servers, ping), goals, axes, seed=seed)
+    page = writable(html) if html else None
+    out = writable(out or default_result(), again_and_again=True)
+    with ProgressBar(USUAL_STEPS * len(plan.cases) + len(plan.ceilings), quiet=quiet) as progress:
+        result, stopped_by, is_saved = conduct_capacity(plan, goals, time_s, out, progress, COMMAND, wanted)
     show_all(result, out if is_saved else None, page)
     sys.exit(128 + stopped_by if stopped_by else exit_code(result))
 

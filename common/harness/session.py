@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from common.errors import BadInputError
+from common.harness.capacity.conduct import Wanted, search
 from common.harness.child import kept
 from common.harness.drill.conduct import drill, with_parts
 from common.harness.driver import order_of
@@ -35,7 +36,7 @@ from common.load.drivers import DRIVERS
 from common.model.case import Case
 from common.model.legible import made_legible
 from common.model.outfile import UnwritableError
-from common.model.record import Compared, Incident, Record, Result, Trace, save
+from common.model.record import Compared, Incident, Record, Result, Step, Trace, save
 from common.model.suite import Suite
 from common.model.template import filled_words
 
@@ -117,10 +118,11 @@ class RawValues:
     def __init__(self, result: Result, path: Path, watcher: Watcher) -> None:
         self._result, self._path, self._watcher, self.are_saved = result, path, watcher, True
 
-    def keep(self, kept: Record | Trace | Incident) -> None:
+    def keep(self, kept: Record | Trace | Incident | Step) -> None:
         """Writes it with all that there is; says it once if that can't be done."""
         result = self._result
-        of_its_kind = {Record: result.records, Trace: result.traces, Incident: result.incidents}[type(kept)]
+        of_each_kind = {Record: result.records, Trace: result.traces, Incident: result.incidents, Step: result.steps}
+        of_its_kind = of_each_kind[type(kept)]
         of_its_kind.append(made_legible(kept))  # type: ignore[attr-defined]
         try:
             save(self._result, self._path)
@@ -173,6 +175,36 @@ def conduct_drill(
             async with services() as needed:
                 ready, expectations = await _prepared(plan, result, needed, watcher, network)
                 await drill(ready, with_parts(names), expectations, needed, watcher, raw.keep)
+
+    with _home():
+        return result, until_signal(go()), raw.are_saved
+
+
+def conduct_capacity(
+    plan: Plan,
+    goals: Sequence[str],
+    time_s: float | None,
+    out: Path,
+    watcher: Watcher,
+    command: Sequence[str],
+    wanted: Wanted,
+) -> tuple[Result, int | None, bool]:
+    """Offers each server the rates that are wanted until its capacity is known; the file is written after each step.
+
+    Returns:
+        As `conduct`.
+
+    Raises:
+        BadInputError: a task can't be performed; nothing was started.
+    """
+    result = _empty_result(plan, command, tools={})
+    raw = RawValues(result, out, watcher)
+
+    async def go() -> None:
+        with contextlib.ExitStack() as network:
+            async with services() as needed:
+                ready, expectations = await _prepared(plan, result, needed, watcher, network)
+                await search(ready, list(goals), time_s, result, expectations, needed, watcher, raw.keep, wanted)
 
     with _home():
         return result, until_signal(go()), raw.are_saved

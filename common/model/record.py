@@ -260,6 +260,33 @@ class Incident(msgspec.Struct, kw_only=True):
         return case_of(self.server, self.values)
 
 
+class Arrivals(msgspec.Struct, frozen=True):
+    """Requests of an open load, one entry for each; times in seconds since the load began."""
+
+    due_s: list[float] = []
+    sent_s: list[float] = []  # later than due only if the generator was late itself
+    ended_s: list[float] = []  # or when it was given up
+    # As that of `Requests`; `unanswered`: none until nobody waited any more.
+    outcome: list[str] = []
+
+
+class Step(msgspec.Struct, kw_only=True):
+    """One rate of arrivals, offered to one server. It is filled while it goes on and never changed after."""
+
+    record: Record  # what was seen of the server and of the machine meanwhile; its round is the number of the step
+    goals: list[str]  # as they were written
+    arrivals_per_s: float
+    arrivals: Arrivals = msgspec.field(default_factory=Arrivals)
+    seen_until_s: float = 0.0  # since the load began; whoever was not answered had waited until then
+    broke: bool = False  # whether it was ended early, because a goal was clearly missed
+    generator_awake: float | None = None  # CPUs' worth of time in which the generator computed or waited for a CPU
+
+    @property
+    def case(self) -> Case:
+        """What was offered to."""
+        return self.record.case
+
+
 class LeftOut(msgspec.Struct, frozen=True):
     """A strategy that can't run with one of the Pythons at hand, which is nobody's fault."""
 
@@ -308,6 +335,7 @@ class Result(msgspec.Struct, kw_only=True):
     records: list[Record] = []
     traces: list[Trace] = []
     incidents: list[Incident] = []
+    steps: list[Step] = []
     left_out: list[LeftOut] = []
     schema: int = SCHEMA
 

@@ -27,9 +27,10 @@ _RANGES: dict[str, tuple[float, float]] = {
         (0, LARGEST),
     ),
     **dict.fromkeys(("p50_s", "p95_s", "p99_s", "max_s"), (0, LONGEST_S)),
-    **dict.fromkeys(("ended_s", "fault_at_s"), (-LONGEST_S, LONGEST_S)),
+    **dict.fromkeys(("ended_s", "fault_at_s", "seen_until_s"), (-LONGEST_S, LONGEST_S)),
+    "arrivals_per_s": (1e-6, MOST),
     "seen": (-LARGEST, LARGEST),
-    **dict.fromkeys(("taken", "tool_awake"), (0, MOST)),
+    **dict.fromkeys(("taken", "tool_awake", "generator_awake"), (0, MOST)),
     **dict.fromkeys(("port_range", "tool_cpus"), (1, MOST)),
     "began_s": (-LONGEST_S, LONGEST_S),
     "status": (0, 999),
@@ -55,6 +56,7 @@ _TABLES = (
     "Samples",
     "Ports",
     "Requests",
+    "Arrivals",
 )
 _MAY_LACK = ("memory_bytes", "wrong_contents")  # what is not known of the bare case, or of older ones
 

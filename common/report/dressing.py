@@ -13,7 +13,7 @@ from common.errors import BadInputError
 from common.model.outfile import write_whole
 from common.model.record import Result
 from common.model.required import required, together
-from common.report.dresses import drill_dresses
+from common.report.dresses import capacity_dresses, drill_dresses
 from common.report.dresses.markdown import as_markdown
 from common.report.dresses.required import required_as_data
 from common.report.dresses.spreadsheet import as_csv
@@ -39,6 +39,8 @@ def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) ->
     """The table or the timelines for a terminal, as wide as that is."""
     if dress == "table" and result.incidents:
         return drill_dresses.as_table(result)
+    if dress == "table" and result.steps:
+        return capacity_dresses.as_table(result)
     if dress == "table" and (result.records or not result.traces):
         return as_table(result, corrected=corrected)
     return as_timelines(result)
@@ -58,7 +60,7 @@ def as_json(result: Result, *, corrected: bool = True) -> str:
         "command": result.command,
         "began_at": result.began_at,
         "environment": result.environment,
-        "cases": comparison.cases,
+        "cases": capacity_dresses.as_data(result) if result.steps else comparison.cases,
     }
     if result.requirements:
         told["requirements"] = required_as_data(judged(result, comparison))
@@ -73,6 +75,10 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
         from common.report.page.drill_page import drill_as_html
 
         return drill_as_html(result)
+    if result.steps:
+        from common.report.page.capacity_page import capacity_as_html
+
+        return capacity_as_html(result)
     from common.report.page.page import as_html  # drawing takes a while to load
 
     return as_html(result, corrected=corrected)
@@ -84,6 +90,8 @@ def dressed(result: Result, dress: str, *, corrected: bool = True) -> str:
         return _plain(as_shown(result, dress, corrected=corrected))
     if result.incidents and dress in ("markdown", "csv"):
         return drill_dresses.as_markdown(result) if dress == "markdown" else drill_dresses.as_csv(result)
+    if result.steps and dress in ("markdown", "csv"):
+        return capacity_dresses.as_markdown(result) if dress == "markdown" else capacity_dresses.as_csv(result)
     dresses = {"markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}
     return dresses[dress](result, corrected=corrected)
 
@@ -108,7 +116,7 @@ def show_all(result: Result, out: Path | None, page: Path | None) -> None:
     Args:
         out: where the raw values are; None if they could not be saved.
     """
-    if not result.records and not result.incidents:
+    if not result.records and not result.incidents and not result.steps:
         return
     try:
         show(as_shown(result))

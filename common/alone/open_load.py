@@ -1,0 +1,135 @@
+"""The open load: requests that are sent when they are due, whatever has become of the others.
+
+It prints `ready`, and reads an order, a line of JSON with
+    url, keep_alive     what is asked for, and whether connections stay
+    status, body        of the right answer, and how bodies are compared: `same`, `json` or `any`
+    answer              the right one, as base64
+    begin_s, due_s      the time of `time.monotonic` that is 0, and when each request is due after it
+Then it prints a line for each request that has ended: `number,sent,ended,outcome`, in seconds after the begin. When its
+stdin is closed it gives up all that is not answered, and ends.
+"""
+
+import asyncio
+import base64
+import contextlib
+import gc
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import aiohttp
+
+MORE_BYTES = 65536  # than the right answer has are read of any
+TELL_EVERY_S = 0.05
+FIRST = -10  # its niceness, where that may be: it does little, and has to do it in time
+NONE, REFUSED, LOST, WRONG, UNANSWERED = "", "refused", "lost", "wrong", "unanswered"
+
+
+class OpenLoad:
+    """Asks for one thing at given times."""
+
+    def __init__(self, order: dict[str, Any]) -> None:
+        self._url, self._status, self._body = order["url"], order["status"], order["body"]
+        self._answer, self._begin_s, self._due_s = base64.b64decode(order["answer"]), order["begin_s"], order["due_s"]
+        self._keep_alive = order["keep_alive"]
+        self._as_json = _as_json(self._answer) if self._body == "json" else None
+        self._lines: list[str] = []
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Sends all, and tells of each, until it is stopped."""
+        connector = aiohttp.TCPConnector(limit=0, force_close=not self._keep_alive)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+            asking: set[asyncio.Task[None]] = set()
+            working = [asyncio.create_task(self._send(session, asking)), asyncio.create_task(self._tell())]
+            await stop.wait()
+            for task in (*working, *asking):
+                task.cancel()
+            await asyncio.gather(*working, *asking, return_exceptions=True)
+            self._flush()
+
+    async def _send(self, session: aiohttp.ClientSession, asking: set[asyncio.Task[None]]) -> None:
+        for number, due_s in enumerate(self._due_s):
+            await asyncio.sleep(self._begin_s + due_s - time.monotonic())
+            task = asyncio.create_task(self._ask(session, number))
+            asking.add(task)
+            task.add_done_callback(asking.discard)
+
+    async def _ask(self, session: aiohttp.ClientSession, number: int) -> None:
+        sent_s, outcome = time.monotonic(), UNANSWERED
+        try:
+            outcome = await self._outcome(session)
+        finally:
+            times = sent_s - self._begin_s, time.monotonic() - self._begin_s
+            self._lines.append(f"{number},{times[0]:.6f},{times[1]:.6f},{outcome}\n")
+
+    async def _outcome(self, session: aiohttp.ClientSession) -> str:
+        try:
+            async with session.get(self._url, allow_redirects=False) as response:
+                body = await _read(response, len(self._answer) + MORE_BYTES)
+                if response.status == self._status and self._fits(body):
+                    return NONE
+                return REFUSED if response.status == 503 and "Retry-After" in response.headers else WRONG
+        except (aiohttp.ClientError, ValueError, OSError):
+            return LOST
+
+    def _fits(self, body: bytes) -> bool:
+        if self._body == "any":
+            return True
+        return body == self._answer if self._body == "same" else _as_json(body) == self._as_json
+
+    async def _tell(self) -> None:
+        """Some lines at once: who reads them has other things to do."""
+        while True:
+            await asyncio.sleep(TELL_EVERY_S)
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._lines:
+            told, self._lines = "".join(self._lines).encode(), []
+            while told:
+                told = told[os.write(1, told) :]
+
+
+async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    """As much of it as could be right."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > most_bytes:
+            break
+    return bytes(body)
+
+
+def _as_json(body: bytes) -> object:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+
+
+async def _main() -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    os.write(1, b"ready\n")
+    order = json.loads(await asyncio.to_thread(sys.stdin.readline) or "null")
+    if order is None:
+        return
+
+    def read() -> None:
+        if not os.read(0, 65536):
+            loop.remove_reader(0)
+            stop.set()
+
+    loop.add_reader(0, read)
+    gc.freeze()
+    gc.disable()  # it lives for some seconds, and a pause would make it late
+    await OpenLoad(order).run(stop)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(OSError):
+        os.nice(FIRST)
+    with contextlib.suppress(BrokenPipeError):
+        asyncio.run(_main())

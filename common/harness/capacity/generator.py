@@ -1,0 +1,118 @@
+"""The generator: the process that sends requests when they are due, and what it tells."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import psutil
+
+from common.harness.beside.wakefulness import Wakefulness
+from common.harness.failures import CaseFailedError
+from common.harness.lines import reading_lines
+from common.harness.ours import OURS_FIRST, server_environment
+from common.harness.processes import Started, until
+from common.harness.ready.expectation import Expectation
+from common.harness.tail import Tail
+from common.model.record import Arrivals
+
+COMMAND = [sys.executable, *OURS_FIRST, "common.alone.open_load"]
+START_S, END_S = 30.0, 5.0
+_TOLD = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)", re.ASCII)
+
+
+class Generator:
+    """It sends what it is told to, once, and fills the columns with what came of each request."""
+
+    def __init__(self, process: Started, errors: Tail) -> None:
+        self._process, self._errors, self._awake = process, errors, Wakefulness(process.pid)
+        self._due_s: Sequence[float] = ()
+        self.ready, self.arrivals, self.done = False, Arrivals(), set[int]()
+
+    def take(self, line: str, _arrived_s: float) -> None:
+        """A line that it printed."""
+        self.ready = self.ready or line == "ready"
+        if told := _TOLD.fullmatch(line):
+            number = int(told[1])
+            self.done.add(number)
+            columns = self.arrivals
+            columns.due_s.append(self._due_s[number])
+            columns.sent_s.append(float(told[2]))
+            columns.ended_s.append(float(told[3]))
+            columns.outcome.append(told[4])
+
+    async def begin(
+        self, url: str, expected: Expectation, begin_s: float, due_s: Sequence[float], *, keep_alive: bool
+    ) -> None:
+        """Tells it what to do; raises CaseFailedError: it can't."""
+        if not await until(lambda: self.ready or self._process.ended(), START_S) or self._process.ended():
+            raise CaseFailedError("generator_failed", f"the generator did not begin; {self._last_words()}")
+        self._due_s = due_s
+        order = {
+            "url": url,
+            "keep_alive": keep_alive,
+            "status": expected.status,
+            "body": expected.body,
+            "answer": base64.b64encode(expected.answer).decode(),
+            "begin_s": begin_s,
+            "due_s": list(due_s),
+        }
+        stdin = self._process.process.stdin
+        assert stdin is not None
+        await asyncio.to_thread(stdin.write, json.dumps(order).encode() + b"\n")
+        await asyncio.to_thread(stdin.flush)
+
+    def look(self) -> None:
+        """Sees how busy it is; raises CaseFailedError: it is gone."""
+        self._awake.look()
+        if self._process.ended():
+            raise CaseFailedError("generator_failed", f"the generator ended; {self._last_words()}")
+
+    def awake(self, last_s: float) -> float | None:
+        """CPUs' worth of time in which it computed, or waited for a CPU."""
+        return self._awake.cpus(last_s)
+
+    def cpu_s(self) -> float | None:
+        """What it has used since it was started."""
+        with contextlib.suppress(psutil.Error):
+            used = psutil.Process(self._process.pid).cpu_times()
+            return used.user + used.system
+        return None
+
+    async def end(self) -> None:
+        """It gives up all that is not answered, and tells so."""
+        stdin = self._process.process.stdin
+        assert stdin is not None
+        stdin.close()
+        sent = set(self.done)
+        await until(self._process.ended, END_S)
+        await asyncio.sleep(0.02)  # for the last lines, which are there
+        self.done |= sent
+
+    def _last_words(self) -> str:
+        lines = [line.strip() for line in self._errors.text().splitlines() if line.strip()]
+        return f"its last line: {lines[-1][:300]}" if lines else "it said nothing"
+
+
+@contextlib.asynccontextmanager
+async def generator() -> AsyncIterator[Generator]:
+    """The generator, which is gone at the end."""
+    process = Started(COMMAND, environment=server_environment(), stdin=subprocess.PIPE, may_hide=False)
+    errors = Tail(process.process.stderr)
+    try:
+        assert process.process.stdout is not None
+        one = Generator(process, errors)
+        with reading_lines(process.process.stdout.fileno(), one.take):
+            yield one
+    finally:
+        await process.stop(grace_s=0)
+
+
+def now_s(begin_s: float) -> float:
+    """Since the begin."""
+    return time.monotonic() - begin_s

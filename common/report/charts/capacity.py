@@ -1,0 +1,95 @@
+"""Curves of what servers can take: times of answers and of pings, and goodput, over the rate of arrivals."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import altair as alt
+
+from common.report.charts.look import Drawing, Look
+from common.report.judging.capacity import Capacity
+from common.report.words.capacity import names_of
+
+_MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
+_HEIGHT, _LOWER = 240, 170
+_LEAST_S = 5e-4  # below that nobody wants to know it
+
+
+def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:
+    """Three sheets, one below the other, with the same rates: p99 strong and p50 faint, and goals as dashed lines."""
+    names = names_of(found)
+    rows = {
+        "answers": list(_times(found, names, "response")),
+        "pings": list(_times(found, names, "ping")),
+        "good": list(_good(found, names)),
+        "answer_goals": _goals(found, "response"),
+        "ping_goals": _goals(found, "ping"),
+    }
+    colour = _colour(names, look)
+    sheets = [_sheet("answers", "answer_goals", "answers", _HEIGHT, colour, look)]
+    if rows["pings"]:
+        sheets.append(_sheet("pings", "ping_goals", "pings", _LOWER, colour, look))
+    sheets.append(_goodput(colour, look))
+    return Drawing(alt.vconcat(*sheets, spacing=18).resolve_scale(x="shared"), rows)
+
+
+def _colour(names: Sequence[str], look: Look) -> Any:
+    count = range(len(names))
+    legend = alt.Legend(
+        title=None, orient="top", columns=1 if look.is_narrow else 3, labelColor=look.ink, labelFontSize=12
+    )
+    colours = [look.lines[number % len(look.lines)] for number in count]
+    return alt.Color("name:N", scale=alt.Scale(domain=list(names), range=colours), legend=legend)
+
+
+def _shape(look: Look) -> Any:
+    return alt.Shape("name:N", scale=alt.Scale(range=_MARKS), legend=None) if look else None
+
+
+def _x(title: str | None) -> alt.X:
+    axis = alt.Axis(title=title, format="~g", tickCount=8, grid=False)
+    return alt.X("per_s:Q", scale=alt.Scale(type="log", nice=False, padding=12), axis=axis)
+
+
+def _sheet(data: str, goals: str, what: str, height: int, colour: Any, look: Look) -> Any:
+    y = alt.Y(
+        "s:Q",
+        title=f"{what}: p99, and p50 faint",
+        scale=alt.Scale(type="log", nice=True),
+        axis=alt.Axis(labelExpr="datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"),
+    )
+    base = alt.Chart(alt.NamedData(data), name=data).encode(_x(None), y, colour)
+    detail = alt.Detail("name:N")
+    p50 = base.transform_filter("datum.percent == 50").mark_line(strokeWidth=1.5, opacity=0.4).encode(detail)
+    p99 = base.transform_filter("datum.percent == 99")
+    line = p99.mark_line(strokeWidth=2)
+    points = p99.mark_point(filled=True, size=55, opacity=1).encode(_shape(look))
+    rule = alt.Chart(alt.NamedData(goals), name=goals).mark_rule(color=look.limit, strokeDash=[5, 3])
+    return alt.layer(rule.encode(alt.Y("s:Q")), p50, line, points).properties(width=look.width - 80, height=height)
+
+
+def _goodput(colour: Any, look: Look) -> Any:
+    y = alt.Y("good:Q", title="answers in time, per second", scale=alt.Scale(type="symlog", constant=1))
+    base = alt.Chart(alt.NamedData("good"), name="good").encode(_x("requests offered per second"), y, colour)
+    points = base.mark_point(filled=True, size=55, opacity=1).encode(_shape(look))
+    return alt.layer(base.mark_line(strokeWidth=2), points).properties(width=look.width - 80, height=_LOWER)
+
+
+def _times(found: Sequence[Capacity], names: Sequence[str], kind: str) -> Iterator[dict[str, Any]]:
+    for name, one in zip(names, found, strict=True):
+        for step in one.steps:
+            for percent in (50, 99):
+                value = step.percentile_s(kind, percent)
+                if value is not None and value != math.inf:
+                    yield {"name": name, "per_s": step.per_s, "percent": percent, "s": max(value, _LEAST_S)}
+
+
+def _good(found: Sequence[Capacity], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for name, one in zip(names, found, strict=True):
+        for step in one.steps:
+            yield {"name": name, "per_s": step.per_s, "good": step.good_per_s(one.in_time_s)}
+
+
+def _goals(found: Sequence[Capacity], kind: str) -> list[dict[str, Any]]:
+    limits = {goal.limit for one in found for goal in one.goals if goal.figure.startswith(f"{kind}_")}
+    return [{"s": limit} for limit in sorted(limits)]

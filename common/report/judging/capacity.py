@@ -1,0 +1,250 @@
+"""The capacity of each server: the highest rate of arrivals at which all goals hold, as an interval; and what to offer
+next while that is still sought."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common.model.case import Case
+from common.model.goal import Goal, goal
+from common.model.record import LeftOut, Result, Step
+from common.report.figures.knee import INTERVAL, Knee, Look, knee, queue_of
+from common.report.figures.offers import PERCENTS, Offered
+from common.report.figures.rounds import Round
+
+SURE = 1.06  # the interval is narrow enough if its ends are no farther apart
+FEWEST, MOST, USUAL_STEPS = 4, 12, 6  # steps of a server
+SHORT, LONG, LEAST = 1 / 12, 1 / 6, 1 / 20  # of its budget: how long a step is at first, later, and at the least
+FIRST_SHORT = 2
+MOST_REQUESTS = 3000  # of a step
+BESIDE_S = 1.5  # of a step, for starting and stopping, before that is known
+LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.02  # offered to any server
+BEYOND = 1.25  # times the ceiling there is nothing to be sought, where the task needs a CPU
+MOST_PER_S = 2000.0  # that the generator is asked for
+COMPUTES = 0.5  # of an answer is CPU time: then the ceiling is a limit
+GUESS = 0.7  # of the ceiling
+GUESS_BEYOND = 0.9  # of the answers that came at a rate that was too high
+STEPS_DOWN, STEPS_UP = 0.5, 2.0  # from the lowest rate that failed, and from the highest that held
+QUANTILES = (0.5, 0.3, 0.7)  # of where the knee may be, that are offered in turn
+ENDS = 0.02  # so near to the least or the highest rate that was in question is there
+
+OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What a server can take."""
+
+    case: Case
+    title: str
+    goals: tuple[Goal, ...]
+    steps: tuple[Offered, ...]  # sound ones, by rising rates
+    holds: float | None  # per second; None: not even at the lowest rate
+    fails: float | None  # None: nowhere that was offered
+    breaks: Goal | None  # the goal that is missed first
+    ceiling_per_s: float | None
+    most_per_s: float  # that could be offered
+    usual_speed: float | None
+    limited: Offered | None = None  # the lowest rate that the generator could not offer
+    failure: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """`undecided` where the interval is wide: its upper end more than a quarter above the lower one."""
+        if self.failure:
+            return FAILED
+        return UNDECIDED if self.holds and self.fails and self.fails > WIDE * self.holds else OK
+
+    @property
+    def at(self) -> Offered | None:
+        """The step that is the nearest to the rate that it holds, of those at which it held."""
+        held = [one for one in self.steps if self.holds and not self.missed_at(one)]
+        return max(held, key=lambda one: -abs(math.log(one.per_s / (self.holds or 1.0))), default=None)
+
+    def missed_at(self, one: Offered) -> list[Goal]:
+        """The goals that did not hold in that step."""
+        return [each for each in self.goals if (excess := one.excess(each)) is not None and excess >= 0]
+
+    @property
+    def in_time_s(self) -> float:
+        """What an answer may take that is in time: the shortest that any goal allows."""
+        return min((one.limit for one in self.goals if one.figure.startswith("response_")), default=math.inf)
+
+    @property
+    def of_ceiling(self) -> float | None:
+        """Its share of what the machine can do."""
+        return self.holds / self.ceiling_per_s if self.holds and self.ceiling_per_s else None
+
+
+WIDE = 1.25
+
+
+def capacities(result: Result) -> list[Capacity]:
+    """Of every server at every task, in the order of their numbers."""
+    cases = list(dict.fromkeys(step.case for step in result.steps))
+    return [_Search(result, case).capacity() for case in sorted(cases, key=_place)]
+
+
+def _place(case: Case) -> tuple[float, str, str]:
+    number = case.server.rpartition("/")[2].split("_")[0]
+    return (int(number) if number.isdecimal() else math.inf), case.server, repr(case.values)
+
+
+def wanted(result: Result, case: Case, budget_s: float, task_s: float) -> tuple[float, float] | None:
+    """What is to be offered next, and for how long; None: it is known well enough, or there is no time left."""
+    return _Search(result, case, task_s).wanted(budget_s)
+
+
+def exit_code(result: Result) -> int:
+    """1 if a server could not be searched, 3 if it could not be decided well, else 0: its nature is no fault."""
+    verdicts = {one.verdict for one in capacities(result)}
+    return 1 if FAILED in verdicts else 3 if UNDECIDED in verdicts else 0
+
+
+class _Search:
+    """All steps of one server, and where its knees may be."""
+
+    def __init__(self, result: Result, case: Case, task_s: float = 0.0) -> None:
+        self.case, self._result = case, result
+        self._own = [step for step in result.steps if step.case == case]
+        self._goals = tuple(goal(text) for text in self._own[0].goals) if self._own else ()
+        everything = [Offered(step) for step in self._own]
+        self._failed = [one for one in everything if one.failure]
+        sound = [one for one in everything if not one.failure]
+        self._limited = [one for one in sound if one.is_limited(list(self._goals))]
+        self._sound = [one for one in sound if one not in self._limited]
+        speeds = [one.speed for one in map(Offered, result.steps) if one.speed]
+        self._usual = float(np.mean(speeds)) if speeds else None
+        self.ceiling = _ceiling(result, case)
+        self._guess = self._guessed(task_s)
+        self.least = min(LEAST_PER_S, LEAST_OF_GUESS * self._guess)
+        self.most = self._highest()
+
+    def _guessed(self, task_s: float) -> float:
+        """Before anything was offered: from the ceiling, or what an answer takes; then what came beyond the knee."""
+        if broke := [one for one in self._sound if one.step.broke and one.answered]:
+            return GUESS_BEYOND * min(one.answered / one.step.seen_until_s for one in broke)
+        if self.ceiling:
+            return GUESS * self.ceiling
+        idle_s = task_s or next((one.record.idle_answer_s for one in self._sound if one.record.idle_answer_s), 0.1)
+        return min(MOST_PER_S / 2, GUESS * self._result.environment.usable_cpus / max(1e-4, idle_s))
+
+    def _highest(self) -> float:
+        """Where the search ends: at the ceiling of a task that computes, at the rate that the generator can't offer."""
+        shares = [one.follows_speed for one in self._sound]
+        computes = not shares or float(np.median(shares)) >= COMPUTES
+        most = BEYOND * self.ceiling if self.ceiling and computes else MOST_PER_S
+        return max(2 * self.least, min([most, *(0.95 * one.per_s for one in self._limited)]))
+
+    def usual_rate(self, one: Offered) -> float:
+        """The rate that would have been as much to do at the machine's usual speed."""
+        return one.per_s * (self._usual / one.speed) ** one.follows_speed if self._usual and one.speed else one.per_s
+
+    def knees(self) -> dict[Goal, Knee]:
+        """Where each goal begins to be missed."""
+        return {one: found for one in self._goals if (found := self._knee(one)) is not None}
+
+    def _knee(self, one: Goal) -> Knee | None:
+        percent = PERCENTS.get(one.figure.removesuffix("_s").rpartition("_")[2], 99.0)
+        looks = []
+        for step in self._sound:
+            if (excess := step.excess(one)) is not None:
+                arrivals, per_s = np.asarray(step.step.arrivals.due_s), self.usual_rate(step)
+                is_cut = step.step.broke and not one.figure.startswith("ping_")  # pings are waited for in any case
+                until = step.step.seen_until_s * step.per_s if is_cut else math.inf
+                broke = step.step.broke and excess > 0
+                looks.append(Look(per_s, excess, queue_of(list(arrivals * step.per_s), percent, until), broke))
+        return knee(looks, percent, self.least, self.most, self._guess) if looks else None
+
+    def quantile(self, share: float) -> float:
+        """Of the lowest of all knees: they are taken for independent."""
+        knees = list(self.knees().values())
+        rates = np.geomspace(self.least, self.most, 600)
+        above = np.prod([[1 - one.below(rate) for rate in rates] for one in knees], axis=0)
+        return float(np.exp(np.interp(share, 1 - above, np.log(rates))))
+
+    def wanted(self, budget_s: float) -> tuple[float, float] | None:
+        """As the function."""
+        used_s = sum(step.record.case_s or 0.0 for step in self._own)
+        count = len(self._own)
+        if self._failed or count >= MOST:
+            return None
+        beside_s = max((_beside_s(step) for step in self._own), default=BESIDE_S)
+        time_s = budget_s * (SHORT if count < FIRST_SHORT else LONG)
+        time_s = min(time_s, budget_s - used_s - beside_s)
+        if time_s < LEAST * budget_s and count:
+            return None
+        if not self._sound:
+            rate = min(self.most, self._guess)
+        else:
+            low, high = (self.quantile(share) for share in INTERVAL)
+            if count >= FEWEST and high / low < SURE:
+                return None
+            rate = self._clamped(self.quantile(QUANTILES[count % len(QUANTILES)]))
+        return rate, min(time_s, max(MOST_REQUESTS / rate, 0.02 * budget_s))
+
+    def _clamped(self, rate: float) -> float:
+        """Not too far at once."""
+        missed = [one.per_s for one in self._sound if any((one.excess(each) or 0) > 0 for each in self._goals)]
+        held = [one.per_s for one in self._sound if one.per_s not in missed]
+        rate = max(rate, STEPS_DOWN * min(missed)) if missed and held else rate
+        rate = min(rate, STEPS_UP * max(held)) if held else rate
+        return min(self.most, max(self.least, rate))
+
+    def capacity(self) -> Capacity:
+        """What is known of it."""
+        holds: float | None = None
+        fails: float | None = None
+        breaks = None
+        knees = self.knees()
+        if knees:
+            holds, fails = self._interval()
+            breaks = min(knees, key=lambda one: knees[one].rate(0.5))
+        failure = self._failed[0].failure if self._failed else ""
+        failure = failure or ("" if self._sound else "the generator could not offer any rate in time")
+        return Capacity(
+            case=self.case,
+            title=self._own[0].record.title,
+            goals=self._goals,
+            steps=tuple(sorted(self._sound, key=lambda one: one.per_s)),
+            holds=holds if not failure else None,
+            fails=fails if not failure else None,
+            breaks=breaks if fails and not failure else None,
+            ceiling_per_s=self.ceiling,
+            most_per_s=self.most,
+            usual_speed=self._usual,
+            limited=min(self._limited, key=lambda one: one.per_s, default=None),
+            failure=failure,
+        )
+
+    def _interval(self) -> tuple[float | None, float | None]:
+        """The ends; None where the knee lies beyond all rates that were in question."""
+        low, high = (self.quantile(share) for share in INTERVAL)
+        held = max((one.per_s for one in self._sound if not self._missed(one)), default=None)
+        if low <= self.least * (1 + ENDS) and held is None:
+            return None, min([high, *(one.per_s for one in self._sound)])
+        if high >= self.most * (1 - ENDS) and held is not None and not any(map(self._missed, self._sound)):
+            return min(low, held), None
+        return low, high
+
+    def _missed(self, one: Offered) -> bool:
+        return any((one.excess(each) or -1.0) >= 0 for each in self._goals)
+
+
+def _beside_s(step: Step) -> float:
+    return max(0.0, (step.record.case_s or 0.0) - step.seen_until_s)
+
+
+def _ceiling(result: Result, case: Case) -> float | None:
+    """What the machine can do of it: with no server at all."""
+    found = next((one for one in result.records if one.is_ceiling and one.case.covers(case)), None)
+    return Round(found).rate.per_s if found is not None and found.failure is None else None
+
+
+def left_out(result: Result) -> Sequence[LeftOut]:
+    """Who could not run."""
+    return result.left_out

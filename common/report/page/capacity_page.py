@@ -1,0 +1,57 @@
+"""The page of a capacity: the table, and the curves that it was read from."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from common.model.record import Result
+from common.report.charts.capacity import capacity_chart
+from common.report.judging.capacity import Capacity, capacities
+from common.report.page.sections import Picture, Section
+from common.report.words.capacity import COLUMNS, cells, conclusion, footnote, in_one_sentence, names_of
+from common.report.words.naming import in_words
+
+HERE = Path(__file__).parent
+MOST_PICTURES = 6  # one for each task
+
+
+def capacity_as_html(result: Result) -> str:
+    """One page that holds everything."""
+    found = capacities(result)
+    environment = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.get_template("capacity.html")
+    return template.render(
+        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
+        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        answer=list(conclusion(found, result.left_out)),
+        headings=COLUMNS,
+        rows=[(name, cells(one), one.verdict) for name, one in zip(names_of(found), found, strict=True)],
+        notes=footnote(result, found).splitlines(),
+        sections=[Section("How it was found", list(capacity_pictures(found)))],
+        command=" ".join(result.command),
+        machine=result.environment,
+    )
+
+
+def capacity_pictures(found: Sequence[Capacity]) -> Iterator[Picture]:
+    """One for each thing that is asked for."""
+    groups: dict[object, list[Capacity]] = {}
+    for one in found:
+        if one.steps:
+            groups.setdefault(one.case.job, []).append(one)
+    for group in list(groups.values())[:MOST_PICTURES]:
+        case = group[0].case
+        yield Picture(
+            "capacity",
+            in_words(case, [name for name, _ in case.job]) if len(groups) > 1 else "",
+            "Each point is a step: requests that come at that rate, whatever became of the earlier ones. Where a line "
+            "bends upwards is the knee; the dashed lines are the goals. Below: how many answers a second came in time, "
+            "which says what becomes of a server beyond its knee.",
+            partial(capacity_chart, group),
+            "Times over the rate of arrivals. " + " ".join(map(in_one_sentence, group)),
+        )

@@ -1,0 +1,188 @@
+"""A capacity in words: what each server can take, what breaks first, and how to read it."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+from common.model.goal import Goal
+from common.model.record import LeftOut, Result
+from common.report import numbers
+from common.report.figures.offers import LATE_S, Offered
+from common.report.judging.capacity import FAILED, UNDECIDED, Capacity
+from common.report.words.naming import in_words, name_of, varying
+
+COLUMNS = (
+    "holds at",
+    "not at",
+    "of ceiling",
+    "p99 there",
+    "ping p99 there",
+    "what breaks first",
+    "CPU per answer",
+    "memory",
+)
+NONE = "–"  # noqa: RUF001 (as a table has it)
+
+
+def names_of(found: Sequence[Capacity]) -> list[str]:
+    """What each is called beside the others."""
+    cases = [one.case for one in found]
+    tasks = [name for name in varying(cases) if name in ("task", "path")]
+    return [name_of(one.case, cases) + (f" ({told})" if (told := in_words(one.case, tasks)) else "") for one in found]
+
+
+def per_s(value: float | None) -> str:
+    """`41.3/s`."""
+    return NONE if value is None else f"{numbers.significant(value, 3)}/s"
+
+
+def time_of(value: float | None) -> str:
+    """`37 ms`; infinite where answers were refused, wrong or lost."""
+    if value is None:
+        return NONE
+    return "no answer" if value == math.inf else numbers.seconds(value)
+
+
+def cells(one: Capacity) -> list[str]:
+    """Its figures, as `COLUMNS` has them."""
+    if one.verdict == FAILED:
+        return ["failed", *[""] * (len(COLUMNS) - 1)]
+    at = one.at
+    return [
+        "none" if one.holds is None else per_s(one.holds),
+        per_s(one.fails),
+        numbers.share(one.of_ceiling) if one.of_ceiling else NONE,
+        time_of(at.percentile_s("response", 99)) if at else NONE,
+        time_of(at.percentile_s("ping", 99)) if at else NONE,
+        _what_breaks(one),
+        numbers.seconds(at.cpu_s) if at and at.cpu_s else NONE,
+        numbers.megabytes(at.memory_bytes) if at and at.memory_bytes else NONE,
+    ]
+
+
+def _what_breaks(one: Capacity) -> str:
+    """The goal, and what it was at the lowest rate at which it was missed."""
+    if one.breaks is None:
+        return "nothing"
+    beyond = _first_missed(one, one.breaks)
+    seen = f": {told(beyond, one.breaks)} at {per_s(beyond.per_s)}" if beyond else ""
+    return f"{_figure(one.breaks)}{seen}"
+
+
+def _first_missed(one: Capacity, goal: Goal) -> Offered | None:
+    """The lowest rate at which it was missed, of those beyond the one that holds."""
+    missed = [step for step in one.steps if goal in one.missed_at(step)]
+    beyond = [step for step in missed if not one.holds or step.per_s >= one.holds]
+    return min(beyond or missed, key=lambda step: step.per_s, default=None)
+
+
+def _figure(goal: Goal) -> str:
+    return goal.text.partition(goal.operator)[0].strip()
+
+
+def told(one: Offered, goal: Goal) -> str:
+    """The figure of a goal in a step, with its unit."""
+    value = one.value(goal)
+    if value is None:
+        return NONE
+    if goal.figure == "availability_pct":
+        return numbers.percent(value)
+    if goal.figure == "memory_bytes":
+        return numbers.megabytes(value)
+    more = "more than " if one.step.broke and value != math.inf else ""
+    return more + time_of(value)
+
+
+def conclusion(found: Sequence[Capacity], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
+    """Who takes the most, who takes nothing, and what could not be told."""
+    names = dict(zip(map(id, found), names_of(found), strict=True))
+    able = sorted((one for one in found if one.holds), key=lambda one: one.holds or 0.0, reverse=True)
+    if able:
+        yield _of_the_best(able, names)
+    for one in found:
+        if one.holds is None and one.verdict != FAILED:
+            yield f"{names[id(one)]}: none, {_why_none(one)}."
+        elif one.fails is None and one.holds:
+            yield f"{names[id(one)]} holds every goal at every rate that was offered, up to {_up_to(one)}."
+    late_s = max((step.late_s for one in found for step in one.steps), default=0.0)
+    if late_s > LATE_S:
+        yield (
+            f"The generator was late: up to {numbers.seconds(late_s)} (p99 of a step), which is in the "
+            "times of the answers, because they count from when a request was due."
+        )
+    if limited := [one for one in found if one.limited and one.verdict != FAILED]:
+        yield " ".join(map(_limit, limited))
+    if undecided := [names[id(one)] for one in found if one.verdict == UNDECIDED]:
+        yield f"The interval is wide for {_listed(undecided)}: take more time (--time 3m), or a quieter machine."
+    for one in found:
+        if one.verdict == FAILED:
+            yield f"{names[id(one)]} could not be searched: {one.failure}."
+    for lacking in left_out:
+        yield f"Not offered anything: {lacking.server}, because it {lacking.reason}."
+
+
+def _of_the_best(able: Sequence[Capacity], names: dict[int, str]) -> str:
+    """The one with the highest rate, and those whose intervals overlap with it."""
+    best = able[0]
+    alike = [one for one in able if one is best or (one.fails or math.inf) >= (best.holds or 0.0)]
+    share = f", {numbers.share(best.of_ceiling)} of what this machine can do at all" if best.of_ceiling else ""
+    goals = " and ".join(dict.fromkeys(one.text for one in best.goals))
+    beside = f"; {_listed([names[id(one)] for one in alike[1:]])} may take as much" if len(alike) > 1 else ""
+    return f"With {goals}, {names[id(best)]} {_interval(best)}{share}{beside}."
+
+
+def _interval(one: Capacity) -> str:
+    if one.fails is None:
+        return f"holds at {per_s(one.holds)} and more"
+    return f"holds at {per_s(one.holds)}, not at {per_s(one.fails)}"
+
+
+def in_one_sentence(one: Capacity) -> str:
+    """For those who can't see a picture of it."""
+    if one.verdict == FAILED:
+        return f"{one.case.server} could not be searched."
+    return f"{one.case.server} {_interval(one) if one.holds else f'holds at no rate, {_why_none(one)}'}."
+
+
+def _why_none(one: Capacity) -> str:
+    """`even at 1/s the ping p99 is 80 ms`."""
+    lowest = min(one.steps, key=lambda step: step.per_s, default=None)
+    missed = one.missed_at(lowest) if lowest else []
+    if lowest is None or not missed:
+        return f"or less than {per_s(one.fails)}"
+    said = " and ".join(f"{_figure(goal)} is {told(lowest, goal)}" for goal in missed)
+    return f"even at {per_s(lowest.per_s)} {said}"
+
+
+def _up_to(one: Capacity) -> str:
+    highest = per_s(max(step.per_s for step in one.steps))
+    if one.ceiling_per_s and one.most_per_s >= one.ceiling_per_s * 0.99:
+        return f"{highest}; the ceiling is {per_s(one.ceiling_per_s)}"
+    return highest
+
+
+def _limit(one: Capacity) -> str:
+    """What the generator could not do."""
+    assert one.limited is not None
+    awake = one.limited.step.generator_awake
+    busy = f", and it was busy for {numbers.share(awake)} of the time" if awake else ""
+    late = numbers.seconds(one.limited.late_s)
+    return (
+        f"{one.case.server}: the generator was the limit at {per_s(one.limited.per_s)}: its requests were "
+        f"{late} late (p99){busy}; nothing is said of that rate and those above."
+    )
+
+
+def footnote(result: Result, found: Sequence[Capacity]) -> str:
+    """How to read the table, and how it was made."""
+    machine = result.environment
+    steps = sum(len(one.steps) for one in found)
+    return (
+        "requests come as a Poisson process; latency counts from when they were due; an answer that was refused, wrong "
+        "or lost never came · holds at, not at: 95 % interval, at the machine's usual speed · there: the step nearest "
+        "to the rate that holds\n"
+        f"{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · {steps} steps · seed {result.seed}"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
