@@ -144,6 +144,8 @@ def _this_worker() -> str:
         name = "MainThread"
     else:
         name = threading.current_thread().name
+        if not any(character.isdigit() for character in name):  # AnyIO calls all threads of its pool the same
+            name = f"{name} {threading.get_native_id()}"
     return f"{os.getpid()}/{name}"
 
 

@@ -29,7 +29,7 @@ _SIGNS = (
     (Kind.INTERPRETERS, {"InterpreterPoolExecutor"}),
     (Kind.PREFORK, {"gunicorn"}),
     (Kind.PROCESSES, {"ProcessPoolExecutor", "pebble", "dask"}),
-    (Kind.THREADS, {"ThreadPoolExecutor", "to_thread"}),
+    (Kind.THREADS, {"ThreadPoolExecutor", "to_thread", "fastapi"}),
     (Kind.SLICES, {"perform_in_slices"}),
     (Kind.IN_LINE, {"perform"}),
 )
