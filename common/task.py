@@ -144,7 +144,7 @@ def _this_worker() -> str:
         name = "MainThread"
     else:
         name = threading.current_thread().name
-        if not any(character.isdigit() for character in name):  # AnyIO calls all threads of its pool the same
+        if name != "MainThread" and not any(map(str.isdigit, name)):  # AnyIO calls all threads of its pool the same
             name = f"{name} {threading.get_native_id()}"
     return f"{os.getpid()}/{name}"
 

@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.contract import SYSTEM
 from common.harness.failures import CaseFailedError
 from common.harness.ours import HOST, server_environment
 from common.harness.plan import Plan
-from common.harness.ready.packages import install_command
 from common.harness.ready.suite_server import SERVICES, template_text
 from common.model.case import Case
 from common.model.template import filled, filled_words
-
-SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where servers are, and not on the PATH of every user
+from common.packages import install_command
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ _SIGNS = (
     (Kind.GREENLETS, {"gevent"}),
     (Kind.INTERPRETERS, {"InterpreterPoolExecutor"}),
     (Kind.PREFORK, {"gunicorn"}),
-    (Kind.PROCESSES, {"ProcessPoolExecutor", "pebble", "dask"}),
+    (Kind.PROCESSES, {"ProcessPoolExecutor", "pebble", "dask", "celery"}),
     (Kind.THREADS, {"ThreadPoolExecutor", "to_thread", "fastapi"}),
     (Kind.SLICES, {"perform_in_slices"}),
     (Kind.IN_LINE, {"perform"}),
