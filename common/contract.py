@@ -1,15 +1,20 @@
 """What servers and the bench have to agree on: ports, workers, the queues, and what `REQUIRES` means."""
 
+import os
 import platform
 import re
+import shutil
 import sys
 
 from common.errors import BadInputError
+from common.packages import install_command
 
 FIRST_PORT = 8000
 MOST_WORKERS = 1000
 LONGEST_QUEUE = 1_000_000  # as good as no limit
 BACKLOG = 2048  # gunicorn's own default; with less, a burst of clients waits for SYN retransmissions, or is reset
+SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where servers are, and not on the PATH of every user
+_ELSEWHERE = {"redis-server": "CELERY_BROKER_URL"}  # the variable that names one that runs already
 
 
 def default_port(stem: str) -> int:
@@ -19,17 +24,35 @@ def default_port(stem: str) -> int:
 
 
 def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str:
-    """`needs Python 3.14 or later, and this is 3.11.7`; empty where nothing is lacking.
+    """`needs Python 3.14 or later, and this is 3.11.7`, `needs redis-server`; empty where nothing is lacking.
 
     Raises:
         BadInputError: the line is no such requirement.
     """
     if not requires:
         return ""
+    if re.fullmatch(r"[a-z][a-z0-9_.+-]*", requires):
+        return "" if _is_there(requires) else f"needs {requires}"
     wanted = re.fullmatch(r"python\s*>=\s*(\d+)\.(\d+)", requires)
     if wanted is None:
-        raise BadInputError(f"REQUIRES = {requires!r}: expected something like 'python>=3.14'")
+        raise BadInputError(
+            f"REQUIRES = {requires!r}: expected something like 'python>=3.14', or a program such as 'redis-server'"
+        )
     if version >= (int(wanted[1]), int(wanted[2])):
         return ""
     this = platform.python_version() if version == sys.version_info[:2] else ".".join(map(str, version))
     return f"needs Python {wanted[1]}.{wanted[2]} or later, and this is {this}"
+
+
+def remedy(requires: str, other_python: str = "run it with --python PATH of such a one") -> str:
+    """What to do about a requirement that is not met."""
+    return other_python if requires.startswith("python") else f"install it with: {install_command(requires)}"
+
+
+def path_of(program: str) -> str | None:
+    """Where it is; None where it is not."""
+    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM]))
+
+
+def _is_there(program: str) -> bool:
+    return bool(os.environ.get(_ELSEWHERE.get(program, "")) or path_of(program))

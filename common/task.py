@@ -154,6 +154,8 @@ def _this_worker() -> str:
         name = "MainThread"
     else:
         name = threading.current_thread().name
+        if name != "MainThread" and not any(map(str.isdigit, name)):  # AnyIO calls all threads of its pool the same
+            name = f"{name} {threading.get_native_id()}"
     return f"{os.getpid()}/{name}"
 
 

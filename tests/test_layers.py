@@ -14,7 +14,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 STARTS_PROCESSES = {"subprocess", "multiprocessing", "concurrent.futures", "pty"}
 
 # Wing → the wings that it may import, beside itself and what is for all.
-FOR_ALL = ("errors", "contract")
+FOR_ALL = ("errors", "contract", "packages")
 NUCLEUS = "task task_spec coroutine task_module builtin_tasks stopwatch cpus worker"
 BELOW_A_PAGE = "model report.charts report.words report.judging report.figures report.numbers"
 MAY_IMPORT = {
@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "nucleus": "",
     "errors": "",
     "contract": "",
+    "packages": "",
     "model": "",
     "load": "model",
     "harness": "load model nucleus",  # it starts what is in alone, by its name

@@ -96,7 +96,7 @@ def primes_again(choose: Choose) -> None:
 
 def test_the_files_of_the_mission_are_there_and_in_order() -> None:
     stems = [strategy.name for strategy in all_strategies()]
-    assert stems[:10] == [
+    assert stems[:12] == [
         "1_sync",
         "2_async",
         "3_async_threadexecutor",
@@ -107,6 +107,8 @@ def test_the_files_of_the_mission_are_there_and_in_order() -> None:
         "8_prefork",
         "9_async_pebble",
         "10_async_dask",
+        "11_fastapi",
+        "12_async_celery",
     ]
     assert stems == [path.stem for path in SERVERS]
 

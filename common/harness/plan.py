@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from common.contract import unmet
+from common.contract import remedy, unmet
 from common.errors import BadInputError
 from common.harness.ready.interpreter import Interpreter, each_once, interpreter, told_apart
 from common.model.case import Case, Value, case_of
@@ -156,4 +156,4 @@ def _least_name(path: str, others: list[str]) -> str:
 def cannot_run(target: Target, python: Interpreter) -> str:
     """Why the target can't run with that Python, and what to do about it; empty if it can."""
     lacking = unmet(target.requires, python.minor)
-    return f"{lacking}: run it with --python PATH of such a one" if lacking else ""
+    return f"{lacking}: {remedy(target.requires)}" if lacking else ""

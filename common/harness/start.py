@@ -9,17 +9,17 @@ from ctypes.util import find_library
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.contract import SYSTEM
 from common.harness.failures import CaseFailedError
 from common.harness.ours import HOST, server_environment
 from common.harness.plan import Plan
-from common.harness.ready.packages import install_command
 from common.harness.ready.suite_server import SERVICES, template_text
 from common.model.case import Case
 from common.model.target import Target
 from common.model.template import filled, filled_words
+from common.packages import install_command
 
 _LIBRARY = "lib"  # what a need begins with that is no program
-SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where servers are, and not on the PATH of every user
 
 
 @dataclass(frozen=True, slots=True)

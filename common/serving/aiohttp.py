@@ -1,7 +1,6 @@
 """What aiohttp servers share: the ping, the line, the headers, the errors, starting and stopping."""
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ from aiohttp import web
 from common.contract import BACKLOG
 from common.serving.client import HEAD_LIMIT_S
 from common.serving.line import Line
-from common.serving.listening import announce, close_the_door, listening_socket, somebody_waits
+from common.serving.listening import announce, let_in_who_waits, listening_socket
 from common.serving.options import Options
 from common.serving.quiet import quieten
 from common.serving.readiness import why_not_ready
@@ -59,7 +58,7 @@ async def _serve(long_task: Handler, options: Options) -> None:
     await web.SockSite(runner, listener, backlog=BACKLOG).start()
     announce(options, listener)
     await stop.wait()
-    await _let_in_who_waits(listener)
+    await let_in_who_waits(listener)
     await runner.cleanup()
 
 
@@ -110,17 +109,3 @@ async def _one_line_errors(request: web.Request, handler: Handler) -> web.Stream
 
 def _plain(text: str, status: int, headers: dict[str, str]) -> web.Response:
     return web.Response(text=text, status=status, headers={"Content-Type": PLAIN_TEXT, **headers})
-
-
-TURNS_TO_BEGIN = 5  # of the loop, from when a connection is accepted to when its request has been read and begins
-
-
-async def _let_in_who_waits(listener: socket.socket) -> None:
-    """Returns when nobody waits at the door, or when it has been looked at often enough."""
-    close_the_door(listener)
-    looks = 10
-    while looks and somebody_waits(listener):
-        await asyncio.sleep(0)
-        looks -= 1
-    for _ in range(TURNS_TO_BEGIN):
-        await asyncio.sleep(0)

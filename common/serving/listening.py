@@ -1,5 +1,6 @@
 """The socket that a server listens on, the same for every server, and the line that says so."""
 
+import asyncio
 import os
 import select
 import socket
@@ -9,6 +10,7 @@ import sys
 from common.contract import BACKLOG
 from common.serving.options import Options, quit_with
 
+TURNS_TO_BEGIN = 5  # of the loop, from when a connection is accepted to when its request has been read and begins
 _UNACKED = 24  # where `struct tcp_info` of linux/tcp.h has, for a socket that listens, how many wait to be accepted
 
 
@@ -55,3 +57,14 @@ def waiting_in_kernel(listener: socket.socket) -> int:
         return 0
     told = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED + 4)
     return int(struct.unpack_from("I", told, _UNACKED)[0])
+
+
+async def let_in_who_waits(listener: socket.socket) -> None:
+    """Returns when nobody waits at the door, or when it has been looked at often enough."""
+    close_the_door(listener)
+    looks = 10
+    while looks and somebody_waits(listener):
+        await asyncio.sleep(0)
+        looks -= 1
+    for _ in range(TURNS_TO_BEGIN):
+        await asyncio.sleep(0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from common.contract import LONGEST_QUEUE, MOST_WORKERS, default_port, unmet
+from common.contract import LONGEST_QUEUE, MOST_WORKERS, default_port, remedy, unmet
 from common.task import UnknownTaskError, resolve
 
 QUEUE_PER_WORKER = 4
@@ -32,8 +32,9 @@ def server_options(workers: int | None = None) -> Options:
         workers: how many workers the server has unless told otherwise; None if its strategy has always one.
     """
     script = Path(sys.argv[0])
-    if lacking := unmet(getattr(sys.modules["__main__"], "REQUIRES", "")):
-        quit_with(f"{lacking}; run it with such a Python")
+    requires = getattr(sys.modules["__main__"], "REQUIRES", "")
+    if lacking := unmet(requires):
+        quit_with(f"{lacking}; {remedy(requires, 'run it with such a Python')}")
     parser = _OneLineParser(prog=script.name, description=_title())
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=_port, default=default_port(script.stem), help="default: %(default)s")

@@ -14,7 +14,7 @@ from tornado.web import Application, HTTPError, RequestHandler
 
 from common.serving.client import HEAD_LIMIT_S, has_left, who_has_left
 from common.serving.line import Line
-from common.serving.listening import announce, close_the_door, listening_socket, somebody_waits
+from common.serving.listening import announce, let_in_who_waits, listening_socket
 from common.serving.options import Options
 from common.serving.quiet import quieten
 from common.serving.readiness import why_not_ready
@@ -166,18 +166,9 @@ async def _serve(long_task: type[TaskHandler], settings: dict[str, Any]) -> None
     server.add_sockets([listener])
     announce(options, listener)
     await stop.wait()
-    await _let_in_who_waits(listener)
+    await let_in_who_waits(listener)
     server.stop()
     await _finish_requests(line)
-
-
-async def _let_in_who_waits(listener: socket.socket) -> None:
-    """Returns when nobody waits at the door, or when it has been looked at often enough."""
-    close_the_door(listener)
-    looks = 10
-    while looks and somebody_waits(listener):
-        await asyncio.sleep(0)
-        looks -= 1
 
 
 async def _finish_requests(line: Line) -> None:

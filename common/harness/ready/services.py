@@ -15,8 +15,8 @@ from common.harness.failures import CaseFailedError
 from common.harness.ours import HOST
 from common.harness.ports import claimed_port
 from common.harness.processes import Started, until
-from common.harness.ready.packages import install_command
 from common.harness.tail import Tail
+from common.packages import install_command
 
 READY_LIMIT_S = 30.0
 NAME = "under_siege"  # of the user and of the database

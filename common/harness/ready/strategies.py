@@ -28,8 +28,8 @@ _SIGNS = (
     (Kind.GREENLETS, {"gevent"}),
     (Kind.INTERPRETERS, {"InterpreterPoolExecutor"}),
     (Kind.PREFORK, {"gunicorn"}),
-    (Kind.PROCESSES, {"ProcessPoolExecutor", "pebble", "dask"}),
-    (Kind.THREADS, {"ThreadPoolExecutor", "to_thread"}),
+    (Kind.PROCESSES, {"ProcessPoolExecutor", "pebble", "dask", "celery"}),
+    (Kind.THREADS, {"ThreadPoolExecutor", "to_thread", "fastapi"}),
     (Kind.SLICES, {"perform_in_slices"}),
     (Kind.IN_LINE, {"perform"}),
 )

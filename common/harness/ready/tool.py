@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from common.errors import BadInputError
-from common.harness.ready.packages import install_one_of
 from common.load.driver import Driver, Order
+from common.packages import install_one_of
 
 
 @dataclass(frozen=True, slots=True)

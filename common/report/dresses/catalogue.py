@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from common.contract import default_port, unmet
+from common.contract import default_port, remedy, unmet
 from common.model.target import Target
 
 
@@ -15,7 +15,7 @@ def catalogue_as_text(strategies: Sequence[Target]) -> str:
 
 def _needs(strategy: Target) -> str:
     lacking = unmet(strategy.requires)
-    return f" ({lacking}: run it with --python PATH of such a one)" if lacking else ""
+    return f" ({lacking}: {remedy(strategy.requires)})" if lacking else ""
 
 
 def catalogue_as_json(strategies: Sequence[Target]) -> str:

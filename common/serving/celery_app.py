@@ -1,0 +1,66 @@
+"""The Celery application: what the server asks for, and what workers do, wherever they are.
+
+They find their broker in CELERY_BROKER_URL: `celery --app common.serving.celery_app worker`.
+"""
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+from celery import Celery
+from celery.app.amqp import AMQP
+from kombu.connection import Connection
+
+from common.task import TaskError, UnknownTaskError, resolve
+from common.task import perform as perform_here
+
+MOST_CRASHES = 3
+KEPT_S = 3600  # for so long an answer can be fetched
+_BROKER = os.environ.get("CELERY_BROKER_URL", "")
+
+
+class _Connection(Connection):
+    """Tries again soon where the broker is away; kombu's own waits 2, 4, 6, ... s."""
+
+    def ensure_connection(self, *arguments: Any, **options: Any) -> Any:
+        """The connection, once there is one."""
+        often = {"interval_start": 0.1, "interval_step": 0.1, "interval_max": 0.5}
+        return super().ensure_connection(*arguments, **{**often, **options})  # type: ignore[no-untyped-call]
+
+
+class _Amqp(AMQP):  # type: ignore[misc]
+    Connection = _Connection
+
+
+app = Celery("under_siege", amqp=_Amqp, set_as_current=False)
+app.conf.update(
+    broker_url=_BROKER,
+    result_backend=_BROKER,
+    result_expires=KEPT_S,
+    result_backend_thread_safe=True,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    task_default_queue="under_siege",
+    task_acks_late=True,  # a task that its worker did not finish is still in the queue
+    task_retry_on_worker_lost=True,
+    worker_lost_wait=0.1,  # for a result that a lost worker may have sent; 10 s is Celery's own
+    worker_prefetch_multiplier=1,
+    worker_hijack_root_logger=False,
+    worker_redirect_stdouts=False,
+)
+
+
+@app.task(throws=(TaskError, UnknownTaskError), max_retries=MOST_CRASHES - 1, default_retry_delay=0)  # type: ignore[untyped-decorator]
+def perform(spec: str) -> dict[str, Any]:
+    """Performs the task as `common.task.perform` does, and gives what is in a `TaskRun`."""
+    return asdict(perform_here(spec))
+
+
+@app.task  # type: ignore[untyped-decorator]
+def trouble_with(spec: str) -> str:
+    """One line that says why this worker can't perform the task; empty if it can."""
+    try:
+        resolve(spec)
+    except UnknownTaskError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,59 @@
+"""The Celery worker of a server with a broker of its own: a process that takes tasks, and some that perform them."""
+
+import os
+import sys
+import warnings
+from typing import Any
+
+from celery import signals
+from celery.concurrency.asynpool import AsynPool
+from celery.concurrency.prefork import TaskPool
+from celery.exceptions import SecurityWarning
+
+from common.serving.celery_app import app
+from common.serving.follower import end_with
+from common.serving.quiet import quieten
+
+
+class _Pool(AsynPool):  # type: ignore[misc]
+    """Looks after its processes often: what a lost one had is done again when that is noticed."""
+
+    @property
+    def timers(self) -> dict[Any, float]:
+        """What is done how often, in seconds; 5 is Celery's own."""
+        return {self.maintain_pool: 0.2}
+
+
+class _TaskPool(TaskPool):  # type: ignore[misc]
+    Pool = _Pool
+
+
+def _end_with_worker(**_: Any) -> None:
+    end_with(os.getppid())
+
+
+def _log_nothing(**_: Any) -> None:
+    """Whoever sets up logging keeps Celery from doing it."""
+
+
+def _put_back_what_a_lost_worker_had() -> None:
+    """There is no other worker here; else one would have to wait until their time is over (an hour)."""
+    with app.connection_for_read() as connection:
+        channel = connection.default_channel
+        for tag in channel.client.zrange(channel.unacked_index_key, 0, -1):
+            channel.qos.restore_by_tag(tag, leftmost=True)
+
+
+def main(processes: int) -> None:
+    """Works until it is killed."""
+    quieten("celery", "kombu", "amqp", "multiprocessing")
+    warnings.simplefilter("ignore", SecurityWarning)  # of root, for whom pickle would be dangerous; here all is JSON
+    signals.setup_logging.connect(_log_nothing)
+    signals.worker_process_init.connect(_end_with_worker)
+    _put_back_what_a_lost_worker_had()
+    quiet = {"quiet": True, "without_gossip": True, "without_mingle": True, "without_heartbeat": True}
+    app.Worker(concurrency=processes, pool_cls=_TaskPool, optimization="fair", **quiet).start()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,20 @@
+"""FastAPI with a plain `def`: it runs in a pool of 40 threads, and under the GIL one of them computes at a time."""
+
+from fastapi import Request, Response
+
+from common.serving.fastapi import answer, serve, task_app
+from common.serving.fastapi import anyio_threads as default_workers
+from common.serving.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task(request: Request) -> Response:
+    return answer(request, perform(options.task))
+
+
+if __name__ == "__main__":
+    options = server_options(default_workers())
+    serve(app, options)
