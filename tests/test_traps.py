@@ -143,10 +143,10 @@ def test_a_tool_is_the_limit_before_nginx_and_not_before_waitress(tool: str, tmp
     assert limits["nginx_static"], said
 
 
-@pytest.mark.parametrize("tool", ["ab", "stressor"])
-def test_a_server_that_dies_is_reported_with_its_last_words_under_every_tool(tool: str, tmp_path) -> None:
-    needed(tool)
-    result, _ = measured(tmp_path, [SERVERS / "dies_after_a_second.py"], Load(tool=tool, time_s=3.0))
+def test_a_server_that_dies_is_reported_with_its_last_words_under_a_tool_that_tells_totals_too(tmp_path) -> None:
+    """As under one that tells of single answers: test_dying_servers.py."""
+    needed("ab")
+    result, _ = measured(tmp_path, [SERVERS / "dies_after_a_second.py"], Load(tool="ab", time_s=3.0))
     (record,) = result.records
     assert record.failure.code == "died", record.failure
     with contextlib.suppress(OSError):

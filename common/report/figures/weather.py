@@ -110,7 +110,7 @@ class Weather:
         return speed**power if speed else 1.0
 
     def _speed_of(self, one: Round, part: tuple[float, float] | None = None) -> float:
-        speed = one.speed_between(*(part or one.steady_part))
+        speed = one.speed_between(*part) if part else one.speed
         assert speed is not None
         return speed / self._of_load(one, part)
 
