@@ -47,6 +47,18 @@ def test_a_killed_worker_costs_at_most_the_request_that_it_had(served: Served, t
     wait_until(lambda: len(workers(served)) == 2 and gone(lost))
 
 
+def test_a_fork_server_that_is_killed_costs_at_most_what_its_workers_had(served: Served, tmp_path: Path) -> None:
+    """They live on without it for a moment, and must neither take a request with them nor a lock."""
+    requests = [served.send("/") for _ in range(6)]
+    wait_until((tmp_path / "begun").exists)
+    before = wait_until(lambda: workers(served) if len(workers(served)) == 2 else None)
+    before[0].parent().kill()
+    answers = [receive(request) for request in requests]
+    assert [answer.status for answer in answers].count(200) >= 4
+    assert served.request("/").body == "computed"
+    wait_until(lambda: len(workers(served)) == 2 and all(gone(one) for one in before))
+
+
 def test_a_worker_that_is_killed_while_it_has_nothing_to_do_is_replaced(served: Served) -> None:
     assert served.request("/").status == 200
     before = wait_until(lambda: workers(served) if len(workers(served)) == 2 else None)
