@@ -35,6 +35,10 @@ def a_blink():
     return "done"
 
 
+def a_blink_of_computing():
+    return _computed(0.02)
+
+
 def a_moment():
     tell_that_it_has_begun()
     time.sleep(0.2)

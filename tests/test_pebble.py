@@ -3,7 +3,9 @@
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -45,6 +47,32 @@ def test_a_killed_worker_costs_at_most_the_request_that_it_had(served: Served, t
         assert (answer.status, answer.body.count("\n")) == (500, 0)
         assert "Abnormal termination" in answer.body
     wait_until(lambda: len(workers(served)) == 2 and gone(lost))
+
+
+def test_a_fork_server_that_is_killed_costs_at_most_what_its_workers_had() -> None:
+    """They live on without it for a moment, and must neither take a request with them nor a lock."""
+    with (
+        serving(SERVER, "--workers", "2", "--task", "sample_tasks:a_blink_of_computing") as served,
+        ThreadPoolExecutor(4) as users,
+    ):
+        assert served.request("/").body == "computed"
+        before = wait_until(lambda: workers(served) if len(workers(served)) == 2 else None)
+        enough, statuses = threading.Event(), list[int]()
+
+        def ask() -> None:
+            while not enough.is_set():
+                statuses.append(served.request("/").status)
+
+        asking = [users.submit(ask) for _ in range(4)]
+        wait_until(lambda: len(statuses) >= 4)
+        before[0].parent().kill()
+        wait_until(lambda: all(gone(one) for one in before) and len(workers(served)) == 2)
+        enough.set()
+        for one in asking:
+            one.result()
+        assert set(statuses) <= {200, 500}
+        assert statuses.count(500) <= 2
+        assert served.request("/").body == "computed"
 
 
 def test_a_worker_that_is_killed_while_it_has_nothing_to_do_is_replaced(served: Served) -> None:

@@ -291,17 +291,32 @@ def test_whatever_it_has_begun_it_ends_after_five_seconds(tmp_path: Path, monkey
             wait_until(lambda port=served.port: is_free(port))
 
 
+WORK = """
+import time
+from pathlib import Path
+
+def work():
+    if Path("long").exists():
+        Path("begun").touch()
+        time.sleep(100)
+    return "of the user"
+"""
+
+
 @every_server
 def test_killed_it_leaves_no_worker_behind(script: Path, tmp_path: Path) -> None:
-    """Started as simply as can be, and where the user has a `common` of their own."""
-    (tmp_path / "common.py").write_text("def work():\n    return 'of the user'\n")
+    """Started as simply as can be, and where the user has a `common` of their own; killed in the midst of a task."""
+    (tmp_path / "common.py").write_text(WORK)
     with serving(script, "--task", "common:work", cwd=tmp_path) as served:
         assert served.request("/").body == "of the user"
         assert int(served.request("/ping").headers["x-workers"]) >= 1
-        family = served.family()
-        served.process.kill()
-        wait_until(lambda: all(gone(process) for process in family))
-        wait_until(lambda: is_free(served.port))
+        (tmp_path / "long").touch()
+        with contextlib.closing(served.send("/")):
+            wait_until((tmp_path / "begun").exists)
+            family = served.family()
+            served.process.kill()
+            wait_until(lambda: all(gone(process) for process in family))
+            wait_until(lambda: is_free(served.port))
 
 
 def refused(script: Path, *options: str) -> str:

@@ -124,13 +124,14 @@ _TEXTS = {
 def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
     """Who survives everything; who seems to live and does not work; and what could not be told."""
     servers = list(dict.fromkeys(one.drilled.case.server for one in cells))
-    marks = {name: {one.mark for one in cells if one.drilled.case.server == name} for name in servers}
-    well = [name for name in servers if not marks[name] & {HURT, DEAD, HIDDEN}]
-    yield (
-        f"{_listed(well)} {'survives' if len(well) == 1 else 'survive'} all of it."
-        if well
-        else ("None survives everything unhurt.")
-    )
+    hurt = {one.drilled.case.server for one in cells if one.mark in (HURT, DEAD, HIDDEN)}
+    unknown = {one.drilled.case.server for one in cells if one.drilled.failure}
+    known = {one.drilled.case.server for one in cells if one.mark}
+    well = [name for name in servers if name in known - unknown - hurt]
+    if well:
+        yield f"{_listed(well)} {'survives' if len(well) == 1 else 'survive'} all of it."
+    elif hurt.issuperset(servers):
+        yield "None survives everything unhurt."
     for mark, words in (
         (HIDDEN, "A health check would keep in service what does no work any more: {}."),
         (DEAD, "Dead, and a health check would notice: {}."),
