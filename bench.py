@@ -8,12 +8,16 @@ try:
     import click
 
     from common.command_line import (
+        FILE,
+        WORKERS,
         Duration,
         OneLineErrors,
         Rounds,
         SiegeTime,
+        as_for_run,
         complain,
         default_result,
+        for_a_result,
         telling_of,
         writable,
     )
@@ -24,16 +28,16 @@ except ModuleNotFoundError as error:
 from common.errors import BadInputError
 from common.model.outfile import write_whole
 
-FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
 DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap", "capacity"]
+PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]  # along an axis of numbers
+ONE_PICTURE = f"One picture instead, into --out FILE.svg or .png: {', '.join(PICTURES)}."
 FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed"]
 TRACED_REQUESTS = 8
 TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
 REQUIRE = 'Such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
-WORKERS = click.IntRange(1, 1000)
 COMMAND = ["bench.py", *sys.argv[1:]]
 
 
@@ -83,10 +87,8 @@ def init(app: str, out: Path) -> None:
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="A suite in its quick form, if it has one.")
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
-@click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
-@click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
 @click.option("--trace", "traced", is_flag=True, help="At the end, trace every strategy: see bench.py trace.")
-@click.option("--quiet", is_flag=True, help="No progress, only the result.")
+@for_a_result
 def run(
     servers: tuple[str, ...],
     ping: str | None,
@@ -135,13 +137,9 @@ def run(
     "--fault", "faults", type=click.Choice(FAULT_NAMES), multiple=True, help="Only this one; may be repeated."
 )
 @click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often everything goes wrong.")
-@click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
-@click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
-@click.option("--ping", help="As for run.")
+@as_for_run
 @click.option("--seed", type=click.IntRange(min=0), help="Makes the order repeatable.")
-@click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
-@click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
-@click.option("--quiet", is_flag=True, help="No progress, only the result.")
+@for_a_result
 def drill(
     servers: tuple[str, ...],
     faults: tuple[str, ...],
@@ -220,7 +218,7 @@ def capacity(
 @bench.command()
 @click.argument("result", type=FILE)
 @click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="How it is shown.")
-@click.option("--picture", type=click.Choice(PICTURES), help="One picture instead, into --out FILE.svg or .png.")
+@click.option("--picture", type=click.Choice(PICTURES), metavar="NAME", help=ONE_PICTURE)
 @click.option("--out", type=FILE, help="A file instead of the terminal.")
 @click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Then the exit code is by all that is required.")
 @click.option("--uncorrected", is_flag=True, help="As if the machine had always had the same speed.")
@@ -253,9 +251,7 @@ def report(
 @click.argument("servers", metavar="[WHAT]...", nargs=-1)
 @click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Sent at the same moment.")
 @click.option("--task", multiple=True, help="As for run.")
-@click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
-@click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
-@click.option("--ping", help="As for run.")
+@as_for_run
 @click.option("--out", type=FILE, help="A picture of it: FILE.svg, .png or .html; raw values: .json.")
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
 def trace(

@@ -6,10 +6,10 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -17,6 +17,9 @@ from common.errors import BadInputError
 from common.model.legible import legible
 from common.model.outfile import check_writable, is_pipe
 
+FILE = click.Path(path_type=Path)
+WORKERS = click.IntRange(1, 1000)
+Command = TypeVar("Command", bound=Callable[..., Any])
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 LONGEST_S = 86_400.0
 
@@ -132,6 +135,32 @@ class Rounds(click.ParamType[int | None]):
         if not str(value).isdecimal() or int(value) < 1:
             self.fail(f"{value!r} is not a number of rounds: expected 1, 2, 3 ... or auto", param, ctx)
         return int(value)
+
+
+def as_for_run(command: Command) -> Command:
+    """--workers, --python and --ping, which mean what they do for `run`."""
+    return _with(
+        command,
+        click.option("--workers", type=WORKERS, multiple=True, help="As for run."),
+        click.option("--python", multiple=True, default=[sys.executable], help="As for run."),
+        click.option("--ping", help="As for run."),
+    )
+
+
+def for_a_result(command: Command) -> Command:
+    """--out, --html and --quiet, of whatever measures."""
+    return _with(
+        command,
+        click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]"),
+        click.option("--html", type=FILE, help="A page with the table and pictures, in one file."),
+        click.option("--quiet", is_flag=True, help="No progress, only the result."),
+    )
+
+
+def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def default_result() -> Path:

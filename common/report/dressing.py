@@ -17,6 +17,7 @@ from common.report.dresses import capacity_dresses, drill_dresses
 from common.report.dresses.markdown import as_markdown
 from common.report.dresses.required import required_as_data
 from common.report.dresses.spreadsheet import as_csv
+from common.report.dresses.sweeps import sweeps_as_data
 from common.report.dresses.table import as_table
 from common.report.dresses.timeline_text import TimelinesAsText
 from common.report.judging.comparison import summarize
@@ -62,6 +63,8 @@ def as_json(result: Result, *, corrected: bool = True) -> str:
         "environment": result.environment,
         "cases": capacity_dresses.as_data(result) if result.steps else comparison.cases,
     }
+    if along := sweeps_as_data(comparison):
+        told["sweeps"] = along
     if result.requirements:
         told["requirements"] = required_as_data(judged(result, comparison))
     if result.incidents:

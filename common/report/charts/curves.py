@@ -1,29 +1,56 @@
-"""Several values on an axis of numbers, such as the users: the rate over them, a curve for each strategy."""
+"""Along an axis of numbers, such as the users: a figure over them, a curve with its intervals for each strategy."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 
 from common.report.charts.look import Drawing, Look
-from common.report.judging.summary import Summary
+from common.report.judging.comparison import Comparison
+from common.report.judging.known import known
+from common.report.judging.sweep import number
 from common.report.judging.verdict import OK
-from common.report.words.naming import label
+from common.report.words.naming import cases_of, name_of
 
 _CEILING = "the ceiling"
 _MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
+_TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"
+_WIDE_RANGE = 16  # times the least, and an axis goes in steps of so many times
 
 
-def curves(cases: Sequence[Summary], along: str, look: Look) -> Drawing:
-    """Of cases that differ along that axis; colour, dash and mark each tell the strategies apart."""
-    known = [one for one in cases if one.verdict == OK and one.rate_per_s and one.case.get(along) is not None]
-    names = list(dict.fromkeys(label(one, known, without=[along]) for one in known))
+@dataclass(frozen=True, slots=True)
+class Over:
+    """What is drawn over the axis."""
+
+    name: str  # of the picture
+    figure: str  # as `known` has it
+    title: str  # of its axis
+    scaled: Callable[[float], float] = lambda value: value
+    in_steps: bool = False  # of ten times each
+
+
+FIGURES = (
+    Over("rate", "rate_per_s", "transactions per second, at the usual speed"),
+    Over("p99", "response_p99_s", "response, 99th percentile", lambda value: 1000 * value, in_steps=True),
+    Over("ping", "ping_p99_s", "ping, 99th percentile", lambda value: 1000 * value, in_steps=True),
+    Over("cpu", "cpu_s_per_transaction", "CPU for each answer, milliseconds", lambda value: 1000 * value),
+    Over("memory", "memory_bytes", "memory, megabytes", lambda value: value / 1e6),
+)
+
+
+def curves(comparison: Comparison, places: Sequence[int], along: str, over: Over, look: Look) -> Drawing:
+    """Of those of the cases, which differ along that axis; colour, dash and mark each tell the strategies apart."""
+    rows = _rows(comparison, places, along, over)
+    names = list(dict.fromkeys(row["name"] for row in rows if row["name"] != _CEILING))
     legend = alt.Legend(
         title=None,
         orient="bottom",
         columns=1 if look.is_narrow else 3,
         labelColor=look.ink,
         labelFontSize=12,
+        labelLimit=look.width // (1 if look.is_narrow else 3) - 40,
         symbolSize=120,
     )
     count = range(len(names))
@@ -31,30 +58,55 @@ def curves(cases: Sequence[Summary], along: str, look: Look) -> Drawing:
     dashes = [[1, 0] if number < len(look.lines) else [2, 2] for number in count] + [[6, 3]]
     shapes = [_MARKS[number % len(_MARKS)] for number in count] + ["stroke"]
 
-    def scale(values: list[Any]) -> alt.Scale:
-        return alt.Scale(domain=[*names, _CEILING], range=values)
+    domain = [*names, *([_CEILING] if any(row["name"] == _CEILING for row in rows) else [])]
 
-    axis = alt.Axis(values=sorted({float(one.case.get(along) or 0) for one in known}), format="~g")
-    title = "users at the same time" if along == "users" else along
+    def scale(values: list[Any]) -> alt.Scale:
+        return alt.Scale(domain=domain, range=values[: len(domain)])
+
+    x, y = _across(rows, along), _up(over)
     base = alt.Chart(alt.NamedData("curves"), name="curves").encode(
-        alt.X("along:Q", title=title, scale=alt.Scale(zero=False), axis=axis),
-        alt.Y("rate:Q", title="transactions per second", scale=alt.Scale(zero=True)),
-        alt.Color("name:N", scale=scale(colours), legend=legend),
+        x, y, alt.Color("name:N", scale=scale(colours), legend=legend)
     )
     line = base.mark_line(strokeWidth=2).encode(alt.StrokeDash("name:N", scale=scale(dashes), legend=None))
     points = base.mark_point(filled=True, size=70, opacity=1).encode(
         alt.Shape("name:N", scale=scale(shapes), legend=legend)
     )
-    chart = alt.layer(line, points).properties(width=look.width - 70, height=260)
-    return Drawing(chart, {"curves": _rows(known, along)})
+    edges = alt.Chart(alt.NamedData("edges"), name="edges").mark_rule(strokeWidth=1.5)
+    intervals = edges.encode(
+        x, alt.Y("low:Q"), alt.Y2("high:Q"), alt.Color("name:N", scale=scale(colours), legend=legend)
+    )
+    chart = alt.layer(line, intervals, points).properties(width=look.width - 70, height=260)
+    return Drawing(chart, {"curves": rows, "edges": [row for row in rows if row["low"] is not None]})
 
 
-def _rows(known: Sequence[Summary], along: str) -> list[dict[str, Any]]:
+def _across(rows: Sequence[dict[str, Any]], along: str) -> alt.X:
+    """Where the numbers are far apart, in steps of so many times."""
+    values = sorted({row["along"] for row in rows})
+    far = bool(values) and values[0] > 0 and values[-1] >= _WIDE_RANGE * values[0]
+    scale = alt.Scale(type="log", nice=False) if far else alt.Scale(zero=False)
+    title = "users at the same time" if along == "users" else along
+    return alt.X("along:Q", title=title, scale=scale, axis=alt.Axis(values=values, format="~g"))
+
+
+def _up(over: Over) -> alt.Y:
+    scale = alt.Scale(type="log") if over.in_steps else alt.Scale(zero=True)
+    axis = alt.Axis(labelExpr=_TIMES, tickCount=6) if over.in_steps else alt.Axis(tickCount=6)
+    return alt.Y("value:Q", title=over.title, scale=scale, axis=axis)
+
+
+def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Over) -> list[dict[str, Any]]:
+    """What can be trusted: where a figure is, and from where to where it may be."""
     rows: list[dict[str, Any]] = []
-    for one in known:
-        assert one.rate_per_s is not None
-        at = one.case.get(along)
-        rows.append({"along": at, "rate": one.rate_per_s.mean, "name": label(one, known, without=[along])})
-        if one.ceiling_per_s:
-            rows.append({"along": at, "rate": one.ceiling_per_s, "name": _CEILING})
+    cases = cases_of(comparison.cases)
+    for place in places:
+        case, at = comparison.cases[place], number(comparison.cases[place].case.get(along))
+        found = known(comparison, place, over.figure) if case.verdict == OK and at is not None else None
+        if found is None or not found.value:
+            continue
+        low, high = (None, None) if found.interval is None or math.isinf(found.interval[1]) else found.interval
+        row = {"along": at, "name": name_of(case.case, cases, without=[along])}
+        edges = {name: None if edge is None else over.scaled(edge) for name, edge in (("low", low), ("high", high))}
+        rows.append({**row, "value": over.scaled(found.value), **edges})
+        if case.ceiling_per_s and over.figure == "rate_per_s":
+            rows.append({"along": at, "name": _CEILING, "value": case.ceiling_per_s, "low": None, "high": None})
     return rows

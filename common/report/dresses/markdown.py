@@ -15,6 +15,7 @@ from common.report.words.footnote import footnote
 from common.report.words.naming import at, cases_of, columned
 from common.report.words.notes import notes
 from common.report.words.required import HEADINGS, in_short, lines
+from common.report.words.sweeps import in_sentences
 
 
 def as_markdown(result: Result, *, corrected: bool = True) -> str:
@@ -23,7 +24,7 @@ def as_markdown(result: Result, *, corrected: bool = True) -> str:
     if not comparison.cases and not comparison.ceilings:
         return "Nothing was measured."
     parts = [
-        *(plain(paragraph) for paragraph in conclusion(comparison)),
+        *(plain(paragraph) for paragraph in (*conclusion(comparison), *in_sentences(comparison))),
         "\n".join(_table(comparison)),
         required_as_markdown(judged(result, comparison)),
         "\n".join([*_flags(comparison), *_notes(result, comparison)]),

@@ -21,6 +21,7 @@ from common.report.words.flags import flags
 from common.report.words.footnote import footnote
 from common.report.words.naming import across, at, cases_of, columned, varying
 from common.report.words.notes import notes
+from common.report.words.sweeps import in_sentences
 
 _STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
 
@@ -31,7 +32,7 @@ def as_table(result: Result, *, corrected: bool = True) -> RenderableType:
     if not comparison.cases and not comparison.ceilings:
         return Group(Text("Nothing was measured."), *_notes(result, comparison))
     return Group(
-        *(Text(f"{paragraph}\n") for paragraph in conclusion(comparison)),
+        *(Text(f"{paragraph}\n") for paragraph in (*conclusion(comparison), *in_sentences(comparison))),
         *_figures(comparison),
         *_failed(comparison.cases),
         *required_as_table(judged(result, comparison)),

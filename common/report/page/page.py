@@ -22,6 +22,7 @@ from common.report.words.footnote import footnote
 from common.report.words.naming import at, cases_of, columned
 from common.report.words.notes import notes
 from common.report.words.required import HEADINGS, in_short, lines
+from common.report.words.sweeps import in_sentences
 
 HERE = Path(__file__).parent
 MOST_ROWS = 400
@@ -44,7 +45,7 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
         heading=_heading(result),
         noun=comparison.noun,
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
-        answer=conclusion(comparison),
+        answer=[*conclusion(comparison), *in_sentences(comparison)],
         rows=[_row(summary, comparison, columns, differing) for summary in ordered[:MOST_ROWS]],
         left_out=max(0, len(ordered) - MOST_ROWS),
         caption=footnote(result, comparison).splitlines()[0].replace("* nothing", "★ nothing") if ordered else "",

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
-from common.model.case import Value
 from common.model.record import Result
 from common.report import numbers
 from common.report.charts.cost import cpu_chart, memory_chart
-from common.report.charts.curves import curves
+from common.report.charts.curves import FIGURES, Over, curves
 from common.report.charts.look import NARROW, WIDE, Drawing, Look, for_page
 from common.report.charts.matrix import heat_map
 from common.report.charts.moments import moments_chart
@@ -21,11 +20,14 @@ from common.report.figures.alone import alone_cpu_s, alone_wall_s
 from common.report.figures.rounds import Round
 from common.report.figures.timeline import timelines
 from common.report.judging.comparison import Comparison
+from common.report.judging.known import known
 from common.report.judging.summary import Summary
+from common.report.judging.sweep import Sweep, sweeps
 from common.report.judging.verdict import FAILED
-from common.report.words.naming import across, cases_of, full_name, in_words, label, load_in_words, varying
+from common.report.words.naming import across, cases_of, full_name, in_words, label, load_in_words
 
 MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two
+ON_PAGE = ("rate", "p99", "ping")  # of the figures along an axis
 MOST_TICKS, MOST_ROWS = 600, 15  # in a row; in rows beyond that there are fewer marks, or the page would grow too large
 
 
@@ -38,6 +40,7 @@ class Picture:
     how: str  # to read it
     draw: Callable[[Look], Drawing]
     alternative: str  # in words, for those who can't see it
+    on_page: bool = True  # or only in a file of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ class Section:
     @property
     def figures(self) -> list[Figure]:
         """Drawn for the page."""
-        return [_figure(picture) for picture in self.pictures]
+        return [_figure(picture) for picture in self.pictures if picture.on_page]
 
 
 def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
@@ -68,7 +71,7 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
     loads = list(dict.fromkeys(one.case.load for one in comparison.cases))
     if result.traces:
         yield Section("Who computed when", [_timeline(result)])
-    if overview := list(_overview(comparison.cases, comparison.noun)):
+    if overview := list(_overview(comparison)):
         yield Section("All cases", overview)
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]
     rows = sum(one.case.load in drawn for one in comparison.cases)
@@ -103,8 +106,9 @@ def _timeline(result: Result) -> Picture:
     )
 
 
-def _overview(cases: Sequence[Summary], noun: str) -> Iterator[Picture]:
+def _overview(comparison: Comparison) -> Iterator[Picture]:
     """Where there is more than one axis to look along, or more than one load."""
+    cases, noun = comparison.cases, comparison.noun
     points = cases_of(cases)
     if across(points):
         yield Picture(
@@ -115,28 +119,46 @@ def _overview(cases: Sequence[Summary], noun: str) -> Iterator[Picture]:
             lambda look: heat_map(cases, look),
             "Rates: " + ", ".join(f"{full_name(one.case, points)} {_rate(one)}" for one in cases),
         )
-    for along in varying(points):
-        if all(isinstance(one.get(along), int | None) for one in points):
-            yield from _along(along, cases)
+    yield from _sweeps(comparison)
 
 
-def _along(along: str, cases: Sequence[Summary]) -> Iterator[Picture]:
-    """A picture for each job, and each load if the axis is none of its own."""
-    points = cases_of(cases)
-    groups: dict[tuple[tuple[str, Value], ...], list[Summary]] = {}
-    for one in cases:
-        groups.setdefault(one.case.without([along]).load, []).append(one)
-    for load, group in list(groups.items())[:MOST_SETTINGS]:
-        if len({one.case.get(along) for one in group} - {None}) > 1:
-            what = in_words(group[0].case, [name for name, _ in load])
-            title = f"{what}: more {along}" if what else f"More {along}"
-            yield Picture(
-                "-".join([along, *(str(value) for _, value in load)]),
-                title,
-                f"Transactions per second over the number of {along}, against the ceiling.",
-                lambda look, group=group: curves(group, along, look),  # type: ignore[misc]
-                "Rates: " + ", ".join(f"{full_name(one.case, points)} {_rate(one)}" for one in group),
-            )
+def _sweeps(comparison: Comparison) -> Iterator[Picture]:
+    """Along each axis of numbers a picture of each figure, for each load if the axis is none of its own."""
+    points = cases_of(comparison.cases)
+    for number, sweep in enumerate(sweeps(comparison)):
+        places = [place for line in sweep.lines for place in line.places]
+        what = in_words(sweep.lines[0].case, [name for name, _ in sweep.load])
+        for over in FIGURES:
+            if any(known(comparison, place, over.figure) for place in places):
+                told = ", ".join(
+                    f"{full_name(points[place], points)} {_rate(comparison.cases[place])}" for place in places
+                )
+                yield Picture(
+                    f"{over.name}-sweep",
+                    _title(over, sweep, what),
+                    _how(over, sweep, comparison),
+                    lambda look, places=places, along=sweep.along, over=over: curves(  # type: ignore[misc]
+                        comparison, places, along, over, look
+                    ),
+                    f"{over.title[:1].upper()}{over.title[1:]}. Rates: {told}",
+                    on_page=number < MOST_SETTINGS and over.name in ON_PAGE,
+                )
+
+
+def _title(over: Over, sweep: Sweep, what: str) -> str:
+    """Such as `primes: more users`, and `primes: ping p99 with more users`."""
+    figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU per trans"}
+    told = f"more {sweep.along}"
+    told = told if over.name == "rate" else f"{figures.get(over.name, over.name)} with {told}"
+    return f"{what}: {told}" if what else f"{told[:1].upper()}{told[1:]}"
+
+
+def _how(over: Over, sweep: Sweep, comparison: Comparison) -> str:
+    """How to read it."""
+    what = f"{over.title[:1].upper()}{over.title[1:]}, over the number of {sweep.along}"
+    ceiling = ", against the ceiling" if over.figure == "rate_per_s" and comparison.ceilings else ""
+    upright = "; upright lines are 95 % confidence intervals" if sweep.lines[0].knows_noise else ""
+    return f"{what}{ceiling}{upright}. What is suspect, unclear or was not reached is left out."
 
 
 def _at_the_ceiling(comparison: Comparison) -> str:

@@ -1,0 +1,99 @@
+"""What becomes of servers along an axis of numbers, in words: beyond which nothing is gained, and how they scale."""
+
+from collections.abc import Iterator, Sequence
+
+from common.report import numbers
+from common.report.figures.scaling import Part, Scaling
+from common.report.judging.comparison import Comparison
+from common.report.judging.sweep import Line, Sweep, sweeps, told
+from common.report.words.naming import cases_of, in_words, name_of
+
+MOST_NAMES = 6  # in a sentence
+
+
+def in_sentences(comparison: Comparison) -> Iterator[str]:
+    """A paragraph for each axis and load of which there is something to say."""
+    for sweep in sweeps(comparison):
+        if sentences := [*of_sweep(sweep, comparison)]:
+            load = in_words(sweep.lines[0].case, [name for name, _ in sweep.load if _differs(name, comparison)])
+            yield " ".join([f"More {sweep.along}{f', {load}' if load else ''}:", *sentences])
+
+
+def of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
+    """Its sentences."""
+    cases = cases_of(comparison.cases)
+    named = [(line, name_of(line.case, cases, without=[sweep.along])) for line in sweep.lines]
+    if knees := "; ".join(_knees(named, sweep.along)):
+        yield f"{knees}."
+    for line, name in named:
+        yield from _of_line(line, name, sweep.along)
+    yield from _of_laws(named, sweep.along)
+
+
+def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
+    """Those with the same one together."""
+    known = [(line.numbers[line.knee], line, name) for line, name in named if line.knee is not None]
+    for at in sorted({at for at, _, _ in known}):
+        ended = [(line, name) for number, line, name in known if number == at and line.numbers[-1] > at]
+        if ended:
+            who, rates = _listed([name for _, name in ended]), _rates([line for line, _ in ended])
+            yield f"beyond {told(along, at)} nothing is gained with {who} ({rates})"
+        if going := [name for number, line, name in known if number == at == line.numbers[-1]]:
+            yield f"with {_listed(going)} more is gained up to {told(along, at)}, and no more were measured"
+
+
+def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
+    if line.lost:
+        yield f"At {told(along, line.numbers[-1])} {name} does {numbers.share(line.lost)} less."
+    grown = line.pings_grow
+    if grown is not None and line.pings is not None:
+        first, then, last = (numbers.seconds(line.pings[place].mean) for place in (0, grown, -1))
+        values = f"{first}, {then} ... {last}" if grown < len(line.pings) - 1 else f"{first}, {then}"
+        yield f"Pings of {name} grow from {told(along, line.numbers[grown])} on ({values}, p99)."
+
+
+def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
+    """Who follows the law, and with which parameters; who does not, and why nobody should take any from that."""
+    laws = [(law, line, name) for line, name in named if (law := line.scaling) is not None]
+    for law, line, name in laws:
+        if law.fits:
+            parts = f"σ = {_part(law.contention)}, κ = {_part(law.coherency)}"  # noqa: RUF001 (as Gunther has them)
+            end = _peak(law, along, line.numbers[-1])
+            yield f"{name} follows the Universal Scalability Law with {parts}{end}."
+    if others := [(law.misfit, name) for law, _, name in laws if not law.fits]:
+        do, off = "does" if len(others) == 1 else "do", numbers.share(max(others)[0])
+        who = _listed([name for _, name in others])
+        yield f"{who} {do} not follow the Universal Scalability Law: a point is {off} off, more than noise."
+
+
+def _peak(law: Scaling, along: str, last: float) -> str:
+    if law.peak is None or law.peak < 1:
+        return ""
+    beyond = ", beyond what was measured" if law.peak > last else ""
+    return f", and does the most at {numbers.significant(law.peak, 2)} {along}{beyond}"
+
+
+def _part(part: Part) -> str:
+    """With its interval; what is less than nothing is none."""
+    value, low, high = (_small(max(0.0, one)) for one in part)
+    return f"{value} ({low} to {high})"
+
+
+def _small(value: float) -> str:
+    return "0" if value < 1e-9 else f"{value:.2g}"
+
+
+def _rates(lines: list[Line]) -> str:
+    rates = sorted(line.rates[line.knee or 0].mean for line in lines)
+    low, high = (f"{numbers.rate(edge)}/s" for edge in (rates[0], rates[-1]))
+    return low if low == high else f"{low} to {high}"
+
+
+def _differs(name: str, comparison: Comparison) -> bool:
+    return len({case.case.get(name) for case in comparison.cases}) > 1
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > MOST_NAMES + 1:
+        names = [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} others"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
