@@ -170,12 +170,15 @@ def drill(
 @click.argument("result", type=FILE)
 @click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="How it is shown.")
 @click.option("--picture", type=click.Choice(PICTURES), help="One picture instead, into --out FILE.svg or .png.")
+@click.option("--across", metavar="AXIS", help="A column for each value of that axis, with what differs.")
 @click.option("--out", type=FILE, help="A file instead of the terminal.")
 @click.option("--uncorrected", is_flag=True, help="As if the machine had always had the same speed.")
-def report(result: Path, dress: str, picture: str | None, out: Path | None, uncorrected: bool) -> None:
+def report(
+    result: Path, dress: str, picture: str | None, across: str | None, out: Path | None, uncorrected: bool
+) -> None:
     """Show the RESULT of a run again."""
     from common.model.record import load
-    from common.report.dressing import as_shown, dressed, show, tell
+    from common.report.dressing import across_shown, as_shown, dressed, show, tell
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
@@ -184,6 +187,8 @@ def report(result: Path, dress: str, picture: str | None, out: Path | None, unco
             from common.report.pictures import write_picture
 
             write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
+        elif across is not None:
+            show(across_shown(measured, across, corrected=not uncorrected))
         elif out is not None:
             write_whole(writable(out), f"{dressed(measured, dress, corrected=not uncorrected)}\n".encode())
         elif dress in ("table", "timeline"):

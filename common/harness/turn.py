@@ -113,6 +113,7 @@ class Turn:
             watching_ports(record, began_s),
         ]
         async with contextlib.AsyncExitStack() as watching:
+            watching.enter_context(self.services.watching(self.plan.targets[self.case.server].needs, record))
             for one in beside:
                 await watching.enter_async_context(one)
             load = self.plan.load_of(self.case)

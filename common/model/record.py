@@ -179,6 +179,7 @@ class Record(msgspec.Struct, kw_only=True):
     tool_unknown_lines: list[str] = []  # the first of them
     tool_cpu_s: float | None = None
     bench_cpu_s: float | None = None  # this program's own use while the siege was on
+    services_cpu_s: float | None = None  # of the database and the like that the server needs, started for the run
     pings: Pings = msgspec.field(default_factory=Pings)
     checks: Checks = msgspec.field(default_factory=Checks)
     idle_answer_s: float | None = None  # how long the first answer took, when the server had nothing else to do

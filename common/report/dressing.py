@@ -11,6 +11,7 @@ from rich.text import Text
 from common.model.outfile import write_whole
 from common.model.record import Result
 from common.report.dresses import drill_dresses
+from common.report.dresses.across import as_across
 from common.report.dresses.markdown import as_markdown
 from common.report.dresses.spreadsheet import as_csv
 from common.report.dresses.table import as_table
@@ -37,6 +38,11 @@ def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) ->
     if dress == "table" and (result.records or not result.traces):
         return as_table(result, corrected=corrected)
     return as_timelines(result)
+
+
+def across_shown(result: Result, axis: str, *, corrected: bool = True) -> RenderableType:
+    """The values of one axis beside each other; raises BadInputError if it has not two."""
+    return as_across(result, axis, corrected=corrected)
 
 
 def _plain(shown: RenderableType) -> str:

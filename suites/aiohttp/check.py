@@ -51,7 +51,9 @@ async def main() -> None:
         for row in await connection.fetch("SELECT * FROM world WHERE id = ANY($1)", [row["id"] for row in rows])
     }
     if len(there) != count or there != {row["id"]: row["randomNumber"] for row in rows}:
-        wrong(f"gives {rows[:2]} of {len(rows)}, where {count} are asked for and the table has {list(there.items())[:2]}")
+        wrong(
+            f"gives {rows[:2]} of {len(rows)}, where {count} are asked for and the table has {list(there.items())[:2]}"
+        )
 
 
 asyncio.run(main())
