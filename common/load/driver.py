@@ -22,7 +22,7 @@ class Order:
     keep_alive: bool = False
     threads: int = 1  # that the tool may have
     options: tuple[str, ...] = ()  # further words of the user's own
-    paths: tuple[str, ...] = ()  # on the server of the URL, to be asked for at random in place of its own
+    paths: tuple[tuple[str, int], ...] = ()  # to be asked for at random in place of that of the URL; bytes of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Totals:
     max_s: float | None = None
     kept_alive: int | None = None  # answers after which the connection stayed
     body_bytes: int | None = None  # of all answers, without their heads
+    odd_bytes: int | None = None  # so many more or fewer than those of the paths that were asked for
 
 
 class Driver(Protocol):

@@ -23,7 +23,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("user", "cpu", "alone_on_cpu"), (-1, MOST)),
     **dict.fromkeys(("load_average", "load_average_after", "processes"), (0, MOST)),
     **dict.fromkeys(
-        ("right", "wrong_status", "unanswered", "connect_errors", "kept_alive", "body_bytes"), (0, LARGEST)
+        ("right", "wrong_status", "unanswered", "connect_errors", "kept_alive", "body_bytes", "odd_bytes"), (0, LARGEST)
     ),
     **dict.fromkeys(("p50_s", "p95_s", "p99_s", "max_s"), (0, LONGEST_S)),
     **dict.fromkeys(("ended_s", "fault_at_s"), (-LONGEST_S, LONGEST_S)),
@@ -55,7 +55,7 @@ _TABLES = (
     "Ports",
     "Requests",
 )
-_MAY_LACK = ("memory_bytes",)  # what is not known of the bare case
+_MAY_LACK = ("memory_bytes", "odd_bytes")  # what is not known of the bare case, and in older results
 
 
 def faults(result: msgspec.Struct) -> Iterator[str]:
