@@ -93,8 +93,8 @@ class Turn:
         self, server: Server, load: Load, record: Record, length: Length, tell: Callable[[], None]
     ) -> None:
         files, path = self.expected.files, load.path
-        paths = [Files.path(path, name) for name in files.names] if files else []
-        url = server.url + (paths[0] if paths else path)
+        paths = [(Files.path(path, name), size) for name, size in files.sizes.items()] if files else []
+        url = server.url + (paths[0][0] if paths else path)
         await drive(self.tool, load, url, record, length, tell, paths, server.folder)
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:

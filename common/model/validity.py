@@ -26,6 +26,7 @@ _RANGES: dict[str, tuple[float, float]] = {
         ("right", "wrong_status", "wrong_contents", "unanswered", "connect_errors", "kept_alive", "body_bytes"),
         (0, LARGEST),
     ),
+    "odd_bytes": (0, LARGEST),
     **dict.fromkeys(("p50_s", "p95_s", "p99_s", "max_s"), (0, LONGEST_S)),
     **dict.fromkeys(("ended_s", "fault_at_s"), (-LONGEST_S, LONGEST_S)),
     "seen": (-LARGEST, LARGEST),
@@ -56,7 +57,7 @@ _TABLES = (
     "Ports",
     "Requests",
 )
-_MAY_LACK = ("memory_bytes", "wrong_contents")  # what is not known of the bare case, or of older ones
+_MAY_LACK = ("memory_bytes", "odd_bytes", "wrong_contents")  # what is not known of the bare case, or of older ones
 
 
 def faults(result: msgspec.Struct) -> Iterator[str]:
