@@ -45,17 +45,17 @@ def _words(cell: Cell | None, name: str) -> str:
     if cell is None or summary is None:
         return ""
     if summary.verdict == FAILED or summary.rate_per_s is None:
-        return "failed |       "
+        return "failed |        "
     value = numbers.rate(summary.rate_per_s.mean)
     if name == "cpu_s_per_transaction":
         used_s = summary.cpu_s_per_transaction
         value = "" if used_s is None else f"{1e6 * used_s:,.0f} µs"
     difference = cell.differences[name]
-    return f"{value}{'' if summary.verdict == OK else ' ?'} |{'' if difference is None else f'{difference:+.0%}':>6}"
+    return f"{value}{'' if summary.verdict == OK else ' ?'} |{'' if difference is None else f'{100 * difference:+.0f} %':>7}"
 
 
 def _legend(across: Across) -> str:
     words = "each difference is against the first column; blank: not decided, no more than noise"
     for name, fraction in across.noise.items():
-        words += f"; the same version twice differed by up to {fraction:.1%} ({_TITLES[name]})"
+        words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
     return f"{words}\n? is suspect or unclear, and compared with nothing: bench.py report without --across says why"
