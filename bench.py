@@ -219,15 +219,22 @@ def capacity(
 @click.argument("result", type=FILE)
 @click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="How it is shown.")
 @click.option("--picture", type=click.Choice(PICTURES), metavar="NAME", help=ONE_PICTURE)
+@click.option("--across", metavar="AXIS", help="A column for each value of that axis, with what differs.")
 @click.option("--out", type=FILE, help="A file instead of the terminal.")
 @click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Then the exit code is by all that is required.")
 @click.option("--uncorrected", is_flag=True, help="As if the machine had always had the same speed.")
 def report(
-    result: Path, dress: str, picture: str | None, out: Path | None, wanted: tuple[str, ...], uncorrected: bool
+    result: Path,
+    dress: str,
+    picture: str | None,
+    across: str | None,
+    out: Path | None,
+    wanted: tuple[str, ...],
+    uncorrected: bool,
 ) -> None:
     """Show the RESULT of a run again."""
     from common.model.record import load
-    from common.report.dressing import as_shown, dressed, requiring, show, tell
+    from common.report.dressing import across_shown, as_shown, dressed, requiring, show, tell
     from common.report.judging.required import exit_code_of
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
@@ -238,6 +245,8 @@ def report(
             from common.report.pictures import write_picture
 
             write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
+        elif across is not None:
+            show(across_shown(measured, across, corrected=not uncorrected))
         elif out is not None:
             write_whole(writable(out), f"{dressed(measured, dress, corrected=not uncorrected)}\n".encode())
         elif dress in ("table", "timeline"):

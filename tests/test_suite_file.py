@@ -68,6 +68,27 @@ BAD = {
     "axis_called_port": (SERVER + "[axes]\nport = [1]", "has an axis 'port'"),
     "ready_never": (SERVER + "ready_within = 0", "ready_within = 0: expected seconds"),
     "unknown_key_of_quick": (SERVER + "[quick]\nrequests = 5", "[quick] has an unknown key 'requests'"),
+    "prepared_elsewhere": (
+        'prepare = "make {port}"\n' + SERVER,
+        "has prepare = 'make {port}' with {port}: expected no",
+    ),
+    "prepared_with_no_axis": (SERVER + 'prepare = "make {size}"', "names {size}, which is no axis"),
+    "prepared_openly": (SERVER + 'prepare = "make \'x"', 'has prepare = "make \'x", which is not closed'),
+    "warmed_up_for_ever": (SERVER + 'warm_up = "soon"', "warm_up = 'soon': expected seconds"),
+    "warmed_up_below_nothing": (SERVER + "[load]\nwarm_up = -1", "warm_up = -1: expected a whole number from 0"),
+    "few_ports": (SERVER + "[load]\nown_network = 5", "own_network = 5: expected a whole number from 100 to"),
+    "ports_as_text": (SERVER + '[load]\nown_network = "x"', "own_network = 'x': expected true or false"),
+    "files_without_a_place": (SERVER + '[load]\nfiles = "x"', "has path = '/': expected {file} in it"),
+    "place_without_files": (SERVER + '[load]\npath = "/{file}"', "has path = '/{file}': expected {file} in it"),
+    "files_without_a_ping": (
+        SERVER + '[load]\npath = "/{file}"\nfiles = "x"',
+        "has files, and no ping tells when a server is ready: expected a path under [ping]",
+    ),
+    "tool_for_one_path": (
+        SERVER + '[load]\npath = "/{file}"\nfiles = "x"\n[ping]\npath = "/ping"',
+        'has files, and siege asks for one path only: expected tool = "wrk"',
+    ),
+    "no_headers": (SERVER + "headers = 3", "headers = 3: expected a table of texts"),
     "strange_name": ('[servers."a b"]\ncommand = "serve {port}"', "has a name of other signs"),
 }
 
@@ -224,7 +245,7 @@ def test_any_body_can_be_expected(tmp_path: Path) -> None:
 
 def test_suites_that_come_with_the_project_can_be_read() -> None:
     found = sorted((TESTS.parent / "suites").glob("*/suite.toml"))
-    assert {path.parent.name for path in found} >= {"deployments", "first", "webdav"}
+    assert [path.parent.name for path in found] == ["aiohttp", "deployments", "first", "static", "webdav", "wsgi"]
     for path in found:
         assert read_suite(path).targets
 

@@ -53,7 +53,7 @@ async def _burst(tool: Tool, order: Order, record: Record) -> None:
         told = Told(process.process.poll() or 0, stdout.text(), stderr.text(), tool.results())
     finally:
         await process.stop(grace_s=0)
-        record.tool_report = "\n".join(filter(None, [stdout.text(), stderr.text()]))
+        record.tool_report = "\n".join(filter(None, [record.tool_report, stdout.text(), stderr.text()]))
     totals = tool.driver.totals(told, order)
     if totals is None:
         raise CaseFailedError(f"{tool.driver.name}_failed", _last_words(tool.driver.name, told))
@@ -94,3 +94,4 @@ def _append(record: Record, totals: Totals, began_s: float, took_s: float) -> No
     columns.kept_alive.append(totals.kept_alive)
     columns.body_bytes.append(totals.body_bytes)
     columns.wrong_contents.append(totals.wrong_contents)
+    columns.odd_bytes.append(totals.odd_bytes)

@@ -24,11 +24,10 @@ from common.model.suite import Load
 
 LIFT_LIMIT_S = 5.0  # how long the tool may take to end; 0.02 s is usual
 UNKNOWN_LINES_KEPT = 20
+Paths = Sequence[tuple[str, int]]
 
 
-def order_of(
-    load: Load, users: int, time_s: float = 0.0, url: str = "", paths: Sequence[str] = (), folder: str = ""
-) -> Order:
+def order_of(load: Load, users: int, time_s: float = 0.0, url: str = "", paths: Paths = (), folder: str = "") -> Order:
     """What a tool is told to do for a load."""
     words = load.requests, load.keep_alive, load.threads, load.options, tuple(paths), load.script, folder
     return Order(users, time_s, url, *words)
@@ -41,13 +40,13 @@ async def drive(
     record: Record,
     length: Length,
     tell: Callable[[], None],
-    paths: Sequence[str] = (),
+    paths: Paths = (),
     folder: str = "",
 ) -> None:
     """Puts the load on the URL for that length and writes what comes of it into the record.
 
     Args:
-        paths: to be asked for at random in place of that of the URL.
+        paths: to be asked for at random in place of that of the URL, each with the bytes of its answer.
         folder: of the target, for a script; empty where there is none.
         tell: called for each answer, if the tool tells of single ones.
 

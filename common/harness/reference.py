@@ -63,7 +63,7 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
 
 def _files(plan: Plan) -> Files:
     folder = (plan.suite.folder or Path()) / plan.load.files
-    if not (files := Files(folder)).names:
+    if not (files := Files(folder)).sizes:
         raise BadInputError(
             f"{plan.suite.source} [load] files: there are none in {str(folder)!r}; expected at least one"
         )

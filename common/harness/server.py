@@ -198,7 +198,10 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
     with contextlib.ExitStack() as stack:
         port, start = None, None
         if target.command:
-            claim = stack.enter_context(claimed_port(default_port(case.server.rpartition("/")[2])))
+            first = default_port(case.server.rpartition("/")[2])
+            if plan.load.ports is not None:  # those that an earlier case has left are taken only towards its own port
+                first += record.round * len((*plan.ceilings, *plan.cases)) + [*plan.ceilings, *plan.cases].index(case)
+            claim = stack.enter_context(claimed_port(first))
             port = int(claim.getsockname()[1])
             start = stack.enter_context(start_of(plan, case, port, addresses))
         url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"

@@ -90,8 +90,6 @@ def _driver_for(plan: Plan) -> Driver:
     loads = [(plan.load_of(case), case.users) for case in plan.cases]
     loads += [(load, case.users) for case in plan.cases if (load := plan.warm_up_of(case))]
     check(driver, (order_of(load, users) for load, users in loads), plan.suite.expect.status)
-    if plan.load.files and not driver.asks_for_several:
-        raise BadInputError(f"{driver.name} asks for one path, and not for any of several files; take wrk")
     for target in plan.targets.values():
         if plan.load.own_network and target.url and not target.command:
             raise BadInputError(f"own_network: {target.name} runs at {target.url}, which can't be reached from within")

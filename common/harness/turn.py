@@ -93,8 +93,8 @@ class Turn:
         self, server: Server, load: Load, record: Record, length: Length, tell: Callable[[], None]
     ) -> None:
         files, path = self.expected.files, load.path
-        paths = [Files.path(path, name) for name in files.names] if files else []
-        url = server.url + (paths[0] if paths else path)
+        paths = [(Files.path(path, name), size) for name, size in files.sizes.items()] if files else []
+        url = server.url + (paths[0][0] if paths else path)
         await drive(self.tool, load, url, record, length, tell, paths, server.folder)
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
@@ -113,6 +113,7 @@ class Turn:
             watching_ports(record, began_s),
         ]
         async with contextlib.AsyncExitStack() as watching:
+            watching.enter_context(self.services.watching(self.plan.targets[self.case.server].needs, record))
             for one in beside:
                 await watching.enter_async_context(one)
             load = self.plan.load_of(self.case)

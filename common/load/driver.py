@@ -22,7 +22,7 @@ class Order:
     keep_alive: bool = False
     threads: int = 1  # that the tool may have
     options: tuple[str, ...] = ()  # further words of the user's own
-    paths: tuple[str, ...] = ()  # on the server of the URL, to be asked for at random in place of its own
+    paths: tuple[tuple[str, int], ...] = ()  # to be asked for at random in place of that of the URL; bytes of each
     script: str = ""  # what each user does, in place of asking for the URL again and again
     folder: str = ""  # of the target, where a script may look at what that has stored; empty where there is none
 
@@ -63,6 +63,7 @@ class Totals:
     kept_alive: int | None = None  # answers after which the connection stayed
     body_bytes: int | None = None  # of all answers, without their heads
     wrong_contents: int = 0  # those of `wrong_status` that a script found to be of a good status and wrong all the same
+    odd_bytes: int | None = None  # so many more or fewer than those of the paths that were asked for
 
 
 class Driver(Protocol):

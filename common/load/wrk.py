@@ -10,19 +10,31 @@ from typing import Any
 from common.load.driver import Order, TellsTotals, Told, Totals, only_asks, only_for_a_time, whole_seconds
 
 _SCRIPT_NAME = "report.lua"
-# Its own text rounds, in units that change, and leaves out what went wrong.
+# Its own text rounds, in units that change, and leaves out what went wrong. To count the bytes costs it a microsecond.
 _SCRIPT = """\
+local threads = {}
+setup = function(thread)
+  threads[#threads + 1] = thread
+end
+body_bytes, asked_bytes = 0, 0
+response = function(status, headers, body)
+  body_bytes = body_bytes + #body
+end
 done = function(summary, latency, requests)
   local told = {
     requests = summary.requests, duration_us = summary.duration,
     connect = summary.errors.connect, read = summary.errors.read, write = summary.errors.write,
     status = summary.errors.status,
     p50_us = latency:percentile(50), p95_us = latency:percentile(95), p99_us = latency:percentile(99),
-    max_us = latency.max
+    max_us = latency.max, body_bytes = 0, asked_bytes = 0
   }
+  for _, thread in ipairs(threads) do
+    told.body_bytes = told.body_bytes + thread:get("body_bytes")
+    told.asked_bytes = told.asked_bytes + thread:get("asked_bytes")
+  end
   local parts = {}
   for name, value in pairs(told) do
-    parts[#parts + 1] = string.format('"%s": %d', name, value)
+    parts[#parts + 1] = string.format('"%s": %.0f', name, value)
   end
   io.write("\\n{" .. table.concat(parts, ", ") .. "}\\n")
 end
@@ -32,19 +44,25 @@ _SEVERAL, _PATHS = "several.lua", "paths.txt"
 _SCRIPT_FOR_SEVERAL = (
     _SCRIPT
     + f"""
-local paths = {{}}
+local paths, sizes = {{}}, {{}}
 init = function(args)
-  for path in io.lines(os.getenv("HOME") .. "/{_PATHS}") do
-    paths[#paths + 1] = path
+  for line in io.lines(os.getenv("HOME") .. "/{_PATHS}") do
+    local size, path = line:match("^(%d+) (.*)$")
+    paths[#paths + 1], sizes[#sizes + 1] = path, tonumber(size)
   end
   math.randomseed(1)
 end
 request = function()
-  return wrk.format(nil, paths[math.random(#paths)])
+  local place = math.random(#paths)
+  asked_bytes = asked_bytes + sizes[place]
+  return wrk.format(nil, paths[place])
 end
 """
 )
-_FIGURES = ("requests", "duration_us", "connect", "read", "write", "status", "p50_us", "p95_us", "p99_us", "max_us")
+_FIGURES = (
+    *("requests", "duration_us", "connect", "read", "write", "status", "body_bytes", "asked_bytes"),
+    *("p50_us", "p95_us", "p99_us", "max_us"),
+)
 _MOST = 2**53
 
 
@@ -84,7 +102,7 @@ class Wrk(TellsTotals):
 
     def files(self, order: Order) -> Mapping[str, str]:
         """The paths, if there are several."""
-        return {_PATHS: "".join(f"{path}\n" for path in order.paths)} if order.paths else {}
+        return {_PATHS: "".join(f"{size} {path}\n" for path, size in order.paths)} if order.paths else {}
 
     def command(self, program: str, home: Path, order: Order) -> list[str]:
         """Its limit for an answer is never reached: a later one would be missing from the latencies."""
@@ -100,7 +118,7 @@ class Wrk(TellsTotals):
             order.url,
         ]
 
-    def totals(self, told: Told, order: Order) -> Totals | None:  # noqa: ARG002 (as the others)
+    def totals(self, told: Told, order: Order) -> Totals | None:
         """An answer below 400 counts as right; one that never came is told nowhere."""
         lines = [line for line in told.stdout.splitlines() if line.startswith("{")]
         figures = _figures(lines[-1]) if lines else None
@@ -123,7 +141,18 @@ class Wrk(TellsTotals):
             p95_s=p95_s,
             p99_s=p99_s,
             max_s=max_s,
+            body_bytes=figures["body_bytes"],
+            odd_bytes=_odd_bytes(figures, order),
         )
+
+
+def _odd_bytes(figures: Mapping[str, int], order: Order) -> int | None:
+    """How far what came is from what was asked for, beyond what may be on its way; None where something broke off."""
+    if not order.paths or any(figures[name] for name in ("connect", "read", "write", "status")):
+        return None
+    # Each user waits for one, and each thread has made one up before it began.
+    on_its_way = (order.users + order.threads) * max(size for _, size in order.paths)
+    return max(0, abs(figures["asked_bytes"] - figures["body_bytes"]) - on_its_way)
 
 
 def _figures(line: str) -> dict[str, int] | None:

@@ -66,6 +66,7 @@ class Bursts(msgspec.Struct, frozen=True):
     kept_alive: list[int | None] = []  # answers after which the connection stayed
     body_bytes: list[int | None] = []  # of all answers
     wrong_contents: list[int] = []  # of `wrong_status`: a good status, but not what a script knows to be right
+    odd_bytes: list[int | None] = []  # so many more or fewer than those of the files that were asked for
     tool_cpu_s: list[float] = []  # of the tool with all its children
     tool_awake: list[float | None] = []  # CPUs' worth of time in which it computed or waited for a CPU
 
@@ -175,11 +176,12 @@ class Record(msgspec.Struct, kw_only=True):
     tool: str = "siege"  # that made the load
     tool_step_s: float = 0.01  # in which it tells how long a request took
     tool_command: list[str] = []
-    tool_report: str = ""  # its own summary, as it printed it
+    tool_report: str = ""  # its own summary, as it printed it; of all bursts, one after the other
     tool_unknown: int = 0  # lines on its stdout that are no transaction
     tool_unknown_lines: list[str] = []  # the first of them
     tool_cpu_s: float | None = None
     bench_cpu_s: float | None = None  # this program's own use while the siege was on
+    services_cpu_s: float | None = None  # of the database and the like that the server needs, started for the run
     pings: Pings = msgspec.field(default_factory=Pings)
     checks: Checks = msgspec.field(default_factory=Checks)
     idle_answer_s: float | None = None  # how long the first answer took, when the server had nothing else to do

@@ -14,6 +14,7 @@ from common.model.outfile import write_whole
 from common.model.record import Result
 from common.model.required import required, together
 from common.report.dresses import capacity_dresses, drill_dresses
+from common.report.dresses.across import as_across
 from common.report.dresses.markdown import as_markdown
 from common.report.dresses.required import required_as_data
 from common.report.dresses.spreadsheet import as_csv
@@ -45,6 +46,11 @@ def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) ->
     if dress == "table" and (result.records or not result.traces):
         return as_table(result, corrected=corrected)
     return as_timelines(result)
+
+
+def across_shown(result: Result, axis: str, *, corrected: bool = True) -> RenderableType:
+    """The values of one axis beside each other; raises BadInputError if it has not two."""
+    return as_across(result, axis, corrected=corrected)
 
 
 def _plain(shown: RenderableType) -> str:

@@ -17,7 +17,9 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def seconds(value: float) -> str:
-    """`0.8 ms`, `37 ms`, `1.03 s`."""
+    """`0.83 ms`, `5.2 ms`, `37 ms`, `1.03 s`."""
+    if 0 < value < 0.00099:
+        return f"{significant(value * 1000, 2)} ms"
     if value < 0.00995:
         return f"{value * 1000:.1f} ms"
     if value < 0.9995:

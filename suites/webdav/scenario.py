@@ -20,6 +20,6 @@ def asked(user, method: str, url: str, expected: bytes | None = None, file: Path
             answer.failure(f"status {answer.status_code}")
         elif answer.status_code and expected is not None and answer.content != expected:
             answer.failure("wrong contents: not what was PUT there")
-        elif file and Path(file).read_bytes() != expected:
+        elif file and not (Path(file).is_file() and Path(file).read_bytes() == expected):
             answer.failure("wrong contents on the disk")
         return bool(answer.status_code and answer.status_code < 300)

@@ -33,13 +33,14 @@ class Files:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        found = (Path(where, name) for where, _, names in os.walk(folder) for name in names)
-        self.names = sorted(one.relative_to(folder).as_posix() for one in found)
+        found = sorted(Path(where, name) for where, _, names in os.walk(folder) for name in names)
+        self.sizes = {one.relative_to(folder).as_posix(): one.stat().st_size for one in found}  # in bytes
+        self._names = list(self.sizes)
         self._random = random.Random(0)  # noqa: S311 (not for secrets)
 
     def another(self) -> str:
         """The name of one of them."""
-        return self._random.choice(self.names)
+        return self._random.choice(self._names)
 
     def contents(self, name: str) -> bytes:
         """What is in it."""

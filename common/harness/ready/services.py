@@ -6,16 +6,18 @@ import os
 import pwd
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.harness.beside.sampler import tree_usage
 from common.harness.child import kept
 from common.harness.failures import CaseFailedError
 from common.harness.ours import HOST
 from common.harness.ports import claimed_port
 from common.harness.processes import Started, until
 from common.harness.tail import Tail
+from common.model.record import Record
 from common.packages import install_command
 
 READY_LIMIT_S = 30.0
@@ -107,6 +109,23 @@ class Services:
                 raise CaseFailedError(
                     "service_died", f"{name}, which the server needs, ended meanwhile{self._running[name].last_line()}"
                 )
+
+    def cpu_s(self, needs: Sequence[str]) -> float | None:
+        """The CPU time that those of them have used that run; None if none does."""
+        running = [self._running[name].started.pid for name in needs if name in self._running]
+        used = [usage.cpu_s for pid in running if (usage := tree_usage(pid, memory=False)) is not None]
+        return sum(used) if used else None
+
+    @contextlib.contextmanager
+    def watching(self, needs: Sequence[str], record: Record) -> Iterator[None]:
+        """Writes into the record what those of them used while the body ran."""
+        before_s = self.cpu_s(needs)
+        try:
+            yield
+        finally:
+            after_s = self.cpu_s(needs)
+            if before_s is not None and after_s is not None:
+                record.services_cpu_s = max(0.0, round(after_s - before_s, 4))
 
     async def close(self) -> None:
         """Ends all of them."""

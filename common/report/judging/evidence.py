@@ -94,7 +94,7 @@ def other_work(one: Round) -> float:
     record, machine = one.record, one.record.machine
     if machine is None or not machine.total_s:
         return 0.0
-    ours_s = (one.server_cpu_s() or 0.0) + (record.tool_cpu_s or 0.0) + (record.bench_cpu_s or 0.0)
+    ours_s = sum(filter(None, (one.server_cpu_s(), record.tool_cpu_s, record.bench_cpu_s, record.services_cpu_s)))
     return max(0.0, (machine.busy_s - ours_s) / machine.total_s)
 
 

@@ -100,6 +100,12 @@ def _failure(one: Round) -> Reason | None:
 
 def _of_another_length(one: Round) -> Reason | None:
     """Answers that were only counted, with their bytes; those of what was on its way at the end may be among them."""
+    if odd := sum(filter(None, one.totals.columns.odd_bytes)):
+        return Reason(
+            "wrong_answer",
+            f"the {one.completed:,} answers under load were not the right ones: they had {odd:,} bytes more or fewer "
+            "than the files that were asked for",
+        )
     told, expected = one.totals.bytes_of_answers(), one.record.answer_bytes
     if told is None or expected <= 0:
         return None

@@ -184,7 +184,8 @@ def no_ports(one: Round, _: Evidence) -> str | None:
         return None
     failed = f", and {unconnected} requests got no answer" if unconnected else ""
     return (
-        f"the machine ran out of local ports: {taken:,} of {among:,} were taken{failed}; "
+        f"the machine ran out of local ports: it has {among:,}, and {taken:,} connections were open or in TIME_WAIT"
+        f"{failed}: what was measured is how long a port is kept, and not the server; "
         "keep connections alive, let ports be reused (sysctl -w net.ipv4.tcp_tw_reuse=2), or measure again in a minute"
     )
 

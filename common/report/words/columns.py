@@ -7,7 +7,6 @@ from typing import NamedTuple
 from common.report import numbers
 from common.report.judging.summary import Interval, Latency, Speed, Summary
 
-STARTS_APART_S = 3.0
 Text = Callable[[Summary], str]
 
 
@@ -95,9 +94,8 @@ FIGURES = (
 
 
 def columns_for(shown: Sequence[Summary]) -> list[Column]:
-    """The columns in which at least one case has a figure; how long starting takes only where that tells them apart."""
-    starts_s = [summary.ready_s for summary in shown if summary.ready_s is not None]
-    alike = max(starts_s, default=0.0) - min(starts_s, default=0.0) < STARTS_APART_S
+    """The columns in which at least one case has a figure; strategies all start alike."""
+    alike = any(summary.task for summary in shown)
     return [
         column
         for column in FIGURES

@@ -1,0 +1,61 @@
+"""The table of one axis: a column for each value, and behind it how far that differs from the first."""
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from common.model.case import axis as axis_called
+from common.model.record import Result
+from common.report import numbers
+from common.report.judging.across import FIGURES, Across, Cell, across_of
+from common.report.judging.comparison import summarize
+from common.report.judging.verdict import FAILED, OK
+from common.report.words.naming import in_words, varying
+
+_TITLES = {"rate_per_s": "transactions per second", "cpu_s_per_transaction": "CPU per transaction"}
+
+
+def as_across(result: Result, axis: str, *, corrected: bool = True) -> RenderableType:
+    """Two of them: the rate, and the CPU for each transaction, which decides where the rate can't.
+
+    Raises:
+        BadInputError: fewer than two values of the axis were measured.
+    """
+    across = across_of(summarize(result, corrected=corrected), axis)
+    return Group(*[part for name in FIGURES for part in (_table(across, name), Text())], Text(_legend(across), "dim"))
+
+
+def _table(across: Across, name: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(_TITLES[name], no_wrap=True)
+    for value in across.values:
+        table.add_column(axis_called(across.axis).told(value), justify="right", no_wrap=True)
+    differing = varying(list(across.rows))
+    several = len({case.server for case in across.rows}) > 1
+    for case, cells in across.rows.items():
+        told = [*([case.server] if several else []), *filter(None, [in_words(case, differing)])]
+        table.add_row(" ".join(told) or case.server, *(_words(cells.get(value), name) for value in across.values))
+    return table
+
+
+def _words(cell: Cell | None, name: str) -> str:
+    """`9,800 | +31 %`; the first value has no difference, and one that is not decided is left blank."""
+    summary = cell.summary if cell else None
+    if cell is None or summary is None:
+        return ""
+    if summary.verdict == FAILED or summary.rate_per_s is None:
+        return "failed |        "
+    value = numbers.rate(summary.rate_per_s.mean)
+    if name == "cpu_s_per_transaction":
+        used_s = summary.cpu_s_per_transaction
+        value = "" if used_s is None else f"{1e6 * used_s:,.0f} µs"
+    difference = cell.differences[name]
+    return f"{value}{'' if summary.verdict == OK else ' ?'} |{'' if difference is None else f'{100 * difference:+.0f} %':>7}"
+
+
+def _legend(across: Across) -> str:
+    words = "each difference is against the first column; blank: not decided, no more than noise"
+    for name, fraction in across.noise.items():
+        words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
+    return f"{words}\n? is suspect or unclear, and compared with nothing: bench.py report without --across says why"

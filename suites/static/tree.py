@@ -1,0 +1,27 @@
+"""Makes a tree of files that looks the same everywhere: python tree.py FOLDER, which is called as it has files."""
+
+import random
+import shutil
+import sys
+from pathlib import Path
+
+SEED, IN_A_FOLDER = 20211119, 500
+SMALLEST, LARGEST = 1_000, 20_000  # bytes
+
+
+def make(folder: Path, files: int) -> None:
+    """All of them, or none: a tree that is there is a whole one."""
+    if folder.is_dir():
+        return
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    numbers = random.Random(SEED)  # noqa: S311 (not for secrets)
+    for number in range(files):
+        path = part / f"{number // IN_A_FOLDER:03}" / f"{number:06}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(numbers.randbytes(numbers.randint(SMALLEST, LARGEST)))
+    part.rename(folder)
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]), int(Path(sys.argv[1]).name))

@@ -1,0 +1,112 @@
+"""A small form of suites/aiohttp: what is not asked of the database, or not written there, is found; and its tables."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from simulated_record import bare_record, record_of, result_of
+from test_anyone import measured
+
+from common.errors import BadInputError
+from common.model.record import Record
+from common.report.dressing import across_shown, dressed
+from common.report.judging.across import across_of
+from common.report.judging.comparison import summarize
+
+SUITE = """
+title = "Small"
+[load]
+tool = "wrk"
+path = "/raw/updates/5"
+users = 4
+time = "1s"
+keep_alive = true
+[expect]
+body = "any"
+check = "{python} check.py {url} {postgresql} {answers}"
+[ping]
+path = "/plaintext"
+[servers.honest]
+command = "{python} app.py {host} {port} {postgresql}"
+headers = { X-Served-By = "aiohttp VERSION, aiohttp._http_parser, asyncio.unix_events" }
+[servers.older]
+command = "{python} app.py {host} {port} {postgresql}"
+headers = { X-Served-By = "aiohttp 3.8.6, aiohttp._http_parser, asyncio.unix_events" }
+[servers.forgetful]
+command = "{python} liar.py {host} {port} {postgresql}"
+[servers.least]
+command = "{python} least.py {host} {port} {postgresql}"
+ceiling = true
+"""
+# It answers with new numbers, and updates nothing.
+LIAR = """
+import random, runpy
+from raw import Raw
+
+async def update(self, count):
+    return [{"id": number, "randomNumber": 1} for number in random.sample(range(1, 10_000), count)]
+
+Raw.update = update
+runpy.run_path("app.py")
+"""
+
+
+def test_rows_that_are_not_updated_and_another_version_are_found(tmp_path: Path) -> None:
+    aiohttp = pytest.importorskip("aiohttp")
+    pytest.importorskip("asyncpg")
+    pytest.importorskip("sqlalchemy")
+    if shutil.which("wrk") is None:
+        pytest.skip("wrk is not installed")
+    shutil.copytree(ROOT / "suites" / "aiohttp", tmp_path / "small")
+    (tmp_path / "small" / "suite.toml").write_text(SUITE.replace("VERSION", aiohttp.__version__))
+    (tmp_path / "small" / "liar.py").write_text(LIAR)
+    result, _ = measured(tmp_path, "small")
+    failures = {record.server: record.failure for record in result.records}
+    if failures["least"] and failures["least"].code == "missing_program":
+        pytest.skip(failures["least"].message)
+    assert [failures["honest"], failures["least"]] == [None, None]
+    assert failures["older"].code == "wrong_answer"
+    assert "instead of X-Served-By: aiohttp 3.8.6" in failures["older"].message
+    assert failures["forgetful"].code == "wrong_answer"
+    assert "GET /raw/updates/5 has updated 0 rows" in failures["forgetful"].message
+    honest = next(record for record in result.records if record.server == "honest")
+    assert honest.services_cpu_s > 0
+
+
+def versions(faster: float, again: str = "3.8.6.0") -> list[Record]:
+    """Two of one version, whose rounds differ by some per cent, and one that is so many times as fast."""
+    found = [bare_record(round_) for round_ in (1, 2, 3)]
+    for version, speed in (("3.10.1", 0.75 * faster), ("3.8.6", 0.75), (again, 0.765)):
+        for round_, noise in ((1, 0.98), (2, 1.0), (3, 1.01)):
+            found.append(record_of("1_x", round_, speed=speed * noise, parameters={"aiohttp": version}))
+    return found
+
+
+def test_a_difference_is_shown_where_it_is_more_than_noise_and_more_than_the_same_version_twice() -> None:
+    across = across_of(summarize(result_of(versions(1.25))), "aiohttp")
+    assert across.values == ["3.8.6", "3.8.6.0", "3.10.1"]
+    ((_, cells),) = across.rows.items()
+    assert cells["3.10.1"].differences["rate_per_s"] == pytest.approx(0.25, abs=0.02)
+    assert cells["3.8.6.0"].differences == {"rate_per_s": None, "cpu_s_per_transaction": None}
+    assert cells["3.8.6"].differences["rate_per_s"] is None
+    assert across.noise["rate_per_s"] == pytest.approx(0.02, abs=0.01)
+
+
+def test_a_difference_no_larger_than_that_of_the_same_version_twice_is_left_blank() -> None:
+    ((_, cells),) = across_of(summarize(result_of(versions(1.02))), "aiohttp").rows.items()
+    assert {value: cell.differences["rate_per_s"] for value, cell in cells.items()} == dict.fromkeys(cells)
+
+
+def test_the_table_says_how_large_noise_is_and_one_value_is_no_axis(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    result = result_of(versions(1.25))
+    Console(width=136).print(across_shown(result, "aiohttp"))
+    printed = capsys.readouterr().out
+    assert re.search(r"\|  \+2[45] %", printed)
+    assert "the same version twice differed by up to" in printed
+    assert "1_x" in dressed(result, "table")
+    with pytest.raises(BadInputError, match="has not two values of 'size': expected one of its axes, task, users"):
+        across_of(summarize(result), "size")
