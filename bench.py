@@ -2,16 +2,22 @@
 
 import gc
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, NoReturn
 
 try:
     import click
 
     from common.command_line import (
+        FILE,
         Duration,
+        Given,
         OneLineErrors,
         Rounds,
         SiegeTime,
+        as_for_run,
         complain,
         default_result,
         telling_of,
@@ -24,7 +30,6 @@ except ModuleNotFoundError as error:
 from common.errors import BadInputError
 from common.model.outfile import write_whole
 
-FILE = click.Path(path_type=Path)
 AT_LEAST_ONE = click.IntRange(min=1)
 DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
@@ -125,24 +130,8 @@ def run(
     "--fault", "faults", type=click.Choice(FAULT_NAMES), multiple=True, help="Only this one; may be repeated."
 )
 @click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often everything goes wrong.")
-@click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
-@click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
-@click.option("--ping", help="As for run.")
-@click.option("--seed", type=click.IntRange(min=0), help="Makes the order repeatable.")
-@click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
-@click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
-@click.option("--quiet", is_flag=True, help="No progress, only the result.")
-def drill(
-    servers: tuple[str, ...],
-    faults: tuple[str, ...],
-    rounds: int,
-    ping: str | None,
-    seed: int | None,
-    out: Path | None,
-    html: Path | None,
-    quiet: bool,
-    **axes: tuple[str | int, ...],
-) -> None:
+@as_for_run
+def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given: Given) -> None:
     """Let things go wrong on purpose, and show which servers survive: workers killed, clients gone, too many users.
 
     WHAT is as for run. Faults go to the processes that are started here, and to nothing else.
@@ -150,42 +139,19 @@ def drill(
     from common.harness.drill.plan import drill_plan
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct_drill
-    from common.report.dressing import show_all
     from common.report.judging.drill import exit_code
-    from common.report.progress import ProgressBar
 
-    plan, turns = drill_plan(suite_of(servers, ping), faults, axes, rounds=rounds, seed=seed)
-    page = writable(html) if html else None
-    out = writable(out or default_result(), again_and_again=True)
-    with ProgressBar(turns, quiet=quiet) as progress:
-        result, stopped_by, is_saved = conduct_drill(plan, faults, out, progress, COMMAND)
-    show_all(result, out if is_saved else None, page)
-    sys.exit(128 + stopped_by if stopped_by else exit_code(result))
+    plan, turns = drill_plan(suite_of(servers, given.ping), faults, given.axes, rounds=rounds, seed=given.seed)
+    _measure(turns, partial(conduct_drill, plan, faults), exit_code, given)
 
 
 @bench.command()
 @click.argument("servers", metavar="[WHAT]...", nargs=-1)
 @click.option("--goal", "goals", multiple=True, help="As 'p99 < 1s', 'ping p99 < 50ms' (both are the default).")
-@click.option("--task", multiple=True, help="As for run.")
-@click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
-@click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
-@click.option("--ping", help="As for run.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each search; auto: 60s or more.")
-@click.option("--seed", type=click.IntRange(min=0), help="Makes the arrivals and the order repeatable.")
-@click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
-@click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
-@click.option("--quiet", is_flag=True, help="No progress, only the result.")
-def capacity(
-    servers: tuple[str, ...],
-    goals: tuple[str, ...],
-    ping: str | None,
-    time_s: float | None,
-    seed: int | None,
-    out: Path | None,
-    html: Path | None,
-    quiet: bool,
-    **axes: tuple[str | int, ...],
-) -> None:
+@click.option("--task", multiple=True, help="As for run.")
+@as_for_run
+def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, given: Given) -> None:
     """Find out how many requests a second each server can take, so that all goals hold: as an interval.
 
     WHAT is as for run. Requests come as a Poisson process, whatever became of the earlier ones. Exit 3 if the
@@ -194,15 +160,22 @@ def capacity(
     from common.harness.capacity.plan import capacity_plan
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct_capacity
-    from common.report.dressing import show_all
     from common.report.judging.capacity import USUAL_STEPS, exit_code, wanted
+
+    plan = capacity_plan(suite_of(servers, given.ping), goals, given.axes, seed=given.seed)
+    turns = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
+    _measure(turns, partial(conduct_capacity, plan, goals, time_s, wanted), exit_code, given)
+
+
+def _measure(turns: int, conduct: Callable[..., Any], exit_code: Callable[..., int], given: Given) -> NoReturn:
+    """Does it, shows what came of it, and ends with the exit code of that."""
+    from common.report.dressing import show_all
     from common.report.progress import ProgressBar
 
-    plan = capacity_plan(suite_of(servers, ping), goals, axes, seed=seed)
-    page = writable(html) if html else None
-    out = writable(out or default_result(), again_and_again=True)
-    with ProgressBar(USUAL_STEPS * len(plan.cases) + len(plan.ceilings), quiet=quiet) as progress:
-        result, stopped_by, is_saved = conduct_capacity(plan, goals, time_s, out, progress, COMMAND, wanted)
+    page = writable(given.html) if given.html else None
+    out = writable(given.out or default_result(), again_and_again=True)
+    with ProgressBar(turns, quiet=given.quiet) as progress:
+        result, stopped_by, is_saved = conduct(out, progress, COMMAND)
     show_all(result, out if is_saved else None, page)
     sys.exit(128 + stopped_by if stopped_by else exit_code(result))
 

@@ -1,24 +1,28 @@
 """What the commands of bench.py share: durations, and errors of one line."""
 
 import contextlib
+import functools
 import io
 import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from common.contract import MOST_WORKERS
 from common.errors import BadInputError
 from common.model.legible import legible
 from common.model.outfile import check_writable, is_pipe
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 LONGEST_S = 86_400.0
+FILE = click.Path(path_type=Path)
 
 
 class OneLineErrors(click.Group):
@@ -132,6 +136,43 @@ class Rounds(click.ParamType[int | None]):
         if not str(value).isdecimal() or int(value) < 1:
             self.fail(f"{value!r} is not a number of rounds: expected 1, 2, 3 ... or auto", param, ctx)
         return int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What all commands that measure are told in the same words."""
+
+    ping: str | None
+    seed: int | None
+    out: Path | None
+    html: Path | None
+    quiet: bool
+    axes: dict[str, tuple[str | int, ...]]
+
+
+_AXES = ("task", "workers", "python")
+
+
+def as_for_run(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that measures, which mean what they do for run; they come as its `given`."""
+
+    @functools.wraps(command)
+    def told(*, ping: str, seed: int, out: Path, html: Path, quiet: bool, **rest: Any) -> None:
+        axes = {name: rest.pop(name) for name in _AXES if name in rest}
+        command(given=Given(ping, seed, out, html, quiet, axes), **rest)
+
+    options = [
+        click.option("--workers", type=click.IntRange(1, MOST_WORKERS), multiple=True, help="As for run."),
+        click.option("--python", multiple=True, default=[sys.executable], help="As for run."),
+        click.option("--ping", help="As for run."),
+        click.option("--seed", type=click.IntRange(min=0), help="Makes the order repeatable."),
+        click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]"),
+        click.option("--html", type=FILE, help="A page with the table and pictures, in one file."),
+        click.option("--quiet", is_flag=True, help="No progress, only the result."),
+    ]
+    for option in reversed(options):
+        told = option(told)
+    return told
 
 
 def default_result() -> Path:

@@ -30,6 +30,7 @@ COMPUTES = 0.5  # of an answer is CPU time: then the ceiling is a limit
 GUESS = 0.7  # of the ceiling
 GUESS_BEYOND = 0.9  # of the answers that came at a rate that was too high
 STEPS_UP, STEPS_DOWN = 2.0, 0.25  # times the highest rate that held, or else the lowest that did not, is the next one
+TRIED = 2  # steps that all missed, before it is gone down faster than where the knee may be
 INSIDE = 0.2  # of the way between the highest that held and the lowest that did not, where they are far apart
 QUANTILES = (0.5, 0.3, 0.7)  # of where the knee may be, that are offered in turn
 ENDS = 0.02  # so near to the least or the highest rate that was in question is there
@@ -203,12 +204,16 @@ class _Search:
 
     def _clamped(self, rate: float) -> float:
         """Not too far at once."""
-        missed = min((one.per_s for one in self._sound if self._missed(one)), default=math.inf)
+        every = [one.per_s for one in self._sound if self._missed(one)]
+        missed = min(every, default=math.inf)
         held = max((one.per_s for one in self._sound if not self._missed(one)), default=0.0)
         if 0 < WIDE * held < missed < math.inf:  # whatever is thought of it: between the two nobody has looked
             part = (missed / held) ** INSIDE
             rate = min(missed / part, max(held * part, rate))
-        rate = min(rate, STEPS_UP * held if held else STEPS_DOWN * missed)
+        if held:
+            rate = min(rate, STEPS_UP * held)
+        elif len(every) >= TRIED:
+            rate = min(rate, STEPS_DOWN * missed)
         return min(self.most, max(self.least, rate))
 
     def capacity(self) -> Capacity:
