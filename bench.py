@@ -2,7 +2,10 @@
 
 import gc
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, NoReturn
 
 try:
     import click
@@ -11,13 +14,14 @@ try:
         FILE,
         WORKERS,
         Duration,
+        Given,
         OneLineErrors,
         Rounds,
         SiegeTime,
         as_for_run,
         complain,
         default_result,
-        for_a_result,
+        measuring,
         telling_of,
         writable,
     )
@@ -86,22 +90,16 @@ def init(app: str, out: Path) -> None:
 @click.option("--rounds", type=Rounds(), default="2", help="How often every case takes its turn; auto: until certain.")
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="A suite in its quick form, if it has one.")
-@click.option("--seed", type=click.IntRange(min=0), help="Makes the order of the cases repeatable.")
 @click.option("--trace", "traced", is_flag=True, help="At the end, trace every strategy: see bench.py trace.")
-@for_a_result
+@measuring
 def run(
     servers: tuple[str, ...],
-    ping: str | None,
     time_s: float | None,
     rounds: int | None,
     wanted: tuple[str, ...],
     quick: bool,
-    seed: int | None,
-    out: Path | None,
-    html: Path | None,
     traced: bool,
-    quiet: bool,
-    **axes: tuple[str | int, ...],
+    given: Given,
 ) -> None:
     """Start each server, put it under siege, and compare.
 
@@ -116,19 +114,14 @@ def run(
     from common.harness.ready.required import with_required
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct
-    from common.report.dressing import exit_code, show_all
+    from common.report.dressing import exit_code
     from common.report.judging.certainty import MOST_ROUNDS, uncertain
-    from common.report.progress import ProgressBar
 
-    suite = with_required(suite_of(servers, ping, quick=quick), wanted)
-    plan = make_plan(suite, axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=seed)
-    page = writable(html) if html else None
-    out = writable(out or default_result(), again_and_again=True)
+    suite = with_required(suite_of(servers, given.ping, quick=quick), wanted)
+    plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=given.seed)
     until = uncertain if rounds is None else None
-    with ProgressBar(plan.turns() + traced * len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by, is_saved = conduct(plan, out, progress, COMMAND, until, TRACED_REQUESTS * traced)
-    show_all(result, out if is_saved else None, page)
-    sys.exit(128 + stopped_by if stopped_by else exit_code(result))
+    how = partial(conduct, plan, uncertain=until, traced_requests=TRACED_REQUESTS * traced)
+    _measure(plan.turns() + traced * len(plan.cases), how, exit_code, given)
 
 
 @bench.command()
@@ -138,19 +131,8 @@ def run(
 )
 @click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often everything goes wrong.")
 @as_for_run
-@click.option("--seed", type=click.IntRange(min=0), help="Makes the order repeatable.")
-@for_a_result
-def drill(
-    servers: tuple[str, ...],
-    faults: tuple[str, ...],
-    rounds: int,
-    ping: str | None,
-    seed: int | None,
-    out: Path | None,
-    html: Path | None,
-    quiet: bool,
-    **axes: tuple[str | int, ...],
-) -> None:
+@measuring
+def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given: Given) -> None:
     """Let things go wrong on purpose, and show which servers survive: workers killed, clients gone, too many users.
 
     WHAT is as for run. Faults go to the processes that are started here, and to nothing else.
@@ -158,42 +140,20 @@ def drill(
     from common.harness.drill.plan import drill_plan
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct_drill
-    from common.report.dressing import show_all
     from common.report.judging.drill import exit_code
-    from common.report.progress import ProgressBar
 
-    plan, turns = drill_plan(suite_of(servers, ping), faults, axes, rounds=rounds, seed=seed)
-    page = writable(html) if html else None
-    out = writable(out or default_result(), again_and_again=True)
-    with ProgressBar(turns, quiet=quiet) as progress:
-        result, stopped_by, is_saved = conduct_drill(plan, faults, out, progress, COMMAND)
-    show_all(result, out if is_saved else None, page)
-    sys.exit(128 + stopped_by if stopped_by else exit_code(result))
+    plan, turns = drill_plan(suite_of(servers, given.ping), faults, given.axes, rounds=rounds, seed=given.seed)
+    _measure(turns, partial(conduct_drill, plan, faults), exit_code, given)
 
 
 @bench.command()
 @click.argument("servers", metavar="[WHAT]...", nargs=-1)
 @click.option("--goal", "goals", multiple=True, help="As 'p99 < 1s', 'ping p99 < 50ms' (both are the default).")
-@click.option("--task", multiple=True, help="As for run.")
-@click.option("--workers", type=WORKERS, multiple=True, help="As for run.")
-@click.option("--python", multiple=True, default=[sys.executable], help="As for run.")
-@click.option("--ping", help="As for run.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each search; auto: 60s or more.")
-@click.option("--seed", type=click.IntRange(min=0), help="Makes the arrivals and the order repeatable.")
-@click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]")
-@click.option("--html", type=FILE, help="A page with the table and pictures, in one file.")
-@click.option("--quiet", is_flag=True, help="No progress, only the result.")
-def capacity(
-    servers: tuple[str, ...],
-    goals: tuple[str, ...],
-    ping: str | None,
-    time_s: float | None,
-    seed: int | None,
-    out: Path | None,
-    html: Path | None,
-    quiet: bool,
-    **axes: tuple[str | int, ...],
-) -> None:
+@click.option("--task", multiple=True, help="As for run.")
+@as_for_run
+@measuring
+def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, given: Given) -> None:
     """Find out how many requests a second each server can take, so that all goals hold: as an interval.
 
     WHAT is as for run. Requests come as a Poisson process, whatever became of the earlier ones. Exit 3 if the
@@ -202,15 +162,22 @@ def capacity(
     from common.harness.capacity.plan import capacity_plan
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct_capacity
-    from common.report.dressing import show_all
     from common.report.judging.capacity import USUAL_STEPS, exit_code, wanted
+
+    plan = capacity_plan(suite_of(servers, given.ping), goals, given.axes, seed=given.seed)
+    turns = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
+    _measure(turns, partial(conduct_capacity, plan, goals, time_s, wanted), exit_code, given)
+
+
+def _measure(turns: int, conduct: Callable[..., Any], exit_code: Callable[..., int], given: Given) -> NoReturn:
+    """Does it, shows what came of it, and ends with the exit code of that."""
+    from common.report.dressing import show_all
     from common.report.progress import ProgressBar
 
-    plan = capacity_plan(suite_of(servers, ping), goals, axes, seed=seed)
-    page = writable(html) if html else None
-    out = writable(out or default_result(), again_and_again=True)
-    with ProgressBar(USUAL_STEPS * len(plan.cases) + len(plan.ceilings), quiet=quiet) as progress:
-        result, stopped_by, is_saved = conduct_capacity(plan, goals, time_s, out, progress, COMMAND, wanted)
+    page = writable(given.html) if given.html else None
+    out = writable(given.out or default_result(), again_and_again=True)
+    with ProgressBar(turns, quiet=given.quiet) as progress:
+        result, stopped_by, is_saved = conduct(out, progress, COMMAND)
     show_all(result, out if is_saved else None, page)
     sys.exit(128 + stopped_by if stopped_by else exit_code(result))
 

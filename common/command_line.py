@@ -1,24 +1,27 @@
 """What the commands of bench.py share: durations, and errors of one line."""
 
 import contextlib
+import functools
 import io
 import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from common.contract import MOST_WORKERS
 from common.errors import BadInputError
 from common.model.legible import legible
 from common.model.outfile import check_writable, is_pipe
 
 FILE = click.Path(path_type=Path)
-WORKERS = click.IntRange(1, 1000)
+WORKERS = click.IntRange(1, MOST_WORKERS)
 Command = TypeVar("Command", bound=Callable[..., Any])
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 LONGEST_S = 86_400.0
@@ -137,6 +140,21 @@ class Rounds(click.ParamType[int | None]):
         return int(value)
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What all commands that measure are told in the same words."""
+
+    ping: str | None
+    seed: int | None
+    out: Path | None
+    html: Path | None
+    quiet: bool
+    axes: dict[str, tuple[str | int, ...]]
+
+
+_AXES = ("task", "users", "workers", "python")
+
+
 def as_for_run(command: Command) -> Command:
     """--workers, --python and --ping, which mean what they do for `run`."""
     return _with(
@@ -147,10 +165,17 @@ def as_for_run(command: Command) -> Command:
     )
 
 
-def for_a_result(command: Command) -> Command:
-    """--out, --html and --quiet, of whatever measures."""
+def measuring(command: Callable[..., None]) -> Callable[..., None]:
+    """--seed, --out, --html and --quiet; they come as `given`, together with the axes and the ping."""
+
+    @functools.wraps(command)
+    def told(*, ping: str, seed: int, out: Path, html: Path, quiet: bool, **rest: Any) -> None:
+        axes = {name: rest.pop(name) for name in _AXES if name in rest}
+        command(given=Given(ping, seed, out, html, quiet, axes), **rest)
+
     return _with(
-        command,
+        told,
+        click.option("--seed", type=click.IntRange(min=0), help="Makes the order repeatable."),
         click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]"),
         click.option("--html", type=FILE, help="A page with the table and pictures, in one file."),
         click.option("--quiet", is_flag=True, help="No progress, only the result."),

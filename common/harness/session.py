@@ -182,10 +182,10 @@ def conduct_capacity(
     plan: Plan,
     goals: Sequence[str],
     time_s: float | None,
+    wanted: Wanted,
     out: Path,
     watcher: Watcher,
     command: Sequence[str],
-    wanted: Wanted,
 ) -> tuple[Result, int | None, bool]:
     """Offers each server the rates that are wanted until its capacity is known; the file is written after each step.
 

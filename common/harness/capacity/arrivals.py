@@ -36,8 +36,8 @@ def _atypical(candidates: Floats) -> Floats:
     far = np.zeros(len(candidates))
     for busy in UTILISATIONS:
         waits = _waits(candidates, busy)
-        for percent in PERCENTS:
-            found = np.percentile(waits, percent, axis=1) + busy
+        for percent, waited in zip(PERCENTS, np.percentile(waits, PERCENTS, axis=1), strict=True):
+            found = waited + busy
             far += np.log(found / (usual_wait(busy, percent) + busy)) ** 2
     return far
 

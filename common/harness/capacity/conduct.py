@@ -25,8 +25,7 @@ from common.model.case import Case
 from common.model.goal import goal
 from common.model.record import Failure, Record, Result, Step
 
-BARE_S = 4.0
-FEWEST = 5  # requests of a step
+FEWEST = 2  # requests of a step
 
 
 class Wanted(Protocol):
@@ -92,7 +91,6 @@ async def _bare(plan: Plan, case: Case, expectations: Expectations, ticking: Met
     """The ceiling: the task with nothing around it, on every CPU."""
     expected = expectations[case.work]
     length = Length(None, case.users, expected)
-    length.end_s = max(BARE_S, length.end_s if expected.task_s > BARE_S / 10 else BARE_S)
     record = new_record(plan, case, length.end_s, 1)
     record.answer_bytes = expected.size_bytes
     watcher.case_begins("the ceiling", length.end_s)

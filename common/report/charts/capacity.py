@@ -36,7 +36,12 @@ def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:
 def _colour(names: Sequence[str], look: Look) -> Any:
     count = range(len(names))
     legend = alt.Legend(
-        title=None, orient="top", columns=1 if look.is_narrow else 3, labelColor=look.ink, labelFontSize=12
+        title=None,
+        orient="top",
+        columns=1 if look.is_narrow else 3,
+        labelColor=look.ink,
+        labelFontSize=12,
+        symbolOpacity=1,
     )
     colours = [look.lines[number % len(look.lines)] for number in count]
     return alt.Color("name:N", scale=alt.Scale(domain=list(names), range=colours), legend=legend)
@@ -56,21 +61,23 @@ def _sheet(data: str, goals: str, what: str, height: int, colour: Any, look: Loo
         "s:Q",
         title=f"{what}: p99, and p50 faint",
         scale=alt.Scale(type="log", nice=True),
-        axis=alt.Axis(labelExpr="datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"),
+        axis=alt.Axis(
+            tickCount=5, labelExpr="datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"
+        ),
     )
-    base = alt.Chart(alt.NamedData(data), name=data).encode(_x(None), y, colour)
+    base = alt.Chart(alt.NamedData(data)).encode(_x(None), y, colour)
     detail = alt.Detail("name:N")
     p50 = base.transform_filter("datum.percent == 50").mark_line(strokeWidth=1.5, opacity=0.4).encode(detail)
     p99 = base.transform_filter("datum.percent == 99")
     line = p99.mark_line(strokeWidth=2)
     points = p99.mark_point(filled=True, size=55, opacity=1).encode(_shape(look))
-    rule = alt.Chart(alt.NamedData(goals), name=goals).mark_rule(color=look.limit, strokeDash=[5, 3])
+    rule = alt.Chart(alt.NamedData(goals)).mark_rule(color=look.limit, strokeDash=[5, 3])
     return alt.layer(rule.encode(alt.Y("s:Q")), p50, line, points).properties(width=look.width - 80, height=height)
 
 
 def _goodput(colour: Any, look: Look) -> Any:
     y = alt.Y("good:Q", title="answers in time, per second", scale=alt.Scale(type="symlog", constant=1))
-    base = alt.Chart(alt.NamedData("good"), name="good").encode(_x("requests offered per second"), y, colour)
+    base = alt.Chart(alt.NamedData("good")).encode(_x("requests offered per second"), y, colour)
     points = base.mark_point(filled=True, size=55, opacity=1).encode(_shape(look))
     return alt.layer(base.mark_line(strokeWidth=2), points).properties(width=look.width - 80, height=_LOWER)
 

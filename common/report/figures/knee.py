@@ -24,7 +24,8 @@ BUSY = np.concatenate([np.arange(0.01, 0.6, 0.03), np.arange(0.6, 1.3, 0.015), n
 USUAL_SCATTER = np.array([1.0, 1, 1, 1, 1, 0.5, 0.25])  # how probable each is before anything was seen
 WIDTH_OF_GUESS = 0.4
 CLEAR = math.log(6)  # beyond so many times the limit, or its part, a look only says on which side of the knee it is
-SKEW = 1.8  # times the variance of a look's logarithm: its median lies so much below the percentile of an endless one
+# So much lies the median of short looks below the percentile of an endless one: long waits come in clusters.
+SKEWED = np.minimum(1.8 * SCATTERS**2, 0.25)
 ODD = 0.005  # of the looks say something else altogether
 ODD_BREAK, NEAR = 0.01, 0.03  # so often a look breaks below the knee; and how near to it that is no wonder
 POINTS = 240  # of the grid along the rates; a second, finer one follows
@@ -46,7 +47,7 @@ def queue_of(due: Sequence[float], percent: float, until: float = math.inf) -> F
     """What queues that are so busy make of these arrivals, seen until then: the percentile, as `Look.queue` has it."""
     arrivals: Floats = np.asarray(due, dtype=np.float64)
     if not len(arrivals):
-        return np.log(BUSY)
+        return np.asarray(np.log(BUSY))
     work = BUSY[:, None] * np.arange(len(arrivals)) - arrivals
     times = work - np.minimum.accumulate(work, axis=1) + BUSY[:, None]
     seen = np.minimum(times, until - arrivals)
@@ -106,7 +107,7 @@ def _probable(looks: Sequence[Look], percent: float, rates: Floats, guess: float
         busy = one.per_s / rates[:, None] * FULL_AT_KNEE
         time = np.interp(np.log(busy), np.log(BUSY), one.queue) - math.log(one.per_s)
         expected = time - (at_knee - np.log(rates)[:, None])
-        logs += np.log((1 - ODD) * _likely(one, expected[..., None] - SKEW * SCATTERS**2) + ODD / 4)
+        logs += np.log((1 - ODD) * _likely(one, expected[..., None] - SKEWED) + ODD / 4)
         if one.broke:
             logs += np.log(ODD_BREAK + (1 - ODD_BREAK) * _normal(np.log(one.per_s / rates) / NEAR))[:, None, None]
     return np.asarray(np.exp(logs - logs.max()).sum(axis=(1, 2)))

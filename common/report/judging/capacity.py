@@ -21,14 +21,17 @@ FEWEST, MOST, USUAL_STEPS = 4, 12, 6  # steps of a server
 SHORT, LONG, LEAST = 1 / 12, 1 / 6, 1 / 20  # of its budget: how long a step is at first, later, and at the least
 FIRST_SHORT = 2
 MOST_REQUESTS = 3000  # of a step
+PATIENCE = 1.1  # times the longest limit
 BESIDE_S = 1.5  # of a step, for starting and stopping, before that is known
-LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.02  # offered to any server
+LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # offered to any server
 BEYOND = 1.25  # times the ceiling there is nothing to be sought, where the task needs a CPU
 MOST_PER_S = 2000.0  # that the generator is asked for
 COMPUTES = 0.5  # of an answer is CPU time: then the ceiling is a limit
 GUESS = 0.7  # of the ceiling
 GUESS_BEYOND = 0.9  # of the answers that came at a rate that was too high
-STEPS_DOWN, STEPS_UP = 0.5, 2.0  # from the lowest rate that failed, and from the highest that held
+STEPS_UP, STEPS_DOWN = 2.0, 0.25  # times the highest rate that held, or else the lowest that did not, is the next one
+TRIED = 2  # steps that all missed, before it is gone down faster than where the knee may be
+INSIDE = 0.2  # of the way between the highest that held and the lowest that did not, where they are far apart
 QUANTILES = (0.5, 0.3, 0.7)  # of where the knee may be, that are offered in turn
 ENDS = 0.02  # so near to the least or the highest rate that was in question is there
 
@@ -125,9 +128,7 @@ class _Search:
         self.most = self._highest()
 
     def _guessed(self, task_s: float) -> float:
-        """Before anything was offered: from the ceiling, or what an answer takes; then what came beyond the knee."""
-        if broke := [one for one in self._sound if one.step.broke and one.answered]:
-            return GUESS_BEYOND * min(one.answered / one.step.seen_until_s for one in broke)
+        """Before anything was offered: from the ceiling, or what an answer takes."""
         if self.ceiling:
             return GUESS * self.ceiling
         idle_s = task_s or next((one.record.idle_answer_s for one in self._sound if one.record.idle_answer_s), 0.1)
@@ -158,7 +159,15 @@ class _Search:
                 until = step.step.seen_until_s * step.per_s if is_cut else math.inf
                 broke = step.step.broke and excess > 0
                 looks.append(Look(per_s, excess, queue_of(list(arrivals * step.per_s), percent, until), broke))
-        return knee(looks, percent, self.least, self.most, self._guess) if looks else None
+        return knee(looks, percent, self.least, self.most, self._guess_for(one)) if looks else None
+
+    def _guess_for(self, one: Goal) -> float:
+        """What came in at rates that were too high for it is about what can be."""
+        is_of_answers = not one.figure.startswith("ping_")
+        missed = [each for each in self._sound if is_of_answers and (each.excess(one) or 0.0) > 0]
+        broke = [each for each in missed if each.step.broke and each.answered]
+        came = [GUESS_BEYOND * each.answered / each.step.seen_until_s for each in broke]
+        return min(self.most, max(self.least, min(came, default=self._guess)))
 
     def quantile(self, share: float) -> float:
         """Of the lowest of all knees: they are taken for independent."""
@@ -175,8 +184,10 @@ class _Search:
             return None
         beside_s = max((_beside_s(step) for step in self._own), default=BESIDE_S)
         time_s = budget_s * (SHORT if count < FIRST_SHORT else LONG)
-        time_s = min(time_s, budget_s - used_s - beside_s)
+        time_s = min(time_s, budget_s - used_s - beside_s - self._patience_s())
         if time_s < LEAST * budget_s and count:
+            return None
+        if any(one.per_s <= self.least * (1 + ENDS) and self._missed(one) for one in self._sound):
             return None
         if not self._sound:
             rate = min(self.most, self._guess)
@@ -187,12 +198,22 @@ class _Search:
             rate = self._clamped(self.quantile(QUANTILES[count % len(QUANTILES)]))
         return rate, min(time_s, max(MOST_REQUESTS / rate, 0.02 * budget_s))
 
+    def _patience_s(self) -> float:
+        """How long the last requests of a step may be waited for."""
+        return max((PATIENCE * one.limit for one in self._goals if one.figure.startswith("response_")), default=0.0)
+
     def _clamped(self, rate: float) -> float:
         """Not too far at once."""
-        missed = [one.per_s for one in self._sound if any((one.excess(each) or 0) > 0 for each in self._goals)]
-        held = [one.per_s for one in self._sound if one.per_s not in missed]
-        rate = max(rate, STEPS_DOWN * min(missed)) if missed and held else rate
-        rate = min(rate, STEPS_UP * max(held)) if held else rate
+        every = [one.per_s for one in self._sound if self._missed(one)]
+        missed = min(every, default=math.inf)
+        held = max((one.per_s for one in self._sound if not self._missed(one)), default=0.0)
+        if 0 < WIDE * held < missed < math.inf:  # whatever is thought of it: between the two nobody has looked
+            part = (missed / held) ** INSIDE
+            rate = min(missed / part, max(held * part, rate))
+        if held:
+            rate = min(rate, STEPS_UP * held)
+        elif len(every) >= TRIED:
+            rate = min(rate, STEPS_DOWN * missed)
         return min(self.most, max(self.least, rate))
 
     def capacity(self) -> Capacity:
@@ -225,8 +246,8 @@ class _Search:
         """The ends; None where the knee lies beyond all rates that were in question."""
         low, high = (self.quantile(share) for share in INTERVAL)
         held = max((one.per_s for one in self._sound if not self._missed(one)), default=None)
-        if low <= self.least * (1 + ENDS) and held is None:
-            return None, min([high, *(one.per_s for one in self._sound)])
+        if held is None:
+            return None, min(one.per_s for one in self._sound)
         if high >= self.most * (1 - ENDS) and held is not None and not any(map(self._missed, self._sound)):
             return min(low, held), None
         return low, high

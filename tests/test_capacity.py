@@ -1,0 +1,257 @@
+"""How much a server can take: the real arrivals and the real search before simulated servers, and once a real one."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import TESTS
+from simulated_capacity import (
+    GOALS,
+    capacity_by_arithmetic,
+    deterministic,
+    memoryless,
+    offered,
+    refusing,
+    searched,
+    stalling,
+)
+from simulated_record import bare_record, result_of
+
+from common.harness.capacity.arrivals import typical_arrivals
+from common.model.record import Failure, LeftOut, Result, load, save
+from common.report.dressing import dressed
+from common.report.figures.knee import queue_of, usual_time
+from common.report.figures.offers import Offered
+from common.report.judging.capacity import Capacity, capacities, exit_code
+from common.report.pictures import write_picture
+from common.report.words.capacity import conclusion
+
+Asked = Callable[..., subprocess.CompletedProcess[str]]
+SERVERS = {
+    "M/D/1": deterministic(1, 0.05),
+    "M/D/2": deterministic(2, 0.1),
+    "M/M/2": memoryless(2, 0.05),
+    "stalls 1 s in ten": stalling(0.02),
+    "refuses": refusing(0.2, 0.05),
+}
+
+
+@cache
+def truth(name: str) -> float:
+    return capacity_by_arithmetic(SERVERS[name])
+
+
+@cache
+def found(name: str, seed: int) -> tuple[Capacity, Result]:
+    return searched(SERVERS[name], seed)
+
+
+def covers(one: Capacity, per_s: float) -> bool:
+    return (one.holds or 0.0) <= per_s <= (one.fails or math.inf)
+
+
+def overlap(one: Capacity, other: Capacity) -> bool:
+    return covers(one, other.holds or 0.0) or covers(other, one.holds or 0.0)
+
+
+def test_arrivals_are_as_many_as_they_should_be_repeatable_and_new_at_every_step() -> None:
+    first, again, other = (typical_arrivals(300, seed) for seed in ([1, 1], [1, 1], [1, 2]))
+    assert (first == again).all()
+    assert not np.allclose(first, other)
+    for one in (first, other):
+        assert (np.diff(one) >= 0).all()
+        assert 0 <= one[0] < one[-1] < 300
+
+
+def test_a_queue_makes_of_typical_arrivals_what_it_makes_of_an_endless_process() -> None:
+    def off(arrivals: np.ndarray) -> float:
+        work = 0.8 * np.arange(len(arrivals)) - arrivals
+        waits = work - np.minimum.accumulate(work) + 0.8
+        return math.log(np.percentile(waits, 99) / usual_time(0.8, 99))
+
+    typical = [off(typical_arrivals(300, [7, number])) for number in range(20)]
+    luck = np.random.default_rng(7)
+    drawn = [off(np.sort(luck.random(300)) * 300) for _ in range(20)]
+    assert np.std(typical) < 0.6 * np.std(drawn)
+    assert abs(np.mean(typical)) < abs(np.mean(drawn))  # both begin with nobody in the queue
+
+
+def test_what_a_queue_makes_of_arrivals_is_what_it_makes() -> None:
+    due = typical_arrivals(200, [1])
+    waits = deterministic(1, 0.6)(due, None)
+    seen = np.exp(queue_of(due, 99))
+    assert np.percentile(waits, 99, method="higher") in [pytest.approx(one, rel=0.05) for one in seen]
+
+
+@pytest.mark.parametrize("name", ["M/D/1", "M/D/2"])
+def test_what_is_known_by_arithmetic_is_found_within_a_twentieth(name: str) -> None:
+    every = [found(name, seed) for seed in range(3)]
+    for one, result in every:
+        assert covers(one, truth(name))
+        assert one.holds == pytest.approx(truth(name), rel=0.05)
+        assert one.fails == pytest.approx(truth(name), rel=0.05)
+        assert sum(step.record.case_s for step in result.steps) <= 60
+        assert one.breaks.text == "p99 < 1s"
+        assert exit_code(result) == 0
+    assert all(overlap(one, other) for one, _ in every for other, _ in every)
+
+
+@pytest.mark.parametrize("name", ["M/M/2", "stalls 1 s in ten", "refuses"])
+def test_what_is_less_certain_has_an_interval_that_says_so(name: str) -> None:
+    every = [found(name, seed)[0] for seed in range(2)]
+    assert all(covers(one, truth(name)) or covers(one, 1.1 * truth(name)) for one in every)
+    assert all(overlap(one, other) for one in every for other in every)
+    assert all(one.holds < one.fails for one in every)
+
+
+def test_a_machine_that_is_slower_for_a_while_is_not_the_servers_fault() -> None:
+    speeds = {number: (1.0, 0.6, 1.4)[number % 3] for number in range(1, 13)}
+    one, result = searched(SERVERS["M/D/1"], 3, speed=speeds.get)
+    usual = np.mean([speeds[step.record.round] for step in result.steps])
+    assert one.holds / usual == pytest.approx(truth("M/D/1"), rel=0.12)
+    assert one.holds < one.fails < 1.4 * one.holds
+
+
+def test_where_the_ping_is_too_slow_at_any_rate_there_is_none() -> None:
+    one, result = searched(SERVERS["M/D/1"], ping=lambda rate: 0.08 + rate / 1000)
+    assert one.holds is None
+    assert one.fails == 1
+    assert any("none, even at" in sentence and "ping p99 is" in sentence for sentence in conclusion([one]))
+    assert json.loads(dressed(result, "json"))["cases"][0]["capacity_per_s"]["holds"] is None
+
+
+def test_goals_that_hold_at_every_rate_are_said_to() -> None:
+    one, result = searched(deterministic(1, 0.0001), task_s=0.001)
+    assert one.fails is None
+    assert one.holds
+    assert "holds every goal at every rate that was offered" in " ".join(conclusion([one]))
+    assert json.loads(dressed(result, "json"))["cases"][0]["capacity_per_s"]["fails"] is None
+
+
+def test_what_the_generator_can_not_offer_says_nothing_of_the_server() -> None:
+    step = offered(SERVERS["M/D/1"], 40.0, 5.0, 1, 1)
+    step.arrivals.sent_s[:] = [at + 0.2 for at in step.arrivals.sent_s]
+    result = result_of([])
+    result.steps += [step, offered(SERVERS["M/D/1"], 10.0, 10.0, 2, 1)]
+    (one,) = capacities(result)
+    assert [each.per_s for each in one.steps] == [10.0]
+    assert one.most_per_s < 40
+    assert "the generator was the limit at 40.0/s: its requests were 200 ms late" in " ".join(conclusion([one]))
+
+
+def test_what_was_refused_never_came_and_what_was_not_answered_has_waited() -> None:
+    one = Offered(offered(SERVERS["refuses"], 40.0, 10.0, 1, 1))
+    assert one.percentile_s("response", 99) == math.inf
+    assert one.good_per_s(1.0) <= 21
+    queue = Offered(offered(SERVERS["M/D/1"], 40.0, 10.0, 1, 1))
+    assert 1.0 <= queue.percentile_s("response", 99) < 2.0
+
+
+def test_a_share_of_the_ceiling_is_that_of_the_bare_case() -> None:
+    _, result = found("M/D/1", 0)
+    result.records.append(bare_record(users=25))  # 20 a second
+    (one,) = capacities(result)
+    result.records.clear()
+    assert one.of_ceiling == pytest.approx(one.holds / 20, rel=0.05)
+
+
+def test_a_server_that_could_not_be_searched_is_said_with_its_reason() -> None:
+    step = offered(SERVERS["M/D/1"], 10.0, 5.0, 1, 1)
+    step.record.failure = Failure("died", "it <b>died</b>")
+    result = result_of([])
+    result.steps.append(step)
+    result.left_out.append(LeftOut("7_some", "In interpreters", "3.11.7", "needs Python 3.14"))
+    assert exit_code(result) == 1
+    for dress in ("table", "markdown", "html", "csv", "json"):
+        assert "<b>" not in dressed(result, dress) or dress in ("table", "json")
+    assert "could not be searched: it <b>died</b>" in dressed(result, "table")
+
+
+def test_every_dress_shows_a_capacity(tmp_path: Path) -> None:
+    one, result = found("M/D/1", 0)
+    table = dressed(result, "table")
+    for word in ("holds at", "goodput", "ping p99", f"{one.holds:.1f}/s"):
+        assert word in table
+    assert f"{one.holds:.1f}/s" in dressed(result, "markdown")
+    assert dressed(result, "csv").count("\n") == len(result.steps)
+    (case,) = json.loads(dressed(result, "json"))["cases"]
+    assert case["capacity_per_s"] == {"holds": one.holds, "fails": one.fails}
+    assert case["goals"] == list(GOALS)
+    assert "<figure>" in dressed(result, "html")
+    write_picture(result, "capacity", tmp_path / "capacity.svg")
+    assert "requests offered per second" in (tmp_path / "capacity.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        ("p99", "is no goal: expected FIGURE"),
+        ("p98 < 1s", "such as 'p99 < 1s'"),
+        ("p99 < 1kg", "has no unit of that figure"),
+        ("rate >= 30/s", "the rate is what is sought here"),
+        ("p99 < 0.9 of base", "the rate is what is sought here"),
+        ("p99 > 1s", "expected 'p99 < 1s'"),
+        ("availability < 99%", "expected 'availability >= 99%'"),
+        ("p99 < 0s", "can't hold at any rate"),
+        ("availability >= 100%", "can't hold at any rate"),
+    ],
+)
+def test_a_goal_that_can_not_be_sought_is_one_line(goal: str, said: str, asked: Asked) -> None:
+    ran = asked("capacity", "3", "--goal", goal)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert said in ran.stderr
+
+
+def test_a_goal_about_pings_needs_some(asked: Asked) -> None:
+    ran = asked("capacity", "http://127.0.0.1:9/", "--goal", "ping p99 < 50ms")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "nothing is pinged here" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"arrivals_per_s": 0}, "arrivals_per_s is"),
+        ({"seen_until_s": 1e300}, "seen_until_s is"),
+        ({"arrivals": {"due_s": [0.1], "sent_s": [], "ended_s": [], "outcome": [""]}}, "columns of different lengths"),
+        ({"goals": ["p99 <"]}, "is no goal"),
+    ],
+    ids=str,
+)
+def test_a_step_that_can_not_be_true_is_refused(change: dict, why: str, tmp_path: Path, asked: Asked) -> None:
+    result = result_of([])
+    result.steps.append(offered(SERVERS["M/D/1"], 10.0, 5.0, 1, 1))
+    save(result, tmp_path / "c.json")
+    told = json.loads((tmp_path / "c.json").read_text())
+    told["steps"][0] |= change
+    (tmp_path / "c.json").write_text(json.dumps(told))
+    ran = asked("report", "c.json")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert why in ran.stderr
+
+
+SUITE = """
+title = "One worker"
+[servers.one]
+command = "{python} {script} --host {{host}} --port {{port}}"
+"""
+
+
+def test_a_real_server_is_found_not_to_take_more_than_it_can(tmp_path: Path, bench: Asked) -> None:
+    script = TESTS / "servers" / "one_worker.py"
+    (tmp_path / "one.toml").write_text(SUITE.format(python=sys.executable, script=script))
+    ran = bench("capacity", "one.toml", "--goal", "p99 < 500ms", "--time", "12s", "--out", "c.json", "--quiet")
+    assert ran.returncode in (0, 3), ran.stderr
+    result = load(tmp_path / "c.json")
+    assert not [step for step in result.steps if step.record.failure]
+    assert all(set(step.arrivals.outcome) <= {"", "unanswered"} for step in result.steps)
+    (one,) = capacities(result)
+    assert one.holds < 20 < 1.5 * one.fails  # it does one in 50 ms
+    assert one.breaks.text == "p99 < 500ms"
+    assert "holds at" in ran.stdout
