@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from common.errors import one_line
 from common.serving.broker import private_broker
-from common.serving.celery_app import MOST_CRASHES, app, trouble_with
+from common.serving.celery_app import MOST_CRASHES, UNWANTED, app, trouble_with
 from common.serving.options import Options, quit_with
 from common.serving.quiet import quieten
 from common.serving.readiness import unready_while
@@ -32,6 +32,7 @@ LOOK_S = 0.5  # how often the broker is asked whether it is there
 ANSWER_S = 1.0  # for so long it may take to say so, and for so long it may be away before those who wait are told
 PAUSE_S = 0.1
 CONNECT_LIMIT_S, START_LIMIT_S = 5.0, 20.0
+_ONCE_MORE = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 _KEY = "celery-task-meta-"  # where Celery keeps a result, and the channel on which it tells of it
 
 
@@ -51,13 +52,13 @@ async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
 
 @contextlib.asynccontextmanager
 async def _open(address: str) -> AsyncIterator["JobQueue"]:
-    app.conf.broker_transport_options = {"socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S}
+    try:
+        redis = Redis.from_url(address.replace("redis+socket://", "unix://"), retry=Retry(NoBackoff(), 0))
+    except ValueError as error:
+        quit_with(f"CELERY_BROKER_URL={address!r}: {one_line(error)}; expected such as redis://127.0.0.1:6379/0")
+    app.conf.broker_transport_options = {"socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S, **_ONCE_MORE}
     app.backend.on_task_call = lambda *_: None  # it would subscribe to each result, and read none
     with ThreadPoolExecutor(1, "celery") as sender:
-        try:
-            redis = Redis.from_url(address.replace("redis+socket://", "unix://"), retry=Retry(NoBackoff(), 0))
-        except ValueError as error:
-            quit_with(f"CELERY_BROKER_URL={address!r}: {one_line(error)}; expected such as redis://127.0.0.1:6379/0")
         async with redis:
             queue = JobQueue(redis, sender)
             listening = asyncio.create_task(queue.keep_listening())
@@ -224,11 +225,10 @@ def _why(failure: dict[str, Any]) -> str:
 
 def _send(job: Signature, name: str) -> None:
     """On a thread of its own, because it may wait for the broker."""
-    once_more = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-    job.apply_async(task_id=name, retry=True, retry_policy=once_more)
+    job.apply_async(task_id=name, retry=True, retry_policy=_ONCE_MORE)
 
 
 def _take_back(name: str) -> None:
-    """Tells the workers that nobody wants it any more; what one of them has begun goes on."""
+    """Notes that nobody wants it any more; what a worker has begun goes on."""
     with contextlib.suppress(Exception):
-        app.control.revoke(name)
+        app.backend.set(UNWANTED + name, "1", max_retries=0)
