@@ -1,6 +1,7 @@
 """12_async_celery with a broker and workers that are started as one does by hand, and with those of its own."""
 
 import contextlib
+import http.client
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import ROOT, TESTS, Served, receive, serving, start, wait_until
+from conftest import LIMIT_S, ROOT, TESTS, Answer, Served, receive, serving, start, wait_until
 
 from common import contract
 from common.contract import path_of, remedy, unmet
@@ -85,9 +86,14 @@ def test_on_a_broker_and_workers_of_others(
             what_ends_its_process_again_and_again_is_given_up(served, chosen)
             while_the_broker_is_stopped_everybody_is_told(served, elsewhere, chosen)
             when_the_broker_is_gone_everybody_is_told_and_it_is_whole_when_that_is_back(served, elsewhere, chosen)
+            a_job_tells_how_far_it_is(served, chosen, tmp_path)
+            a_job_that_raises_is_told_in_one_line(served, chosen)
+            job = a_job_is_taken(served, chosen)
             served.process.terminate()
             assert served.process.wait(timeout=20) == 0
             assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
+        with serving(SERVER, "--task", "sample_tasks:chosen") as another:
+            assert asked(another, "GET", job, wait_s=10).body == "at last"
         what_its_workers_cannot_import_is_told_at_the_start(tmp_path)
 
 
@@ -148,6 +154,41 @@ def everybody_is_told(served: Served) -> None:
 def it_is_whole_again(served: Served) -> None:
     wait_until(lambda: served.request("/ready").status == 200)
     assert served.request("/").body == "at last"
+
+
+def asked(served: Served, method: str, path: str, wait_s: int = 0) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=LIMIT_S)
+    connection.request(method, path, headers={"Prefer": f"wait={wait_s}"} if wait_s else {})
+    return receive(connection)
+
+
+def a_job_tells_how_far_it_is(served: Served, chosen: Path, folder: Path) -> None:
+    (folder / "told").unlink()
+    chosen.write_text("waits_to_be_told")
+    taken = asked(served, "POST", "/jobs")
+    assert (taken.status, taken.body) == (202, "queued")
+    job = taken.headers["location"]
+    wait_until(lambda: asked(served, "GET", job).body == "running")
+    answer = asked(served, "GET", job)
+    assert (answer.status, answer.headers["retry-after"]) == (202, "1")
+    (folder / "told").touch()
+    answer = asked(served, "GET", job, wait_s=10)
+    assert (answer.status, answer.body) == (200, "told")
+    assert asked(served, "GET", job).body == "told"
+    assert asked(served, "GET", "/jobs/0123").status == 404
+    assert (asked(served, "GET", "/jobs").status, asked(served, "POST", job).status) == (405, 405)
+
+
+def a_job_that_raises_is_told_in_one_line(served: Served, chosen: Path) -> None:
+    chosen.write_text("raises")
+    answer = asked(served, "GET", asked(served, "POST", "/jobs").headers["location"], wait_s=10)
+    assert (answer.status, answer.body) == (500, "ValueError: the first line and a second one")
+
+
+def a_job_is_taken(served: Served, chosen: Path) -> str:
+    """Its answer is about to be fetched from another server."""
+    chosen.write_text("half_a_second")
+    return asked(served, "POST", "/jobs").headers["location"]
 
 
 def what_its_workers_cannot_import_is_told_at_the_start(folder: Path) -> None:

@@ -54,11 +54,20 @@ app.conf.update(
 )
 
 
-@app.task(bind=True, throws=(TaskError, UnknownTaskError), max_retries=MOST_CRASHES - 1, default_retry_delay=0)  # type: ignore[untyped-decorator]
+_OPTIONS = {"throws": (TaskError, UnknownTaskError), "max_retries": MOST_CRASHES - 1, "default_retry_delay": 0}
+
+
+@app.task(bind=True, **_OPTIONS)  # type: ignore[untyped-decorator]
 def perform(self: Task, spec: str) -> dict[str, Any]:
     """Performs the task as `common.task.perform` does, and gives what is in a `TaskRun`."""
     if app.backend.get(UNWANTED + self.request.id):
         raise Ignore
+    return asdict(perform_here(spec))
+
+
+@app.task(track_started=True, **_OPTIONS)  # type: ignore[untyped-decorator]
+def perform_job(spec: str) -> dict[str, Any]:
+    """The same for a job, of which one can ask whether it has begun."""
     return asdict(perform_here(spec))
 
 
