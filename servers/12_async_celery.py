@@ -3,6 +3,7 @@
 from common.cpus import usable_cpus as default_workers
 from common.serving.celery import job_queue
 from common.serving.celery_app import perform
+from common.serving.jobs import JOBS
 from common.serving.options import server_options
 from common.serving.tornado import TaskHandler, serve
 
@@ -17,4 +18,4 @@ class LongTask(TaskHandler):
 
 if __name__ == "__main__":
     options = server_options(default_workers())
-    serve(LongTask, options, job_queue(options))
+    serve(LongTask, options, job_queue(options), JOBS)

@@ -6,6 +6,7 @@ import json
 import os
 import time
 import uuid
+import weakref
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from billiard.exceptions import WorkerLostError
 from celery import states
 from celery.canvas import Signature
+from kombu.exceptions import OperationalError
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.asyncio.retry import Retry
@@ -21,7 +23,8 @@ from redis.exceptions import RedisError
 
 from common.errors import one_line
 from common.serving.broker import private_broker
-from common.serving.celery_app import MOST_CRASHES, app, trouble_with
+from common.serving.celery_app import KEPT_S, MOST_CRASHES, UNWANTED, app, perform_job, trouble_with
+from common.serving.jobs import Job
 from common.serving.options import Options, quit_with
 from common.serving.quiet import quieten
 from common.serving.readiness import unready_while
@@ -32,6 +35,10 @@ LOOK_S = 0.5  # how often the broker is asked whether it is there
 ANSWER_S = 1.0  # for so long it may take to say so, and for so long it may be away before those who wait are told
 PAUSE_S = 0.1
 CONNECT_LIMIT_S, START_LIMIT_S = 5.0, 20.0
+_ONCE_MORE = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+MOST_JOBS = 10_000  # that wait
+_AWAY, _NOT_TAKEN = "the broker of the queue does not answer", "the broker of the queue did not take the task"
+_SENT = "SENT"  # the state of a job that no worker has begun; Celery itself knows none of that
 _KEY = "celery-task-meta-"  # where Celery keeps a result, and the channel on which it tells of it
 
 
@@ -51,13 +58,13 @@ async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
 
 @contextlib.asynccontextmanager
 async def _open(address: str) -> AsyncIterator["JobQueue"]:
-    app.conf.broker_transport_options = {"socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S}
+    try:
+        redis = Redis.from_url(address.replace("redis+socket://", "unix://"), retry=Retry(NoBackoff(), 0))
+    except ValueError as error:
+        quit_with(f"CELERY_BROKER_URL={address!r}: {one_line(error)}; expected such as redis://127.0.0.1:6379/0")
+    app.conf.broker_transport_options = {"socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S, **_ONCE_MORE}
     app.backend.on_task_call = lambda *_: None  # it would subscribe to each result, and read none
     with ThreadPoolExecutor(1, "celery") as sender:
-        try:
-            redis = Redis.from_url(address.replace("redis+socket://", "unix://"), retry=Retry(NoBackoff(), 0))
-        except ValueError as error:
-            quit_with(f"CELERY_BROKER_URL={address!r}: {one_line(error)}; expected such as redis://127.0.0.1:6379/0")
         async with redis:
             queue = JobQueue(redis, sender)
             listening = asyncio.create_task(queue.keep_listening())
@@ -78,6 +85,7 @@ class JobQueue:
         self._name = uuid.uuid4().hex  # all that is sent from here is called so, and we are told of that only
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._fetched: list[str] = []
+        self._watched: weakref.WeakValueDictionary[str, asyncio.Event] = weakref.WeakValueDictionary()  # jobs
         self._loop = asyncio.get_running_loop()
         self._broker = ""  # which one it is: another number after it was started again
         self._asked_s = time.monotonic()
@@ -86,7 +94,7 @@ class JobQueue:
 
     def trouble(self) -> str:
         """One line while the broker does not answer; empty if it does."""
-        return "" if self._away_since_s is None else "the broker of the queue does not answer"
+        return "" if self._away_since_s is None else _AWAY
 
     async def result_of(self, job: Signature) -> TaskRun:
         """What came of it. If it is cancelled, and no worker has begun it, none will.
@@ -96,7 +104,7 @@ class JobQueue:
             RefusedError: the broker is not there, or has gone.
         """
         found: dict[str, Any] = await self.outcome(job)
-        return TaskRun(**{**found, "stretches": tuple(tuple(one) for one in found["stretches"])})
+        return _run(found)
 
     async def outcome(self, job: Signature) -> Any:
         """The same for any job: what its function returned."""
@@ -116,6 +124,53 @@ class JobQueue:
             sent.cancel()
             del self._waiting[name]
             self._fetched.append(_KEY + name)
+
+    async def post(self, task: str) -> str:
+        """Takes a job and gives its name; when this returns the broker has it.
+
+        Raises:
+            RefusedError: the broker is not there, or has enough to do.
+        """
+        name = f"{self._name}-{uuid.uuid4().hex}"
+        known = json.dumps({"task_id": name, "status": _SENT, "result": None})
+        try:
+            async with asyncio.timeout(2 * ANSWER_S):
+                if self._is_away() or await self._redis.llen(app.conf.task_default_queue) >= MOST_JOBS:
+                    raise RefusedError(self.trouble() or f"{MOST_JOBS} jobs wait already")
+                await self._redis.set(_KEY + name, known, ex=KEPT_S)
+                await asyncio.wrap_future(self._sender.submit(_send, perform_job.s(task), name))
+        except (RedisError, OSError, OperationalError):
+            raise RefusedError(_NOT_TAKEN) from None
+        return name
+
+    async def find(self, name: str, wait_s: float) -> Job | None:
+        """The job of that name, as soon as it is done or the time is over; None if there is none (any more).
+
+        Raises:
+            RefusedError: the broker is not there.
+        """
+        told = self._watched.setdefault(name, asyncio.Event())
+        job = await self._look(name)
+        if job is not None and job.state and wait_s:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(told.wait(), wait_s)
+            job = await self._look(name)
+        return job
+
+    async def _look(self, name: str) -> Job | None:
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                found = await self._redis.get(_KEY + name)
+        except (RedisError, OSError):
+            raise RefusedError(self.trouble() or _AWAY) from None
+        if found is None:
+            return None
+        told = json.loads(found)
+        if told["status"] == states.SUCCESS:
+            return Job(run=_run(told["result"]))
+        if told["status"] == states.FAILURE:
+            return Job(error=_why(told["result"]))
+        return Job("running" if told["status"] == states.STARTED else "queued")
 
     async def must_work(self, task: str, address: str) -> None:
         """Ends the server with one line if there is no broker, no worker, or none that knows the task."""
@@ -188,6 +243,8 @@ class JobQueue:
     def _take(self, told: Any) -> None:
         """What Celery tells of a task: `{"task_id": ..., "status": ..., "result": ...}`."""
         found = json.loads(told)
+        if found["status"] in states.READY_STATES and (event := self._watched.get(found["task_id"])):
+            event.set()
         outcome = self._waiting.get(found["task_id"])
         if outcome is None or outcome.done():
             return
@@ -205,12 +262,16 @@ class JobQueue:
 
     def _tell_if_not_sent(self, sent: Future[Any], outcome: asyncio.Future[Any]) -> None:
         if not sent.cancelled() and sent.exception() is not None:
-            self._loop.call_soon_threadsafe(_refuse, outcome, "the broker of the queue did not take the task")
+            self._loop.call_soon_threadsafe(_refuse, outcome, _NOT_TAKEN)
 
 
 def _refuse(outcome: asyncio.Future[Any], reason: str) -> None:
     if not outcome.done():
         outcome.set_exception(RefusedError(reason))
+
+
+def _run(found: dict[str, Any]) -> TaskRun:
+    return TaskRun(**{**found, "stretches": tuple(tuple(one) for one in found["stretches"])})
 
 
 def _why(failure: dict[str, Any]) -> str:
@@ -224,11 +285,10 @@ def _why(failure: dict[str, Any]) -> str:
 
 def _send(job: Signature, name: str) -> None:
     """On a thread of its own, because it may wait for the broker."""
-    once_more = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-    job.apply_async(task_id=name, retry=True, retry_policy=once_more)
+    job.apply_async(task_id=name, retry=True, retry_policy=_ONCE_MORE)
 
 
 def _take_back(name: str) -> None:
-    """Tells the workers that nobody wants it any more; what one of them has begun goes on."""
+    """Notes that nobody wants it any more; what a worker has begun goes on."""
     with contextlib.suppress(Exception):
-        app.control.revoke(name)
+        app.backend.set(UNWANTED + name, "1", max_retries=0)

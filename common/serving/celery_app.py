@@ -7,8 +7,9 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
 from celery.app.amqp import AMQP
+from celery.exceptions import Ignore
 from kombu.connection import Connection
 
 from common.task import TaskError, UnknownTaskError, resolve
@@ -16,6 +17,7 @@ from common.task import perform as perform_here
 
 MOST_CRASHES = 3
 KEPT_S = 3600  # for so long an answer can be fetched
+UNWANTED = "unwanted-"  # before the name of a job that nobody waits for any more
 _BROKER = os.environ.get("CELERY_BROKER_URL", "")
 
 
@@ -43,16 +45,29 @@ app.conf.update(
     task_default_queue="under_siege",
     task_acks_late=True,  # a task that its worker did not finish is still in the queue
     task_retry_on_worker_lost=True,
+    worker_pool="common.serving.celery_pool:Pool",
     worker_lost_wait=0.1,  # for a result that a lost worker may have sent; 10 s is Celery's own
     worker_prefetch_multiplier=1,
+    worker_enable_remote_control=False,  # its subscription can end a worker whose broker is lost
     worker_hijack_root_logger=False,
     worker_redirect_stdouts=False,
 )
 
 
-@app.task(throws=(TaskError, UnknownTaskError), max_retries=MOST_CRASHES - 1, default_retry_delay=0)  # type: ignore[untyped-decorator]
-def perform(spec: str) -> dict[str, Any]:
+_OPTIONS = {"throws": (TaskError, UnknownTaskError), "max_retries": MOST_CRASHES - 1, "default_retry_delay": 0}
+
+
+@app.task(bind=True, **_OPTIONS)  # type: ignore[untyped-decorator]
+def perform(self: Task, spec: str) -> dict[str, Any]:
     """Performs the task as `common.task.perform` does, and gives what is in a `TaskRun`."""
+    if app.backend.get(UNWANTED + self.request.id):
+        raise Ignore
+    return asdict(perform_here(spec))
+
+
+@app.task(track_started=True, **_OPTIONS)  # type: ignore[untyped-decorator]
+def perform_job(spec: str) -> dict[str, Any]:
+    """The same for a job, of which one can ask whether it has begun."""
     return asdict(perform_here(spec))
 
 

@@ -6,26 +6,11 @@ import warnings
 from typing import Any
 
 from celery import signals
-from celery.concurrency.asynpool import AsynPool
-from celery.concurrency.prefork import TaskPool
 from celery.exceptions import SecurityWarning
 
 from common.serving.celery_app import app
 from common.serving.follower import end_with
 from common.serving.quiet import quieten
-
-
-class _Pool(AsynPool):  # type: ignore[misc]
-    """Looks after its processes often: what a lost one had is done again when that is noticed."""
-
-    @property
-    def timers(self) -> dict[Any, float]:
-        """What is done how often, in seconds; 5 is Celery's own."""
-        return {self.maintain_pool: 0.2}
-
-
-class _TaskPool(TaskPool):  # type: ignore[misc]
-    Pool = _Pool
 
 
 def _end_with_worker(**_: Any) -> None:
@@ -52,7 +37,7 @@ def main(processes: int) -> None:
     signals.worker_process_init.connect(_end_with_worker)
     _put_back_what_a_lost_worker_had()
     quiet = {"quiet": True, "without_gossip": True, "without_mingle": True, "without_heartbeat": True}
-    app.Worker(concurrency=processes, pool_cls=_TaskPool, optimization="fair", **quiet).start()
+    app.Worker(concurrency=processes, optimization="fair", **quiet).start()
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from tornado.http1connection import HTTP1Connection
@@ -32,7 +33,7 @@ from common.serving.stopping import on_stop_signal
 from common.task import TaskError, TaskRun
 
 
-class _Handler(RequestHandler):
+class Handler(RequestHandler):
     """What all handlers share: plain text, and errors of one line."""
 
     def initialize(self, options: Options, line: Line, resource: Any = None) -> None:
@@ -58,7 +59,7 @@ class _Handler(RequestHandler):
         """The client is told; the terminal stays quiet."""
 
 
-class TaskHandler(_Handler):
+class TaskHandler(Handler):
     """A handler for the long task; a server adds `get`."""
 
     _waiting: ClassVar[dict[int, "TaskHandler"]] = {}  # those whose work can be taken back, by their tickets
@@ -117,44 +118,52 @@ class TaskHandler(_Handler):
         return connection.stream.socket if isinstance(connection, HTTP1Connection) else None
 
 
-class _Ping(_Handler):
+class _Ping(Handler):
     async def get(self) -> None:
         for name, value in ping_headers(self.server).items():
             self.set_header(name, value)
         self.finish("pong")
 
 
-class _Ready(_Handler):
+class _Ready(Handler):
     async def get(self) -> None:
         if reason := why_not_ready():
             raise RefusedError(reason)
         self.finish("ready")
 
 
-class _NotFound(_Handler):
+class _NotFound(Handler):
     def prepare(self) -> None:
         self.send_error(404)
 
 
 def serve(
-    long_task: type[TaskHandler], options: Options, resource: AbstractAsyncContextManager[Any] | None = None
+    long_task: type[TaskHandler],
+    options: Options,
+    resource: AbstractAsyncContextManager[Any] | None = None,
+    more: Mapping[str, type[Handler]] = MappingProxyType({}),
 ) -> None:
-    """Serves the long task until a signal says stop, and keeps the resource open meanwhile, for `self.resource`."""
+    """Serves the long task until a signal says stop, and keeps the resource open meanwhile, for `self.resource`.
+
+    Args:
+        more: handlers of further paths.
+    """
     quieten("tornado", "asyncio")
-    asyncio.run(_serve_with(long_task, options, resource or contextlib.nullcontext()))
+    paths = {"/": long_task, "/ping": _Ping, "/ready": _Ready, **more}
+    asyncio.run(_serve_with(paths, options, resource or contextlib.nullcontext()))
 
 
 async def _serve_with(
-    long_task: type[TaskHandler], options: Options, resource: AbstractAsyncContextManager[Any]
+    paths: Mapping[str, type[Handler]], options: Options, resource: AbstractAsyncContextManager[Any]
 ) -> None:
     async with resource as opened:
-        await _serve(long_task, {"options": options, "line": Line(options), "resource": opened})
+        await _serve(paths, {"options": options, "line": Line(options), "resource": opened})
 
 
-async def _serve(long_task: type[TaskHandler], settings: dict[str, Any]) -> None:
+async def _serve(paths: Mapping[str, type[Handler]], settings: dict[str, Any]) -> None:
     options, line = settings["options"], settings["line"]
     application = Application(
-        [("/", long_task, settings), ("/ping", _Ping, settings), ("/ready", _Ready, settings)],
+        [(path, handler, settings) for path, handler in paths.items()],
         default_handler_class=_NotFound,
         default_handler_args=settings,
         log_function=lambda _handler: None,

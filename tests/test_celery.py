@@ -1,0 +1,237 @@
+"""12_async_celery with a broker and workers that are started as one does by hand, and with those of its own."""
+
+import contextlib
+import http.client
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import LIMIT_S, ROOT, TESTS, Answer, Served, receive, serving, start, wait_until
+
+from common import contract
+from common.contract import path_of, remedy, unmet
+from common.harness.plan import make_plan
+from common.harness.ready.strategies import strategies_suite
+from common.report.dresses.catalogue import catalogue_as_text
+
+SERVER = ROOT / "servers" / "12_async_celery.py"
+needs_redis = pytest.mark.skipif(bool(unmet("redis-server")), reason=unmet("redis-server"))
+
+
+@contextlib.contextmanager
+def started(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program in a session of its own, ended with all that it started."""
+    process = subprocess.Popen(
+        words,
+        cwd=TESTS,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class Elsewhere:
+    """A broker that keeps what it is given on disk, and one Celery worker with two processes."""
+
+    def __init__(self, stack: contextlib.ExitStack, folder: Path) -> None:
+        self._stack, self._folder, self.socket = stack, folder, folder / "redis.sock"
+        self.address = f"redis+socket://{self.socket}"
+        self.start_broker()
+
+    def start_broker(self) -> None:
+        self.socket.unlink(missing_ok=True)
+        listen = ("--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder))
+        disk = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
+        self.broker = self._stack.enter_context(started(path_of("redis-server"), *listen, *disk))
+        wait_until(self.socket.exists)
+
+    def start_worker(self) -> None:
+        celery = str(Path(sys.executable).with_name("celery"))
+        words = ("worker", "--concurrency", "2", "--without-gossip", "--without-mingle")
+        self.worker = self._stack.enter_context(started(celery, "--app", "common.serving.celery_app", *words))
+
+    def processes(self) -> list[psutil.Process]:
+        return psutil.Process(self.worker.pid).children(recursive=True)
+
+
+@needs_redis
+def test_on_a_broker_and_workers_of_others(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One broker, one worker and one server for all of it, because they take long to start."""
+    chosen = tmp_path / "chosen"
+    chosen.write_text("short")
+    monkeypatch.setenv("CHOSEN", str(chosen))
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    with contextlib.ExitStack() as stack:
+        elsewhere = Elsewhere(stack, tmp_path_factory.mktemp("r"))
+        monkeypatch.setenv("CELERY_BROKER_URL", elsewhere.address)
+        elsewhere.start_worker()
+        with serving(SERVER, "--task", "sample_tasks:chosen", "--queue", "20") as served:
+            tasks_run_in_its_processes(served, elsewhere)
+            what_a_lost_process_had_is_done_again(served, elsewhere, chosen, tmp_path)
+            what_ends_its_process_again_and_again_is_given_up(served, chosen)
+            while_the_broker_is_stopped_everybody_is_told(served, elsewhere, chosen)
+            when_the_broker_is_gone_everybody_is_told_and_it_is_whole_when_that_is_back(served, elsewhere, chosen)
+            a_job_tells_how_far_it_is(served, chosen, tmp_path)
+            a_job_that_raises_is_told_in_one_line(served, chosen)
+            job = a_job_is_taken(served, chosen)
+            served.process.terminate()
+            assert served.process.wait(timeout=20) == 0
+            assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
+        with serving(SERVER, "--task", "sample_tasks:chosen") as another:
+            assert asked(another, "GET", job, wait_s=10).body == "at last"
+        what_its_workers_cannot_import_is_told_at_the_start(tmp_path)
+
+
+def tasks_run_in_its_processes(served: Served, elsewhere: Elsewhere) -> None:
+    assert not psutil.Process(served.process.pid).children()
+    ran_in = {receive(request).headers["x-worker"].split("/")[0] for request in [served.send("/") for _ in range(4)]}
+    assert {int(pid) for pid in ran_in} <= {process.pid for process in elsewhere.processes()}
+
+
+def what_a_lost_process_had_is_done_again(served: Served, elsewhere: Elsewhere, chosen: Path, folder: Path) -> None:
+    chosen.write_text("waits_to_be_told")
+    begun = folder / "begun"
+    requests = [served.send("/") for _ in range(4)]
+    wait_until(lambda: begun.exists() and begun.read_text() == "xx")
+    elsewhere.processes()[0].kill()
+    wait_until(lambda: begun.read_text() == "xxx")
+    (folder / "told").touch()
+    assert [receive(request).body for request in requests] == ["told"] * 4
+
+
+def what_ends_its_process_again_and_again_is_given_up(served: Served, chosen: Path) -> None:
+    chosen.write_text("ends_its_process")
+    answer = served.request("/")
+    assert (answer.status, answer.body) == (500, "the task ended its process 3 times in a row: given up")
+    chosen.write_text("short")
+    assert served.request("/").body == "short"
+
+
+def while_the_broker_is_stopped_everybody_is_told(served: Served, elsewhere: Elsewhere, chosen: Path) -> None:
+    chosen.write_text("half_a_second")
+    elsewhere.broker.send_signal(signal.SIGSTOP)
+    everybody_is_told(served)
+    elsewhere.broker.send_signal(signal.SIGCONT)
+    it_is_whole_again(served)
+
+
+def when_the_broker_is_gone_everybody_is_told_and_it_is_whole_when_that_is_back(
+    served: Served, elsewhere: Elsewhere, chosen: Path
+) -> None:
+    chosen.write_text("half_a_second")
+    requests = [served.send("/") for _ in range(3)]
+    elsewhere.broker.kill()
+    assert {receive(request).status for request in requests} == {503}
+    everybody_is_told(served)
+    elsewhere.start_broker()
+    it_is_whole_again(served)
+
+
+def everybody_is_told(served: Served) -> None:
+    requests = [served.send("/") for _ in range(3)]
+    for answer in [*map(receive, requests), served.request("/ready")]:
+        assert (answer.status, "\n" in answer.body) == (503, False)
+        assert "the broker of the queue " in answer.body
+        assert int(answer.headers["retry-after"]) > 0
+    assert served.request("/ping").body == "pong"
+
+
+def it_is_whole_again(served: Served) -> None:
+    wait_until(lambda: served.request("/ready").status == 200)
+    assert served.request("/").body == "at last"
+
+
+def asked(served: Served, method: str, path: str, wait_s: int = 0) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=LIMIT_S)
+    connection.request(method, path, headers={"Prefer": f"wait={wait_s}"} if wait_s else {})
+    return receive(connection)
+
+
+def a_job_tells_how_far_it_is(served: Served, chosen: Path, folder: Path) -> None:
+    (folder / "told").unlink()
+    chosen.write_text("waits_to_be_told")
+    taken = asked(served, "POST", "/jobs")
+    assert (taken.status, taken.body) == (202, "queued")
+    job = taken.headers["location"]
+    wait_until(lambda: asked(served, "GET", job).body == "running")
+    answer = asked(served, "GET", job)
+    assert (answer.status, answer.headers["retry-after"]) == (202, "1")
+    (folder / "told").touch()
+    answer = asked(served, "GET", job, wait_s=10)
+    assert (answer.status, answer.body) == (200, "told")
+    assert asked(served, "GET", job).body == "told"
+    assert asked(served, "GET", "/jobs/0123").status == 404
+    assert (asked(served, "GET", "/jobs").status, asked(served, "POST", job).status) == (405, 405)
+
+
+def a_job_that_raises_is_told_in_one_line(served: Served, chosen: Path) -> None:
+    chosen.write_text("raises")
+    answer = asked(served, "GET", asked(served, "POST", "/jobs").headers["location"], wait_s=10)
+    assert (answer.status, answer.body) == (500, "ValueError: the first line and a second one")
+
+
+def a_job_is_taken(served: Served, chosen: Path) -> str:
+    """Its answer is about to be fetched from another server."""
+    chosen.write_text("half_a_second")
+    return asked(served, "POST", "/jobs").headers["location"]
+
+
+def what_its_workers_cannot_import_is_told_at_the_start(folder: Path) -> None:
+    (folder / "only_here.py").write_text("def work():\n    return 1\n")
+    process = start(SERVER, "--port", "0", "--task", "only_here:work", cwd=folder)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors.count("\n")) == (2, "", 1)
+    assert errors.startswith("12_async_celery: a Celery worker says: cannot import task 'only_here:work' from ")
+
+
+@needs_redis
+def test_what_the_server_has_started_is_started_again_when_it_is_lost() -> None:
+    with serving(SERVER, "--task", "sample_tasks:half_a_second", "--workers", "1") as served:
+        requests = [served.send("/") for _ in range(2)]
+        worker = next(child for child in psutil.Process(served.process.pid).children() if child.children())
+        worker.kill()
+        assert [receive(request).body for request in requests] == ["at last"] * 2
+        redis = next(child for child in psutil.Process(served.process.pid).children() if "redis" in child.name())
+        request = served.send("/")
+        redis.kill()
+        assert receive(request).status == 503
+        it_is_whole_again(served)
+
+
+@pytest.mark.parametrize("address", ["redis://127.0.0.1:1/0", "amqp://127.0.0.1:1"])
+def test_without_a_broker_it_does_not_start(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERY_BROKER_URL", address)
+    process = start(SERVER, "--port", "0")
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors.count("\n")) == (2, "", 1)
+    assert f"CELERY_BROKER_URL='{address}'" in errors
+
+
+def test_a_program_that_is_not_there_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
+    monkeypatch.setattr(contract, "path_of", lambda _program: None)
+    assert unmet("redis-server") == "needs redis-server"
+    assert remedy("redis-server").startswith("install it with: ")
+    suite = strategies_suite(["2", "12"])
+    plan = make_plan(suite, {"python": ["python3"]}, time_s=None, rounds=1)
+    assert [(one.server, one.reason.split(":")[0]) for one in plan.left_out] == [
+        ("12_async_celery", "needs redis-server")
+    ]
+    assert "(needs redis-server: install it with: " in catalogue_as_text(suite.targets)
+    monkeypatch.setenv("CELERY_BROKER_URL", "redis://somewhere")
+    assert unmet("redis-server") == ""
