@@ -96,17 +96,20 @@ def test_a_request_begins_when_the_one_before_was_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "task", "users", "time_s", "truth"),
+    ("server", "users", "time_s", "truth"),
     [
-        ("1", "sample_tasks:waits_long", 10, 12, 1 / 1.2),
-        ("3", "sign_up", 25, 4, 4 / 0.2803),
+        ("1", 10, 6, 1 / 0.5),
+        ("3", 25, 4, 4 / 0.5),
     ],
     ids=["one after the other", "four at a time"],
 )
-def test_real_servers_whose_rate_follows_from_the_task(server, task, users, time_s, truth, asked, tmp_path) -> None:
-    """Tasks that only wait, so that the machine's speed does not matter."""
+def test_real_servers_whose_rate_follows_from_the_task(server, users, time_s, truth, asked, tmp_path) -> None:
+    """A task that only waits, so that the machine's speed does not matter.
+
+    What others compute delays each answer a little: that is allowed for, 2 % are asked of simulated ones.
+    """
     shutil.copy(TESTS / "sample_tasks.py", tmp_path)
     load_ = ("--users", str(users), "--time", f"{time_s}s", "--rounds", "1", "--workers", "4")
-    asked("run", server, "--task", task, *load_, "--out", "r.json")
+    asked("run", server, "--task", "sample_tasks:half_a_second", *load_, "--out", "r.json")
     (case,) = summarize(load(tmp_path / "r.json")).cases
-    assert case.rate_per_s.mean == pytest.approx(truth, rel=WITHIN)
+    assert case.rate_per_s.mean == pytest.approx(truth, rel=0.05)
