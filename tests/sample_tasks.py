@@ -66,6 +66,14 @@ def waits_to_be_told():
     return "told"
 
 
+def waits_in_slices():
+    """The same, and gives way meanwhile."""
+    tell_that_it_has_begun()
+    while not Path(os.environ["TOLD"]).exists():
+        yield 0.01
+    return "told"
+
+
 def ends_its_process():
     os._exit(3)
 

@@ -1,6 +1,8 @@
 """Every server survives more than it can do, and clients that leave."""
 
+import contextlib
 import itertools
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from conftest import ROOT, SERVERS, Served, receive, serving, wait_until
 from common.contract import LONGEST_QUEUE
 from common.harness.drill.plan import drill_plan
 from common.harness.ready.strategies import all_strategies, by_hand, read_strategy, strategies_suite
+from common.serving import client
 
 FULL = "the queue is full, 0 requests wait in it"
 BLIND = {"2_async"}  # the loop stands still while others come, so that it can't know of them
@@ -62,6 +65,49 @@ def test_it_is_not_ready_while_its_queue_is_full_and_the_ping_lives(
         assert served.request("/ping").body == "pong"
         assert receive(request).status == 200
         assert served.request("/ready").status == 200
+
+
+def test_a_task_in_a_thread_ends_where_it_gives_way_if_its_client_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can end the thread, but it can be asked."""
+    begun, told = tmp_path / "begun", tmp_path / "told"
+    monkeypatch.setenv("BEGUN", str(begun))
+    monkeypatch.setenv("TOLD", str(told))
+    script = ROOT / "servers" / "3_async_threadexecutor.py"
+    with serving(script, "--workers", "1", "--queue", "0", "--task", "sample_tasks:waits_in_slices") as served:
+        with contextlib.closing(served.send("/")):
+            wait_until(begun.exists)
+        after = served.send("/")
+        wait_until(lambda: len(begun.read_text()) == 2)  # the only thread has let go of the first
+        told.touch()
+        assert receive(after).body == "told"
+
+
+def test_the_pool_of_processes_is_given_one_more_than_they_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, told = tmp_path / "begun", tmp_path / "told"
+    monkeypatch.setenv("BEGUN", str(begun))
+    monkeypatch.setenv("TOLD", str(told))
+    script = ROOT / "servers" / "4_async_processexecutor.py"
+    with serving(script, "--workers", "2", "--queue", "20", "--task", "sample_tasks:waits_to_be_told") as served:
+        leaving = [served.send("/") for _ in range(20)]
+        wait_until(lambda: begun.exists() and len(begun.read_text()) == 2)
+        for connection in leaving:
+            connection.close()
+        told.touch()
+        assert served.request("/").body == "told"
+        assert len(begun.read_text()) <= 4  # both workers', one more, and this
+
+
+def test_who_takes_nothing_of_an_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ANSWER_LIMIT_S", 0.01)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        client.limit_answers(ours)
+        with pytest.raises(BlockingIOError):
+            ours.sendall(bytes(10_000_000))
 
 
 def test_the_bench_sends_no_server_of_ours_more_than_it_takes_but_the_drill_does(tmp_path: Path) -> None:

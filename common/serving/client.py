@@ -2,10 +2,19 @@
 
 import select
 import socket
+import struct
 from collections.abc import Mapping
 from typing import Any
 
 HEAD_LIMIT_S = 5.0  # for the head of a request; who is silent for longer is not waited for
+ANSWER_LIMIT_S = 5.0  # for each part of an answer, where one client keeps all others waiting
+
+
+def limit_answers(client: socket.socket) -> None:
+    """Its head has been read, the task may take its time; who then takes nothing of the answer is not waited for."""
+    client.settimeout(None)
+    limit = struct.pack("ll", *divmod(round(ANSWER_LIMIT_S * 1_000_000), 1_000_000))
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
 
 def has_left(client: Any) -> bool:

@@ -8,7 +8,7 @@ from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from common.serving.client import HEAD_LIMIT_S, has_left
+from common.serving.client import HEAD_LIMIT_S, has_left, limit_answers
 from common.serving.line import LineInKernel
 from common.serving.listening import announce, close_the_door, listening_socket, somebody_waits
 from common.serving.options import Options
@@ -96,7 +96,7 @@ class _QuietRequestHandler(WSGIRequestHandler):
         """Nothing per request."""
 
     def run_wsgi(self) -> None:
-        self.connection.settimeout(None)  # its head has been read
+        limit_answers(self.connection)
         super().run_wsgi()
 
 

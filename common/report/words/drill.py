@@ -130,8 +130,8 @@ def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Itera
     well = [name for name in servers if name in known - unknown - hurt]
     if well:
         yield f"{_listed(well)} {'survives' if len(well) == 1 else 'survive'} all of it."
-    elif hurt.issuperset(servers):
-        yield "None survives everything unhurt."
+    else:
+        yield "None survives everything unhurt." if hurt.issuperset(servers) else "None is known to survive all of it."
     for mark, words in (
         (HIDDEN, "A health check would keep in service what does no work any more: {}."),
         (DEAD, "Dead, and a health check would notice: {}."),
