@@ -22,6 +22,7 @@ class Order:
     keep_alive: bool = False
     threads: int = 1  # that the tool may have
     options: tuple[str, ...] = ()  # further words of the user's own
+    port: int | None = None  # a free one of this machine, over which its own processes may talk to each other
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,19 @@ MOST_BYTES = 1_000_000
 MOST_USERS = 10_000
 
 _TOP = ("title", "requirements", "environment", "load", "expect", "ping", "axes", "require", "servers")
-_LOAD = ("tool", "path", "users", "time", "requests", "keep_alive", "threads", "options", "own_network", "task")
+_LOAD = (
+    "tool",
+    "path",
+    "users",
+    "time",
+    "requests",
+    "keep_alive",
+    "threads",
+    "options",
+    "own_network",
+    "task",
+    "locust_workers",
+)
 
 
 def suite_path(what: str) -> Path | None:
@@ -134,13 +146,21 @@ def _load(table: Table) -> Load:
         time_s=None if timed == "auto" else table.seconds("time", 4.0),
         requests=table.number("requests", None, 1, 10_000_000),
         keep_alive=table.flags("keep_alive")[0],
-        threads=table.number("threads", 1, 1, 64) or 1,
+        threads=_threads(table),
         options=table.texts("options"),
         own_network=table.flag("own_network"),
     )
     if load.requests is not None and "time" in table:
         raise table.wrong("has time and requests", "one of them")
     return load
+
+
+def _threads(table: Table) -> int:
+    """Of the tool; those of Locust are its workers."""
+    threads, workers = table.number("threads", 1, 1, 64), table.number("locust_workers", None, 1, 64)
+    if workers and (table.raw("tool") != "locust" or "threads" in table):
+        raise table.wrong("has locust_workers", 'them with tool = "locust", and no threads')
+    return workers or threads or 1
 
 
 def _expect(top: Table, path: Path) -> Expect:
