@@ -1,7 +1,9 @@
 """The load of a tool that tells only totals: it is run several times, back to back, and each time is a burst."""
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from common.harness.beside.sampler import tree_usage
 from common.harness.beside.wakefulness import Wakefulness
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
+from common.harness.ports import claimed_port
 from common.harness.processes import CALM_LOOK_S, Started, until
 from common.harness.ready.tool import Tool
 from common.harness.tail import Tail
@@ -18,6 +21,7 @@ from common.model.record import Record
 OVERRUN_S = 60.0  # that a burst may take longer than it was told: a stuck server, or a tool that waits for answers
 REQUESTS_LIMIT_S = 3600.0  # within which a number of requests has to be sent
 SHORTEST_S = 1e-3
+FIRST_PORT = 5557  # Locust's own
 
 
 async def drive_in_bursts(tool: Tool, order: Order, record: Record, length: Length) -> None:
@@ -37,6 +41,21 @@ async def drive_in_bursts(tool: Tool, order: Order, record: Record, length: Leng
 
 
 async def _burst(tool: Tool, order: Order, record: Record) -> None:
+    with _port_for(order) as port:
+        await _burst_with(tool, replace(order, port=port), record)
+
+
+@contextlib.contextmanager
+def _port_for(order: Order) -> Iterator[int | None]:
+    """One over which several processes of a tool can talk, which no other run takes meanwhile."""
+    if order.threads == 1:
+        yield None
+        return
+    with claimed_port(FIRST_PORT) as claim:
+        yield claim.getsockname()[1]
+
+
+async def _burst_with(tool: Tool, order: Order, record: Record) -> None:
     limit_s = REQUESTS_LIMIT_S if order.requests else order.time_s + tool.driver.start_s + OVERRUN_S
     command = tool.command(order)
     record.tool_command = [Path(word).name if word == tool.program else word for word in command]

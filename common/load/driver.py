@@ -25,6 +25,7 @@ class Order:
     paths: tuple[tuple[str, int], ...] = ()  # to be asked for at random in place of that of the URL; bytes of each
     script: str = ""  # what each user does, in place of asking for the URL again and again
     folder: str = ""  # of the target, where a script may look at what that has stored; empty where there is none
+    port: int | None = None  # a free one of this machine, over which its own processes may talk to each other
 
 
 @dataclass(frozen=True, slots=True)

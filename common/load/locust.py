@@ -129,8 +129,7 @@ class Locust(TellsTotals):
         """All users begin at once. Our file ends it, because -t counts from before it has started."""
         words = [program, "--headless", "-u", str(order.users), "-r", str(order.users)]
         words += ["-t", f"{whole_seconds(order.time_s) + LONGER_S}s", "--only-summary", "-f", str(home / _FILE)]
-        processes = ["--processes", str(order.threads)] if order.threads > 1 else []
-        return [*words, *processes, *order.options]
+        return [*words, *_processes(order), *order.options]
 
     def totals(self, told: Told, order: Order) -> Totals | None:  # noqa: ARG002 (as the others)
         """Right are those of 2xx."""
@@ -138,6 +137,14 @@ class Locust(TellsTotals):
             return _totals(json.loads(told.files.get(_RESULT, "")))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return None
+
+
+def _processes(order: Order) -> list[str]:
+    """A master and so many workers; unless it is told where, the master listens at every address of the machine."""
+    if order.threads == 1:
+        return []
+    here = ["--master-bind-host", "127.0.0.1", "--master-bind-port", str(order.port), "--master-port", str(order.port)]
+    return ["--processes", str(order.threads), *(here if order.port else here[:2])]
 
 
 def _totals(told: Any) -> Totals | None:

@@ -53,6 +53,7 @@ _LOAD = (
     "options",
     "own_network",
     "task",
+    "locust_workers",
 )
 _FEWEST_PORTS, _MOST_PORTS = 100, 28_000
 
@@ -183,7 +184,7 @@ def _load(table: Table, folder: Path) -> Load:
         time_s=None if timed == "auto" else table.seconds("time", 4.0),
         requests=table.number("requests", None, 1, 10_000_000),
         keep_alive=table.flags("keep_alive")[0],
-        threads=table.number("threads", 1, 1, 64) or 1,
+        threads=_threads(table),
         options=table.texts("options"),
         own_network=is_number or table.flag("own_network"),
         ports=ports,
@@ -196,6 +197,14 @@ def _load(table: Table, folder: Path) -> Load:
     if load.files and not DRIVERS[load.tool].asks_for_several:
         raise table.wrong(f"has files, and {load.tool} asks for one path only", 'tool = "wrk"')
     return load
+
+
+def _threads(table: Table) -> int:
+    """Of the tool; those of Locust are its workers."""
+    threads, workers = table.number("threads", 1, 1, 64), table.number("locust_workers", None, 1, 64)
+    if workers and (table.raw("tool") != "locust" or "threads" in table):
+        raise table.wrong("has locust_workers", 'them with tool = "locust", and no threads')
+    return workers or threads or 1
 
 
 def _expect(top: Table, path: Path, axes: Mapping[str, Sequence[Value]]) -> Expect:

@@ -162,8 +162,16 @@ def starved_generator(one: Round, _: Evidence | None = None) -> str | None:
     )
 
 
+_WORKER_WAS_BUSY = "exceeded cpu threshold"  # as its master says, of a worker on whatever machine
+
+
 def _wakeful_tool(one: Round) -> str | None:
     record, cpus = one.record, one.record.tool_cpus or 1
+    if record.tool == "locust" and _WORKER_WAS_BUSY in record.tool_report:
+        return (
+            "the load tool was the limit: one of Locust's workers used more than 90 % of its CPU: the server might do "
+            "more; take more workers"
+        )
     awake = one.totals.awake(cpus)
     if awake is None or awake < AWAKE:
         return None
