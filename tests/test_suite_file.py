@@ -245,7 +245,7 @@ def test_any_body_can_be_expected(tmp_path: Path) -> None:
 
 def test_suites_that_come_with_the_project_can_be_read() -> None:
     found = sorted((TESTS.parent / "suites").glob("*/suite.toml"))
-    assert [path.parent.name for path in found] == ["aiohttp", "deployments", "first", "static", "webdav", "wsgi"]
+    assert [path.parent.name for path in found] == ["aiohttp", "deployments", "first", "long-task", "static", "webdav", "wsgi"]
     for path in found:
         assert read_suite(path).targets
 
