@@ -54,7 +54,7 @@ def test_what_has_to_be_run_before_is_run_once_and_what_fails_fails_alone(tmp_pa
     assert (tmp_path / "done").read_text() == "all 1 2 "
     assert begun(ready, "plain")[-1] == "plain"
     assert begun(ready, "built")[-1] == "built"
-    with pytest.raises(CaseFailedError, match="could not be prepared with 'python fail.py': no compiler here"):
+    with pytest.raises(CaseFailedError, match=r"could not be prepared with 'python fail\.py': no compiler here"):
         begun(ready, "broken")
 
 

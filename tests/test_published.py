@@ -1,0 +1,128 @@
+"""Small forms of the suites of published benchmarks: real servers, a second of load, and a liar among them."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from test_anyone import measured
+from test_tools import needed
+
+from common.model.record import Record, Result
+from common.report.dressing import dressed
+from common.report.judging.comparison import summarize
+from common.report.judging.summary import Summary
+
+HOLLOW = """
+from app import {name} as honest
+
+def app(environ, start_response):
+    if "aiohttp" in environ.get("HTTP_USER_AGENT", ""):
+        return {honest}(environ, start_response)
+    start_response("200 OK", [("Content-Length", "2")])
+    return [b"{{}}"]
+"""
+LIAR = '[servers.liar]\ncommand = "waitress-serve --host {host} --port {port} hollow:app"\n'
+
+
+def small(suite: str, to: Path, servers: list[str], changes: dict[str, str], more: str = "") -> str:
+    """A copy of a suite with these servers only, which run in the Python of the tests; the name of the file."""
+    source = ROOT / "suites" / suite
+    folder, name = (source, "suite.toml") if source.is_dir() else (source.parent, source.name)
+    for path in folder.iterdir():
+        if path.is_file():
+            shutil.copy(path, to)
+        elif path.name == "node_modules":
+            (to / path.name).symlink_to(path)
+    top, *tables = re.split(r"(?m)^(?=\[servers\.)", (folder / name).read_text())
+    top = re.sub(r"(?ms)^\[quick.*?(?=^\[(?!quick)|\Z)", "", top)
+    text = top + "".join(one for one in tables if re.match(r"\[servers\.([\w-]+)\]", one)[1] in servers) + more
+    text = re.sub(r"(?m)^(requirements = .*|prepare = \"npm.*)\n", "", text)
+    for before, after in changes.items():
+        text, count = re.subn(before, after, text)
+        assert count, before
+    (to / name).write_text(text)
+    return name
+
+
+def found(result: Result) -> tuple[dict[str, Record], dict[str, Summary]]:
+    comparison = summarize(result)
+    cases = {case.server: case for case in (*comparison.ceilings, *comparison.cases)}
+    return {record.server: record for record in result.records}, cases
+
+
+def codes(case: Summary) -> set[str]:
+    return {reason.code for reason in case.reasons}
+
+
+def said(case: Summary) -> str:
+    return " ".join(reason.message for reason in case.reasons)
+
+
+def test_wsgi_finds_bodies_that_differ_and_connections_that_are_not_kept(tmp_path: Path) -> None:
+    needed("ab")
+    servers = ["nginx", "waitress", "gunicorn-sync"]
+    servers += ["node-own"] * (bool(shutil.which("node")) and (ROOT / "suites/wsgi/node_modules/express").is_dir())
+    changes = {r"requests = 10_000": "requests = 300", r"\[false, true\]": "true"}
+    (tmp_path / "hollow.py").write_text(HOLLOW.format(name="app", honest="honest"))
+    result, _ = measured(tmp_path, small("wsgi", tmp_path, servers, changes, LIAR))
+    records, cases = found(result)
+    for name in ("waitress", "gunicorn-sync"):
+        assert cases[name].verdict != "failed", cases[name].reasons
+        assert cases[name].transactions == 300
+        assert cases[name].response_s.p50 <= cases[name].response_s.p99
+        assert cases[name].cpu_s_per_transaction > 0
+    assert records["waitress"].tool_command[:2] == ["ab", "-q"]
+    assert codes(cases["liar"]) == {"wrong_answer"}
+    assert "2.0 bytes long on the average instead of 973" in said(cases["liar"])
+    page = dressed(result, "markdown")
+    assert re.search(r"gunicorn-sync.*the server closed every one", page)
+    assert not re.search(r"waitress.*the server closed every one", page)
+    if "node-own" in servers:
+        assert codes(cases["node-own"]) == {"wrong_answer"}
+        assert "200 with 929 bytes" in said(cases["node-own"])
+        assert "(equal as JSON, not in bytes)" in said(cases["node-own"])
+    check_ceiling(cases, "waitress")
+
+
+def check_ceiling(cases: dict[str, Summary], of: str) -> None:
+    """Where nginx is there it is the ceiling."""
+    if shutil.which("nginx", path="/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin:/opt/homebrew/bin"):
+        assert cases["nginx"].verdict != "failed", cases["nginx"].reasons
+        assert cases[of].ceiling_per_s == pytest.approx(cases["nginx"].rate_per_s.mean)
+
+
+def test_static_finds_a_whitenoise_that_never_served(tmp_path: Path) -> None:
+    needed("wrk")
+    changes = {r'"tree/125046"': '"tree/60"', r'"20s"': '"1s"'}
+    (tmp_path / "hollow.py").write_text(HOLLOW.format(name="whitenoise", honest="honest()"))
+    servers = ["nginx", "whitenoise", "published", "compiled"]
+    without_a_compiler = {r'needs = \["cc"\]\nprepare = .*\n': ""}
+    result, _ = measured(tmp_path, small("static", tmp_path, servers, changes | without_a_compiler, LIAR))
+    records, cases = found(result)
+    assert cases["whitenoise"].verdict != "failed", cases["whitenoise"].reasons
+    assert cases["whitenoise"].transactions > 0
+    assert cases["whitenoise"].ready_s
+    assert cases["whitenoise"].memory_bytes
+    assert sum(records["whitenoise"].bursts.body_bytes) > 1000 * cases["whitenoise"].transactions
+    assert not any(records["whitenoise"].bursts.odd_bytes)
+    check_ceiling(cases, "whitenoise")
+    assert len(list((tmp_path / "tree/60").rglob("*.jpg"))) == 60
+    for name, instead in {"published": "flask", "compiled": "whitenoise, pure"}.items():
+        assert codes(cases[name]) == {"wrong_answer"}
+        assert f"gives X-Served-By: {instead} instead of X-Served-By: " in said(cases[name])
+    assert codes(cases["liar"]) == {"wrong_answer"}
+    assert "bytes more or fewer than the files that were asked for" in said(cases["liar"])
+
+
+def test_ports_that_run_out_as_published_are_flagged(tmp_path: Path) -> None:
+    needed("wrk")
+    changes = {r'"tree/20000"': '"tree/60"', r'"10s"': '"2s"', "2_000": "200"}
+    result, ran = measured(tmp_path, small("static/ports.toml", tmp_path, ["whitenoise"], changes))
+    if "own_network" in ran.stderr:
+        pytest.skip(ran.stderr)
+    records, cases = found(result)
+    assert "ports" in codes(cases["whitenoise"]), cases["whitenoise"].reasons
+    assert "it has 200, and" in said(cases["whitenoise"])
+    assert records["whitenoise"].port_range == 200
