@@ -11,7 +11,7 @@ from conftest import ROOT, SERVERS
 from bench import bench
 
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "suites").glob("*/README.md"))]
 MOST_LINES = 250
 BLOCK = re.compile(r"<!-- python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
 PICTURE = re.compile(r"<!-- python (bench\.py report .*?) --out (\S+) -->\n!\[[^\]]+\]\((\S+)\)")
@@ -23,7 +23,7 @@ OF_THE_PROJECT = ("servers/", "common/", "docs/", "results/", "scripts/", "tests
 def on_every_page(pattern: re.Pattern[str]) -> list:
     """What is found, each with its page before it."""
     return [
-        pytest.param(page, *found.groups(), id=f"{page.stem}-{found[1]}")
+        pytest.param(page, *found.groups(), id=f"{page.parent.name}-{page.stem}-{found[1]}")
         for page in PAGES
         for found in pattern.finditer(page.read_text())
     ]
@@ -92,8 +92,14 @@ def test_every_link_to_a_file_or_a_heading_leads_there(page: Path) -> None:
             assert not heading or heading in anchors(there), link
 
 
+def pages_behind(page: Path) -> set[Path]:
+    return {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())} & set(PAGES)
+
+
 def test_every_page_is_reached_from_the_readme() -> None:
-    assert {README.parent / link.partition("#")[0] for link in LINK.findall(README.read_text())} >= set(PAGES[1:])
+    near = pages_behind(README)
+    assert near >= set((ROOT / "docs").glob("*.md"))
+    assert near.union(*map(pages_behind, near)) >= set(PAGES[1:])
 
 
 def test_every_command_is_there_with_its_options() -> None:

@@ -10,10 +10,10 @@ from common.report.judging.suspicions import starved_generator
 FEWEST_CHECKS = 3  # the same request, on connections of its own
 TIGHT = 1.6  # times the median, and the 95th percentile is below that: a timer does not wait in line
 IDLE = 0.5  # of one CPU; a server that computes under a GIL takes all of one
-KNOWN = (  # from and to in seconds, and the likely cause
+KNOWN = (  # from and to in seconds, and the likely cause; Locust tells its percentiles to two digits
     (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body at once, or set TCP_NODELAY"),
     (0.047, 0.063, "a poll every 0.1 s, half of which one waits on the average, or which other requests wake"),
-    (0.095, 0.106, "a poll every 0.1 s, such as the select of cheroot 8.1 to 8.4, in which kept connections wait"),
+    (0.095, 0.116, "a poll every 0.1 s, such as the select of cheroot 8.1 to 8.4, in which kept connections wait"),
 )
 
 
