@@ -20,7 +20,6 @@ try:
         SiegeTime,
         as_for_run,
         complain,
-        default_result,
         measuring,
         telling_of,
         writable,
@@ -32,7 +31,6 @@ except ModuleNotFoundError as error:
 from common.errors import BadInputError
 from common.model.outfile import write_whole
 
-AT_LEAST_ONE = click.IntRange(min=1)
 DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap", "capacity"]
@@ -82,7 +80,9 @@ def init(app: str, out: Path) -> None:
 @bench.command()
 @click.argument("servers", metavar="[WHAT]...", nargs=-1)
 @click.option("--task", multiple=True, help=TASK)
-@click.option("--users", type=AT_LEAST_ONE, multiple=True, help="Users at the same time; 25 unless a suite says more.")
+@click.option(
+    "--users", type=click.IntRange(1), multiple=True, help="Users at the same time; 25 unless a suite says more."
+)
 @click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes, for strategies that have a pool.")
 @click.option("--python", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
 @click.option("--ping", help="The path of a health check, for servers that are named by their address.")
@@ -125,10 +125,7 @@ def run(
 
 
 @bench.command()
-@click.argument("servers", metavar="[WHAT]...", nargs=-1)
-@click.option(
-    "--fault", "faults", type=click.Choice(FAULT_NAMES), multiple=True, help="Only this one; may be repeated."
-)
+@click.option("--fault", "faults", type=click.Choice(FAULT_NAMES), multiple=True, help="Only this; may be repeated.")
 @click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often everything goes wrong.")
 @as_for_run
 @measuring
@@ -147,7 +144,6 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given:
 
 
 @bench.command()
-@click.argument("servers", metavar="[WHAT]...", nargs=-1)
 @click.option("--goal", "goals", multiple=True, help="As 'p99 < 1s', 'ping p99 < 50ms' (both are the default).")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each search; auto: 60s or more.")
 @click.option("--task", multiple=True, help="As for run.")
@@ -174,8 +170,7 @@ def _measure(turns: int, conduct: Callable[..., Any], exit_code: Callable[..., i
     from common.report.dressing import show_all
     from common.report.progress import ProgressBar
 
-    page = writable(given.html) if given.html else None
-    out = writable(given.out or default_result(), again_and_again=True)
+    out, page = given.files()
     with ProgressBar(turns, quiet=given.quiet) as progress:
         result, stopped_by, is_saved = conduct(out, progress, COMMAND)
     show_all(result, out if is_saved else None, page)
@@ -224,7 +219,6 @@ def report(
 
 
 @bench.command()
-@click.argument("servers", metavar="[WHAT]...", nargs=-1)
 @click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Sent at the same moment.")
 @click.option("--task", multiple=True, help="As for run.")
 @as_for_run

@@ -151,14 +151,20 @@ class Given:
     quiet: bool
     axes: dict[str, tuple[str | int, ...]]
 
+    def files(self) -> tuple[Path, Path | None]:
+        """Where the raw values go, and the page if one is wanted; raises BadInputError: one can't be written."""
+        page = writable(self.html) if self.html else None
+        return writable(self.out or default_result(), again_and_again=True), page
+
 
 _AXES = ("task", "users", "workers", "python")
 
 
 def as_for_run(command: Command) -> Command:
-    """--workers, --python and --ping, which mean what they do for `run`."""
+    """WHAT, --workers, --python and --ping, which mean what they do for `run`."""
     return _with(
         command,
+        click.argument("servers", metavar="[WHAT]...", nargs=-1),
         click.option("--workers", type=WORKERS, multiple=True, help="As for run."),
         click.option("--python", multiple=True, default=[sys.executable], help="As for run."),
         click.option("--ping", help="As for run."),

@@ -7,7 +7,8 @@ History of the file format:
     4  adds the metronome, how busy each CPU was, and runs of the task with nothing beside them around every case;
        the kind of the metronome is in the environment
     5  a case is a server at values on any axes, and a ceiling is called so; the load tool is any,
-       also one that tells totals only
+       also one that tells totals only; incidents of a drill and steps of a search for a capacity were added later, and
+       are none in files that lack them
 """
 
 from pathlib import Path

@@ -16,6 +16,7 @@ Floats = NDArray[np.float64]
 
 PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 LATE_S = 0.002  # at the 99th percentile: beyond that the generator is late
+MUCH_BY_OTHERS = 0.1  # of all CPUs: what was measured then is not the server's alone
 AWAKE = 0.9  # of a CPU: beyond that the generator is itself the limit
 
 
@@ -116,6 +117,15 @@ class Offered:
         """How far its rate follows the speed of the machine: as far as an answer that nothing delays is CPU time."""
         idle_s = self.record.idle_answer_s
         return min(1.0, self.cpu_s / idle_s) if self.cpu_s and idle_s else 0.0
+
+    @property
+    def by_others(self) -> float:
+        """The share of all CPUs that neither the server nor the load and what watches it have used."""
+        machine, used = self.record.machine, self.record.samples.cpu_s
+        if machine is None or machine.total_s <= 0 or len(used) < 2:
+            return 0.0
+        ours = used[-1] - used[0] + (self.record.tool_cpu_s or 0.0) + (self.record.bench_cpu_s or 0.0)
+        return max(0.0, machine.busy_s - ours) / machine.total_s
 
     @cached_property
     def late_s(self) -> float:

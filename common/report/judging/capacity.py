@@ -224,7 +224,7 @@ class _Search:
         knees = self.knees()
         if knees:
             holds, fails = self._interval()
-            breaks = min(knees, key=lambda one: knees[one].rate(0.5))
+            breaks = self._first_to_break(knees)
         failure = self._failed[0].failure if self._failed else ""
         failure = failure or ("" if self._sound else "the generator could not offer any rate in time")
         return Capacity(
@@ -251,6 +251,14 @@ class _Search:
         if high >= self.most * (1 - ENDS) and held is not None and not any(map(self._missed, self._sound)):
             return min(low, held), None
         return low, high
+
+    def _first_to_break(self, knees: dict[Goal, Knee]) -> Goal:
+        """With the lowest knee; of those that are missed at the lowest rate already the one that is missed most."""
+        lowest = min(self._sound, key=lambda one: one.per_s)
+        missed = [one for one in knees if (lowest.excess(one) or -1.0) >= 0]
+        if missed:
+            return max(missed, key=lambda one: lowest.excess(one) or 0.0)
+        return min(knees, key=lambda one: knees[one].rate(0.5))
 
     def _missed(self, one: Offered) -> bool:
         return any((one.excess(each) or -1.0) >= 0 for each in self._goals)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from common.model.goal import Goal
 from common.model.record import LeftOut, Result
 from common.report import numbers
-from common.report.figures.offers import LATE_S, Offered
+from common.report.figures.offers import LATE_S, MUCH_BY_OTHERS, Offered
 from common.report.judging.capacity import FAILED, UNDECIDED, Capacity
 from common.report.words.naming import in_words, name_of, varying
 
@@ -109,6 +109,9 @@ def conclusion(found: Sequence[Capacity], left_out: Sequence[LeftOut] = ()) -> I
             f"The generator was late: up to {numbers.seconds(late_s)} (p99 of a step), which is in the "
             "times of the answers, because they count from when a request was due."
         )
+    others = [step.by_others for one in found for step in one.steps]
+    if others and (most := max(others)) > MUCH_BY_OTHERS:
+        yield f"Other work took up to {numbers.share(most)} of the CPUs during a step: take a quiet machine."
     if limited := [one for one in found if one.limited and one.verdict != FAILED]:
         yield " ".join(map(_limit, limited))
     if undecided := [names[id(one)] for one in found if one.verdict == UNDECIDED]:
