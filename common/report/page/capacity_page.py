@@ -27,6 +27,7 @@ def capacity_as_html(result: Result) -> str:
     template = environment.get_template("capacity.html")
     return template.render(
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
+        heading="How much can it take?",
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(found, result.left_out)),
         headings=COLUMNS,

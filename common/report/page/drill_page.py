@@ -29,6 +29,7 @@ def drill_as_html(result: Result) -> str:
     template = environment.get_template("drill.html")
     return template.render(
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
+        heading="Who survives when things go wrong?",
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(cells, result.left_out)),
         headings=[HEADINGS[fault] for fault in faults],
