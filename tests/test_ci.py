@@ -27,7 +27,7 @@ SUITE = """\
 [load]
 path = "/report"
 users = [2]
-time = "1s"
+time = "2s"
 [ping]
 path = "/health"
 [require]

@@ -13,6 +13,7 @@ from simulated_record import bare_record, record_of, result_of
 from test_trace import trace_of
 
 from common.model.record import Failure, Result, load
+from common.model.required import Required
 from common.report.dressing import dressed
 from common.report.judging.comparison import summarize
 from common.report.page.page import _facts
@@ -36,6 +37,7 @@ def several() -> Result:
         ]
     result = result_of(records)
     result.traces += [trace_of(["1/MainThread"]), trace_of(["1/MainThread", "2/MainThread"])]
+    result.requirements += [Required("rate >= 10/s"), Required("availability >= 99.9%"), Required("memory < 60MB")]
     return result
 
 
@@ -46,6 +48,7 @@ def hostile() -> Result:
         records, cpu_model=HOSTILE, system=HOSTILE, packages_of={HOSTILE: {HOSTILE: HOSTILE}}, commit=HOSTILE
     )
     result.command = ["bench.py", HOSTILE]
+    result.requirements.append(Required("rate >= 10/s"))
     trace = trace_of([HOSTILE, HOSTILE + "2"])
     trace.server = trace.title = trace.values["task"] = HOSTILE
     result.traces.append(trace)
@@ -137,6 +140,15 @@ def test_several_tasks_and_users_have_a_heat_map_and_curves(browser: Browser, pa
         assert marks(shown, "cells") == len(cases)
         assert shown.page.get_by_role("heading", name="primes: more users").is_visible()
         assert shown.page.get_by_role("heading", name="digest: more users").is_visible()
+
+
+def test_what_was_required_stands_there_with_its_outcome(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["several"]) as shown:
+        assert shown.page.get_by_role("heading", name="What was required").is_visible()
+        rows = shown.page.locator("table.required tbody tr")
+        assert rows.count() == 3 * len(summarize(result("several")).cases)
+        for outcome in ("met", "missed", "undecided"):
+            assert shown.page.locator(f".outcome-{outcome}").first.is_visible()
 
 
 @pytest.mark.parametrize("width", [390, 1440])

@@ -34,10 +34,11 @@ def with_required(suite: Suite, texts: Sequence[str]) -> Suite:
 
 def _lacking(suite: Suite) -> Iterator[tuple[str, str]]:
     """The figures that nothing in the suite will have, and why."""
+    driver = DRIVERS.get(suite.load.tool)
     for figure in goal_names().values():
         if figure.startswith("ping_") and suite.ping is None:
             yield figure, "no pings are sent; name a path under [ping], or with --ping"
-        elif figure.startswith("response_") and not DRIVERS[suite.load.tool].tells_percentiles:
+        elif figure.startswith("response_") and driver and not driver.tells_percentiles:
             yield figure, f"{suite.load.tool} tells no percentiles"
         elif figure == "of_ceiling" and suite.ceiling is None:
             yield figure, "there is no ceiling"
