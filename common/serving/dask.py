@@ -26,9 +26,7 @@ async def cluster(workers: int) -> AsyncIterator[Client]:
     dask.config.set({"distributed.worker.preload": ["common.serving.dask_worker"]})
     embedded: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     try:
-        client: Client = await Client(  # type: ignore[no-untyped-call]
-            asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else embedded)
-        )
+        client: Client = await Client(asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else embedded))
     except (OSError, ValueError) as error:
         warnings.simplefilter("ignore")  # of a client that was never opened and can't be closed properly
         quit_with(f"no Dask scheduler at {address!r}: {one_line(error)}; start one, or unset DASK_SCHEDULER_ADDRESS")
@@ -48,7 +46,7 @@ async def outcome(future: Future[TaskRun]) -> TaskRun:
     except TaskError:
         raise
     except asyncio.CancelledError:
-        await future.cancel()  # type: ignore[no-untyped-call]
+        await future.cancel()
         raise
     except Exception as error:
         raise TaskError(f"the Dask cluster lost the task: {one_line(error)}") from None

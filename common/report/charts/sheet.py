@@ -37,7 +37,7 @@ class Sheet:
 
     def text(self, name: str, rows: list[dict[str, Any]], at: float | None = None, **style: Any) -> Layer:
         """Texts from the field `text`, at so many pixels from the left, or else where the field `x` says."""
-        across: Any = self.x if at is None else alt.XValue(at)  # type: ignore[no-untyped-call]
+        across: Any = self.x if at is None else alt.XValue(at)
         return self.of(name, rows).mark_text(**style).encode(across, self.y, alt.Text("text:N"))
 
     def bars(self, name: str, rows: list[dict[str, Any]], *more: Any, **style: Any) -> Layer:
