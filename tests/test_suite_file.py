@@ -59,7 +59,10 @@ BAD = {
     "no_status": (SERVER + "[expect]\nstatus = 2000", "status = 2000: expected a whole number from 100 to 599"),
     "no_body": (SERVER + '[expect]\nbody = "alike"', "body = 'alike': expected one of same, json, any"),
     "no_file": (SERVER + '[expect]\nfile = "gone.txt"', "can't be read: No such file"),
-    "no_script": (SERVER + '[load]\ntool = "locust"\nscript = "gone.py"', "script 'gone.py' can't be read: No such file"),
+    "no_script": (
+        SERVER + '[load]\ntool = "locust"\nscript = "gone.py"',
+        "script 'gone.py' can't be read: No such file",
+    ),
     "no_place_of_a_check": (SERVER + '[expect]\ncheck = "look {port}"', "with {port}: expected one of url, answers,"),
     "no_command": ("[servers.one]\ntitle = 'x'", "has neither a command nor a url"),
     "open_quote": ('[servers.one]\ncommand = "serve \'x {port}"', "which is not closed"),
@@ -247,7 +250,15 @@ def test_any_body_can_be_expected(tmp_path: Path) -> None:
 
 def test_suites_that_come_with_the_project_can_be_read() -> None:
     found = sorted((TESTS.parent / "suites").glob("*/suite.toml"))
-    assert [path.parent.name for path in found] == ["aiohttp", "deployments", "first", "long-task", "static", "webdav", "wsgi"]
+    assert [path.parent.name for path in found] == [
+        "aiohttp",
+        "deployments",
+        "first",
+        "long-task",
+        "static",
+        "webdav",
+        "wsgi",
+    ]
     for path in found:
         assert read_suite(path).targets
 
