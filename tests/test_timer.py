@@ -53,6 +53,7 @@ def test_a_timer_is_found_and_its_cause_is_said(name: str) -> None:
 
 HONEST = {
     "as_soon_as_a_check": waiting(5, 0.1, 0.1),  # it waits for something, and so does everybody
+    "of_a_single_user": waiting(1, 0.042, 0.0415),
     "in_one_line": waiting(5, 0.1, 0.021),  # such as five users on one worker of several, which waits 20 ms for each
     "at_no_known_time": waiting(5, 0.07, 0.001),
     "that_computes": waiting(5, 0.1, 0.001, cpus=0.95),  # under a GIL, on a machine that has other CPUs

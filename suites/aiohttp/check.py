@@ -15,6 +15,7 @@ from page import page
 
 URL, ADDRESS, ANSWERS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 PATH = "/" + URL.split("/", 3)[3]
+ASKED = 4  # times, for rows that are drawn at random
 FEWEST = 0.5  # of the rows that so many updates of random rows reach
 
 
@@ -43,6 +44,9 @@ async def main() -> None:
         if body != exact.get(PATH, page(enumerate(FORTUNES, 1))):
             wrong(f"gives {body[:80]!r}")
         return
+    if len({await asyncio.to_thread(asked) for _ in range(ASKED)}) == 1:
+        wrong(f"gives the same rows {ASKED} times, where they are to be drawn at random")
+    body = (await asyncio.to_thread(asked)).decode()
     told = json.loads(body)
     rows = [told] if isinstance(told, dict) else told
     count = 1 if PATH.endswith("db") else int(PATH.rpartition("/")[2])

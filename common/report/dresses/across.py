@@ -51,7 +51,8 @@ def _words(cell: Cell | None, name: str) -> str:
         used_s = summary.cpu_s_per_transaction
         value = "" if used_s is None else f"{1e6 * used_s:,.0f} µs"
     difference = cell.differences[name]
-    return f"{value}{'' if summary.verdict == OK else ' ?'} |{'' if difference is None else f'{100 * difference:+.0f} %':>7}"
+    told = "" if difference is None else f"{100 * difference:+.0f} %"
+    return f"{value}{'' if summary.verdict == OK else ' ?'} |{told:>7}"
 
 
 def _legend(across: Across) -> str:

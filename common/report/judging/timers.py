@@ -8,6 +8,7 @@ from common.report.judging.evidence import Evidence, is_busy
 from common.report.judging.suspicions import starved_generator
 
 FEWEST_CHECKS = 3  # the same request, on connections of its own
+FEWEST_IN_LINE = 2  # of one user each answer takes about as long as a check
 TIGHT = 1.6  # times the median, and the 95th percentile is below that: a timer does not wait in line
 IDLE = 0.5  # of one CPU; a server that computes under a GIL takes all of one
 KNOWN = (  # from and to in seconds, and the likely cause; Locust tells its percentiles to two digits
@@ -27,13 +28,14 @@ def timer(one: Round, _: Evidence) -> str | None:
     cause = next((cause for least_s, most_s, cause in KNOWN if least_s <= (waited_s or 0.0) <= most_s), None)
     if waited_s is None or cause is None or len(soon_s) < FEWEST_CHECKS:
         return None
-    in_line_s, share = one.record.users * float(np.median(soon_s)), _cpu_share(one)
+    usual_s = float(np.median(soon_s))
+    in_line_s, share = max(FEWEST_IN_LINE, one.record.users) * usual_s, _cpu_share(one)
     p95_s = one.response_s(95)
     if waited_s <= in_line_s or (p95_s is not None and p95_s > TIGHT * waited_s) or share is None or share > IDLE:
         return None
     return (
         f"a timer and not work: users waited {numbers.seconds(waited_s)}, while the same request on a new connection "
-        f"took {numbers.seconds(in_line_s / one.record.users)}, and the server used {100 * share:.0f} % of a CPU; "
+        f"took {numbers.seconds(usual_s)}, and the server used {100 * share:.0f} % of a CPU; "
         f"the likely cause is {cause}"
     )
 
