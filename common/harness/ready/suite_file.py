@@ -15,7 +15,7 @@ from common.harness.ready.toml_table import Table
 from common.load.drivers import DRIVERS
 from common.model.case import Value
 from common.model.legible import legible
-from common.model.suite import ANY, JSON, READY_WITHIN_S, SAME, Expect, Load, Ping, Suite
+from common.model.suite import ANY, JSON, OPEN, READY_WITHIN_S, SAME, Expect, Load, Ping, Suite
 from common.model.target import Target
 from common.model.template import filled, names_in
 
@@ -125,7 +125,7 @@ def _path(table: Table, key: str, default: str) -> str:
 def _load(table: Table) -> Load:
     timed = table.text("time", "auto") if not isinstance(table.raw("time"), (int, float)) else ""
     load = Load(
-        tool=table.choice("tool", tuple(DRIVERS), "siege"),
+        tool=table.choice("tool", (*DRIVERS, OPEN), "siege"),
         time_s=None if timed == "auto" else table.seconds("time", 4.0),
         requests=table.number("requests", None, 1, 10_000_000),
         keep_alive=table.flags("keep_alive")[0],
