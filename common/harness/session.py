@@ -37,7 +37,7 @@ from common.model.case import Case
 from common.model.legible import made_legible
 from common.model.outfile import UnwritableError
 from common.model.record import Compared, Incident, Record, Result, Step, Trace, save
-from common.model.suite import Suite
+from common.model.suite import OPEN, Suite
 from common.model.template import filled_words
 
 LONGEST_FOLDER = 70  # the path of a socket has at most 104 characters on macOS, and some 30 come behind this
@@ -86,6 +86,8 @@ def conduct(
 
 def _driver_for(plan: Plan) -> Driver:
     """The load tool's, if that can make this load, and reach every server from a network of our own."""
+    if plan.load.tool == OPEN:
+        raise BadInputError('tool = "open" offers rates of arrivals: expected bench.py capacity, or another tool')
     driver = DRIVERS[plan.load.tool]
     loads = [(plan.load_of(case), case.users) for case in plan.cases]
     loads += [(load, case.users) for case in plan.cases if (load := plan.warm_up_of(case))]

@@ -9,6 +9,7 @@ from common.model.target import Amount, Target
 
 SAME, JSON, ANY = "same", "json", "any"  # how bodies are compared: in bytes, as JSON, not at all
 READY_WITHIN_S = 15.0
+OPEN = "open"  # as the tool of a load: arrivals at a rate, whatever became of the earlier ones
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from common.harness.capacity.plan import budget_s, goals_for
 from common.harness.capacity.step import Offer
 from common.harness.ceiling import compute_bare
 from common.harness.failures import CaseFailedError
-from common.harness.length import Length
+from common.harness.length import Length, in_words
 from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectations
 from common.harness.ready.services import Services
@@ -52,6 +52,7 @@ async def search(
         for case in plan.ceilings:
             keep(await _bare(plan, case, expectations, ticking, watcher))
         left = list(plan.cases)
+        _say_how_long(plan, goals, time_s, expectations, watcher)
         for number in count(1):
             for case in order.sample(left, len(left)):
                 expected = expectations[case.work]
@@ -67,6 +68,16 @@ async def search(
                 watcher.case_ends()
             if not left:
                 return
+
+
+def _say_how_long(
+    plan: Plan, goals: list[str], time_s: float | None, expectations: Expectations, watcher: Watcher
+) -> None:
+    each_s = [
+        time_s or budget_s([goal(text) for text in goals or goals_for(expectations[case.work], plan.suite)])
+        for case in plan.cases
+    ]
+    watcher.say(f"the search takes {in_words(sum(each_s), sum(each_s))} at the most")
 
 
 async def _offer(

@@ -18,7 +18,7 @@ from common.harness.ready.toml_table import Table
 from common.load.drivers import DRIVERS
 from common.model.case import Value
 from common.model.legible import legible
-from common.model.suite import ANY, JSON, READY_WITHIN_S, SAME, Expect, Load, Ping, Suite
+from common.model.suite import ANY, JSON, OPEN, READY_WITHIN_S, SAME, Expect, Load, Ping, Suite
 from common.model.target import Target
 from common.model.template import filled, names_in
 
@@ -180,7 +180,7 @@ def _load(table: Table, folder: Path) -> Load:
     is_number = type(table.raw("own_network")) is int
     ports = table.number("own_network", None, _FEWEST_PORTS, _MOST_PORTS) if is_number else None
     load = Load(
-        tool=table.choice("tool", tuple(DRIVERS), "siege"),
+        tool=table.choice("tool", (*DRIVERS, OPEN), "siege"),
         time_s=None if timed == "auto" else table.seconds("time", 4.0),
         requests=table.number("requests", None, 1, 10_000_000),
         keep_alive=table.flags("keep_alive")[0],

@@ -47,8 +47,13 @@ def _colour(names: Sequence[str], look: Look) -> Any:
     return alt.Color("name:N", scale=alt.Scale(domain=list(names), range=colours), legend=legend)
 
 
-def _shape(look: Look) -> Any:
-    return alt.Shape("name:N", scale=alt.Scale(range=_MARKS), legend=None) if look else None
+def _shape() -> Any:
+    return alt.Shape("name:N", scale=alt.Scale(range=_MARKS), legend=None)
+
+
+def _paleness() -> Any:
+    """Pale is what was ended early."""
+    return alt.condition("datum.broke", alt.value(0.35), alt.value(1.0))
 
 
 def _x(title: str | None) -> alt.X:
@@ -70,7 +75,7 @@ def _sheet(data: str, goals: str, what: str, height: int, colour: Any, look: Loo
     p50 = base.transform_filter("datum.percent == 50").mark_line(strokeWidth=1.5, opacity=0.4).encode(detail)
     p99 = base.transform_filter("datum.percent == 99")
     line = p99.mark_line(strokeWidth=2)
-    points = p99.mark_point(filled=True, size=55, opacity=1).encode(_shape(look))
+    points = p99.mark_point(filled=True, size=55).encode(_shape(), opacity=_paleness())
     rule = alt.Chart(alt.NamedData(goals)).mark_rule(color=look.limit, strokeDash=[5, 3])
     return alt.layer(rule.encode(alt.Y("s:Q")), p50, line, points).properties(width=look.width - 80, height=height)
 
@@ -78,7 +83,7 @@ def _sheet(data: str, goals: str, what: str, height: int, colour: Any, look: Loo
 def _goodput(colour: Any, look: Look) -> Any:
     y = alt.Y("good:Q", title="answers in time, per second", scale=alt.Scale(type="symlog", constant=1))
     base = alt.Chart(alt.NamedData("good")).encode(_x("requests offered per second"), y, colour)
-    points = base.mark_point(filled=True, size=55, opacity=1).encode(_shape(look))
+    points = base.mark_point(filled=True, size=55).encode(_shape(), opacity=_paleness())
     return alt.layer(base.mark_line(strokeWidth=2), points).properties(width=look.width - 80, height=_LOWER)
 
 
@@ -88,13 +93,19 @@ def _times(found: Sequence[Capacity], names: Sequence[str], kind: str) -> Iterat
             for percent in (50, 99):
                 value = step.percentile_s(kind, percent)
                 if value is not None and value != math.inf:
-                    yield {"name": name, "per_s": step.per_s, "percent": percent, "s": max(value, _LEAST_S)}
+                    yield {
+                        "name": name,
+                        "per_s": step.per_s,
+                        "percent": percent,
+                        "s": max(value, _LEAST_S),
+                        "broke": step.step.broke,
+                    }
 
 
 def _good(found: Sequence[Capacity], names: Sequence[str]) -> Iterator[dict[str, Any]]:
     for name, one in zip(names, found, strict=True):
         for step in one.steps:
-            yield {"name": name, "per_s": step.per_s, "good": step.good_per_s(one.in_time_s)}
+            yield {"name": name, "per_s": step.per_s, "good": step.good_per_s(one.in_time_s), "broke": step.step.broke}
 
 
 def _goals(found: Sequence[Capacity], kind: str) -> list[dict[str, Any]]:

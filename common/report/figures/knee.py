@@ -1,6 +1,7 @@
 """The knee: the rate of arrivals at which a figure reaches its limit, from some looks at other rates.
 
-A figure such as the 99th percentile grows with the rate as it does in a queue: slowly, then without bound. What a queue
+A figure such as the 99th percentile grows with the rate as it does in a queue: slowly, then without bound; others, such
+as pings or what is refused, follow some power of it. Which of both it is the looks tell. What a queue
 would make of the very arrivals of a look is computed (Lindley 1952), so that neither the luck of the arrivals nor that
 each look begins with an empty server is taken for the server's own. Where the knee is, how full the server is there,
 and how far looks differ beside that, is estimated together: Bayes' rule on a grid, with priors that say next to
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 FULL_AT_KNEE = 1 - np.geomspace(0.015, 0.9, 30)
+POWERS = np.array([0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 40.0])  # of the rate, that a figure may follow
+AS_POWER = 0.2  # as probable as that it is like that of a queue, before anything was seen
 SCATTERS = np.array([0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.7])  # standard deviations of a look's logarithm
 BUSY = np.concatenate([np.arange(0.01, 0.6, 0.03), np.arange(0.6, 1.3, 0.015), np.geomspace(1.3, 200, 30)])
 USUAL_SCATTER = np.array([1.0, 1, 1, 1, 1, 0.5, 0.25])  # how probable each is before anything was seen
@@ -99,14 +102,16 @@ def knee(looks: Sequence[Look], percent: float, least: float, most: float, guess
 
 
 def _probable(looks: Sequence[Look], percent: float, rates: Floats, guess: float) -> Floats:
-    """Of each rate, whatever the fullness and the scatter."""
+    """Of each rate, whatever the shape and the scatter."""
     at_knee = np.log([usual_time(full, percent) for full in FULL_AT_KNEE])
-    logs = np.zeros((len(rates), len(FULL_AT_KNEE), len(SCATTERS)))
+    logs = np.zeros((len(rates), len(FULL_AT_KNEE) + len(POWERS), len(SCATTERS)))
     logs += -np.log1p((np.log(rates / guess) / WIDTH_OF_GUESS) ** 2)[:, None, None] + np.log(USUAL_SCATTER)
+    logs[:, len(FULL_AT_KNEE) :] += math.log(AS_POWER * len(FULL_AT_KNEE) / len(POWERS))
     for one in looks:
         busy = one.per_s / rates[:, None] * FULL_AT_KNEE
         time = np.interp(np.log(busy), np.log(BUSY), one.queue) - math.log(one.per_s)
-        expected = time - (at_knee - np.log(rates)[:, None])
+        in_a_queue = time - (at_knee - np.log(rates)[:, None])
+        expected = np.hstack([in_a_queue, np.log(one.per_s / rates)[:, None] * POWERS])
         logs += np.log((1 - ODD) * _likely(one, expected[..., None] - SKEWED) + ODD / 4)
         if one.broke:
             logs += np.log(ODD_BREAK + (1 - ODD_BREAK) * _normal(np.log(one.per_s / rates) / NEAR))[:, None, None]

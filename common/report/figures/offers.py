@@ -92,7 +92,7 @@ class Offered:
     def good_per_s(self, limit_s: float) -> float:
         """Right answers within the limit, per second in which requests were due."""
         due_s = self.step.arrivals.due_s
-        seen_s = min(self.step.seen_until_s, len(due_s) / self.per_s) if due_s else 0.0
+        seen_s = self.step.seen_until_s if self.step.broke else len(due_s) / self.per_s
         return float(np.sum(self.right & (self.waits_s <= limit_s))) / seen_s if seen_s > 0 else 0.0
 
     @cached_property

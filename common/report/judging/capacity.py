@@ -4,17 +4,17 @@ next while that is still sought."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from common.model.case import Case
 from common.model.goal import Goal, goal
-from common.model.record import LeftOut, Result, Step
+from common.model.record import Result, Step
 from common.report.figures.knee import INTERVAL, Knee, Look, knee, queue_of
 from common.report.figures.offers import PERCENTS, Offered
 from common.report.figures.rounds import Round
+from common.report.figures.speed import speeds_of
 
 SURE = 1.06  # the interval is narrow enough if its ends are no farther apart
 FEWEST, MOST, USUAL_STEPS = 4, 12, 6  # steps of a server
@@ -26,15 +26,19 @@ BESIDE_S = 1.5  # of a step, for starting and stopping, before that is known
 LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # offered to any server
 BEYOND = 1.25  # times the ceiling there is nothing to be sought, where the task needs a CPU
 MOST_PER_S = 2000.0  # that the generator is asked for
+BELOW_LIMIT = 0.7  # of a rate that the generator could not offer is the highest that is still sought
 COMPUTES = 0.5  # of an answer is CPU time: then the ceiling is a limit
 GUESS = 0.7  # of the ceiling
+UNKNOWN_S = 0.1  # what an answer takes where nobody knows
 GUESS_BEYOND = 0.9  # of the answers that came at a rate that was too high
 STEPS_UP, STEPS_DOWN = 2.0, 0.25  # times the highest rate that held, or else the lowest that did not, is the next one
 TRIED = 2  # steps that all missed, before it is gone down faster than where the knee may be
 INSIDE = 0.2  # of the way between the highest that held and the lowest that did not, where they are far apart
+FAR, BESIDE = 1.4, 1.25  # times the middle of where the knee may be: how far an end is, and where is looked then
 QUANTILES = (0.5, 0.3, 0.7)  # of where the knee may be, that are offered in turn
 ENDS = 0.02  # so near to the least or the highest rate that was in question is there
 
+WIDE = 1.25  # from one end to the other: then it is not decided well
 OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
 
 
@@ -83,9 +87,6 @@ class Capacity:
         return self.holds / self.ceiling_per_s if self.holds and self.ceiling_per_s else None
 
 
-WIDE = 1.25
-
-
 def capacities(result: Result) -> list[Capacity]:
     """Of every server at every task, in the order of their numbers."""
     cases = list(dict.fromkeys(step.case for step in result.steps))
@@ -122,16 +123,27 @@ class _Search:
         self._sound = [one for one in sound if one not in self._limited]
         speeds = [one.speed for one in map(Offered, result.steps) if one.speed]
         self._usual = float(np.mean(speeds)) if speeds else None
-        self.ceiling = _ceiling(result, case)
+        self.ceiling = self._ceiling()
         self._guess = self._guessed(task_s)
         self.least = min(LEAST_PER_S, LEAST_OF_GUESS * self._guess)
         self.most = self._highest()
+
+    def _ceiling(self) -> float | None:
+        """What the machine can do of it at its usual speed, with no server at all."""
+        found = next((one for one in self._result.records if one.is_ceiling and one.case.covers(self.case)), None)
+        if found is None or found.failure is not None or (per_s := Round(found).rate.per_s) is None:
+            return None
+        speeds, shares = speeds_of(found), [one.follows_speed for one in self._sound]
+        if not speeds or not self._usual or not shares:
+            return per_s
+        return per_s * float((self._usual / speeds.mean(0.0, found.load_s or 1.0)) ** np.median(shares))
 
     def _guessed(self, task_s: float) -> float:
         """Before anything was offered: from the ceiling, or what an answer takes."""
         if self.ceiling:
             return GUESS * self.ceiling
-        idle_s = task_s or next((one.record.idle_answer_s for one in self._sound if one.record.idle_answer_s), 0.1)
+        seen = [one.record.idle_answer_s for one in self._sound if one.record.idle_answer_s]
+        idle_s = min(seen, default=task_s or UNKNOWN_S)
         return min(MOST_PER_S / 2, GUESS * self._result.environment.usable_cpus / max(1e-4, idle_s))
 
     def _highest(self) -> float:
@@ -139,7 +151,7 @@ class _Search:
         shares = [one.follows_speed for one in self._sound]
         computes = not shares or float(np.median(shares)) >= COMPUTES
         most = BEYOND * self.ceiling if self.ceiling and computes else MOST_PER_S
-        return max(2 * self.least, min([most, *(0.95 * one.per_s for one in self._limited)]))
+        return max(2 * self.least, min([most, *(BELOW_LIMIT * one.per_s for one in self._limited)]))
 
     def usual_rate(self, one: Offered) -> float:
         """The rate that would have been as much to do at the machine's usual speed."""
@@ -157,7 +169,7 @@ class _Search:
                 arrivals, per_s = np.asarray(step.step.arrivals.due_s), self.usual_rate(step)
                 is_cut = step.step.broke and not one.figure.startswith("ping_")  # pings are waited for in any case
                 until = step.step.seen_until_s * step.per_s if is_cut else math.inf
-                broke = step.step.broke and excess > 0
+                broke = excess == math.inf or (step.step.broke and excess > 0)
                 looks.append(Look(per_s, excess, queue_of(list(arrivals * step.per_s), percent, until), broke))
         return knee(looks, percent, self.least, self.most, self._guess_for(one)) if looks else None
 
@@ -195,8 +207,17 @@ class _Search:
             low, high = (self.quantile(share) for share in INTERVAL)
             if count >= FEWEST and high / low < SURE:
                 return None
-            rate = self._clamped(self.quantile(QUANTILES[count % len(QUANTILES)]))
+            rate = self._clamped(self._most_telling(low, high, count))
         return rate, min(time_s, max(MOST_REQUESTS / rate, 0.02 * budget_s))
+
+    def _most_telling(self, low: float, high: float, count: int) -> float:
+        """Where the knee may be; or first a little beyond, or below, if nothing clear was seen there yet."""
+        middle = self.quantile(0.5)
+        if high > FAR * middle and not any(one.step.broke and one.per_s <= FAR * middle for one in self._sound):
+            return BESIDE * middle
+        if low < middle / FAR and not any(not self._missed(one) and one.per_s >= middle / FAR for one in self._sound):
+            return middle / BESIDE
+        return self.quantile(QUANTILES[count % len(QUANTILES)])
 
     def _patience_s(self) -> float:
         """How long the last requests of a step may be waited for."""
@@ -266,14 +287,3 @@ class _Search:
 
 def _beside_s(step: Step) -> float:
     return max(0.0, (step.record.case_s or 0.0) - step.seen_until_s)
-
-
-def _ceiling(result: Result, case: Case) -> float | None:
-    """What the machine can do of it: with no server at all."""
-    found = next((one for one in result.records if one.is_ceiling and one.case.covers(case)), None)
-    return Round(found).rate.per_s if found is not None and found.failure is None else None
-
-
-def left_out(result: Result) -> Sequence[LeftOut]:
-    """Who could not run."""
-    return result.left_out

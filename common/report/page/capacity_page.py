@@ -51,7 +51,8 @@ def capacity_pictures(found: Sequence[Capacity]) -> Iterator[Picture]:
             "capacity",
             in_words(case, [name for name, _ in case.job]) if len(groups) > 1 else "",
             "Each point is a step: requests that come at that rate, whatever became of the earlier ones. Where a line "
-            "bends upwards is the knee; the dashed lines are the goals. Below: how many answers a second came in time, "
+            "bends upwards is the knee; the dashed lines are the goals. Pale points are of steps that ended early, "
+            "because too much had missed a goal. Below: how many answers a second came in time, "
             "which says what becomes of a server beyond its knee.",
             partial(capacity_chart, group),
             "Times over the rate of arrivals. " + " ".join(map(in_one_sentence, group)),
