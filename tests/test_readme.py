@@ -14,16 +14,22 @@ README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "suites").glob("*/README.md"))]
 MOST_LINES = 250
 BLOCK = re.compile(r"<!-- python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
+RENDERED = re.compile(r"<!-- python (bench\.py report \S+ --format markdown) -->\n\n(.*?)\n<!-- end -->", re.DOTALL)
 PICTURE = re.compile(r"<!-- python (bench\.py report .*?) --out (\S+) -->\n!\[[^\]]+\]\((\S+)\)")
 QUOTED = re.compile(r"<!-- (\S+\.(?:py|toml)) -->\n```(?:python|toml)\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 OF_THE_PROJECT = ("servers/", "common/", "docs/", "results/", "scripts/", "tests/", "./", ".venv")
 
 
+def named(page: Path) -> str:
+    """Its name; that of a suite's with the folder."""
+    return page.stem if page.parent.parent != ROOT / "suites" else f"{page.parent.name}-{page.stem}"
+
+
 def on_every_page(pattern: re.Pattern[str]) -> list:
     """What is found, each with its page before it."""
     return [
-        pytest.param(page, *found.groups(), id=f"{page.parent.name}-{page.stem}-{found[1]}")
+        pytest.param(page, *found.groups(), id=f"{named(page)}-{found[1]}")
         for page in PAGES
         for found in pattern.finditer(page.read_text())
     ]
@@ -38,6 +44,19 @@ def test_what_a_command_is_said_to_print_is_what_it_prints(
     if renew:
         before = f"<!-- python {words} -->\n```text\n"
         page.write_text(page.read_text().replace(f"{before}{said}```", f"{before}{printed}```"))
+    assert (printed if renew else said) == printed
+
+
+@pytest.mark.parametrize(("page", "words", "said"), on_every_page(RENDERED))
+def test_what_a_command_is_said_to_print_as_markdown_is_what_it_prints(
+    page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    printed = called(*shlex.split(words)[1:]).stdout
+    if renew:
+        page.write_text(
+            page.read_text().replace(f"<!-- python {words} -->\n\n{said}", f"<!-- python {words} -->\n\n{printed}")
+        )
     assert (printed if renew else said) == printed
 
 
@@ -82,7 +101,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=named)
 def test_every_link_to_a_file_or_a_heading_leads_there(page: Path) -> None:
     for link in LINK.findall(page.read_text()):
         if "://" not in link:
@@ -92,14 +111,18 @@ def test_every_link_to_a_file_or_a_heading_leads_there(page: Path) -> None:
             assert not heading or heading in anchors(there), link
 
 
-def pages_behind(page: Path) -> set[Path]:
-    return {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())} & set(PAGES)
-
-
 def test_every_page_is_reached_from_the_readme() -> None:
-    near = pages_behind(README)
-    assert near >= set((ROOT / "docs").glob("*.md"))
-    assert near.union(*map(pages_behind, near)) >= set(PAGES[1:])
+    linked = [README, *linked_from(README)]
+    for page in linked:  # which grows meanwhile
+        linked += [one for one in linked_from(page) if one not in linked]
+    assert {*linked_from(README)} >= {page for page in PAGES[1:] if page.parent.name == "docs"}
+    assert set(linked) >= set(PAGES)
+
+
+def linked_from(page: Path) -> set[Path]:
+    """The pages that a page links."""
+    there = {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())}
+    return there & set(PAGES)
 
 
 def test_every_command_is_there_with_its_options() -> None:

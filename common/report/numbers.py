@@ -17,9 +17,9 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def seconds(value: float) -> str:
-    """`0.83 ms`, `5.2 ms`, `37 ms`, `1.03 s`."""
-    if 0 < value < 0.00099:
-        return f"{significant(value * 1000, 2)} ms"
+    """`0.047 ms`, `0.83 ms`, `5.2 ms`, `37 ms`, `1.03 s`: no more than a microsecond can be told."""
+    if 0.0000005 <= value < 0.000995:
+        return f"{value * 1000:.{3 if value < 0.0000995 else 2}f} ms"
     if value < 0.00995:
         return f"{value * 1000:.1f} ms"
     if value < 0.9995:

@@ -68,15 +68,18 @@ def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """What the first answers cost, where that is so much more that it would have spoiled the figures."""
+    told = set()
     for rounds in comparison.rounds:
+        server = rounds[0].record.server
         costs = [
             (first, rest) for one in rounds if (first := _first_cost_s(one)) and (rest := one.cpu_s_per_transaction())
         ]
         factors = sorted(first / rest for first, rest in costs)
-        if factors and factors[len(factors) // 2] > WARMING:
+        if factors and factors[len(factors) // 2] > WARMING and server not in told:
+            told.add(server)
             first_s, rest_s = max(costs, key=lambda cost: cost[0])
             yield (
-                rounds[0].record.server,
+                server,
                 f"its first {rounds[0].record.warm_up_answers:,} answers took {numbers.seconds(first_s)} of CPU each, "
                 f"the later ones {numbers.seconds(rest_s)}: it gets quicker while it serves, and without the warm-up, "
                 "which does not count here, it would look slower than it is",
