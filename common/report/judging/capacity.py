@@ -34,7 +34,7 @@ GUESS_BEYOND = 0.9  # of the answers that came at a rate that was too high
 STEPS_UP, STEPS_DOWN = 2.0, 0.25  # times the highest rate that held, or else the lowest that did not, is the next one
 TRIED = 2  # steps that all missed, before it is gone down faster than where the knee may be
 INSIDE = 0.2  # of the way between the highest that held and the lowest that did not, where they are far apart
-FAR, BESIDE = 1.4, 1.25  # times the middle of where the knee may be: how far an end is, and where is looked then
+FAR, BESIDE = 1.6, 1.25  # times the middle of where the knee may be: how far an end is, and where is looked then
 QUANTILES = (0.5, 0.3, 0.7)  # of where the knee may be, that are offered in turn
 ENDS = 0.02  # so near to the least or the highest rate that was in question is there
 
@@ -169,7 +169,7 @@ class _Search:
                 arrivals, per_s = np.asarray(step.step.arrivals.due_s), self.usual_rate(step)
                 is_cut = step.step.broke and not one.figure.startswith("ping_")  # pings are waited for in any case
                 until = step.step.seen_until_s * step.per_s if is_cut else math.inf
-                broke = excess == math.inf or (step.step.broke and excess > 0)
+                broke = step.step.broke and excess > 0
                 looks.append(Look(per_s, excess, queue_of(list(arrivals * step.per_s), percent, until), broke))
         return knee(looks, percent, self.least, self.most, self._guess_for(one)) if looks else None
 
