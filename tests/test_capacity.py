@@ -259,3 +259,21 @@ def test_a_real_server_is_found_not_to_take_more_than_it_can(tmp_path: Path, ben
     assert one.holds < 20 < 1.5 * one.fails  # it does one in 50 ms
     assert one.breaks.text == "p99 < 500ms"
     assert "holds at" in ran.stdout
+
+
+def test_a_search_that_was_stopped_before_anything_held_does_not_say_none() -> None:
+    result = result_of([])
+    result.steps.append(offered(SERVERS["M/D/1"], 30.0, 5.0, 1, 1))
+    (one,) = capacities(result)
+    assert (one.holds, one.fails, one.is_none) == (None, 30.0, False)
+    assert exit_code(result) == 3
+    assert "does not hold at 30.0/s, and nothing lower was offered" in " ".join(conclusion([one]))
+
+
+def test_a_suite_whose_tool_is_open_is_for_a_capacity_only(tmp_path: Path, asked: Asked) -> None:
+    suite = SUITE.format(python=sys.executable, script="x.py").replace("[servers", '[load]\ntool = "open"\n[servers')
+    (tmp_path / "open.toml").write_text(suite)
+    ran = asked("run", "open.toml")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "expected bench.py capacity, or another tool" in ran.stderr
+    assert asked("capacity", "open.toml", "--goal", "rate > 1/s").returncode == 2

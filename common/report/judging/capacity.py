@@ -54,6 +54,7 @@ class Capacity:
     fails: float | None  # None: nowhere that was offered
     breaks: Goal | None  # the goal that is missed first
     ceiling_per_s: float | None
+    least_per_s: float  # that is offered
     most_per_s: float  # that could be offered
     usual_speed: float | None
     limited: Offered | None = None  # the lowest rate that the generator could not offer
@@ -64,7 +65,14 @@ class Capacity:
         """`undecided` where the interval is wide: its upper end more than a quarter above the lower one."""
         if self.failure:
             return FAILED
-        return UNDECIDED if self.holds and self.fails and self.fails > WIDE * self.holds else OK
+        is_wide = bool(self.holds and self.fails and self.fails > WIDE * self.holds)
+        return UNDECIDED if is_wide or (self.holds is None and not self.is_none) else OK
+
+    @property
+    def is_none(self) -> bool:
+        """Whether a goal is missed even at the lowest rate that is offered to any server."""
+        lowest = min((one.per_s for one in self.steps), default=math.inf)
+        return self.holds is None and lowest <= self.least_per_s * (1 + ENDS)
 
     @property
     def at(self) -> Offered | None:
@@ -257,6 +265,7 @@ class _Search:
             fails=fails if not failure else None,
             breaks=breaks if fails and not failure else None,
             ceiling_per_s=self.ceiling,
+            least_per_s=self.least,
             most_per_s=self.most,
             usual_speed=self._usual,
             limited=min(self._limited, key=lambda one: one.per_s, default=None),
