@@ -115,7 +115,7 @@ def offered(
     beats = np.arange(0, until_s + 1, 0.05).tolist()
     record.beats = Beats(beats, [0] * len(beats), [BEAT_S / speed] * len(beats))
     record.idle_answer_s = float(min(waits))
-    record.samples.cpu_s[:] = [0.0, *([until_s] * (len(record.samples.at_s) - 1))] if speed != 1.0 else [0.0] * 17
+    record.samples.cpu_s[:] = np.linspace(0.0, until_s, len(record.samples.at_s)).tolist()
     arrivals = Arrivals(due_s.tolist(), due_s.tolist(), ended.tolist(), outcome)
     return Step(
         record=record, goals=list(goals), arrivals_per_s=rate, arrivals=arrivals, seen_until_s=until_s, broke=broke

@@ -111,11 +111,15 @@ def test_what_is_less_certain_has_an_interval_that_says_so(name: str) -> None:
 
 
 def test_a_machine_that_is_slower_for_a_while_is_not_the_servers_fault() -> None:
-    speeds = {number: (1.0, 0.6, 1.4)[number % 3] for number in range(1, 13)}
+    speeds = {number: (1.0, 0.7, 1.25)[number % 3] for number in range(1, 13)}
     one, result = searched(SERVERS["M/D/1"], 3, speed=speeds.get)
     usual = np.mean([speeds[step.record.round] for step in result.steps])
-    assert one.holds / usual == pytest.approx(truth("M/D/1"), rel=0.12)
-    assert one.holds < one.fails < 1.4 * one.holds
+    assert covers(one, usual * truth("M/D/1"))
+    assert one.fails < 1.3 * one.holds
+    for step in result.steps:  # as if nobody had looked at the speed
+        step.record.beats.took_s[:] = [1e-5] * len(step.record.beats.took_s)
+    (blind,) = capacities(result)
+    assert blind.fails / blind.holds > one.fails / one.holds
 
 
 def test_where_the_ping_is_too_slow_at_any_rate_there_is_none() -> None:
@@ -127,7 +131,7 @@ def test_where_the_ping_is_too_slow_at_any_rate_there_is_none() -> None:
 
 
 def test_goals_that_hold_at_every_rate_are_said_to() -> None:
-    one, result = searched(deterministic(1, 0.0001), task_s=0.001)
+    one, result = searched(deterministic(1, 0.0001), task_s=0.001, budget_s=15.0)
     assert one.fails is None
     assert one.holds
     assert "holds every goal at every rate that was offered" in " ".join(conclusion([one]))
@@ -255,3 +259,21 @@ def test_a_real_server_is_found_not_to_take_more_than_it_can(tmp_path: Path, ben
     assert one.holds < 20 < 1.5 * one.fails  # it does one in 50 ms
     assert one.breaks.text == "p99 < 500ms"
     assert "holds at" in ran.stdout
+
+
+def test_a_search_that_was_stopped_before_anything_held_does_not_say_none() -> None:
+    result = result_of([])
+    result.steps.append(offered(SERVERS["M/D/1"], 30.0, 5.0, 1, 1))
+    (one,) = capacities(result)
+    assert (one.holds, one.fails, one.is_none) == (None, 30.0, False)
+    assert exit_code(result) == 3
+    assert "does not hold at 30.0/s, and nothing lower was offered" in " ".join(conclusion([one]))
+
+
+def test_a_suite_whose_tool_is_open_is_for_a_capacity_only(tmp_path: Path, asked: Asked) -> None:
+    suite = SUITE.format(python=sys.executable, script="x.py").replace("[servers", '[load]\ntool = "open"\n[servers')
+    (tmp_path / "open.toml").write_text(suite)
+    ran = asked("run", "open.toml")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert "expected bench.py capacity, or another tool" in ran.stderr
+    assert asked("capacity", "open.toml", "--goal", "rate > 1/s").returncode == 2

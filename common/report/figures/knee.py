@@ -21,10 +21,10 @@ Floats = NDArray[np.float64]
 
 FULL_AT_KNEE = 1 - np.geomspace(0.015, 0.9, 30)
 POWERS = np.array([0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0, 20.0, 40.0])  # of the rate, that a figure may follow
-AS_POWER = 0.2  # as probable as that it is like that of a queue, before anything was seen
+AS_POWER = 0.05  # as probable as that it is like that of a queue, before anything was seen
 SCATTERS = np.array([0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.7])  # standard deviations of a look's logarithm
 BUSY = np.concatenate([np.arange(0.01, 0.6, 0.03), np.arange(0.6, 1.3, 0.015), np.geomspace(1.3, 200, 30)])
-USUAL_SCATTER = np.array([1.0, 1, 1, 1, 1, 0.5, 0.25])  # how probable each is before anything was seen
+USUAL_SCATTER = np.array([0.6, 0.8, 1.0, 1.0, 1.0, 1.0, 0.7])  # how probable each is before anything was seen
 WIDTH_OF_GUESS = 0.4
 CLEAR = math.log(6)  # beyond so many times the limit, or its part, a look only says on which side of the knee it is
 # So much lies the median of short looks below the percentile of an endless one: long waits come in clusters.

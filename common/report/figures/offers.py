@@ -73,7 +73,10 @@ class Offered:
         }.get(goal.figure)
 
     def excess(self, goal: Goal) -> float | None:
-        """How far it is beyond the limit, as a logarithm: negative where the goal holds, infinite where it broke."""
+        """How far it is beyond the limit, as a logarithm: negative where the goal holds.
+
+        A percentile that never came is as far beyond as more were lost than may be.
+        """
         value = self.value(goal)
         if value is None:
             return None
@@ -81,7 +84,9 @@ class Offered:
         if goal.figure == "availability_pct":  # the share that is missing
             value, limit = 100 - value, 100 - limit
         if value == math.inf:
-            return math.inf
+            kind, _, percent = goal.figure.removesuffix("_s").rpartition("_")
+            waits, allowed = self.waits_s if kind == "response" else self.ping_waits_s, 1 - PERCENTS[percent] / 100
+            return max(0.0, math.log(float(np.mean(np.isinf(waits))) / allowed)) if allowed else math.inf
         return math.log(max(value, 1e-9) / limit)
 
     @property

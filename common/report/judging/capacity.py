@@ -34,7 +34,7 @@ GUESS_BEYOND = 0.9  # of the answers that came at a rate that was too high
 STEPS_UP, STEPS_DOWN = 2.0, 0.25  # times the highest rate that held, or else the lowest that did not, is the next one
 TRIED = 2  # steps that all missed, before it is gone down faster than where the knee may be
 INSIDE = 0.2  # of the way between the highest that held and the lowest that did not, where they are far apart
-FAR, BESIDE = 1.4, 1.25  # times the middle of where the knee may be: how far an end is, and where is looked then
+FAR, BESIDE = 1.6, 1.25  # times the middle of where the knee may be: how far an end is, and where is looked then
 QUANTILES = (0.5, 0.3, 0.7)  # of where the knee may be, that are offered in turn
 ENDS = 0.02  # so near to the least or the highest rate that was in question is there
 
@@ -54,6 +54,7 @@ class Capacity:
     fails: float | None  # None: nowhere that was offered
     breaks: Goal | None  # the goal that is missed first
     ceiling_per_s: float | None
+    least_per_s: float  # that is offered
     most_per_s: float  # that could be offered
     usual_speed: float | None
     limited: Offered | None = None  # the lowest rate that the generator could not offer
@@ -64,7 +65,14 @@ class Capacity:
         """`undecided` where the interval is wide: its upper end more than a quarter above the lower one."""
         if self.failure:
             return FAILED
-        return UNDECIDED if self.holds and self.fails and self.fails > WIDE * self.holds else OK
+        is_wide = bool(self.holds and self.fails and self.fails > WIDE * self.holds)
+        return UNDECIDED if is_wide or (self.holds is None and not self.is_none) else OK
+
+    @property
+    def is_none(self) -> bool:
+        """Whether a goal is missed even at the lowest rate that is offered to any server."""
+        lowest = min((one.per_s for one in self.steps), default=math.inf)
+        return self.holds is None and lowest <= self.least_per_s * (1 + ENDS)
 
     @property
     def at(self) -> Offered | None:
@@ -169,7 +177,7 @@ class _Search:
                 arrivals, per_s = np.asarray(step.step.arrivals.due_s), self.usual_rate(step)
                 is_cut = step.step.broke and not one.figure.startswith("ping_")  # pings are waited for in any case
                 until = step.step.seen_until_s * step.per_s if is_cut else math.inf
-                broke = excess == math.inf or (step.step.broke and excess > 0)
+                broke = step.step.broke and excess > 0
                 looks.append(Look(per_s, excess, queue_of(list(arrivals * step.per_s), percent, until), broke))
         return knee(looks, percent, self.least, self.most, self._guess_for(one)) if looks else None
 
@@ -257,6 +265,7 @@ class _Search:
             fails=fails if not failure else None,
             breaks=breaks if fails and not failure else None,
             ceiling_per_s=self.ceiling,
+            least_per_s=self.least,
             most_per_s=self.most,
             usual_speed=self._usual,
             limited=min(self._limited, key=lambda one: one.per_s, default=None),

@@ -48,7 +48,7 @@ def cells(one: Capacity) -> list[str]:
         return ["failed", *[""] * (len(COLUMNS) - 1)]
     at = one.at
     return [
-        "none" if one.holds is None else per_s(one.holds),
+        per_s(one.holds) if one.holds else "none" if one.is_none else "?",
         per_s(one.fails),
         numbers.share(one.of_ceiling) if one.of_ceiling else NONE,
         time_of(at.percentile_s("response", 99)) if at else NONE,
@@ -99,7 +99,7 @@ def conclusion(found: Sequence[Capacity], left_out: Sequence[LeftOut] = ()) -> I
     if able:
         yield _of_the_best(able, names)
     for one in found:
-        if one.holds is None and one.verdict != FAILED:
+        if one.is_none and one.verdict != FAILED:
             yield f"{names[id(one)]}: none, {_why_none(one)}."
         elif one.fails is None and one.holds:
             yield f"{names[id(one)]} holds every goal at every rate that was offered, up to {_up_to(one)}."
@@ -114,7 +114,10 @@ def conclusion(found: Sequence[Capacity], left_out: Sequence[LeftOut] = ()) -> I
         yield f"Other work took up to {numbers.share(most)} of the CPUs during a step: take a quiet machine."
     if limited := [one for one in found if one.limited and one.verdict != FAILED]:
         yield " ".join(map(_limit, limited))
-    if undecided := [names[id(one)] for one in found if one.verdict == UNDECIDED]:
+    for one in found:
+        if one.verdict == UNDECIDED and one.holds is None:
+            yield f"{names[id(one)]} does not hold at {per_s(one.fails)}, and nothing lower was offered that held."
+    if undecided := [names[id(one)] for one in found if one.verdict == UNDECIDED and one.holds]:
         yield f"The interval is wide for {_listed(undecided)}: take more time (--time 3m), or a quieter machine."
     for one in found:
         if one.verdict == FAILED:
@@ -178,12 +181,13 @@ def _limit(one: Capacity) -> str:
 def footnote(result: Result, found: Sequence[Capacity]) -> str:
     """How to read the table, and how it was made."""
     machine = result.environment
-    steps = sum(len(one.steps) for one in found)
+    count = sum(len(one.steps) for one in found)
+    steps = f"{count} step{'s' if count != 1 else ''}"
     return (
         "requests come as a Poisson process; latency counts from when they were due; an answer that was refused, wrong "
         "or lost never came · holds at, not at: 95 % interval, at the machine's usual speed · there: the step nearest "
         "to the rate that holds\n"
-        f"{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · {steps} steps · seed {result.seed}"
+        f"{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · {steps} · seed {result.seed}"
     )
 
 
