@@ -23,6 +23,8 @@ from simulated_capacity import (
 )
 from simulated_record import bare_record, result_of
 
+from common.command_line import telling_of
+from common.errors import BadInputError
 from common.harness.capacity.arrivals import typical_arrivals
 from common.model.record import Failure, LeftOut, Result, load, save
 from common.report.dressing import dressed
@@ -277,3 +279,30 @@ def test_a_suite_whose_tool_is_open_is_for_a_capacity_only(tmp_path: Path, asked
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "expected bench.py capacity, or another tool" in ran.stderr
     assert asked("capacity", "open.toml", "--goal", "rate > 1/s").returncode == 2
+
+
+def test_whatever_stands_in_a_step_it_is_shown_or_refused_in_one_line(tmp_path: Path) -> None:
+    result = result_of([])
+    result.steps.append(offered(SERVERS["M/D/1"], 10.0, 2.0, 1, 1))
+    save(result, tmp_path / "c.json")
+    told = (tmp_path / "c.json").read_text()
+    for holder in ("step", "record", "arrivals"):
+        for name in {"step": json.loads(told)["steps"][0]}.get(holder) or json.loads(told)["steps"][0][holder]:
+            for value in (0, 1e6, [], [0.0], "x"):
+                changed = json.loads(told)
+                step = changed["steps"][0]
+                (step if holder == "step" else step[holder])[name] = value
+                assert shown_or_refused(tmp_path, changed), (holder, name, value)
+
+
+def shown_or_refused(folder: Path, told: object) -> bool:
+    """Anything else than one line raises."""
+    (folder / "changed.json").write_text(json.dumps(told))
+    try:
+        with telling_of(folder / "changed.json"):
+            result = load(folder / "changed.json")
+            dressed(result, "table")
+            dressed(result, "json")
+    except BadInputError as error:
+        return "\n" not in str(error)
+    return True

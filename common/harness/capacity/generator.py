@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Sequence
 
 import psutil
@@ -22,7 +21,7 @@ from common.harness.tail import Tail
 from common.model.record import Arrivals
 
 COMMAND = [sys.executable, *OURS_FIRST, "common.alone.open_load"]
-START_S, END_S = 30.0, 5.0
+START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # what was never due has no line
 _TOLD = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)", re.ASCII)
 
 
@@ -89,10 +88,8 @@ class Generator:
         stdin = self._process.process.stdin
         assert stdin is not None
         stdin.close()
-        sent = set(self.done)
         await until(self._process.ended, END_S)
-        await asyncio.sleep(0.02)  # for the last lines, which are there
-        self.done |= sent
+        await until(lambda: len(self.done) >= len(self._due_s), LAST_LINES_S)
 
     def _last_words(self) -> str:
         lines = [line.strip() for line in self._errors.text().splitlines() if line.strip()]
@@ -111,8 +108,3 @@ async def generator() -> AsyncIterator[Generator]:
             yield one
     finally:
         await process.stop(grace_s=0)
-
-
-def now_s(begin_s: float) -> float:
-    """Since the begin."""
-    return time.monotonic() - begin_s

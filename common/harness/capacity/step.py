@@ -28,7 +28,7 @@ from common.model.case import Case
 from common.model.goal import Goal
 from common.model.record import Failure, Step
 
-LEAD_S = 0.1  # until the first request may be due
+LEAD_S = 0.25  # until the first request may be due
 LOOK_S = 0.1
 PING_EVERY_S = 0.025
 CLEARLY = 10.0  # times as many as may miss a goal: then nothing will make up for it
