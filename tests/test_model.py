@@ -31,6 +31,8 @@ KINDS = {
     "8": Kind.PREFORK,
     "9": Kind.PROCESSES,
     "10": Kind.PROCESSES,
+    "11": Kind.THREADS,
+    "12": Kind.PROCESSES,
 }
 
 
@@ -175,7 +177,7 @@ def test_a_rule_is_not_applied_where_what_it_needs_is_missing() -> None:
     assert codes[0] >= {"above_ceiling", "too_fast", "too_cheap"}
     assert codes[1] >= {"above_ceiling", "too_fast"}
     assert "too_cheap" not in codes[1]
-    assert {rule.code for rule in RULES if "CPU" in rule.needs} == {"too_cheap"}
+    assert {rule.code for rule in RULES if "CPU" in rule.needs} == {"too_cheap", "timer"}
     assert comparison.cases[1].memory_bytes is None
     (rounds,) = [rounds for rounds in comparison.rounds if rounds[0].record is bare]
     assert judge(rounds, comparison.evidence)

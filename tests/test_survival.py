@@ -96,6 +96,7 @@ def test_the_pool_of_processes_is_given_one_more_than_they_need(
         wait_until(lambda: begun.exists() and len(begun.read_text()) == 2)
         for connection in leaving:
             connection.close()
+        assert [served.request("/ping").body for _ in range(3)] == ["pong"] * 3  # so that it has seen who left
         told.touch()
         assert served.request("/").body == "told"
         assert len(begun.read_text()) <= 4  # both workers', one more, and this

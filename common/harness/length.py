@@ -7,7 +7,7 @@ from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation, Expectations
 from common.model.case import Case
 
-LEAST_S = 4.0
+LEAST_S = 3.0
 SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
 TIMES_SETTLED = 2.75  # so much longer than until then: more than one and a half cycles of request and answer
 SLOWER = 2.0  # than one after the other: a server that takes still longer is not waited for
