@@ -33,7 +33,7 @@ def test_a_ceiling_that_was_disturbed_is_named_and_not_the_server() -> None:
     assert codes(case) == ["unsteady_ceiling", "blind"]
     assert case.verdict == "unclear"
     assert "round 3: " in case.reasons[0].message
-    assert "something disturbed the bare case" in case.reasons[0].message
+    assert "something disturbed the ceiling" in case.reasons[0].message
 
 
 def test_a_busy_machine_comes_first_because_it_explains_the_rest() -> None:

@@ -7,7 +7,13 @@ from common.report import numbers
 from common.report.figures.estimates import ACCURACY
 from common.report.figures.rounds import Round
 from common.report.judging.evidence import DRIFT_OF_RATES, Evidence, is_busy, other_work
-from common.report.judging.suspicions import above_ceiling, availability, beside_ceiling, littles_law
+from common.report.judging.suspicions import (
+    above_ceiling,
+    availability,
+    beside_ceiling,
+    littles_law,
+    paced_by_the_tool,
+)
 
 # The smallest lie that a rule has to be able to see: more than the ceiling, less time or CPU than the task needs.
 SIGHT_OF_RATES, SIGHT_OF_RUNS = 0.25, 0.5
@@ -68,10 +74,12 @@ def unsteady_ceiling(one: Round, evidence: Evidence) -> str | None:
     share = evidence.weather.of_ceiling(one)
     if share is None or share <= 1 + ACCURACY + DRIFT_OF_RATES or above_ceiling(one, evidence):
         return None
+    if paced_by_the_tool(one):
+        return None
     allowed = evidence.allowed_above_ceiling(one)
     return (
         f"{beside_ceiling(one, share)}, but up to {100 * allowed:.0f} % more may be noise here: "
-        "something disturbed the bare case; measure again"
+        "something disturbed the ceiling; measure again"
     )
 
 

@@ -23,12 +23,17 @@ LEAST_CPU_S = 0.001  # what the CPU clock can tell from nothing
 
 def above_ceiling(one: Round, evidence: Evidence) -> str | None:
     share = evidence.weather.of_ceiling(one)
-    if share is None or share <= 1 + evidence.allowed_above_ceiling(one):
+    if share is None or share <= 1 + evidence.allowed_above_ceiling(one) or paced_by_the_tool(one):
         return None
     return (
         f"{beside_ceiling(one, share)}: answers were sent before the work was done, or without it; "
         "look whether every result is awaited"
     )
+
+
+def paced_by_the_tool(one: Round) -> bool:
+    """Whether the load tool was the limit here and at the ceiling: then one sees how its own pace changed."""
+    return one.ceiling is not None and bool(starved_generator(one) and starved_generator(one.ceiling))
 
 
 def beside_ceiling(one: Round, share: float) -> str:

@@ -12,6 +12,7 @@ from common.report.words.naming import name_of
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 NOT_POSSIBLE = "–"  # noqa: RUF001 (as a table has it)
 LEGEND = f"~ hurt · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} can't happen to it"
+SOON_S = 0.001  # less than that nobody can tell
 # Of each fault: what it is, and what the two lines of its cells say.
 HEADINGS = {
     CONTROL: ("no fault", "trans/s", "ping p99"),
@@ -54,6 +55,11 @@ def _seconds(value: float | None) -> str:
     return "never" if value is None else numbers.seconds(value)
 
 
+def _after(value: float | None) -> str:
+    """When it was well again."""
+    return "at once" if value is not None and value < SOON_S else _seconds(value)
+
+
 def _ping(value: float | None) -> str:
     return "no answer" if value is None else numbers.seconds(value)
 
@@ -71,7 +77,7 @@ def _control(figures: Figures) -> tuple[str, str]:
 
 
 def _worker(figures: Figures) -> tuple[str, str]:
-    return _count(figures["lost"]), _seconds(figures["whole_s"])
+    return _count(figures["lost"]), _after(figures["whole_s"])
 
 
 def _stop(figures: Figures) -> tuple[str, str]:
@@ -89,7 +95,7 @@ def _leave(figures: Figures) -> tuple[str, str]:
 def _overload(figures: Figures) -> tuple[str, str]:
     lost = sum(figures[name] or 0 for name in ("lost", "wrong", "late"))
     counts = f"{_count(figures['answered'])}/{_count(figures['refused'])}/{_count(lost)}"
-    return counts, _seconds(figures["quick_s"])
+    return counts, _after(figures["quick_s"])
 
 
 def _endless(figures: Figures) -> tuple[str, str]:
