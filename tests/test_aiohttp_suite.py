@@ -102,7 +102,7 @@ def test_the_table_says_how_large_noise_is_and_one_value_is_no_axis(capsys: pyte
     result = result_of(versions(1.25))
     Console(width=136).print(across_shown(result, "aiohttp"))
     printed = capsys.readouterr().out
-    assert re.search(r"\|  \+2[45] %", printed)
+    assert re.search(r"\d  +\+2[45] %", printed)
     assert "the same version twice differed by up to" in printed
     assert "1_x" in dressed(result, "table")
     with pytest.raises(BadInputError, match="has not two values of 'size': expected one of its axes, task, users"):

@@ -102,9 +102,7 @@ def test_a_tool_that_hardly_sleeps_is_the_limit(tool: str) -> None:
     assert codes(judged(threads)) == []
 
 
-@pytest.mark.parametrize(
-    ("ceiling_awake", "expected"), [(0.97, {"generator"}), (0.3, {"above_ceiling", "generator"})]
-)
+@pytest.mark.parametrize(("ceiling_awake", "expected"), [(0.97, {"generator"}), (0.3, {"above_ceiling", "generator"})])
 def test_more_than_a_ceiling_whose_limit_was_the_tool_is_no_lie(ceiling_awake: float, expected: set[str]) -> None:
     """What differs then is how quick the tool was; but where the ceiling was the server's own, it is one."""
     ceiling, record = burst_record_of("nginx", tool_awake=ceiling_awake), burst_record_of("1_x", 1, 2, tool_awake=0.97)

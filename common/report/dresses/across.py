@@ -40,23 +40,19 @@ def _table(across: Across, name: str) -> Table:
 
 
 def _words(cell: Cell | None, name: str) -> str:
-    """`9,800 | +31 %`; the first value has no difference, and one that is not decided is left blank."""
-    summary = cell.summary if cell else None
-    if cell is None or summary is None:
+    """`9,800  +31 %`; the first value has no difference, and one that is not decided is left blank."""
+    if cell is None:
         return ""
-    if summary.verdict == FAILED or summary.rate_per_s is None:
-        return "failed |        "
-    value = numbers.rate(summary.rate_per_s.mean)
-    if name == "cpu_s_per_transaction":
-        used_s = summary.cpu_s_per_transaction
-        value = "" if used_s is None else f"{1e6 * used_s:,.0f} µs"
-    difference = cell.differences[name]
+    value, difference = cell.figures.get(name), cell.differences[name]
+    if cell.summary.verdict == FAILED or value is None:
+        return f"failed{'':>9}"
+    text = numbers.rate(value) if name == "rate_per_s" else f"{1e6 * value:,.0f} µs"
     told = "" if difference is None else f"{100 * difference:+.0f} %"
-    return f"{value}{'' if summary.verdict == OK else ' ?'} |{told:>7}"
+    return f"{text}{'' if cell.summary.verdict == OK else ' ?'} {told:>8}"
 
 
 def _legend(across: Across) -> str:
-    words = "each difference is against the first column; blank: not decided, no more than noise"
+    words = "at the machine's usual speed; differences from the first column; blank: not decided, no more than noise"
     for name, fraction in across.noise.items():
         words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
     return f"{words}\n? is suspect or unclear, and compared with nothing: bench.py report without --across says why"

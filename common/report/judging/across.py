@@ -31,6 +31,7 @@ class Cell:
     """One case, and how far each figure differs from that of the first value: None where that is not decided."""
 
     summary: Summary
+    figures: dict[str, float]  # those that it has, as they are compared: at the usual speed of the machine
     differences: dict[str, float | None]  # by figure, as a fraction
 
 
@@ -70,7 +71,8 @@ def across_of(comparison: Comparison, axis: str) -> Across:
     rows: dict[Case, dict[Value, Cell]] = {}
     for case, place in places.items():
         if (value := case.get(axis)) is not None and not _is_again(case, axis, cases):
-            cell = Cell(comparison.cases[place], {name: decided.get((name, place)) for name in FIGURES})
+            known = {name: found.mean for name in FIGURES if (found := comparison.measured[name][place]) is not None}
+            cell = Cell(comparison.cases[place], known, {name: decided.get((name, place)) for name in FIGURES})
             rows.setdefault(case.without([axis]), {})[value] = cell
     return Across(axis, values, rows, noise)
 
