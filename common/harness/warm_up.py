@@ -1,4 +1,4 @@
-"""Before the load: the server is ready, its answer is right, and each worker that it needs has worked."""
+"""Before the load: the server is ready, its answer is right, and each of its workers has worked."""
 
 import asyncio
 import re
@@ -20,7 +20,7 @@ BATCHES = 10
 
 
 async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> None:
-    """Waits for the server, checks its answer, and asks until each worker that will be needed has worked."""
+    """Waits for the server, checks its answer, and asks until each worker has worked."""
     pong = await server.while_alive(server.ready(session))
     record.ready_s = server.age_s()
     asked_s = server.age_s()
@@ -29,7 +29,6 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     record.idle_answer_s = server.age_s() - asked_s
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
-    wanted = min(wanted, record.users or wanted)  # more than there are users never work at the same time
     for _ in range(BATCHES):
         if len(seen) >= wanted:
             break
