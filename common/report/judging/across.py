@@ -71,8 +71,9 @@ def across_of(comparison: Comparison, axis: str) -> Across:
     rows: dict[Case, dict[Value, Cell]] = {}
     for case, place in places.items():
         if (value := case.get(axis)) is not None and not _is_again(case, axis, cases):
-            known = {name: its.mean for name in FIGURES if (its := comparison.measured[name][place]) is not None}
-            cell = Cell(comparison.cases[place], known, {name: decided.get((name, place)) for name in FIGURES})
+            measured = {name: comparison.measured[name][place] for name in FIGURES}
+            figures = {name: one.mean for name, one in measured.items() if one is not None}
+            cell = Cell(comparison.cases[place], figures, {name: decided.get((name, place)) for name in FIGURES})
             rows.setdefault(case.without([axis]), {})[value] = cell
     return Across(axis, values, rows, noise)
 
