@@ -40,7 +40,9 @@ def test_what_a_command_is_said_to_print_is_what_it_prints(
     page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    printed = called(*shlex.split(words)[1:]).stdout
+    ended = called(*shlex.split(words)[1:])
+    assert ended.returncode != 2, ended.stderr
+    printed = ended.stdout
     if renew:
         before = f"<!-- python {words} -->\n```text\n"
         page.write_text(page.read_text().replace(f"{before}{said}```", f"{before}{printed}```"))
@@ -52,7 +54,9 @@ def test_what_a_command_is_said_to_print_as_markdown_is_what_it_prints(
     page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    printed = called(*shlex.split(words)[1:]).stdout
+    ended = called(*shlex.split(words)[1:])
+    assert ended.returncode != 2, ended.stderr
+    printed = ended.stdout
     if renew:
         page.write_text(
             page.read_text().replace(f"<!-- python {words} -->\n\n{said}", f"<!-- python {words} -->\n\n{printed}")

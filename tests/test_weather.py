@@ -13,6 +13,7 @@ from simulated_machine import Server, SimulatedMachine, drifting, quiet, restles
 from weather_study import COMPUTING, WAITING, Study, studied
 
 from common.model.record import save
+from common.model.validity import faults
 from common.report.dressing import dressed
 from common.report.figures.control import coefficients
 from common.report.figures.speed import speeds_of
@@ -108,13 +109,15 @@ def test_the_speed_is_that_of_the_cpus_that_worked() -> None:
     assert speeds_of(record).mean(0, 4) == pytest.approx(750, rel=0.01)
 
 
-def test_a_beat_that_was_interrupted_does_not_count() -> None:
+@pytest.mark.parametrize("odd_s", [0.1, 0.0])
+def test_a_beat_that_was_interrupted_or_not_counted_by_its_clock_does_not_count(odd_s: float) -> None:
     result = SimulatedMachine(quiet, 1, noise_of_beats=0.0).result((Server("1_a", 1),), rounds=1)
     record = result.records[0]
     record.beats.took_s[:] = [0.001] * len(record.beats.took_s)
     before = speeds_of(record).mean(0, 4)
-    record.beats.took_s[40] = 0.1
+    record.beats.took_s[40] = odd_s
     assert speeds_of(record).mean(0, 4) == pytest.approx(before)
+    assert list(faults(result)) == []
 
 
 def test_older_results_have_no_speed_and_are_not_corrected() -> None:

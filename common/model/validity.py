@@ -42,7 +42,7 @@ _RANGES_IN: dict[tuple[str, str], tuple[float, float]] = {  # of fields that oth
     ("Record", "load_s"): (1e-3, LONGEST_S),
     ("Transactions", "took_s"): (0, LONGEST_S),
     ("Bursts", "took_s"): (1e-6, LONGEST_S),
-    ("Beats", "took_s"): (1e-9, LONGEST_S),
+    ("Beats", "took_s"): (0, LONGEST_S),
     ("Record", "tool_step_s"): (0, LONGEST_S),
 }
 _NUMBERS = ("users", "workers")  # axes whose values are whole numbers

@@ -12,6 +12,7 @@ Floats = NDArray[np.float64]
 STEP_S = 0.1
 MOMENT = 5  # steps
 SMOOTHED = 3  # beats whose median counts, because an interrupt can make a single one several times as long
+LEAST_BEAT_S = 1e-9  # the clock of a CPU's time may stand still for one, where other guests of a host take it
 IDLE = 0.02  # so much a CPU counts that does nothing, so that there is a speed where nobody computes
 
 
@@ -28,7 +29,11 @@ class Speeds:
         self.at_s: Floats = np.arange(at_s.min(), max(at_s.max(), at_s.min() + STEP_S), STEP_S)
         self._speed: Floats = np.array(
             [
-                np.interp(self.at_s + STEP_S / 2, at_s[cpu == one], 1 / _smoothed(took_s[cpu == one]))
+                np.interp(
+                    self.at_s + STEP_S / 2,
+                    at_s[cpu == one],
+                    1 / _smoothed(np.maximum(took_s[cpu == one], LEAST_BEAT_S)),
+                )
                 for one in self.cpus
             ]
         )
