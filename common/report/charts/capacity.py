@@ -25,15 +25,16 @@ def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:
         "answer_goals": _goals(found, "response"),
         "ping_goals": _goals(found, "ping"),
     }
-    colour = _colour(names, look)
-    sheets = [_sheet("answers", "answer_goals", "answers", _HEIGHT, colour, look)]
+    colour, mark = _colour_and_mark(names, look)
+    sheets = [_sheet("answers", "answer_goals", "answers", _HEIGHT, (colour, mark), look)]
     if rows["pings"]:
-        sheets.append(_sheet("pings", "ping_goals", "pings", _LOWER, colour, look))
-    sheets.append(_goodput(colour, look))
+        sheets.append(_sheet("pings", "ping_goals", "pings", _LOWER, (colour, mark), look))
+    sheets.append(_goodput((colour, mark), look))
     return Drawing(alt.vconcat(*sheets, spacing=18).resolve_scale(x="shared"), rows)
 
 
-def _colour(names: Sequence[str], look: Look) -> Any:
+def _colour_and_mark(names: Sequence[str], look: Look) -> tuple[Any, Any]:
+    """Both tell the servers apart, because there may be more of them than colours."""
     count = range(len(names))
     legend = alt.Legend(
         title=None,
@@ -44,11 +45,11 @@ def _colour(names: Sequence[str], look: Look) -> Any:
         symbolOpacity=1,
     )
     colours = [look.lines[number % len(look.lines)] for number in count]
-    return alt.Color("name:N", scale=alt.Scale(domain=list(names), range=colours), legend=legend)
-
-
-def _shape() -> Any:
-    return alt.Shape("name:N", scale=alt.Scale(range=_MARKS), legend=None)
+    marks = [_MARKS[number % len(_MARKS)] for number in count]
+    return (
+        alt.Color("name:N", scale=alt.Scale(domain=list(names), range=colours), legend=legend),
+        alt.Shape("name:N", scale=alt.Scale(domain=list(names), range=marks), legend=legend),
+    )
 
 
 def _paleness() -> Any:
@@ -61,7 +62,8 @@ def _x(title: str | None) -> alt.X:
     return alt.X("per_s:Q", scale=alt.Scale(type="log", nice=False, padding=12), axis=axis)
 
 
-def _sheet(data: str, goals: str, what: str, height: int, colour: Any, look: Look) -> Any:
+def _sheet(data: str, goals: str, what: str, height: int, told_by: tuple[Any, Any], look: Look) -> Any:
+    colour, mark = told_by
     y = alt.Y(
         "s:Q",
         title=f"{what}: p99, and p50 faint",
@@ -75,15 +77,16 @@ def _sheet(data: str, goals: str, what: str, height: int, colour: Any, look: Loo
     p50 = base.transform_filter("datum.percent == 50").mark_line(strokeWidth=1.5, opacity=0.4).encode(detail)
     p99 = base.transform_filter("datum.percent == 99")
     line = p99.mark_line(strokeWidth=2)
-    points = p99.mark_point(filled=True, size=55).encode(_shape(), opacity=_paleness())
+    points = p99.mark_point(filled=True, size=55).encode(mark, opacity=_paleness())
     rule = alt.Chart(alt.NamedData(goals)).mark_rule(color=look.limit, strokeDash=[5, 3])
     return alt.layer(rule.encode(alt.Y("s:Q")), p50, line, points).properties(width=look.width - 80, height=height)
 
 
-def _goodput(colour: Any, look: Look) -> Any:
+def _goodput(told_by: tuple[Any, Any], look: Look) -> Any:
+    colour, mark = told_by
     y = alt.Y("good:Q", title="answers in time, per second", scale=alt.Scale(type="symlog", constant=1))
     base = alt.Chart(alt.NamedData("good")).encode(_x("requests offered per second"), y, colour)
-    points = base.mark_point(filled=True, size=55).encode(_shape(), opacity=_paleness())
+    points = base.mark_point(filled=True, size=55).encode(mark, opacity=_paleness())
     return alt.layer(base.mark_line(strokeWidth=2), points).properties(width=look.width - 80, height=_LOWER)
 
 
