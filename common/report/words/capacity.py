@@ -39,7 +39,7 @@ def time_of(value: float | None) -> str:
     """`37 ms`; infinite where answers were refused, wrong or lost."""
     if value is None:
         return NONE
-    return "no answer" if value == math.inf else numbers.seconds(value)
+    return "refused or lost" if value == math.inf else numbers.seconds(value)
 
 
 def cells(one: Capacity) -> list[str]:
