@@ -74,6 +74,15 @@ def stalling(service_s: float, every_s: float = 10.0, for_s: float = 1.0) -> Ser
     return serve
 
 
+SERVERS = {
+    "M/D/1": deterministic(1, 0.05),
+    "M/D/2": deterministic(2, 0.1),
+    "M/M/2": memoryless(2, 0.05),
+    "stalls 1 s in ten": stalling(0.02),
+    "refuses": refusing(0.2, 0.05),
+}
+
+
 def capacity_by_arithmetic(serve: Serve, limit_s: float = 1.0, percent: float = 99.0, arrivals: int = 100_000) -> float:
     """From an endless process: the rate at which the percentile is the limit."""
     luck = Random(7)

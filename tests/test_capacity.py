@@ -13,13 +13,11 @@ import pytest
 from conftest import TESTS
 from simulated_capacity import (
     GOALS,
+    SERVERS,
     capacity_by_arithmetic,
     deterministic,
-    memoryless,
     offered,
-    refusing,
     searched,
-    stalling,
 )
 from simulated_record import bare_record, result_of
 
@@ -35,13 +33,6 @@ from common.report.pictures import write_picture
 from common.report.words.capacity import conclusion
 
 Asked = Callable[..., subprocess.CompletedProcess[str]]
-SERVERS = {
-    "M/D/1": deterministic(1, 0.05),
-    "M/D/2": deterministic(2, 0.1),
-    "M/M/2": memoryless(2, 0.05),
-    "stalls 1 s in ten": stalling(0.02),
-    "refuses": refusing(0.2, 0.05),
-}
 
 
 @cache

@@ -40,8 +40,9 @@ KEYS = {
     "rate_at_usual_speed_per_s",
     "speed",
     "best",
+    "ready_s",
 }
-LATENCY = {"p50", "p95", "p99", "max", "p50_low", "p50_high", "p99_low", "p99_high"}
+LATENCY = {"p50", "p95", "p99", "max", *(f"p{percent}_{end}" for percent in (50, 95, 99) for end in ("low", "high"))}
 
 
 @pytest.fixture(scope="module")
