@@ -35,14 +35,19 @@ def on_every_page(pattern: re.Pattern[str]) -> list:
     ]
 
 
+def printed_by(words: str) -> str:
+    """What a command of ours prints, which has to succeed: what fails prints nothing that could be compared."""
+    ended = called(*shlex.split(words)[1:])
+    assert ended.returncode != 2, ended.stderr
+    return ended.stdout
+
+
 @pytest.mark.parametrize(("page", "words", "said"), on_every_page(BLOCK))
 def test_what_a_command_is_said_to_print_is_what_it_prints(
     page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    ended = called(*shlex.split(words)[1:])
-    assert ended.returncode != 2, ended.stderr
-    printed = ended.stdout
+    printed = printed_by(words)
     if renew:
         before = f"<!-- python {words} -->\n```text\n"
         page.write_text(page.read_text().replace(f"{before}{said}```", f"{before}{printed}```"))
@@ -54,9 +59,7 @@ def test_what_a_command_is_said_to_print_as_markdown_is_what_it_prints(
     page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
-    ended = called(*shlex.split(words)[1:])
-    assert ended.returncode != 2, ended.stderr
-    printed = ended.stdout
+    printed = printed_by(words)
     if renew:
         page.write_text(
             page.read_text().replace(f"<!-- python {words} -->\n\n{said}", f"<!-- python {words} -->\n\n{printed}")

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +43,7 @@ from common.model.template import filled_words
 LONGEST_FOLDER = 70  # the path of a socket has at most 104 characters on macOS, and some 30 come behind this
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
 Uncertain = Callable[[Result], Collection[Case]]
+Keep = Callable[[Record | Trace | Incident | Step], None]
 
 
 def conduct(
@@ -167,17 +168,11 @@ def conduct_drill(
     Raises:
         BadInputError: a task can't be performed; nothing was started.
     """
-    result = _empty_result(plan, command, tools={})
-    raw = RawValues(result, out, watcher)
 
-    async def go() -> None:
-        with contextlib.ExitStack() as network:
-            async with services() as needed:
-                ready, expectations = await _prepared(plan, result, needed, watcher, network)
-                await drill(ready, with_parts(names), expectations, needed, watcher, raw.keep)
+    async def work(ready: Plan, _: Result, expectations: Expectations, needed: Services, keep: Keep) -> None:
+        await drill(ready, with_parts(names), expectations, needed, watcher, keep)
 
-    with _home():
-        return result, until_signal(go()), raw.are_saved
+    return _conduct_and_save(plan, out, watcher, command, work)
 
 
 def conduct_capacity(
@@ -197,6 +192,21 @@ def conduct_capacity(
     Raises:
         BadInputError: a task can't be performed; nothing was started.
     """
+
+    async def work(ready: Plan, result: Result, expectations: Expectations, needed: Services, keep: Keep) -> None:
+        await search(ready, list(goals), time_s, result, expectations, needed, watcher, keep, wanted)
+
+    return _conduct_and_save(plan, out, watcher, command, work)
+
+
+def _conduct_and_save(
+    plan: Plan,
+    out: Path,
+    watcher: Watcher,
+    command: Sequence[str],
+    work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
+) -> tuple[Result, int | None, bool]:
+    """Does the work without a load tool, until it is done or a signal comes; what it keeps is in the file."""
     result = _empty_result(plan, command, tools={})
     raw = RawValues(result, out, watcher)
 
@@ -204,7 +214,7 @@ def conduct_capacity(
         with contextlib.ExitStack() as network:
             async with services() as needed:
                 ready, expectations = await _prepared(plan, result, needed, watcher, network)
-                await search(ready, list(goals), time_s, result, expectations, needed, watcher, raw.keep, wanted)
+                await work(ready, result, expectations, needed, raw.keep)
 
     with _home():
         return result, until_signal(go()), raw.are_saved
