@@ -1,11 +1,12 @@
 """The knee: the rate of arrivals at which a figure reaches its limit, from some looks at other rates.
 
 A figure such as the 99th percentile grows with the rate as it does in a queue: slowly, then without bound; others, such
-as pings or what is refused, follow some power of it. Which of both it is the looks tell. What a queue
-would make of the very arrivals of a look is computed (Lindley 1952), so that neither the luck of the arrivals nor that
-each look begins with an empty server is taken for the server's own. Where the knee is, how full the server is there,
-and how far looks differ beside that, is estimated together: Bayes' rule on a grid, with priors that say next to
-nothing. The interval has 19 of 20 parts of what is probable then.
+as pings, follow some power of it. Which of both it is the looks tell. What a queue would make of the very arrivals of a
+look is computed (Lindley 1952), so that neither the luck of the arrivals nor that each look begins with an empty server
+is taken for the server's own. Where requests are refused the percentile of the others says nothing until it is too
+late: those that missed the limit are counted then, and their number follows a power of the rate. Where the knee is, how
+full the server is there, and how far looks differ beside that, is estimated together: Bayes' rule on a grid, with
+priors that say next to nothing. The interval has 19 of 20 parts of what is probable then.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ SCATTERS = np.array([0.03, 0.06, 0.1, 0.16, 0.25, 0.4, 0.7])  # standard deviati
 BUSY = np.concatenate([np.arange(0.01, 0.6, 0.03), np.arange(0.6, 1.3, 0.015), np.geomspace(1.3, 200, 30)])
 USUAL_SCATTER = np.array([0.6, 0.8, 1.0, 1.0, 1.0, 1.0, 0.7])  # how probable each is before anything was seen
 WIDTH_OF_GUESS = 0.4
+CLUMPS = np.array([1.05, 1.3, 1.6, 2.0, 2.5, 4.0, 8.0])  # variance of a count as a part of its mean
+USUAL_GROWTH = np.minimum(1.0, POWERS / 4)  # how probable each power is of what is refused, before anything was seen
 CLEAR = math.log(6)  # beyond so many times the limit, or its part, a look only says on which side of the knee it is
 # So much lies the median of short looks below the percentile of an endless one: long waits come in clusters.
 SKEWED = np.minimum(1.8 * SCATTERS**2, 0.25)
@@ -44,6 +47,8 @@ class Look:
     excess: float  # the logarithm of the figure as a part of its limit; infinite where it broke
     queue: Floats  # for each of BUSY the logarithm of what a queue makes of its arrivals, in mean times between two
     broke: bool = False  # whether so much missed the limit that it was ended: the knee lies below it
+    missed: int = 0  # of its requests, how many missed the limit,
+    allowed: float = 0.0  # and how many may; 0: the figure itself says more
 
 
 def queue_of(due: Sequence[float], percent: float, until: float = math.inf) -> Floats:
@@ -108,6 +113,11 @@ def _probable(looks: Sequence[Look], percent: float, rates: Floats, guess: float
     logs += -np.log1p((np.log(rates / guess) / WIDTH_OF_GUESS) ** 2)[:, None, None] + np.log(USUAL_SCATTER)
     logs[:, len(FULL_AT_KNEE) :] += math.log(AS_POWER * len(FULL_AT_KNEE) / len(POWERS))
     for one in looks:
+        if one.allowed:
+            logs[:, : len(FULL_AT_KNEE)] = -math.inf
+            in_powers = np.log(one.per_s / rates)[:, None] * POWERS
+            logs[:, len(FULL_AT_KNEE) :] += _likely_count(one, in_powers) + np.log(USUAL_GROWTH)[:, None]
+            continue
         busy = one.per_s / rates[:, None] * FULL_AT_KNEE
         time = np.interp(np.log(busy), np.log(BUSY), one.queue) - math.log(one.per_s)
         in_a_queue = time - (at_knee - np.log(rates)[:, None])
@@ -124,6 +134,20 @@ def _likely(one: Look, expected: Floats) -> Floats:
         beyond = (expected - CLEAR) / scatter if one.excess > 0 else (-CLEAR - expected) / scatter
         return _normal(beyond)
     return np.asarray(np.exp(-(((one.excess - expected) / scatter) ** 2) / 2) / scatter / math.sqrt(2 * math.pi))
+
+
+def _likely_count(one: Look, expected: Floats) -> Floats:
+    """Negative binomial, since what misses comes in clumps; the logarithm, without what is the same everywhere."""
+    clumps = one.allowed * np.exp(np.minimum(expected, 20.0))[..., None] / (CLUMPS - 1)
+    chances = _log_gamma(clumps + one.missed) - _log_gamma(clumps)
+    return np.asarray(chances + one.missed * np.log(1 - 1 / CLUMPS) - clumps * np.log(CLUMPS))
+
+
+def _log_gamma(x: Floats) -> Floats:
+    """Of positive numbers: Stirling's series, eight steps farther (Abramowitz and Stegun 6.1.40)."""
+    steps = sum(np.log(x + step) for step in range(8))
+    far = x + 8
+    return np.asarray((far - 0.5) * np.log(far) - far + 1 / (12 * far) - 1 / (360 * far**3) - steps)
 
 
 def _normal(deviation: Floats) -> Floats:

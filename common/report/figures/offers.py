@@ -89,6 +89,18 @@ class Offered:
             return max(0.0, math.log(float(np.mean(np.isinf(waits))) / allowed)) if allowed else math.inf
         return math.log(max(value, 1e-9) / limit)
 
+    def missed(self, goal: Goal) -> tuple[int, float]:
+        """How many requests missed the limit of a percentile of the answers, and how many may; 0 of any other goal."""
+        kind, _, percent = goal.figure.removesuffix("_s").rpartition("_")
+        if kind != "response" or percent not in PERCENTS:
+            return 0, 0.0
+        return int(np.sum(self.waits_s > goal.limit)), len(self.waits_s) * (1 - PERCENTS[percent] / 100)
+
+    @property
+    def lost(self) -> int:
+        """Requests that were refused, or whose answer was wrong or none."""
+        return int(np.sum(np.isinf(self.waits_s)))
+
     @property
     def answered(self) -> int:
         """Right answers."""

@@ -171,6 +171,7 @@ class _Search:
 
     def _knee(self, one: Goal) -> Knee | None:
         percent = PERCENTS.get(one.figure.removesuffix("_s").rpartition("_")[2], 99.0)
+        is_counted = any(step.missed(one)[0] for step in self._sound if step.lost)
         looks = []
         for step in self._sound:
             if (excess := step.excess(one)) is not None:
@@ -178,7 +179,9 @@ class _Search:
                 is_cut = step.step.broke and not one.figure.startswith("ping_")  # pings are waited for in any case
                 until = step.step.seen_until_s * step.per_s if is_cut else math.inf
                 broke = step.step.broke and excess > 0
-                looks.append(Look(per_s, excess, queue_of(list(arrivals * step.per_s), percent, until), broke))
+                counted = step.missed(one) if is_counted else (0, 0.0)
+                queue = queue_of(list(arrivals * step.per_s), percent, until)
+                looks.append(Look(per_s, excess, queue, broke, *counted))
         return knee(looks, percent, self.least, self.most, self._guess_for(one)) if looks else None
 
     def _guess_for(self, one: Goal) -> float:
