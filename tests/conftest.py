@@ -86,6 +86,7 @@ class Served:
     process: subprocess.Popen[str]
     first_line: str
     port: int
+    sent: list[http.client.HTTPConnection]  # closed with the server, where a test has failed before
 
     def request(self, path: str = "/", method: str = "GET") -> Answer:
         return receive(self.send(path, method))
@@ -93,6 +94,7 @@ class Served:
     def send(self, path: str = "/", method: str = "GET") -> http.client.HTTPConnection:
         """Sends a request whose answer is fetched later with `receive`."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
+        self.sent.append(connection)
         connection.request(method, path)
         return connection
 
@@ -144,11 +146,12 @@ def start(script: Path, *options: str, cwd: Path = TESTS) -> subprocess.Popen[st
 @contextlib.contextmanager
 def listening(script: Path, process: subprocess.Popen[str]) -> Iterator[Callable[[], Served]]:
     """What waits until the server listens; the server is killed with all its children at the end."""
+    sent: list[http.client.HTTPConnection] = []
 
     def ready() -> Served:
         first_line = process.stdout.readline()
         assert first_line, process.stderr.read()
-        return Served(script, process, first_line, int(re.search(r":(\d+)/$", first_line)[1]))
+        return Served(script, process, first_line, int(re.search(r":(\d+)/$", first_line)[1]), sent)
 
     try:
         yield ready
@@ -157,6 +160,8 @@ def listening(script: Path, process: subprocess.Popen[str]) -> Iterator[Callable
             os.killpg(process.pid, signal.SIGKILL)
         if not process.stdout.closed:
             process.communicate()
+        for connection in sent:
+            connection.close()
 
 
 @contextlib.contextmanager

@@ -11,13 +11,17 @@ from pathlib import Path
 
 import psutil
 import pytest
+import redis
 from conftest import LIMIT_S, ROOT, TESTS, Answer, Served, receive, serving, start, wait_until
+from kombu import Connection, Consumer, Exchange, Message, Producer, Queue
+from kombu.transport import redis as transport
 
 from common import contract
 from common.contract import path_of, remedy, unmet
 from common.harness.plan import make_plan
 from common.harness.ready.strategies import strategies_suite
 from common.report.dresses.catalogue import catalogue_as_text
+from common.serving import celery_channel
 
 SERVER = ROOT / "servers" / "12_async_celery.py"
 needs_redis = pytest.mark.skipif(bool(unmet("redis-server")), reason=unmet("redis-server"))
@@ -200,17 +204,67 @@ def what_its_workers_cannot_import_is_told_at_the_start(folder: Path) -> None:
 
 
 @needs_redis
-def test_what_the_server_has_started_is_started_again_when_it_is_lost() -> None:
+def test_what_the_server_has_started_is_started_again_when_it_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BEGUN", str(begun := tmp_path / "begun"))
     with serving(SERVER, "--task", "sample_tasks:half_a_second", "--workers", "1") as served:
         requests = [served.send("/") for _ in range(2)]
-        worker = next(child for child in psutil.Process(served.process.pid).children() if child.children())
-        worker.kill()
+        wait_until(begun.exists)
+        its_worker(served).kill()
         assert [receive(request).body for request in requests] == ["at last"] * 2
-        redis = next(child for child in psutil.Process(served.process.pid).children() if "redis" in child.name())
+        what_a_worker_was_sent_and_never_read_is_done_by_the_next(served)
+        broker = its_broker(served)
         request = served.send("/")
-        redis.kill()
+        broker.kill()
         assert receive(request).status == 503
         it_is_whole_again(served)
+
+
+def its_worker(served: Served) -> psutil.Process:
+    return wait_until(lambda: next((one for one in served.family()[1:] if one.children()), None))
+
+
+def its_broker(served: Served) -> psutil.Process:
+    return next(child for child in psutil.Process(served.process.pid).children() if "redis" in child.name())
+
+
+def what_a_worker_was_sent_and_never_read_is_done_by_the_next(served: Served) -> None:
+    """The broker has written the job to a worker that is stopped, and then killed."""
+    worker = its_worker(served)
+    worker.suspend()
+    job = asked(served, "POST", "/jobs").headers["location"]
+    socket = next(one.laddr for one in its_broker(served).net_connections("unix") if one.laddr)
+    with redis.Redis(unix_socket_path=socket) as broker:
+        wait_until(lambda: not broker.llen("under_siege"))
+    worker.kill()
+    assert asked(served, "GET", job, wait_s=10).body == "at last"
+
+
+@needs_redis
+def test_what_was_on_its_way_to_a_worker_elsewhere_that_is_lost_is_put_back_by_another(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.ExitStack() as stack:
+        monkeypatch.setattr(transport.Transport, "Channel", celery_channel.Channel)
+        elsewhere = Elsewhere(stack, tmp_path_factory.mktemp("r"))
+        broker = stack.enter_context(redis.Redis(unix_socket_path=str(elsewhere.socket)))
+        queue = Queue("q", Exchange("q"), routing_key="q")
+        connection = stack.enter_context(Connection(elsewhere.address))
+        Producer(connection).publish("its task", exchange=queue.exchange, routing_key="q", declare=[queue])
+        broker.blmove("q", on_its_way := "q-on-its-way", 1, "RIGHT", "LEFT")  # by the lost one
+        got: list[Message] = []
+        with Consumer(connection, queue, on_message=got.append) as consumer:
+            consumer.channel.qos.restore_visible()
+            assert broker.llen(on_its_way) == 1  # it may live
+            monkeypatch.setattr(celery_channel, "LOST_AFTER_S", 0)
+            consumer.channel.qos.restore_visible()
+            connection.drain_events(timeout=LIMIT_S)
+            assert [message.decode() for message in got] == ["its task"]
+            consumer.channel.qos.restore_visible()
+            assert (broker.llen("q"), broker.llen(on_its_way), broker.hlen("unacked")) == (0, 0, 1)
+            got[0].ack()
+            assert not broker.exists("unacked")
 
 
 @pytest.mark.parametrize("address", ["redis://127.0.0.1:1/0", "amqp://127.0.0.1:1"])

@@ -9,6 +9,7 @@ from celery import signals
 from celery.exceptions import SecurityWarning
 
 from common.serving.celery_app import app
+from common.serving.celery_channel import put_back
 from common.serving.follower import end_with
 from common.serving.quiet import quieten
 
@@ -27,6 +28,7 @@ def _put_back_what_a_lost_worker_had() -> None:
         channel = connection.default_channel
         for tag in channel.client.zrange(channel.unacked_index_key, 0, -1):
             channel.qos.restore_by_tag(tag, leftmost=True)
+        put_back(channel.client, app.conf.task_default_queue)
 
 
 def main(processes: int) -> None:
