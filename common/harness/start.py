@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.contract import SYSTEM
+from common.harness.child import kept
 from common.harness.failures import CaseFailedError
 from common.harness.ours import HOST, server_environment
 from common.harness.plan import Plan
@@ -53,7 +54,10 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
     values |= _places(plan, environment["PATH"], python.path)
     if why := plan.unprepared.get(case):
         raise CaseFailedError("not_prepared", why)
-    with tempfile.TemporaryDirectory(prefix="target-", dir=os.environ.get("TMPDIR")) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="target-", dir=os.environ.get("TMPDIR")) as folder,
+        kept().removing(Path(folder)),
+    ):
         values["folder"] = folder
         filled_in = [_settings(word, plan.suite.folder, Path(folder), values) for word in words]
         variables = {filled(name, values): filled(text, values) for name, text in target.environment}
