@@ -6,8 +6,11 @@ from simulated_record import TASK_S, bare_record, record_of, result_of
 from common.model.case import case_of
 from common.model.record import Result
 from common.report.dressing import dressed
+from common.report.figures.estimates import Estimate, differ
+from common.report.figures.measures import MEASURES
 from common.report.judging.certainty import uncertain
 from common.report.judging.comparison import summarize
+from common.report.judging.ranking import leaders, ranks
 from common.report.words.conclusion import conclusion
 
 ROUNDS = (1, 2, 3)
@@ -45,6 +48,16 @@ def test_ranks_are_shared_where_the_difference_is_noise() -> None:
     result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.001), ("3_c", 2, 1.0), ("4_d", 1, 0.8))
     ranks = {case.server: case.rank for case in summarize(result).cases}
     assert ranks == {"3_c": 1, "1_a": 2, "2_b": 2, "4_d": 4}
+
+
+def test_two_that_can_not_be_told_apart_share_a_rank_though_a_third_one_is_told_from_only_one_of_them() -> None:
+    rates = [Estimate(log, variance=0.001, degrees=30.0, round_variance=0.003) for log in (0.0, -0.1, -0.15, -0.9)]
+    load = object()
+    assert [differ(rates[0], one, 6) for one in rates] == [False, False, True, True]
+    assert not differ(rates[1], rates[2], 6)
+    assert ranks([load] * 4, rates) == [1, 1, 1, 4]
+    assert leaders([load] * 4, rates, MEASURES["rate_per_s"]) == [True, True, False, False]
+    assert ranks([load] * 2, [rates[0], rates[2]]) == [1, 2]
 
 
 def test_the_star_goes_to_all_that_can_not_be_told_from_the_best() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,20 @@ def test_a_library_that_is_missing_is_said_with_what_installs_it(tmp_path: Path,
         begun(plan, "one")
     monkeypatch.setattr(start, "find_library", {"ev": "libev.so.4"}.__getitem__)
     assert begun(plan, "one") == ["serve", "8123"]
+
+
+def test_what_can_not_be_built_is_said_with_what_building_needs(tmp_path: Path, monkeypatch) -> None:
+    needs = 'requirements = ["built==1"]\nneeds = ["libev", "COMPILER"]\n'
+    text = f'[servers.one]\ncommand = "serve {{port}}"\n{needs}'
+    monkeypatch.setattr(start, "find_library", {"ev": "libev.so.4"}.__getitem__)
+    for compiler, told in (
+        ("no-such-cc", "no-such-cc is not installed"),
+        ("sh", "no ev.h; libev is there, its headers"),
+    ):
+        plan = plan_in(tmp_path, text.replace("COMPILER", compiler))
+        made = {(("built==1",), next(iter(plan.pythons))): "no ev.h"}
+        with pytest.raises(CaseFailedError, match=told):
+            begun(replace(plan, environments=made), "one")
 
 
 def test_a_server_may_want_another_warm_up_than_the_others(tmp_path: Path) -> None:

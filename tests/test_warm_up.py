@@ -1,6 +1,7 @@
 """Warming up, with a server that is simulated: how many requests it gets at once, and how long they may take."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 from planned import plan_of
@@ -21,8 +22,8 @@ class OneLine:
 
     load_url = "http://nowhere/"
 
-    def __init__(self, workers: str) -> None:
-        self.workers, self.waiting, self.longest = workers, 0, 0
+    def __init__(self, workers: str, named: Callable[[int], str] = "{}/MainThread".format) -> None:
+        self.workers, self.named, self.waiting, self.longest, self.asked = workers, named, 0, 0, 0
 
     def age_s(self) -> float:
         return 1.0
@@ -35,12 +36,13 @@ class OneLine:
 
     async def get(self, _session, _url: str, limit_s: float, _expected_bytes: int) -> Answer:
         self.waiting += 1
+        self.asked += 1
         place = self.longest = self.waiting
         await asyncio.sleep(0)  # until all of them are in the line
         self.waiting -= 1
         if place * TASK_S > limit_s:
             raise CaseFailedError("no_answer", "the line was too long")
-        return Answer(200, b"right", {"x-worker": f"1/{place}"})
+        return Answer(200, b"right", {"x-worker": self.named(place)})
 
 
 def warmed_up(server: OneLine, monkeypatch: pytest.MonkeyPatch) -> Record:
@@ -55,6 +57,19 @@ def test_one_user_and_many_workers_are_given_time_for_the_whole_line(monkeypatch
     server = OneLine("40")
     assert warmed_up(server, monkeypatch).workers == 40
     assert server.longest == 80
+
+
+def test_many_threads_are_warm_once_some_of_their_process_have_worked(monkeypatch) -> None:
+    server = OneLine("40", "1/thread_{}".format)
+    assert warmed_up(server, monkeypatch).workers == 40
+    assert 2 <= server.longest <= server.asked <= 1 + 2 * usable_cpus()
+
+
+def test_threads_of_several_processes_are_asked_until_no_new_process_comes(monkeypatch) -> None:
+    first = 1 + 2 * usable_cpus()
+    server = OneLine("1000", lambda place: f"{2 if server.asked > 1 else 1}/thread_{place}")
+    warmed_up(server, monkeypatch)
+    assert first < server.asked < 4 * first
 
 
 @pytest.mark.parametrize("told", ["", "many", "-1", "0", "²", "٣", "1001", "9" * 5000])

@@ -32,7 +32,7 @@ class Kept:
         self._socket, theirs = socket.socketpair()
         self._lock, self._rest = threading.Lock(), b""
         self._started: set[int] = set()  # and not reaped
-        self._folders = 0
+        self.folders: list[Path] = []  # that it removes, should we not live to do it
         self._statuses: dict[int, int] = {}  # of those that have ended
         self._answers: list[dict[str, Any]] = []
         with theirs:
@@ -102,7 +102,7 @@ class Kept:
 
     def end_if_idle(self) -> None:
         """Ends it, and with it all that it has inherited, if it has nothing to keep."""
-        if not self._started and not self._folders:
+        if not self._started and not self.folders:
             self.is_lost = True
             self._close()
 
@@ -117,11 +117,13 @@ class Kept:
         """Has the folder removed, should we not live to do it."""
         with self._lock:
             self._tell({"folder": str(folder)})
-        self._folders += 1
+        self.folders.append(folder)
         try:
             yield
         finally:
-            self._folders -= 1
+            self.folders.remove(folder)
+            with self._lock:
+                self._tell({"forget": str(folder)})
             self.end_if_idle()
 
     def _tell(self, order: dict[str, Any]) -> None:
@@ -163,11 +165,17 @@ def kept() -> Kept:
 
 @contextlib.contextmanager
 def another_keeper() -> Iterator[None]:
-    """What is started while the body runs is kept by one that is started for that; the former one is left as it is."""
+    """What is started while the body runs is kept by one that is started for that; the former one is left as it is.
+
+    It removes the same folders: whom it ends may write into them until then.
+    """
     former = _KEPT[:]
     _KEPT[:] = [Kept()]
     try:
-        yield
+        with contextlib.ExitStack() as stack:
+            for folder in [folder for keeper in former for folder in keeper.folders]:
+                stack.enter_context(_KEPT[0].removing(folder))
+            yield
     finally:
         for keeper in _KEPT:
             keeper.end_if_idle()

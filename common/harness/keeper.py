@@ -5,8 +5,9 @@ its environment: on Linux the orphans of a subreaper's descendants become its ow
 the parent of all. Where there are no subreapers, those are found that still have the mark of the run in their
 environment. It waits without looking, and so takes nothing from what is measured.
 
-Lines of JSON come on a socket: `{"start": words, ...}` with three descriptors, `{"reap": pid}`, `{"folder": path}`, and
-go back: `{"pid": ...}` or `{"error": [...]}` for each start, and `{"ended": pid, "status": ...}` for each end.
+Lines of JSON come on a socket: `{"start": words, ...}` with three descriptors, `{"reap": pid}`, `{"folder": path}` and
+`{"forget": path}`, and go back: `{"pid": ...}` or `{"error": [...]}` for each start, and
+`{"ended": pid, "status": ...}` for each end.
 """
 
 import contextlib
@@ -69,8 +70,10 @@ class Keeper:
         elif "reap" in order:
             self._told.discard(order["reap"])
             self._started.pop(order["reap"]).wait()
-        else:
+        elif "folder" in order:
             self._folders.append(order["folder"])
+        elif order["forget"] in self._folders:
+            self._folders.remove(order["forget"])
 
     def _start(self, order: dict[str, Any]) -> None:
         ours, self._descriptors = self._descriptors[:3], self._descriptors[3:]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.contract import SYSTEM
+from common.harness.child import kept
 from common.harness.failures import CaseFailedError
 from common.harness.ours import HOST, server_environment
 from common.harness.plan import Plan
@@ -53,7 +54,10 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
     values |= _places(plan, environment["PATH"], python.path)
     if why := plan.unprepared.get(case):
         raise CaseFailedError("not_prepared", why)
-    with tempfile.TemporaryDirectory(prefix="target-", dir=os.environ.get("TMPDIR")) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="target-", dir=os.environ.get("TMPDIR")) as folder,
+        kept().removing(Path(folder)),
+    ):
         values["folder"] = folder
         filled_in = [_settings(word, plan.suite.folder, Path(folder), values) for word in words]
         variables = {filled(name, values): filled(text, values) for name, text in target.environment}
@@ -99,15 +103,21 @@ def _complete_environment(plan: Plan, case: Case) -> dict[str, str]:
     if library := missing_library(target):
         raise CaseFailedError("missing_library", f"{library} is missing; install it with: {install_command(library)}")
     environment = _environment(plan, case)
-    programs = [name for name in target.needs if name not in SERVICES and not name.startswith(_LIBRARY)]
-    _must_have(programs, environment["PATH"])
+    _must_have(_programs(target), environment["PATH"])
     return environment
 
 
 def missing_library(target: Target) -> str:
     """The first of the libraries that it needs, as `libev`, that is not there; empty if all are."""
-    libraries = [name for name in target.needs if name.startswith(_LIBRARY)]
-    return next((name for name in libraries if find_library(name.removeprefix(_LIBRARY)) is None), "")
+    return next((name for name in _libraries(target) if find_library(name.removeprefix(_LIBRARY)) is None), "")
+
+
+def _libraries(target: Target) -> list[str]:
+    return [name for name in target.needs if name.startswith(_LIBRARY)]
+
+
+def _programs(target: Target) -> list[str]:
+    return [name for name in target.needs if name not in SERVICES and not name.startswith(_LIBRARY)]
 
 
 def _must_have(programs: Sequence[str], path: str) -> None:
@@ -125,7 +135,12 @@ def _environment(plan: Plan, case: Case) -> dict[str, str]:
     if target.requirements:
         made = plan.environments[(tuple(filled_words(target.requirements, dict(case.values))), python.version)]
         if isinstance(made, str):
-            raise CaseFailedError("no_environment", made)
+            # What is built needs a compiler, and the headers of a library, which are packages of their own.
+            _must_have(_programs(target), os.pathsep.join([environment.get("PATH", os.defpath), *SYSTEM]))
+            headers = "".join(
+                f"; {one} is there, its headers perhaps not: {install_command(one)}" for one in _libraries(target)
+            )
+            raise CaseFailedError("no_environment", made + headers)
         bin_folder = made / "bin"
         environment["VIRTUAL_ENV"] = str(made)
         environment.pop("PYTHONPATH", None)

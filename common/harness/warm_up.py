@@ -1,8 +1,8 @@
-"""Before the load: the server is ready, its answer is right, and each of its workers has worked."""
+"""Before the load: the server is ready, its answer is right, and each of its processes has worked."""
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,7 +20,7 @@ BATCHES = 10
 
 
 async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> None:
-    """Waits for the server, checks its answer, and asks until each worker has worked."""
+    """Waits for the server, checks its answer, and asks until each process of its workers has worked."""
     pong = await server.while_alive(server.ready(session))
     record.ready_s = server.age_s()
     asked_s = server.age_s()
@@ -29,18 +29,33 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     record.idle_answer_s = server.age_s() - asked_s
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
-    for _ in range(BATCHES):
+    few, known = min(wanted, usable_cpus()), _processes(seen)
+    for number in range(BATCHES):
         if len(seen) >= wanted:
             break
-        # Twice as many at once as there are workers: a pool starts a worker only if none is idle.
-        at_once = 2 * wanted
+        # Twice as many at once as there are workers: a pool starts a worker only if none is idle. But few at first,
+        # and few of threads, where a batch for all would compute for seconds under the GIL.
+        at_once = 2 * (wanted if number and not _are_threads(seen) else few)
         batch = [verify(session, url, expected, at_once) for _ in range(at_once)]
         answers = await server.while_alive(_all(batch))
         seen |= {answer.headers.get("x-worker") for answer in answers}
         if None in seen:
             break  # it doesn't tell who has worked
+        if _are_threads(seen) and _processes(seen) == known:
+            break  # what one thread has loaded is there for all of its process
+        known = _processes(seen)
     record.warm_s = server.age_s()
     record.workers = workers
+
+
+def _processes(workers: Iterable[str | None]) -> set[str]:
+    """Those of workers such as `4711/MainThread`."""
+    return {worker.partition("/")[0] for worker in workers if worker}
+
+
+def _are_threads(workers: Collection[str | None]) -> bool:
+    """Whether some of them are of one process."""
+    return len(workers) > len(_processes(workers))
 
 
 def _workers_told(pong: Answer) -> int | None:

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -16,12 +17,17 @@ def make(folder: Path, files: int) -> None:
     part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     numbers = random.Random(SEED)  # noqa: S311 (not for secrets)
-    for number in range(files):
-        path = part / f"{number // IN_A_FOLDER:03}" / f"{number:06}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(numbers.randbytes(numbers.randint(SMALLEST, LARGEST)))
-    part.rename(folder)
+    try:
+        for number in range(files):
+            path = part / f"{number // IN_A_FOLDER:03}" / f"{number:06}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(numbers.randbytes(numbers.randint(SMALLEST, LARGEST)))
+        part.rename(folder)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("tree.py: stopped, so there is no tree"))
     make(Path(sys.argv[1]), int(Path(sys.argv[1]).name))

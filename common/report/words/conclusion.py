@@ -89,7 +89,7 @@ class _Field:
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
         rivals = [self._rival(comparison, place) for place in places]
         self._sound = [one for one in rivals if one.case.verdict == OK and one.measured["rate_per_s"] is not None]
-        self._first = [one for one in self._sound if one.case.rank == 1]
+        self._first = [one for one in self._sound if one.case.rank == 1 and self._is_first(one)]
 
     def _rival(self, comparison: Comparison, place: int) -> _Rival:
         case = comparison.cases[place]
@@ -97,6 +97,16 @@ class _Field:
         alone_s, ping = self._alone_s[case.case.work], case.ping_s
         short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
         return _Rival(case, name_of(case.case, self._everything), measured, short)
+
+    def _is_first(self, rival: _Rival) -> bool:
+        """Of the first rank, in which a case may be that is told from the fastest, but not from all the others."""
+        fastest = max(self._sound, key=lambda one: one.rate).measured["rate_per_s"]
+        mine = rival.measured["rate_per_s"]
+        return not fastest or not mine or not differ(fastest, mine, self._pairs)
+
+    @property
+    def _pairs(self) -> int:
+        return len(self._sound) * (len(self._sound) - 1) // 2
 
     def told(self) -> Iterator[list[str]]:
         """Sentences, paragraph by paragraph."""
@@ -137,8 +147,8 @@ class _Field:
     def _if_memory_is_short(self, chosen: _Rival) -> Iterator[str]:
         lean = [rival for rival in self._sound if self._is_leaner(rival, chosen)]
         if lean:
-            best = max(lean, key=lambda rival: (rival.case.rank == 1, rival.rate))
-            does = "as much" if best.case.rank == 1 else _part(best, chosen)
+            best = max(lean, key=lambda rival: (rival in self._first, rival.rate))
+            does = "as much" if best in self._first else _part(best, chosen)
             blocks = chosen.keeps_pings_short and not best.keeps_pings_short
             waits = f", but everybody else waits {best.ping}" if blocks else ""
             sizes = f"{numbers.megabytes(best.memory_bytes)} instead of {numbers.megabytes(chosen.memory_bytes)}"
@@ -148,7 +158,7 @@ class _Field:
         mine, others = rival.measured["memory_bytes"], chosen.measured["memory_bytes"]
         if mine is None or others is None or rival.memory_bytes > MUCH_LESS * chosen.memory_bytes:
             return False
-        return differ(mine, others, len(self._sound) * (len(self._sound) - 1) // 2)
+        return differ(mine, others, self._pairs)
 
     def _fastest(self) -> str:
         first, rest = self._first, [rival for rival in self._sound if rival not in self._first]
@@ -180,10 +190,10 @@ class _Field:
         return f"Pings stay below {limit} (p99) with {told}; with the others they take {others}."
 
     def _undecided(self) -> Iterator[str]:
-        """The ties behind the first rank."""
+        """The ties behind the fastest."""
         by_rank: dict[int, list[str]] = {}
         for rival in self._sound:
-            if rival.case.rank and rival.case.rank > 1:
+            if rival.case.rank and rival not in self._first:
                 by_rank.setdefault(rival.case.rank, []).append(rival.name)
         for _, names in sorted(by_rank.items()):
             if len(names) > 1:
