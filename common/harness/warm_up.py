@@ -19,8 +19,10 @@ from common.model.record import Record
 BATCHES = 10
 
 
-async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> None:
-    """Waits for the server, checks its answer, and asks until each worker has worked."""
+async def warm_up(
+    server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record, enough: int = MOST_WORKERS
+) -> None:
+    """Waits for the server, checks its answer, and asks until each worker has worked, or as many as are enough."""
     pong = await server.while_alive(server.ready(session))
     record.ready_s = server.age_s()
     asked_s = server.age_s()
@@ -28,7 +30,8 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     answer = await server.while_alive(verify(session, url, expected, record.users))
     record.idle_answer_s = server.age_s() - asked_s
     workers = _workers_told(pong)
-    wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
+    wanted = min(enough, workers or record.workers or usable_cpus())
+    seen = {answer.headers.get("x-worker")}
     for _ in range(BATCHES):
         if len(seen) >= wanted:
             break

@@ -145,6 +145,13 @@ def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Itera
         found = [f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)})" for one in cells if one.mark == mark]
         if found:
             yield words.format(_listed(found))
+    replaced = [
+        f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)})"
+        for one in cells
+        if any(incident.left_whole is False for incident in one.drilled.incidents)
+    ]
+    if replaced:
+        yield f"Not whole soon after it, so that a fresh server took the next fault: {_listed(replaced)}."
     untold = [
         f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)}): {one.drilled.failure}"
         for one in cells
