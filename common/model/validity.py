@@ -10,14 +10,14 @@ FAR_S, LARGEST = 1e10, 2**53
 
 # From where to where the numbers of a field may be, whatever it is a field of.
 _RANGES: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("users", "round", "rounds", "workers", "usable_cpus", "cpus", "nth"), (1, MOST)),
+    **dict.fromkeys(("users", "round", "rounds", "workers", "usable_cpus", "cpus"), (1, MOST)),
     "answer_bytes": (-1, LARGEST),
     "warm_up_answers": (0, LARGEST),
     "warm_up_cpu_s": (0, FAR_S),
     **dict.fromkeys(("size_bytes", "memory_bytes", "socket_failures", "tool_unknown"), (0, LARGEST)),
     **dict.fromkeys(("time_s", "finished_s", "waited_s", "idle_answer_s", "ready_s", "warm_s"), (0, LONGEST_S)),
     **dict.fromkeys(("stop_s", "case_s", "tool_cpu_s", "bench_cpu_s", "services_cpu_s"), (0, LONGEST_S)),
-    **dict.fromkeys(("alone_wall_s", "alone_cpu_s", "cpu_s", "total_s", "task_cpu_s"), (0, FAR_S)),
+    **dict.fromkeys(("alone_wall_s", "alone_cpu_s", "cpu_s", "total_s"), (0, FAR_S)),
     **dict.fromkeys(("due_s", "sent_s", "answered_s", "at_s", "alone_at_s"), (-LONGEST_S, LONGEST_S)),
     **dict.fromkeys(("busy_s", "steal_s", "idle_s", "load_began_s"), (-FAR_S, FAR_S)),
     **dict.fromkeys(("user", "cpu", "alone_on_cpu"), (-1, MOST)),

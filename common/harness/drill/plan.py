@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from common.errors import BadInputError
 from common.harness.drill.conduct import chains, with_parts
-from common.harness.drill.scene import USERS
+from common.harness.drill.scene import USERS, computing
 from common.harness.drill.stage import STEADY_CPU_S
 from common.harness.plan import Plan, make_plan
 from common.harness.ready.strategies import by_hand
@@ -20,7 +20,7 @@ def drill_plan(
     names = with_parts(faults)
     if suite.load.files:
         raise BadInputError(f"{suite.source} asks for any of several files: expected a suite with one path for a drill")
-    tasks = {"task": [f"common.alone.drill:compute({STEADY_CPU_S:g})"]} if suite.has_task else {}
+    tasks = {"task": [computing(STEADY_CPU_S)]} if suite.has_task else {}
     targets = tuple(by_hand(target) for target in suite.targets)  # as they are when nobody compares them
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)

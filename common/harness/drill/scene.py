@@ -25,6 +25,11 @@ LOOK_S = 0.02
 WHOLE, WINDOW_S = 0.8, 0.5  # of the rate before, over so long: then it is whole again
 
 
+def computing(cpu_s: float) -> str:
+    """The task that does it for so long."""
+    return f"common.alone.drill:compute({cpu_s:g})"
+
+
 class Scene:
     """A server that runs, and its incident, which is filled by whatever happens."""
 
@@ -50,12 +55,16 @@ class Scene:
         return time.monotonic() - self.began_s
 
     def let_tasks_take(self, cpu_s: float) -> None:
-        """From now on, if they are ours."""
+        """From now on in this incident, if they are ours."""
         if self.has_our_tasks:
-            new = self.folder / f"{LASTS}.new"
-            new.write_text(str(cpu_s), encoding="ascii")
-            new.rename(self.folder / LASTS)  # nobody reads half of it
-            self.incident.task_cpu_s = cpu_s
+            self.set_length(cpu_s)
+            self.incident.values["task"] = computing(cpu_s)
+
+    def set_length(self, cpu_s: float) -> None:
+        """Of every task that begins from now on."""
+        new = self.folder / f"{LASTS}.new"
+        new.write_text(str(cpu_s), encoding="ascii")
+        new.rename(self.folder / LASTS)  # nobody reads half of it
 
     def let_be_endless(self, name: str) -> None:
         """The next task that begins."""

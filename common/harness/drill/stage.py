@@ -36,16 +36,13 @@ LOOK_S = 0.02
 
 
 class Stage:
-    """A server that is warm, and how often something has gone wrong there."""
+    """A server that is warm."""
 
     def __init__(self, server: Server, session: aiohttp.ClientSession, crowd: Crowd, folder: Path, warm: Record):
         self._server, self._session, self._crowd, self._folder, self._warm = server, session, crowd, folder, warm
-        self._incidents = 0
 
     def scene(self, incident: Incident) -> Scene:
         """For the next one."""
-        self._incidents += 1
-        incident.nth = self._incidents
         incident.workers, incident.idle_answer_s = self._warm.workers, self._warm.idle_answer_s
         scene = Scene(self._server, self._session, self._crowd, self._folder, incident)
         scene.let_tasks_take(STEADY_CPU_S)
@@ -53,7 +50,7 @@ class Stage:
 
     async def is_whole(self, scene: Scene) -> bool:
         """Whether it is as it was before long: it answers, soon, and does nothing that nobody waits for."""
-        scene.let_tasks_take(STEADY_CPU_S)
+        scene.set_length(STEADY_CPU_S)
         deadline_s = time.monotonic() + WHOLE_LIMIT_S
         while time.monotonic() < deadline_s and self._server.alive():
             if await self._answers_soon() and await _calm(scene):
