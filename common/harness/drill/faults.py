@@ -23,7 +23,7 @@ SLOW_ONES, MALFORMED = 50, 10_000
 LINE_LIMIT_S = 0.3  # for what the server says at its end
 ONLY_ONE = "it works in its only process"
 STOP_CPU_S, LEAVE_CPU_S, MALFORMED_CPU_S = 0.1, 0.3, 0.001  # of the tasks of these
-CPU_LIMIT_S, CALM_S, CALM = 12.0, 0.3, 0.1  # until nobody computes any more: less than so much of a CPU
+CPU_LIMIT_S, CALM_LOOKS = 12.0, 2  # until nobody computes any more, and so many looks in a row have to say so
 
 
 async def nothing(scene: Scene) -> None:
@@ -127,12 +127,9 @@ async def leave(scene: Scene) -> None:
 
 async def _calm(scene: Scene) -> None:
     """Until the server computes nothing any more, or the limit is reached."""
-    deadline_s = time.monotonic() + CPU_LIMIT_S
-    while time.monotonic() < deadline_s:
-        before_s, began_s = scene.cpu_s(), time.monotonic()
-        await asyncio.sleep(CALM_S)
-        if scene.cpu_s() - before_s < CALM * (time.monotonic() - began_s):
-            return
+    deadline_s, looks = time.monotonic() + CPU_LIMIT_S, 0
+    while looks < CALM_LOOKS and time.monotonic() < deadline_s:
+        looks = looks + 1 if await scene.is_calm() else 0
 
 
 async def overload(scene: Scene) -> None:

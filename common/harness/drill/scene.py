@@ -22,6 +22,7 @@ PING_EVERY_S = 0.025
 BEFORE_S = 0.8  # of load, before something goes wrong
 SETTLE_S = 0.3  # of that, in which the queue gets its length
 LOOK_S = 0.02
+CALM_S, CALM = 0.15, 0.3  # nobody is computed for: less than so much of a CPU over so long
 WHOLE, WINDOW_S = 0.8, 0.5  # of the rate before, over so long: then it is whole again
 
 
@@ -122,6 +123,12 @@ class Scene:
         """What the server and all below it have used."""
         usage = tree_usage(self.server.pid, memory=False) if self.server.pid is not None else None
         return usage.cpu_s if usage else 0.0
+
+    async def is_calm(self) -> bool:
+        """Whether it computes less than it would for anybody; some have their own things to do all the time."""
+        before_s, began_s = self.cpu_s(), time.monotonic()
+        await asyncio.sleep(CALM_S)
+        return self.cpu_s() - before_s < CALM * (time.monotonic() - began_s)
 
     def family(self) -> list[psutil.Process]:
         """The processes below the server's first one."""

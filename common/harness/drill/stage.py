@@ -31,7 +31,6 @@ WHOLE_LIMIT_S = 2.0  # after a fault, before it is replaced
 FINE_S = 0.1  # for a ping
 QUICK = 4.0  # times what it takes when nothing else is to do, and an answer is not called quick any more
 LEAST_QUICK_S = 0.2
-CALM_S, CALM = 0.1, 0.3  # nobody computes any more: less than so much of a CPU over so long
 LOOK_S = 0.02
 
 
@@ -53,7 +52,7 @@ class Stage:
         scene.set_length(STEADY_CPU_S)
         deadline_s = time.monotonic() + WHOLE_LIMIT_S
         while time.monotonic() < deadline_s and self._server.alive():
-            if await self._answers_soon() and await _calm(scene):
+            if await self._answers_soon() and await scene.is_calm():
                 return True
             await asyncio.sleep(LOOK_S)
         return False
@@ -74,12 +73,6 @@ class Stage:
 def quick_s(idle_answer_s: float | None) -> float:
     """How long a lone answer may take to be called quick."""
     return max(LEAST_QUICK_S, QUICK * (idle_answer_s or 0.0))
-
-
-async def _calm(scene: Scene) -> bool:
-    before_s, began_s = scene.cpu_s(), time.monotonic()
-    await asyncio.sleep(CALM_S)
-    return scene.cpu_s() - before_s < CALM * (time.monotonic() - began_s)
 
 
 @contextlib.asynccontextmanager
