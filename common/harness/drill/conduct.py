@@ -3,10 +3,11 @@
 import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from common.errors import one_line
-from common.harness.drill import faults
+from common.harness.drill import faults, jobs
+from common.harness.drill.broker import PROGRAM
 from common.harness.drill.scene import Scene
 from common.harness.drill.stage import Stage, stage
 from common.harness.failures import CaseFailedError
@@ -28,17 +29,38 @@ _DRILLS: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
     "endless": faults.endless,
     "slow": faults.slow,
     "malformed": faults.malformed,
+    "jobs_worker": jobs.kill_a_worker,
+    "jobs_server": jobs.kill_the_server,
+    "jobs_server_apart": jobs.kill_the_server,
+    "jobs_broker": jobs.kill_the_broker,
+    "jobs_broker_disk": jobs.kill_the_broker,
 }
-_ONCE = (CONTROL, "stop_long", "malformed")  # they give the same every time
+_PARTS = {
+    "worker": ("worker", "jobs_worker"),
+    "stop": ("stop", "stop_long"),
+    "server": ("jobs_server", "jobs_server_apart"),
+    "broker": ("jobs_broker", "jobs_broker_disk"),
+}
+_OF_JOBS = tuple(name for name in FAULTS if name.startswith("jobs_"))
+_BROKER_ON_DISK = {"jobs_server_apart": False, "jobs_broker": False, "jobs_broker_disk": True}  # one that is apart
+_ALONE = ("jobs_server", *_BROKER_ON_DISK)  # for a server of its own, and only where it takes jobs
+_ONCE = (CONTROL, "stop_long", "malformed", *_OF_JOBS)  # they give the same every time
 _LAST = ("stop", "stop_long", "endless")  # no server goes on after these
-_OF_OUR_TASKS = ("stop_long", "endless")
-_NOT_ELSEWHERE = ("worker", "stop", "stop_long", "leave", "malformed")  # what runs elsewhere is not ours to harm
+_OF_OUR_TASKS = ("stop_long", "endless", *_OF_JOBS)
+_NOT_ELSEWHERE = (
+    "worker",
+    "stop",
+    "stop_long",
+    "leave",
+    "malformed",
+    *_OF_JOBS,
+)  # what runs elsewhere is not ours to harm
 
 
 def with_parts(names: Sequence[str]) -> list[str]:
     """The faults of these names, or all, the control first; one that has two parts as both."""
-    chosen = [CONTROL, *(names or FAULTS)]
-    return [name for name in FAULTS if name in chosen or (name == "stop_long" and "stop" in chosen)]
+    chosen = {CONTROL, *(part for name in names or FAULTS for part in _PARTS.get(name, (name,)))}
+    return [name for name in FAULTS if name in chosen]
 
 
 Chain = list[tuple[Case, Incident]]
@@ -47,18 +69,22 @@ Chain = list[tuple[Case, Incident]]
 def chains(plan: Plan, names: Sequence[str]) -> Iterator[Chain]:
     """All that is to happen, round after round, each of them shuffled: what is in a chain happens to one server.
 
-    Each chain has at its end a fault after which no server goes on; the others are dealt out among them.
+    Each chain has at its end a fault after which no server goes on; the others are dealt out among them. Then come
+    those that have a server for themselves.
     """
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
     for round_ in range(1, plan.rounds + 1):
         now = [name for name in names if round_ == 1 or name not in _ONCE]
-        last, others = [name for name in now if name in _LAST], [name for name in now if name not in _LAST]
-        of_this_round = []
+        last, alone = [name for name in now if name in _LAST], [name for name in now if name in _ALONE]
+        others = [name for name in now if name not in (*last, *alone)]
+        of_this_round, after_it = [], []
         for case in plan.cases:
             shuffled, hands = order.sample(others, len(others)), max(1, len(last))
             dealt = [[*shuffled[hand::hands], *last[hand : hand + 1]] for hand in range(hands)]
             of_this_round += [[(case, _incident(plan, case, name, round_)) for name in hand] for hand in dealt if hand]
+            after_it += [[(case, _incident(plan, case, name, round_))] for name in alone]
         yield from order.sample(of_this_round, len(of_this_round))
+        yield from order.sample(after_it, len(after_it))
 
 
 def _incident(plan: Plan, case: Case, name: str, round_: int) -> Incident:
@@ -75,6 +101,7 @@ class Drill:
     services: Services
     watcher: Watcher
     keep: Callable[[Incident], None]
+    jobless: set[Case] = field(default_factory=set)  # who has said so
 
     async def play(self, chain: Chain) -> None:
         """Lets one after the other happen to a server, and to a fresh one where it is not whole after one of them."""
@@ -85,12 +112,18 @@ class Drill:
                 incident.without = self._why_not(case, incident.fault)
                 if not incident.without:
                     on = await self._happen(case, incident, stack, on, is_last=place == len(chain))
+                if incident.without == jobs.NO_JOBS:
+                    self.jobless.add(case)
                 self.keep(incident)
                 self.watcher.case_ends()
 
     def _why_not(self, case: Case, fault: str) -> str:
         if self.plan.targets[case.server].url and fault in _NOT_ELSEWHERE:
             return "it was not started here"
+        if fault in _BROKER_ON_DISK and self.plan.targets[case.server].requires != PROGRAM:
+            return "it has no broker"
+        if fault in _OF_JOBS and case in self.jobless:
+            return jobs.NO_JOBS
         return "its tasks are its own" if not case.task and fault in _OF_OUR_TASKS else ""
 
     async def _happen(
@@ -101,9 +134,9 @@ class Drill:
         try:
             try:
                 if on is None:
-                    expected = self.expectations[case.work]
-                    entered = stage(self.plan, case, expected, self.services, incident.round)
-                    on = await stack.enter_async_context(entered)
+                    expected, on_disk = self.expectations[case.work], _BROKER_ON_DISK.get(incident.fault)
+                    needs = (self.plan, case, expected, self.services, incident.round)
+                    on = await stack.enter_async_context(stage(*needs, broker_on_disk=on_disk))
                 began, scene = True, on.scene(incident)
                 await _DRILLS[incident.fault](scene)
                 if incident.fault not in _LAST and incident.left_whole is None and not is_last:

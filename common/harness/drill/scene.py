@@ -12,6 +12,7 @@ import psutil
 
 from common.harness.beside.probe import probing
 from common.harness.beside.sampler import tree_usage
+from common.harness.drill.broker import Broker
 from common.harness.drill.crowd import Crowd
 from common.harness.server import Server
 from common.model.record import Incident
@@ -39,6 +40,7 @@ class Scene:
     ) -> None:
         self.server, self.session, self.crowd, self.folder, self.incident = server, session, crowd, folder, incident
         self.began_s = time.monotonic()
+        self.broker: Broker | None = None  # where it is not the server's own
 
     @property
     def address(self) -> tuple[str, int]:

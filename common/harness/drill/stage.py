@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import aiohttp
 
 from common.harness.client import client, get
+from common.harness.drill.broker import Broker, broker_apart
 from common.harness.drill.crowd import Crowd
 from common.harness.drill.scene import BEGUN, USERS, Scene
 from common.harness.failures import CaseFailedError
@@ -39,11 +40,13 @@ class Stage:
 
     def __init__(self, server: Server, session: aiohttp.ClientSession, crowd: Crowd, folder: Path, warm: Record):
         self._server, self._session, self._crowd, self._folder, self._warm = server, session, crowd, folder, warm
+        self.broker: Broker | None = None
 
     def scene(self, incident: Incident) -> Scene:
         """For the next one."""
         incident.workers, incident.idle_answer_s = self._warm.workers, self._warm.idle_answer_s
         scene = Scene(self._server, self._session, self._crowd, self._folder, incident)
+        scene.broker = self.broker
         scene.let_tasks_take(STEADY_CPU_S)
         return scene
 
@@ -76,18 +79,36 @@ def quick_s(idle_answer_s: float | None) -> float:
 
 
 @contextlib.asynccontextmanager
-async def stage(plan: Plan, case: Case, expected: Expectation, services: Services, round_: int) -> AsyncIterator[Stage]:
+async def stage(
+    plan: Plan,
+    case: Case,
+    expected: Expectation,
+    services: Services,
+    round_: int,
+    *,
+    broker_on_disk: bool | None = None,
+) -> AsyncIterator[Stage]:
     """A server of the case, warmed up; gone at the end.
+
+    Args:
+        broker_on_disk: whether its broker, which is another one than its own, has a disk; None: it is its own.
 
     Raises:
         CaseFailedError: it can't be had.
     """
     record = new_record(plan, case, 0.0, round_)
-    with _told_tasks() as folder:
-        async with client() as session, running(plan, case, record, services) as server:
-            await warm_up(server, session, expected, record, enough=USERS)
-            server.grace_s = STOP_S  # how it stops is a fault of its own
-            yield Stage(server, session, Crowd(session, server.load_url, expected, PATIENCE_S), folder, record)
+    async with contextlib.AsyncExitStack() as stack:
+        folder, broker = stack.enter_context(_told_tasks()), None
+        if broker_on_disk is not None:
+            apart = broker_apart(plan.python_of(case).path, record.workers, on_disk=broker_on_disk)
+            broker = await stack.enter_async_context(apart)
+        session = await stack.enter_async_context(client())
+        server = await stack.enter_async_context(running(plan, case, record, services))
+        await warm_up(server, session, expected, record, enough=USERS)
+        server.grace_s = STOP_S  # how it stops is a fault of its own
+        found = Stage(server, session, Crowd(session, server.load_url, expected, PATIENCE_S), folder, record)
+        found.broker = broker
+        yield found
 
 
 @contextlib.contextmanager
