@@ -36,7 +36,7 @@ DRESSES_OF_COMPARE = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap", "capacity"]
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]  # along an axis of numbers
 ONE_PICTURE = f"One picture instead, into --out FILE.svg or .png: {', '.join(PICTURES)}."
-FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed"]
+FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed", "server", "broker"]
 TRACED_REQUESTS = 8
 TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
 REQUIRE = 'Such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
@@ -130,7 +130,8 @@ def run(
 @as_for_run
 @measuring
 def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given: Given) -> None:
-    """Let things go wrong on purpose, and show which servers survive: workers killed, clients gone, too many users.
+    """Let things go wrong on purpose, and show which servers survive: workers killed, clients gone, too many users,
+    jobs whose server or broker is gone.
 
     WHAT is as for run. Faults go to the processes that are started here, and to nothing else.
     """

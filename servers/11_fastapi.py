@@ -2,7 +2,7 @@
 
 from fastapi import Request, Response
 
-from common.serving.fastapi import answer, serve, task_app
+from common.serving.fastapi import answer, serve, task_app, unwanted
 from common.serving.fastapi import anyio_threads as default_workers
 from common.serving.options import server_options
 from common.task import perform
@@ -12,7 +12,7 @@ app = task_app()
 
 @app.get("/")
 def long_task(request: Request) -> Response:
-    return answer(request, perform(options.task))
+    return answer(request, perform(options.task, unwanted(request)))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,29 @@
 """The drill: what incidents say in figures and marks, and real ones before servers that survive them and do not."""
 
+import asyncio
+import contextlib
 import json
 import math
 import subprocess
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from conftest import TESTS
 from simulated_record import result_of
 
-from common.harness.drill.conduct import incidents, with_parts
+from common.harness.drill import conduct
+from common.harness.drill.conduct import chains, with_parts
 from common.harness.drill.plan import drill_plan
 from common.harness.drill.raw import AMBIGUOUS, malformed
+from common.harness.failures import CaseFailedError
 from common.harness.ready.what import suite_of
 from common.model.fault import CONTROL, FAULTS
 from common.model.record import Failure, Incident, LeftOut, Pings, Requests, Result, load, save
 from common.report.dressing import dressed
 from common.report.figures.drills import drilled, figures_of
 from common.report.judging.drill import DEAD, HIDDEN, HURT, OK, cells_of, exit_code
+from common.report.progress import ProgressBar
 from common.report.words.drill import conclusion, marked
 
 Asked = Callable[..., subprocess.CompletedProcess[str]]
@@ -57,6 +62,21 @@ def result(*found: Incident) -> Result:
     one = result_of([])
     one.incidents.extend(found)
     return one
+
+
+class FakeStage:
+    """A server that is whole after everything but half requests."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.is_gone = False
+
+    def scene(self, incident: Incident) -> Incident:
+        self.seen.append(incident.fault)
+        return incident
+
+    async def is_whole(self, scene: Incident) -> bool:
+        return scene.fault != "slow"
 
 
 def mark(one: Incident) -> str:
@@ -160,10 +180,51 @@ def test_every_fault_is_drilled_and_the_control_comes_with_any() -> None:
 
 def test_every_server_meets_every_fault_in_every_round() -> None:
     plan, turns = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
-    happening = [(one.server, one.fault, one.round) for _, one in incidents(plan, list(FAULTS))]
+    happening = [(one.server, one.fault, one.round) for chain in chains(plan, list(FAULTS)) for _, one in chain]
     assert len(happening) == len(set(happening)) == turns
     assert {fault for server, fault, _ in happening if server == "2_async"} == set(FAULTS)
     assert {round_ for _, fault, round_ in happening if fault == "worker"} == {1, 2, 3}
+
+
+def test_a_chain_is_of_one_server_and_nothing_comes_after_what_none_goes_on_after() -> None:
+    plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
+    for chain in chains(plan, list(FAULTS)):
+        assert len({case for case, _ in chain}) == 1
+        ends = [one.fault in {"stop", "stop_long", "endless"} for _, one in chain]
+        assert ends == [False] * (len(chain) - 1) + [True]
+    only, _ = drill_plan(suite_of(["2"]), ["slow"], {"python": ["python3"]}, rounds=1, seed=1)
+    assert [len(chain) for chain in chains(only, [CONTROL, "slow"])] == [2]
+
+
+def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers: list[FakeStage] = []
+
+    @contextlib.asynccontextmanager
+    async def fake_stage(*_: object) -> AsyncIterator[FakeStage]:
+        servers.append(FakeStage())
+        yield servers[-1]
+        servers[-1].is_gone = True
+
+    async def happens(scene: Incident) -> None:
+        if scene.fault == "overload":
+            raise CaseFailedError("died", "it died")
+
+    monkeypatch.setattr(conduct, "stage", fake_stage)
+    monkeypatch.setattr(conduct, "_DRILLS", dict.fromkeys(FAULTS, happens))
+    plan, _ = drill_plan(suite_of(["2"]), [], {"python": ["python3"]}, rounds=1, seed=1)
+    (case,), kept = plan.cases, []
+    names = [CONTROL, "leave", "slow", "overload", "malformed", "stop"]
+    one = conduct.Drill(plan, {case.work: None}, None, ProgressBar(6, quiet=True), kept.append)
+    asyncio.run(one.play([(case, incident(fault)) for fault in names]))
+    assert [found.fault for found in kept] == names
+    assert [found.left_whole for found in kept] == [True, True, False, None, True, None]
+    assert [server.seen for server in servers] == [names[:3], names[3:4], names[4:]]
+    assert all(server.is_gone for server in servers)
+    kept[2].seen |= {"left": 0.5, "from_s": 1.0}
+    assert any(
+        "Not whole soon after it" in told and "4_pool (50 half" in told
+        for told in conclusion(cells_of(result(kept[2])))
+    )
 
 
 def test_malformed_requests_are_as_many_and_repeatable() -> None:

@@ -11,7 +11,8 @@ from conftest import ROOT, SERVERS, Served, receive, serving, wait_until
 from common.contract import LONGEST_QUEUE
 from common.harness.drill.plan import drill_plan
 from common.harness.ready.strategies import all_strategies, by_hand, read_strategy, strategies_suite
-from common.serving import client
+from common.serving import client, line
+from common.serving.options import Options
 
 FULL = "the queue is full, 0 requests wait in it"
 BLIND = {"2_async"}  # the loop stands still while others come, so that it can't know of them
@@ -67,14 +68,15 @@ def test_it_is_not_ready_while_its_queue_is_full_and_the_ping_lives(
         assert served.request("/ready").status == 200
 
 
+@pytest.mark.parametrize("name", ["3_async_threadexecutor", "11_fastapi"])
 def test_a_task_in_a_thread_ends_where_it_gives_way_if_its_client_has_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody can end the thread, but it can be asked."""
     begun, told = tmp_path / "begun", tmp_path / "told"
     monkeypatch.setenv("BEGUN", str(begun))
     monkeypatch.setenv("TOLD", str(told))
-    script = ROOT / "servers" / "3_async_threadexecutor.py"
+    script = ROOT / "servers" / f"{name}.py"
     with serving(script, "--workers", "1", "--queue", "0", "--task", "sample_tasks:waits_in_slices") as served:
         with contextlib.closing(served.send("/")):
             wait_until(begun.exists)
@@ -82,6 +84,26 @@ def test_a_task_in_a_thread_ends_where_it_gives_way_if_its_client_has_left(
         wait_until(lambda: len(begun.read_text()) == 2)  # the only thread has let go of the first
         told.touch()
         assert receive(after).body == "told"
+
+
+def test_tasks_that_run_look_for_all_clients_together_and_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, looks, left = 0.0, [], []
+    monkeypatch.setattr(line.time, "monotonic", lambda: now_s)
+
+    def look(clients: dict[int, str]) -> list[int]:
+        looks.append(sorted(clients.values()))
+        return [ticket for ticket, name in clients.items() if name in left]
+
+    ours = line.Line(Options("name", "127.0.0.1", 8000, "primes", 2, 0), look)
+    stays, leaves = ours.join("stays"), ours.join("leaves")
+    assert not ours.has_left(leaves)
+    left.append("leaves")
+    assert not ours.has_left(leaves)  # it was looked just now
+    now_s = line.LOOK_S
+    assert not ours.has_left(stays)
+    assert ours.has_left(leaves)  # seen by the look of the other
+    assert looks == [["leaves", "stays"]] * 2
+    assert ours.begun == 1
 
 
 def test_the_pool_of_processes_is_given_one_more_than_they_need(

@@ -9,12 +9,16 @@ import time
 from collections.abc import Generator
 
 FOLDER = "UNDER_SIEGE_DRILL"
-ENDLESS, BEGUN = "endless-", "begun"
+ENDLESS, BEGUN, LASTS = "endless-", "begun", "lasts"
 SLICE_S = 0.002
 
 
 def compute(cpu_s: float) -> Generator[float, None, str]:
-    """Computes for so many seconds of CPU time, in slices; for ever and without any, if that is set for one more."""
+    """Computes for so many seconds of CPU time, in slices; for ever and without any, if that is set for one more.
+
+    If another length is set, for that long.
+    """
+    cpu_s = _set_length(cpu_s)
     _begin()
     if _is_endless():
         while True:
@@ -34,6 +38,14 @@ def _begin() -> None:
             file = os.open(os.path.join(folder, BEGUN), os.O_WRONLY | os.O_APPEND)  # noqa: PTH118 (it has to be quick)
             os.write(file, b".")
             os.close(file)
+
+
+def _set_length(usual_s: float) -> float:
+    """How long it is to be: one server has tasks of several lengths."""
+    if folder := os.environ.get(FOLDER):
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(folder, LASTS)) as file:  # noqa: PTH118, PTH123
+            return float(file.read())
+    return usual_s
 
 
 def _is_endless() -> bool:

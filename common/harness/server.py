@@ -46,11 +46,15 @@ class Server:
         self.folder = start.own_folder if start is not None else ""
         self.grace_s = GRACE_S  # how long it may take to end
         self._limit_s = target.ready_within_s or suite.ready_within_s
-        self._started = _begun(start) if start is not None else None
+        self._start = start
+        self._begin()
+
+    def _begin(self) -> None:
+        self._started = _begun(self._start) if self._start is not None else None
         self._stderr = Tail(self._started.process.stderr) if self._started else None
         self._stdout = Tail(self._started.process.stdout) if self._started else None
         # What a command starts that has an address of its own may be elsewhere, as with ssh.
-        self.pid = self._started.pid if self._started and port is not None else None
+        self.pid = self._started.pid if self._started and self._port is not None else None
 
     def age_s(self) -> float:
         """Seconds since it was started, or first looked at."""
@@ -167,6 +171,16 @@ class Server:
         if self.ping is None:
             return answer.status == self._status
         return self.ping.fits(answer.status, answer.body)
+
+    async def start_again(self) -> None:
+        """The same words once more, where it listened before; what is left of it is ended.
+
+        Raises:
+            CaseFailedError: its port is still taken.
+        """
+        await self.stop()
+        self.started_s = time.monotonic()
+        self._begin()
 
     async def stop(self) -> None:
         """Ends it and all that it started, and makes sure that its port is free again."""

@@ -25,5 +25,10 @@ FAULTS = {
         Fault("endless", "one task that never ends, then one for each worker"),
         Fault("slow", "50 connections that send half a request and stay"),
         Fault("malformed", "10,000 requests that are no HTTP, or ambiguous"),
+        Fault("jobs_worker", "40 jobs are posted, then SIGKILL to one process that works"),
+        Fault("jobs_server", "40 jobs are posted, then SIGKILL to the server, which is started again"),
+        Fault("jobs_server_apart", "the same with a broker that is not the server's own"),
+        Fault("jobs_broker", "40 jobs are posted, then SIGKILL to a broker without a disk, which is started again"),
+        Fault("jobs_broker_disk", "the same with a broker that keeps all on disk"),
     )
 }

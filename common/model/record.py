@@ -253,6 +253,7 @@ class Incident(msgspec.Struct, kw_only=True):
     fault_at_s: float | None = None  # since the load began
     ended_s: float = 0.0  # when the load ended
     idle_answer_s: float | None = None  # how long an answer took when nothing else was to do
+    left_whole: bool | None = None  # if so, the same server took the next of its incidents; None: it was not asked
     seen: dict[str, float] = {}  # what else was counted and measured, by name; see the fault
     without: str = ""  # why this fault can't happen to it
     failure: Failure | None = None

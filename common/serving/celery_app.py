@@ -40,6 +40,8 @@ app.conf.update(
     result_backend=_BROKER,
     result_expires=KEPT_S,
     result_backend_thread_safe=True,
+    result_backend_always_retry=True,  # a job that runs while the broker is away has not failed
+    result_backend_max_sleep_between_retries_ms=500,
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,
     task_default_queue="under_siege",

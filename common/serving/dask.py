@@ -26,6 +26,8 @@ async def cluster(workers: int) -> AsyncIterator[Client]:
     dask.config.set({"distributed.worker.preload": ["common.serving.dask_worker"]})
     # As long as it has something to do, its scheduler adds every task to one entry of this history, and forgets none.
     dask.config.set({"distributed.diagnostics.computations.max-history": 0})
+    # Each worker looks at its stack a hundred times a second, for a dashboard that nobody opens.
+    dask.config.set({"distributed.worker.profile.enabled": False})
     embedded: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     try:
         client: Client = await Client(asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else embedded))

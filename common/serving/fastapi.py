@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -32,6 +33,8 @@ from common.serving.response import (
 )
 from common.serving.stopping import on_stop_signal
 from common.task import TaskError, TaskRun
+
+_CLIENT, _TICKET = "under_siege.socket", "under_siege.ticket"
 
 
 def anyio_threads() -> int:
@@ -65,6 +68,12 @@ def answer(request: Request, run: TaskRun) -> Response:
     return _plain(run.answer, 200, task_headers(run, request.state.received_s))
 
 
+def unwanted(request: Request) -> Callable[[], bool]:
+    """Whether nobody waits for it any more, for a task that looks where it gives way: nobody can end a thread."""
+    line, ticket = getattr(request.app.state, "line", None), request.scope["state"].get(_TICKET)
+    return lambda: line is not None and ticket is not None and line.has_left(ticket)
+
+
 def _plain(text: str, status: int, headers: dict[str, str] | None = None) -> Response:
     return Response(text, status, headers, media_type=PLAIN_TEXT)
 
@@ -96,14 +105,15 @@ class _Reception:
         with contextlib.ExitStack() as stack:
             app = self._app
             if line is not None and client is not None and (scope["path"], scope["method"]) == ("/", "GET"):
-                app = self._joined(line, client, stack)
+                app = self._joined(line, client, state, stack)
             await app(scope, receive, send)
 
-    def _joined(self, line: Line, client: socket.socket, stack: contextlib.ExitStack) -> ASGIApp:
+    def _joined(self, line: Line, client: socket.socket, state: Any, stack: contextlib.ExitStack) -> ASGIApp:
         refusal = "the client has left" if has_left(client) else line.refusal()
         if refusal:
             return _plain(str(RefusedError(refusal)), 503, RETRY_LATER)
-        stack.callback(line.leave, line.join(client))
+        state[_TICKET] = line.join(client)
+        stack.callback(line.leave, state[_TICKET])
         return self._app
 
 
@@ -173,9 +183,6 @@ class _Server(uvicorn.Server):
             await let_in_who_waits(listener)
         self.should_exit = True
         await ticking
-
-
-_CLIENT = "under_siege.socket"
 
 
 class _Protocol(H11Protocol):

@@ -2,6 +2,7 @@
 
 import itertools
 import socket
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from common.serving.listening import waiting_in_kernel
 from common.serving.options import Options
 from common.serving.readiness import unready_while
 
+LOOK_S = 0.05  # between two looks of tasks that run; each may cost them the GIL
 Look = Callable[[Mapping[int, Any]], list[int]]
 
 
@@ -19,7 +21,7 @@ class Line:
     def __init__(self, options: Options, look: Look = who_has_left) -> None:
         self._workers, self._queue, self._look = options.workers, options.queue, look
         self._clients: dict[int, Any] = {}  # of each who is in it: ticket and socket
-        self._tickets = itertools.count()
+        self._tickets, self._next_look_s = itertools.count(), 0.0
         unready_while(self.refusal)
 
     @property
@@ -43,6 +45,14 @@ class Line:
         """It has ended, however it did."""
         self._clients.pop(ticket, None)
 
+    def has_left(self, ticket: int) -> bool:
+        """Whether its client has, on any thread; all of them are looked at together, and that not often."""
+        now_s = time.monotonic()
+        if now_s >= self._next_look_s:
+            self._next_look_s = now_s + LOOK_S
+            self._forget_who_has_left()
+        return ticket not in self._clients
+
     def unanswered(self) -> int:
         """How many would be dropped if the server ended now."""
         return self.begun
@@ -52,7 +62,7 @@ class Line:
 
     def _forget_who_has_left(self) -> None:
         """An event loop may have told of somebody new before it tells of those."""
-        for ticket in self._look(self._clients):
+        for ticket in self._look(dict(self._clients)):
             self.leave(ticket)
 
     def _told(self, waiting: int) -> str:

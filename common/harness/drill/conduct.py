@@ -1,22 +1,25 @@
 """Conducting a drill: each fault for each server, in rounds, and every incident kept whatever becomes of it."""
 
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass, field
 
 from common.errors import one_line
-from common.harness.drill import faults
-from common.harness.drill.scene import Scene, scene, told_tasks
+from common.harness.drill import faults, jobs
+from common.harness.drill.broker import PROGRAM
+from common.harness.drill.scene import Scene
+from common.harness.drill.stage import Stage, stage
 from common.harness.failures import CaseFailedError
 from common.harness.plan import Plan
-from common.harness.ready.expectation import Expectation, Expectations
+from common.harness.ready.expectation import Expectations
 from common.harness.ready.services import Services
 from common.harness.watcher import Watcher
-from common.model.case import Case, Value
+from common.model.case import Case
 from common.model.fault import CONTROL, FAULTS
 from common.model.record import Failure, Incident
 
-_DRILLS: Mapping[str, Callable[[Scene, Path], Awaitable[None]]] = {
+_DRILLS: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
     CONTROL: faults.nothing,
     "worker": faults.kill_a_worker,
     "stop": faults.stop,
@@ -26,45 +29,127 @@ _DRILLS: Mapping[str, Callable[[Scene, Path], Awaitable[None]]] = {
     "endless": faults.endless,
     "slow": faults.slow,
     "malformed": faults.malformed,
+    "jobs_worker": jobs.kill_a_worker,
+    "jobs_server": jobs.kill_the_server,
+    "jobs_server_apart": jobs.kill_the_server,
+    "jobs_broker": jobs.kill_the_broker,
+    "jobs_broker_disk": jobs.kill_the_broker,
 }
-_MODULE = "common.alone.drill"
-STEADY = f"{_MODULE}:compute(0.02)"  # the task of most faults
-TASKS = {
-    "stop": f"{_MODULE}:compute(0.2)",
-    "stop_long": f"{_MODULE}:compute(0.2)",
-    "leave": f"{_MODULE}:compute(0.3)",
-    "malformed": f"{_MODULE}:compute(0.001)",
+_PARTS = {
+    "worker": ("worker", "jobs_worker"),
+    "stop": ("stop", "stop_long"),
+    "server": ("jobs_server", "jobs_server_apart"),
+    "broker": ("jobs_broker", "jobs_broker_disk"),
 }
-_ONCE = (CONTROL, "stop_long", "malformed")  # they give the same every time
-_OF_OUR_TASKS = ("stop_long", "endless")
-_NOT_ELSEWHERE = ("worker", "stop", "stop_long", "leave", "malformed")  # what runs elsewhere is not ours to harm
-
-
-def tasks_for(names: Sequence[str]) -> list[Value]:
-    """The tasks that the servers perform for these faults."""
-    return list(dict.fromkeys(TASKS.get(name, STEADY) for name in names))
+_OF_JOBS = tuple(name for name in FAULTS if name.startswith("jobs_"))
+_BROKER_ON_DISK = {"jobs_server_apart": False, "jobs_broker": False, "jobs_broker_disk": True}  # one that is apart
+_ALONE = ("jobs_server", *_BROKER_ON_DISK)  # for a server of its own, and only where it takes jobs
+_ONCE = (CONTROL, "stop_long", "malformed", *_OF_JOBS)  # they give the same every time
+_LAST = ("stop", "stop_long", "endless")  # no server goes on after these
+_OF_OUR_TASKS = ("stop_long", "endless", *_OF_JOBS)
+_NOT_ELSEWHERE = (
+    "worker",
+    "stop",
+    "stop_long",
+    "leave",
+    "malformed",
+    *_OF_JOBS,
+)  # what runs elsewhere is not ours to harm
 
 
 def with_parts(names: Sequence[str]) -> list[str]:
     """The faults of these names, or all, the control first; one that has two parts as both."""
-    chosen = [CONTROL, *(names or FAULTS)]
-    return [name for name in FAULTS if name in chosen or (name == "stop_long" and "stop" in chosen)]
+    chosen = {CONTROL, *(part for name in names or FAULTS for part in _PARTS.get(name, (name,)))}
+    return [name for name in FAULTS if name in chosen]
 
 
-def incidents(plan: Plan, names: Sequence[str]) -> Iterator[tuple[Case, Incident]]:
-    """All that is to happen, round after round, each of them shuffled."""
+Chain = list[tuple[Case, Incident]]
+
+
+def chains(plan: Plan, names: Sequence[str]) -> Iterator[Chain]:
+    """All that is to happen, round after round, each of them shuffled: what is in a chain happens to one server.
+
+    Each chain has at its end a fault after which no server goes on; the others are dealt out among them. Then come
+    those that have a server for themselves.
+    """
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
     for round_ in range(1, plan.rounds + 1):
-        happening = [
-            (case, name)
-            for name in names
-            for case in plan.cases
-            if (not case.task or case.task == TASKS.get(name, STEADY)) and (round_ == 1 or name not in _ONCE)
-        ]
-        for case, name in order.sample(happening, len(happening)):
-            values = dict(case.values)
-            title = plan.targets[case.server].title
-            yield case, Incident(server=case.server, title=title, values=values, fault=name, round=round_)
+        now = [name for name in names if round_ == 1 or name not in _ONCE]
+        last, alone = [name for name in now if name in _LAST], [name for name in now if name in _ALONE]
+        others = [name for name in now if name not in (*last, *alone)]
+        of_this_round, after_it = [], []
+        for case in plan.cases:
+            shuffled, hands = order.sample(others, len(others)), max(1, len(last))
+            dealt = [[*shuffled[hand::hands], *last[hand : hand + 1]] for hand in range(hands)]
+            of_this_round += [[(case, _incident(plan, case, name, round_)) for name in hand] for hand in dealt if hand]
+            after_it += [[(case, _incident(plan, case, name, round_))] for name in alone]
+        yield from order.sample(of_this_round, len(of_this_round))
+        yield from order.sample(after_it, len(after_it))
+
+
+def _incident(plan: Plan, case: Case, name: str, round_: int) -> Incident:
+    title = plan.targets[case.server].title
+    return Incident(server=case.server, title=title, values=dict(case.values), fault=name, round=round_)
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """What all incidents need."""
+
+    plan: Plan
+    expectations: Expectations
+    services: Services
+    watcher: Watcher
+    keep: Callable[[Incident], None]
+    jobless: set[Case] = field(default_factory=set)  # who has said so
+
+    async def play(self, chain: Chain) -> None:
+        """Lets one after the other happen to a server, and to a fresh one where it is not whole after one of them."""
+        async with contextlib.AsyncExitStack() as stack:
+            on: Stage | None = None
+            for place, (case, incident) in enumerate(chain, 1):
+                self.watcher.case_begins(f"round {incident.round}  {incident.fault}  {case.server}", 0.0)
+                incident.without = self._why_not(case, incident.fault)
+                if not incident.without:
+                    on = await self._happen(case, incident, stack, on, is_last=place == len(chain))
+                if incident.without == jobs.NO_JOBS:
+                    self.jobless.add(case)
+                self.keep(incident)
+                self.watcher.case_ends()
+
+    def _why_not(self, case: Case, fault: str) -> str:
+        if self.plan.targets[case.server].url and fault in _NOT_ELSEWHERE:
+            return "it was not started here"
+        if fault in _BROKER_ON_DISK and self.plan.targets[case.server].requires != PROGRAM:
+            return "it has no broker"
+        if fault in _OF_JOBS and case in self.jobless:
+            return jobs.NO_JOBS
+        return "its tasks are its own" if not case.task and fault in _OF_OUR_TASKS else ""
+
+    async def _happen(
+        self, case: Case, incident: Incident, stack: contextlib.AsyncExitStack, on: Stage | None, *, is_last: bool
+    ) -> Stage | None:
+        """The incident, whatever becomes of the server; gives that for the next one, if it is whole."""
+        began = False
+        try:
+            try:
+                if on is None:
+                    expected, on_disk = self.expectations[case.work], _BROKER_ON_DISK.get(incident.fault)
+                    needs = (self.plan, case, expected, self.services, incident.round)
+                    on = await stack.enter_async_context(stage(*needs, broker_on_disk=on_disk))
+                began, scene = True, on.scene(incident)
+                await _DRILLS[incident.fault](scene)
+                if incident.fault not in _LAST and incident.left_whole is None and not is_last:
+                    incident.left_whole = await on.is_whole(scene)
+            finally:
+                if not incident.left_whole:
+                    await stack.aclose()
+        except CaseFailedError as failed:
+            if not began or not incident.seen:  # a server that ends in a drill is what was asked for
+                incident.failure = Failure(failed.code, str(failed))
+        except Exception as error:  # a mistake of this program must not cost the other incidents
+            incident.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+        return on if incident.left_whole else None
 
 
 async def drill(
@@ -76,29 +161,6 @@ async def drill(
     keep: Callable[[Incident], None],
 ) -> None:
     """Lets everything happen, and keeps each incident as soon as it is over."""
-    for case, incident in incidents(plan, names):
-        watcher.case_begins(f"round {incident.round}  {incident.fault}  {case.server}", 0.0)
-        target = plan.targets[case.server]
-        if target.url and incident.fault in _NOT_ELSEWHERE:
-            incident.without = "it was not started here"
-        elif not case.task and incident.fault in _OF_OUR_TASKS:
-            incident.without = "its tasks are its own"
-        else:
-            await _happen(plan, case, expectations[case.work], services, incident)
-        keep(incident)
-        watcher.case_ends()
-
-
-async def _happen(plan: Plan, case: Case, expected: Expectation, services: Services, incident: Incident) -> None:
-    """The incident, whatever becomes of the server."""
-    began = False
-    try:
-        with told_tasks() as folder:
-            async with scene(plan, case, expected, services, incident) as one:
-                began = True
-                await _DRILLS[incident.fault](one, folder)
-    except CaseFailedError as failed:
-        if not began or not incident.seen:  # a server that ends in a drill is what was asked for
-            incident.failure = Failure(failed.code, str(failed))
-    except Exception as error:  # a mistake of this program must not cost the other incidents
-        incident.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+    one = Drill(plan, expectations, services, watcher, keep)
+    for chain in chains(plan, names):
+        await one.play(chain)

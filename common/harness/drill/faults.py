@@ -2,55 +2,55 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 import psutil
 
 from common.cpus import usable_cpus
 from common.harness.drill.crowd import LATE, LOST, REFUSED, WRONG
 from common.harness.drill.raw import ask_and_go, half_requests, send_malformed
-from common.harness.drill.scene import ENDLESS, Scene
+from common.harness.drill.scene import USERS, Scene
+from common.harness.drill.stage import quick_s
 from common.harness.processes import GRACE_S, until
 
-USERS = 8  # as many as wait in the line of two workers that refuse beyond it
 AFTER_S = 0.8  # of load under a fault that stays
 NEVER_S = 5.0  # after so long it is called never
 NEVER = -1.0  # what is seen then, as JSON has no infinity
 LEAVERS, STAY_S = 25, 0.15
 TIMES_USERS = 10
 SLOW_ONES, MALFORMED = 50, 10_000
-QUICK = 4.0  # times what it takes when nothing else is to do, and an answer is not called quick any more
-LEAST_QUICK_S = 0.2
-CPU_LIMIT_S, CALM_S, CALM = 12.0, 0.3, 0.1  # until nobody computes any more: less than so much of a CPU
+LINE_LIMIT_S = 0.3  # for what the server says at its end
+ONLY_ONE = "it works in its only process"
+STOP_CPU_S, LEAVE_CPU_S, MALFORMED_CPU_S = 0.1, 0.3, 0.001  # of the tasks of these
+CPU_LIMIT_S, CALM_LOOKS = 12.0, 2  # until nobody computes any more, and so many looks in a row have to say so
 
-Drill = Callable[[Scene, Path], Awaitable[None]]
 
-
-async def nothing(scene: Scene, _drill: Path) -> None:
+async def nothing(scene: Scene) -> None:
     """The control."""
-    async with scene.under_load(USERS):
+    async with scene.under_load():
         scene.fault_now()
         await asyncio.sleep(AFTER_S)
 
 
-async def kill_a_worker(scene: Scene, _drill: Path) -> None:
+async def kill_a_worker(scene: Scene) -> None:
     """SIGKILL to the busiest process below the first one."""
-    async with scene.under_load(USERS):
-        victim = await asyncio.to_thread(_busiest, scene.family())
+    if not scene.family():
+        scene.incident.without = ONLY_ONE
+        return
+    async with scene.under_load():
+        victim = await asyncio.to_thread(busiest, scene.family())
         if victim is None:
-            scene.incident.without = "it works in its only process"
+            scene.incident.without = ONLY_ONE
             return
         scene.fault_now()
         with contextlib.suppress(psutil.Error):
             victim.kill()
-        await scene.until_whole(NEVER_S)
+        if not await scene.until_whole(NEVER_S):
+            scene.incident.left_whole = False
 
 
-def _busiest(family: list[psutil.Process]) -> psutil.Process | None:
+def busiest(family: list[psutil.Process]) -> psutil.Process | None:
     """Who computed most within a moment, or at all; only what was started by the server is ever touched."""
     before = {process: _cpu_s(process) for process in family}
     time.sleep(0.15)  # of work
@@ -66,25 +66,23 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-async def stop(scene: Scene, drill: Path) -> None:
+async def stop(scene: Scene) -> None:
     """SIGTERM with as many requests as the load has, as soon as the first of their tasks have begun."""
+    scene.let_tasks_take(STOP_CPU_S)
     requests, seen = scene.incident.requests, scene.incident.seen
-    before, told = scene.begun(drill), scene.incident.values.get("task") is not None
+    before, lines = scene.begun(), scene.server.lines_said()
     scene.began_s = time.monotonic()
     asking = [
         asyncio.create_task(scene.crowd.ask(requests, scene.began_s, patience_s=3 * GRACE_S)) for _ in range(USERS)
     ]
-    await until(lambda: scene.begun(drill) > before, 1.0)
-    await asyncio.sleep(0.05)
+    await until(lambda: scene.begun() > before, 1.0)
+    await asyncio.sleep(STOP_CPU_S / 4)
     scene.fault_now()
-    pid = scene.server.pid
-    assert pid is not None
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+    scene.signal(signal.SIGTERM)
     await until(lambda: not scene.server.alive(), 3 * GRACE_S)
     outcomes = await asyncio.gather(*asking)
     scene.incident.ended_s = scene.now_s()
-    answered, begun = outcomes.count(""), scene.begun(drill) - before if told else USERS
+    answered, begun = outcomes.count(""), scene.begun() - before if scene.has_our_tasks else USERS
     seen["asked"], seen["answered"], seen["begun"] = len(outcomes), answered, begun
     seen["refused"] = outcomes.count(REFUSED)
     seen["begun_lost"] = max(0, begun - answered)
@@ -93,47 +91,48 @@ async def stop(scene: Scene, drill: Path) -> None:
     status = scene.server.exit_status()
     if status is not None:
         seen["exit"] = status
-    seen["lines"] = len(scene.server.last_words().splitlines())
+    if seen["begun_lost"]:
+        await until(lambda: scene.server.lines_said() > lines, LINE_LIMIT_S)  # they are read on another thread
+    seen["lines"] = scene.server.lines_said() - lines
 
 
-async def stop_long(scene: Scene, drill: Path) -> None:
+async def stop_long(scene: Scene) -> None:
     """The same with tasks that would go on for ever."""
     for number in range(USERS):
-        (drill / f"{ENDLESS}{number}").touch()
-    await stop(scene, drill)
+        scene.let_be_endless(str(number))
+    await stop(scene)
 
 
-async def leave(scene: Scene, drill: Path) -> None:
+async def leave(scene: Scene) -> None:
     """Clients that ask and go: what is computed for nobody, and how long the next one waits."""
+    scene.let_tasks_take(LEAVE_CPU_S)
     host, port = scene.address
     path = scene.server.load_url.removeprefix(scene.server.url)
     scene.began_s = time.monotonic()
-    cpu_s, before = scene.cpu_s(), scene.begun(drill)
+    cpu_s, before = scene.cpu_s(), scene.begun()
     scene.fault_now()
     await ask_and_go(host, port, path, LEAVERS, STAY_S)
     asked_s = time.monotonic()
     outcome = await scene.crowd.ask(scene.incident.requests, scene.began_s, patience_s=CPU_LIMIT_S)
     next_s = time.monotonic() - asked_s
     await _calm(scene)
-    seen, each_s = scene.incident.seen, scene.crowd.expected.cpu_s or scene.crowd.expected.task_s
+    seen, expected, ours = scene.incident.seen, scene.crowd.expected, scene.has_our_tasks
+    each_s = LEAVE_CPU_S if ours else expected.cpu_s or expected.task_s
     seen["next_s"] = next_s if not outcome else NEVER
     seen["cpu_s"] = max(0.0, scene.cpu_s() - cpu_s - each_s)
-    seen["asked_cpu_s"], seen["task_s"] = LEAVERS * each_s, scene.crowd.expected.task_s
-    seen["begun"] = scene.begun(drill) - before - 1
+    seen["asked_cpu_s"], seen["task_s"] = LEAVERS * each_s, each_s if ours else expected.task_s
+    seen["begun"] = scene.begun() - before - 1
     scene.incident.ended_s = scene.now_s()
 
 
 async def _calm(scene: Scene) -> None:
     """Until the server computes nothing any more, or the limit is reached."""
-    deadline_s = time.monotonic() + CPU_LIMIT_S
-    while time.monotonic() < deadline_s:
-        before_s, began_s = scene.cpu_s(), time.monotonic()
-        await asyncio.sleep(CALM_S)
-        if scene.cpu_s() - before_s < CALM * (time.monotonic() - began_s):
-            return
+    deadline_s, looks = time.monotonic() + CPU_LIMIT_S, 0
+    while looks < CALM_LOOKS and time.monotonic() < deadline_s:
+        looks = looks + 1 if await scene.is_calm() else 0
 
 
-async def overload(scene: Scene, _drill: Path) -> None:
+async def overload(scene: Scene) -> None:
     """Ten times the users at once, then one alone until that is quick."""
     requests, seen = scene.incident.requests, scene.incident.seen
     scene.began_s = time.monotonic()
@@ -147,29 +146,31 @@ async def overload(scene: Scene, _drill: Path) -> None:
 
 
 async def _until_quick(scene: Scene) -> float:
-    """How long it takes until a lone request is quick again; infinite if it never is."""
-    quick_s = max(LEAST_QUICK_S, QUICK * (scene.incident.idle_answer_s or 0.0))
-    began_s = time.monotonic()
+    """How long it takes until a lone request is quick again; NEVER if it never is."""
+    limit_s, began_s = quick_s(scene.incident.idle_answer_s), time.monotonic()
     while time.monotonic() - began_s < NEVER_S:
         sent_s = time.monotonic()
         if not await scene.crowd.ask(scene.incident.requests, scene.began_s, patience_s=NEVER_S):
-            if time.monotonic() - sent_s <= quick_s:
+            if time.monotonic() - sent_s <= limit_s:
                 return sent_s - began_s
         else:
             await asyncio.sleep(0.02)  # between two refusals
     return NEVER
 
 
-async def endless(scene: Scene, drill: Path) -> None:
-    """One task that never ends, and then one for each worker."""
-    seen = scene.incident.seen
-    async with scene.under_load(USERS):
+async def endless(scene: Scene) -> None:
+    """One task that never ends, and then one for each worker, or for each user if there are fewer."""
+    seen, workers = scene.incident.seen, min(USERS, scene.incident.workers or usable_cpus())
+    async with scene.under_load():
         scene.fault_now()
         before = scene.rate_before()
-        for name, count in (("one", 1), ("all", max(1, (scene.incident.workers or usable_cpus()) - 1))):
+        for name, count in (("one", 1), ("all", workers - 1)):
+            if not count:  # the one was all of them
+                seen |= {"all_left": seen["one_left"], "all_from_s": seen["one_from_s"]}
+                break
             for number in range(count):
-                (drill / f"{ENDLESS}{name}{number}").touch()
-            await until(lambda: not list(drill.glob(f"{ENDLESS}*")), 1.0)
+                scene.let_be_endless(f"{name}{number}")
+            await until(lambda: not scene.endless_to_begin(), 1.0)
             from_s = scene.now_s()
             await asyncio.sleep(AFTER_S)
             seen[f"{name}_left"] = scene.rate(from_s, scene.now_s()) / before if before else 0.0
@@ -177,10 +178,10 @@ async def endless(scene: Scene, drill: Path) -> None:
     seen["before_per_s"] = before
 
 
-async def slow(scene: Scene, _drill: Path) -> None:
+async def slow(scene: Scene) -> None:
     """Connections that send half a request and stay."""
     host, port = scene.address
-    async with scene.under_load(USERS):
+    async with scene.under_load():
         scene.fault_now()
         before = scene.rate_before()
         async with half_requests(host, port, SLOW_ONES):
@@ -190,8 +191,9 @@ async def slow(scene: Scene, _drill: Path) -> None:
             scene.incident.seen["from_s"] = from_s
 
 
-async def malformed(scene: Scene, _drill: Path) -> None:
+async def malformed(scene: Scene) -> None:
     """Requests that are no HTTP, or that two parsers read differently."""
+    scene.let_tasks_take(MALFORMED_CPU_S)
     host, port = scene.address
     lines = scene.server.lines_said()
     scene.began_s = time.monotonic()

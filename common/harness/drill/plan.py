@@ -1,11 +1,12 @@
-"""The plan of a drill: each server with each task that the faults need."""
+"""The plan of a drill: each server with a task whose length can be set while it runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from common.errors import BadInputError
-from common.harness.drill.conduct import incidents, tasks_for, with_parts
-from common.harness.drill.faults import USERS
+from common.harness.drill.conduct import chains, with_parts
+from common.harness.drill.scene import USERS, computing
+from common.harness.drill.stage import STEADY_CPU_S
 from common.harness.plan import Plan, make_plan
 from common.harness.ready.strategies import by_hand
 from common.model.case import Value
@@ -19,8 +20,8 @@ def drill_plan(
     names = with_parts(faults)
     if suite.load.files:
         raise BadInputError(f"{suite.source} asks for any of several files: expected a suite with one path for a drill")
-    tasks = {"task": tasks_for(names)} if suite.has_task else {}
+    tasks = {"task": [computing(STEADY_CPU_S)]} if suite.has_task else {}
     targets = tuple(by_hand(target) for target in suite.targets)  # as they are when nobody compares them
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
-    return plan, sum(1 for _ in incidents(plan, names))
+    return plan, sum(map(len, chains(plan, names)))

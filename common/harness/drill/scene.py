@@ -1,46 +1,46 @@
-"""The scene of a drill: a server under a steady load and pings, and what can be seen of it."""
+"""The scene of a fault: a server under a steady load and pings, and what can be seen of it."""
 
 import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import aiohttp
 import psutil
 
 from common.harness.beside.probe import probing
 from common.harness.beside.sampler import tree_usage
-from common.harness.client import client
+from common.harness.drill.broker import Broker
 from common.harness.drill.crowd import Crowd
-from common.harness.plan import Plan
-from common.harness.ready.expectation import Expectation
-from common.harness.ready.services import Services
-from common.harness.server import Server, running
-from common.harness.turn import new_record
-from common.harness.warm_up import warm_up
-from common.model.case import Case
-from common.model.record import Incident, Record
+from common.harness.server import Server
+from common.model.record import Incident
 
-FOLDER, BEGUN, ENDLESS = "UNDER_SIEGE_DRILL", "begun", "endless-"  # as common.alone.drill has them
+BEGUN, ENDLESS, LASTS = "begun", "endless-", "lasts"  # as common.alone.drill has them
+USERS = 8  # as many as wait in the line of two workers that refuse beyond it
 PING_EVERY_S = 0.025
 BEFORE_S = 0.8  # of load, before something goes wrong
 SETTLE_S = 0.3  # of that, in which the queue gets its length
 LOOK_S = 0.02
-STOP_S = 0.3  # for a server to end, when all is seen
-PATIENCE_S = 5.0  # of a user
+CALM_S, CALM = 0.15, 0.3  # nobody is computed for: less than so much of a CPU over so long
 WHOLE, WINDOW_S = 0.8, 0.5  # of the rate before, over so long: then it is whole again
+
+
+def computing(cpu_s: float) -> str:
+    """The task that does it for so long."""
+    return f"common.alone.drill:compute({cpu_s:g})"
 
 
 class Scene:
     """A server that runs, and its incident, which is filled by whatever happens."""
 
-    def __init__(self, server: Server, session: aiohttp.ClientSession, crowd: Crowd, incident: Incident) -> None:
-        self.server, self.session, self.crowd, self.incident = server, session, crowd, incident
+    def __init__(
+        self, server: Server, session: aiohttp.ClientSession, crowd: Crowd, folder: Path, incident: Incident
+    ) -> None:
+        self.server, self.session, self.crowd, self.folder, self.incident = server, session, crowd, folder, incident
         self.began_s = time.monotonic()
-        self.workers: set[int] = set()  # the processes that have worked, as the answers say
+        self.broker: Broker | None = None  # where it is not the server's own
 
     @property
     def address(self) -> tuple[str, int]:
@@ -48,12 +48,37 @@ class Scene:
         host, _, port = self.server.url.removeprefix("http://").rpartition(":")
         return host, int(port)
 
+    @property
+    def has_our_tasks(self) -> bool:
+        """Whether its tasks tell that they begin, and take as long as they are told."""
+        return self.incident.values.get("task") is not None
+
     def now_s(self) -> float:
         """Since the load began."""
         return time.monotonic() - self.began_s
 
+    def let_tasks_take(self, cpu_s: float) -> None:
+        """From now on in this incident, if they are ours."""
+        if self.has_our_tasks:
+            self.set_length(cpu_s)
+            self.incident.values["task"] = computing(cpu_s)
+
+    def set_length(self, cpu_s: float) -> None:
+        """Of every task that begins from now on."""
+        new = self.folder / f"{LASTS}.new"
+        new.write_text(str(cpu_s), encoding="ascii")
+        new.rename(self.folder / LASTS)  # nobody reads half of it
+
+    def let_be_endless(self, name: str) -> None:
+        """The next task that begins."""
+        (self.folder / f"{ENDLESS}{name}").touch()
+
+    def endless_to_begin(self) -> bool:
+        """Whether there is one that none has become yet."""
+        return any(self.folder.glob(f"{ENDLESS}*"))
+
     @contextlib.asynccontextmanager
-    async def under_load(self, users: int) -> AsyncIterator[None]:
+    async def under_load(self, users: int = USERS) -> AsyncIterator[None]:
         """So many users and the pings beside them; the body begins when the rate before is known."""
         incident = self.incident
         self.began_s = time.monotonic()
@@ -80,25 +105,32 @@ class Scene:
         assert at_s is not None
         return self.rate(SETTLE_S, at_s)
 
-    async def until_whole(self, limit_s: float) -> None:
-        """Until the rate is what it was, or the limit is reached."""
+    async def until_whole(self, limit_s: float) -> bool:
+        """Whether the rate is what it was before the limit is reached."""
         at_s, before = self.incident.fault_at_s, self.rate_before()
         assert at_s is not None
         while self.now_s() < at_s + limit_s:
             now_s = self.now_s()
             if now_s >= at_s + WINDOW_S and self.rate(now_s - WINDOW_S, now_s) >= WHOLE * before:
                 await asyncio.sleep(5 * LOOK_S)  # so that no later look misses it by a hair
-                return
+                return True
             await asyncio.sleep(LOOK_S)
+        return False
 
-    def begun(self, drill: Path) -> int:
+    def begun(self) -> int:
         """How many tasks have begun, as they say."""
-        return (drill / BEGUN).stat().st_size
+        return (self.folder / BEGUN).stat().st_size
 
     def cpu_s(self) -> float:
         """What the server and all below it have used."""
         usage = tree_usage(self.server.pid, memory=False) if self.server.pid is not None else None
         return usage.cpu_s if usage else 0.0
+
+    async def is_calm(self) -> bool:
+        """Whether it computes less than it would for anybody; some have their own things to do all the time."""
+        before_s, began_s = self.cpu_s(), time.monotonic()
+        await asyncio.sleep(CALM_S)
+        return self.cpu_s() - before_s < CALM * (time.monotonic() - began_s)
 
     def family(self) -> list[psutil.Process]:
         """The processes below the server's first one."""
@@ -108,31 +140,8 @@ class Scene:
             return psutil.Process(self.server.pid).children(recursive=True)
         return []
 
-
-@contextlib.asynccontextmanager
-async def scene(
-    plan: Plan, case: Case, expected: Expectation, services: Services, incident: Incident, record: Record | None = None
-) -> AsyncIterator[Scene]:
-    """A server of the case, warmed up; gone at the end.
-
-    Raises:
-        CaseFailedError: it can't be had.
-    """
-    record = record or new_record(plan, case, 0.0, incident.round)
-    async with client() as session, running(plan, case, record, services) as server:
-        await warm_up(server, session, expected, record)
-        incident.workers, incident.idle_answer_s = record.workers, record.idle_answer_s
-        server.grace_s = STOP_S  # how it stops is a fault of its own
-        yield Scene(server, session, Crowd(session, server.load_url, expected, PATIENCE_S), incident)
-
-
-@contextlib.contextmanager
-def told_tasks() -> Iterator[Path]:
-    """The folder in which tasks tell that they begin, known to all that is started meanwhile."""
-    with TemporaryDirectory(prefix="drill-", dir=os.environ.get("TMPDIR")) as folder:
-        (Path(folder) / BEGUN).touch()
-        os.environ[FOLDER] = folder
-        try:
-            yield Path(folder)
-        finally:
-            del os.environ[FOLDER]
+    def signal(self, number: int) -> None:
+        """To the first process of the server."""
+        assert self.server.pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.server.pid, number)

@@ -107,7 +107,9 @@ def whole_again_s(one: Incident, before: float) -> float | None:
     """From the fault to the begin of the first half second in which the rate was whole; None if there is none."""
     at_s = one.fault_at_s or 0.0
     right = np.sort([ended for ended, what in zip(one.requests.ended_s, one.requests.outcome, strict=True) if not what])
-    for begin_s in np.arange(at_s, one.ended_s - WINDOW_S + 1e-9, 0.01):
+    to_s = one.ended_s - WINDOW_S
+    begins = np.concatenate([np.arange(at_s, to_s + 1e-9, 0.01), right[(right >= at_s) & (right <= to_s)]])
+    for begin_s in np.sort(begins):  # at each answer, too: a window that was seen to be whole is one of these
         inside = np.searchsorted(right, begin_s + WINDOW_S) - np.searchsorted(right, begin_s)
         if inside / WINDOW_S >= WHOLE * before:
             return float(begin_s - at_s)

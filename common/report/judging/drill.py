@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from common.model.fault import FAULTS
 from common.model.record import Result
 from common.report.figures.drills import Drilled, drilled
 
@@ -106,6 +107,11 @@ def _malformed(one: Drilled) -> str:
     return OK if not figures["lines"] and not figures["smuggled"] else HURT
 
 
+def _jobs(one: Drilled) -> str:
+    """What it has said yes to has to be answered; to lose it is less than to take no more."""
+    return DEAD if not one.figures["takes_new"] else HURT if one.figures["lost"] else OK
+
+
 _MARKS = {
     "worker": _worker,
     "stop": _stop,
@@ -115,6 +121,7 @@ _MARKS = {
     "endless": _endless,
     "slow": _slow,
     "malformed": _malformed,
+    **dict.fromkeys((name for name in FAULTS if name.startswith("jobs_")), _jobs),
 }
 
 

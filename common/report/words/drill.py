@@ -13,6 +13,7 @@ MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 NOT_POSSIBLE = "–"  # noqa: RUF001 (as a table has it)
 LEGEND = f"~ hurt · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} can't happen to it"
 SOON_S = 0.001  # less than that nobody can tell
+_OF_JOBS = ("never answered", "last answer after")
 # Of each fault: what it is, and what the two lines of its cells say.
 HEADINGS = {
     CONTROL: ("no fault", "trans/s", "ping p99"),
@@ -24,6 +25,11 @@ HEADINGS = {
     "endless": ("endless task", "one: left, ping p99", "all: left, ping p99"),
     "slow": ("50 half requests", "left", "ping p99"),
     "malformed": ("10,000 malformed", "alive", "printed, smuggled"),
+    "jobs_worker": ("jobs, worker killed", *_OF_JOBS),
+    "jobs_server": ("jobs, server killed", *_OF_JOBS),
+    "jobs_server_apart": ("jobs, server killed, broker apart", *_OF_JOBS),
+    "jobs_broker": ("jobs, broker killed", *_OF_JOBS),
+    "jobs_broker_disk": ("jobs, broker with disk killed", *_OF_JOBS),
 }
 
 
@@ -114,6 +120,10 @@ def _malformed(figures: Figures) -> tuple[str, str]:
     return alive, f"{_count(figures['lines'])}, {_count(figures['smuggled'])}"
 
 
+def _jobs(figures: Figures) -> tuple[str, str]:
+    return f"{_count(figures['lost'])} of {_count(figures['accepted'])}", _seconds(figures["last_s"])
+
+
 _TEXTS = {
     CONTROL: _control,
     "worker": _worker,
@@ -124,6 +134,7 @@ _TEXTS = {
     "endless": _endless,
     "slow": _slow,
     "malformed": _malformed,
+    **dict.fromkeys((name for name in HEADINGS if name.startswith("jobs_")), _jobs),
 }
 
 
@@ -145,6 +156,13 @@ def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Itera
         found = [f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)})" for one in cells if one.mark == mark]
         if found:
             yield words.format(_listed(found))
+    replaced = [
+        f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)})"
+        for one in cells
+        if any(incident.left_whole is False for incident in one.drilled.incidents)
+    ]
+    if replaced:
+        yield f"Not whole soon after it, so that a fresh server took the next fault: {_listed(replaced)}."
     untold = [
         f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)}): {one.drilled.failure}"
         for one in cells
