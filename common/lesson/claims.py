@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.errors import BadInputError
@@ -23,7 +22,8 @@ class Judged:
 
     claim: Claim
     outcome: str
-    sentence: str
+    sentence: str  # where it can't be told only what is claimed, and the figures
+    reason: str = ""  # why it can't be told
 
 
 def band(words: str) -> tuple[float, float]:
@@ -55,13 +55,13 @@ def judged(claim: Claim, seen: Seen) -> Judged:
     low, high = band(claim.is_.format(cpus=seen.cpus))
     if doubt or between is None:
         reason = doubt or "one round can't tell a difference from noise"
-        return Judged(claim, UNTOLD, _untold(claim, slots, reason))
+        return Judged(claim, UNTOLD, _untold(claim, slots), reason.rstrip("."))
     if low <= between[0] and between[1] <= high:
         return Judged(claim, HOLDS, claim.says.format(**slots))
     if between[1] < low or between[0] > high:
         return Judged(claim, NOT_HERE, _not_here(claim, slots))
     reason = f"the one may be anything from {_number(between[0])} to {_number(between[1])} times the other"
-    return Judged(claim, UNTOLD, _untold(claim, slots, reason))
+    return Judged(claim, UNTOLD, _untold(claim, slots), reason.rstrip("."))
 
 
 def _between(one: Amount, other: Amount) -> tuple[float, float] | None:
@@ -91,9 +91,9 @@ def _number(value: float) -> str:
     return "any" if value == math.inf else numbers.significant(value, 2)
 
 
-def _untold(claim: Claim, slots: dict[str, str], reason: str) -> str:
+def _untold(claim: Claim, slots: dict[str, str]) -> str:
     figures = f" ({slots['of']} and {slots['against']})" if "?" not in slots.values() else ""
-    return f"Whether {claim.claim} can't be told here{figures}: {reason.rstrip('.')}."
+    return f"whether {claim.claim}{figures}"
 
 
 def _not_here(claim: Claim, slots: dict[str, str]) -> str:
@@ -116,6 +116,19 @@ class Found:
         return [one for one in self.claims if one.claim.says]
 
     @property
+    def sentences(self) -> list[tuple[str, str]]:
+        """Outcome and sentence of each; what can't be told for the same reason is told together."""
+        untold: dict[str, list[Judged]] = {}
+        for one in self.told:
+            if one.outcome == UNTOLD:
+                untold.setdefault(re.sub(r"\d", "", one.reason), []).append(one)
+        known = [(one.outcome, one.sentence) for one in self.told if one.outcome != UNTOLD]
+        return known + [
+            (UNTOLD, f"It can't be told here {', and '.join(one.sentence for one in alike)}: {alike[0].reason}.")
+            for alike in untold.values()
+        ]
+
+    @property
     def has_untold(self) -> bool:
         """Whether anything can't be told."""
         return self.untold or any(one.outcome == UNTOLD for one in self.told)
@@ -134,8 +147,3 @@ def _outcome(answer: Answer, outcomes: dict[str, str]) -> str:
     """The worst of its claims; without any it never is the right one."""
     found = [outcomes[name] for name in answer.when] or [NOT_HERE]
     return NOT_HERE if NOT_HERE in found else UNTOLD if UNTOLD in found else HOLDS
-
-
-def worst(found: Sequence[Found]) -> bool:
-    """Whether anything of it can't be told."""
-    return any(one.has_untold for one in found)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -94,9 +95,9 @@ class Seen:
 
     def beside(self, what: str, against: str, who: str) -> Amount:
         """What a figure of `who` is compared with: a case, `task`, `users`, `cpus`, an amount, or 1."""
-        if match := re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|MB|/s|)", against or "1"):
-            if match[2] or not self._has(against):
-                return counted(float(match[1]) * _UNITS[match[2]], against)
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|MB|/s|)", against or "1")
+        if match and (match[2] or not self._has(against)):
+            return counted(float(match[1]) * _UNITS[match[2]], against)
         if against == "task":
             case = self.comparison.cases[self._place(who)]
             alone_s = alone_wall_s(self.comparison.rounds_of(case.case.work))
@@ -109,8 +110,8 @@ class Seen:
 
     def _has(self, who: str) -> bool:
         """Whether it is a case, and not a number."""
-        servers = [one.server for one in (*self._result.records, *self._result.traces, *self._result.incidents)]
-        return any(_fits(who, server, ()) for server in servers)
+        several: list[Any] = [*self._result.records, *self._result.traces, *self._result.incidents]
+        return bool(who) and any(_fits(who, one.server, ()) for one in several)
 
     def _place(self, who: str) -> int:
         found = [
@@ -185,7 +186,7 @@ def _doubt(case: Summary) -> str:
     if case.verdict == OK:
         return ""
     message = case.reasons[0].message if case.reasons else case.verdict
-    message = re.sub(r"^round \d+: ", "", message)
+    message = re.sub(r"^round \d+: ", "", message).rpartition("; ")[0] or message  # without what to do about it
     return f"{case.server} failed: {message}" if case.verdict == FAILED else message
 
 

@@ -73,6 +73,7 @@ class Page(_Strict, frozen=True):
     result: str = ""  # that result, where it is not the one of this step
     show: tuple[str, ...] = ("timeline", "table")
     columns: tuple[str, ...] = ("rate", "ping p99")  # of the table
+    pictures: tuple[str, ...] = ("timeline",)  # of the page, as `report --picture` calls them
     why: str = ""
     code: tuple[Code, ...] = ()
 
@@ -139,6 +140,11 @@ def _check(path: Path, page: Page) -> None:
         raise BadInputError(f"{path}: usual = {page.usual!r}: expected one of {', '.join(page.letters)}")
     if page.run is None and not page.result:
         raise BadInputError(f"{path}: nothing is run and no result is named: expected [run] or result")
+
+
+def committed(step: Step, page: Page) -> Path:
+    """The result that comes with the project, for machines that lack something."""
+    return ROOT / (page.result or f"results/lesson/{step.name}.json")
 
 
 def lines_of(code: Code) -> str:
