@@ -13,6 +13,7 @@ from common.report import numbers
 from common.report.figures.estimates import ratio
 
 HOLDS, NOT_HERE, UNTOLD = "holds", "does not hold here", "can't be told here"
+_OPEN = {"undecided": True, "decided": False, "identical": True, "different": False}  # whether it may be the same
 SAME, MORE, ABOUT = 1.15, 1.1, 1.3  # what is called the same differs by less than that; more is more than that
 
 
@@ -40,28 +41,42 @@ def band(words: str) -> tuple[float, float]:
     found = re.fullmatch(r"(about|at least|at most) (\d+(?:\.\d+)?) times", words)
     if not found:
         raise BadInputError(
-            f"is = {words!r}: expected same, more, less, there, none, or about, at least, at most N times"
+            f"is = {words!r}: expected same, more, less, there, none, undecided, decided, identical, "
+            "different, or about, at least or at most N times"
         )
     times = float(found[2])
     return {"about": (times / ABOUT, times * ABOUT), "at least": (times, math.inf), "at most": (0.0, times)}[found[1]]
 
 
 def judged(claim: Claim, seen: Seen) -> Judged:
-    """What becomes of the claim; raises LookupError: the result is not about it."""
-    one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
+    """What becomes of the claim."""
+    try:
+        one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
+    except LookupError as error:
+        return Judged(claim, UNTOLD, f"whether {claim.claim}", " ".join(map(str, error.args)))
     between = _between(one, other)
     slots = {"of": one.text, "against": other.text, "times": _times(one, other), "cpus": str(seen.cpus)}
     doubt = one.doubt or other.doubt
-    low, high = band(claim.is_.format(cpus=seen.cpus))
     if doubt or between is None:
         reason = doubt or "one round can't tell a difference from noise"
         return Judged(claim, UNTOLD, _untold(claim, slots), reason.rstrip("."))
-    if low <= between[0] and between[1] <= high:
+    outcome = _outcome_of(claim.is_.format(cpus=seen.cpus), between)
+    if outcome == HOLDS:
         return Judged(claim, HOLDS, claim.says.format(**slots))
-    if between[1] < low or between[0] > high:
+    if outcome == NOT_HERE:
         return Judged(claim, NOT_HERE, _not_here(claim, slots))
     reason = f"the one may be anything from {_number(between[0])} to {_number(between[1])} times the other"
     return Judged(claim, UNTOLD, _untold(claim, slots), reason.rstrip("."))
+
+
+def _outcome_of(words: str, between: tuple[float, float]) -> str:
+    """By the interval: all of it has to be where it is claimed to be, or none."""
+    if words in _OPEN:  # that noise leaves it open, or not, is known as soon as the interval is
+        return HOLDS if (between[0] <= 1 <= between[1]) is _OPEN[words] else NOT_HERE
+    low, high = band(words)
+    if low <= between[0] and between[1] <= high:
+        return HOLDS
+    return NOT_HERE if between[1] < low or between[0] > high else UNTOLD
 
 
 def _between(one: Amount, other: Amount) -> tuple[float, float] | None:

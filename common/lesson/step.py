@@ -22,7 +22,9 @@ class Claim(_Strict, frozen=True, rename={"is_": "is"}):
 
     what: str  # a figure, as common.lesson.figures calls them
     of: str  # the case: `3`, or `3 digest` where 3 takes part with several tasks
-    is_: str  # `same`, `more`, `less`, `about 2 times`, `at least 3 times`, `at most 2 times`, `there`, `none`
+    # `same`, `more`, `less`, `about 2 times`, `at least 3 times`, `at most 2 times`; `undecided`: the interval has
+    # 1 in it, or `decided`; of what is counted `there`, `none`, `identical`, `different`.
+    is_: str
     against: str = ""  # another case, `task` (what it takes alone), `users`, `cpus`, or an amount such as `50 ms`
     name: str = ""  # for the answers that stand on it
     claim: str = ""  # what is claimed, in words

@@ -77,7 +77,7 @@ class Teacher:
             right += found.right or "?"
             failed = page.run is not None and not instead and _has_failed(result)
             code = max(code, FAILED if failed else 0, CANNOT_TELL if found.has_untold and code != FAILED else 0)
-        self._say(f"\nExercise. {telling.paragraph(step.exercise)}")
+        self._say("\n" + telling.paragraph(f"Exercise. {step.exercise}"))
         self._notebook.keep(step, Done(predicted, right, kept, instead))
         return code
 

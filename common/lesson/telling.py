@@ -15,6 +15,7 @@ from common.lesson.step import Code, Page, Step, lines_of
 from common.model.record import Result
 from common.report.dresses import capacity_dresses, drill_dresses
 from common.report.dresses.timeline_text import TimelinesAsText
+from common.report.judging.verdict import FAILED
 from common.report.words.naming import cases_of, full_name
 
 WIDTH = 80
@@ -22,6 +23,7 @@ MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # and a question mark where it can't be
 # What a column of the table is called, by the figure that is in it, and what that means in a few words.
 COLUMNS = {
     "rate": ("answers/s", "right answers per second, and the 95 % interval of that"),
+    "printed rate": ("answers/s", "as the load tool counts them, right or wrong"),
     "p50": ("usual wait", "how long a user waited for an answer: half waited less"),
     "p99": ("longest waits", "99 of 100 users waited less for an answer (p99)"),
     "ping p50": ("usual ping", "how long a trivial request to the same server took: half took less"),
@@ -79,7 +81,7 @@ def cells(page: Page, seen: Seen) -> Iterator[tuple[str, list[str]]]:
         who = " ".join([case.server, *(str(value) for _, value in case.case.values)])
         amounts = [seen.amount(what, who) for what in page.columns]
         told = [
-            amount.text + _margin(amount.low, amount.high, what)
+            "failed" if case.verdict == FAILED else amount.text + _margin(amount.low, amount.high, what)
             for what, amount in zip(page.columns, amounts, strict=True)
         ]
         yield full_name(case.case, cases_of(cases)), told
