@@ -25,7 +25,7 @@ STEPS = all_steps()
 PAGES = [
     pytest.param(one, page, id=f"{one.number}-{place}") for one in STEPS for place, page in enumerate(one.pages, 1)
 ]
-MOST_LINES, MOST_SENTENCES = 12, 8
+MOST_LINES, MOST_SENTENCES = 12, 5  # before something happens, and after it
 ANSWER = re.compile(r"You said (\w)")
 
 
@@ -196,6 +196,12 @@ def test_a_question_fits_on_twelve_lines_of_80_columns(one: Step, page: Page) ->
     lines = telling.asked(one, page, 1).splitlines()
     assert len(lines) <= MOST_LINES
     assert max(map(len, lines)) <= telling.WIDTH
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_what_was_found_is_said_in_five_sentences(one: Step, page: Page) -> None:
+    found = [claim for claim in page.claims if claim.says]
+    assert len(found) + len(re.findall(r"[.?!](?=\s|$)", page.why.strip())) <= MOST_SENTENCES
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)

@@ -149,7 +149,7 @@ class Seen:
         value = one.figures[figure]
         if value is None:
             return Amount("never", math.inf, math.inf, math.inf)
-        return counted(value, numbers.seconds(value) if figure.endswith("_s") else numbers.significant(value))
+        return counted(value, numbers.seconds(value) if figure.endswith("_s") else f"{value:g}")
 
 
 def _capacity(found: Capacity) -> Amount:
