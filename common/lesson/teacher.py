@@ -41,7 +41,7 @@ class Teacher:
         codes = {0}
         for step in steps:
             try:
-                codes.add(self._step(step))
+                codes |= self._step(step)
             except StoppedError as stopped:
                 number = int(stopped.args[0])
                 self._say(f"Stopped at step {step.number}: bench.py lesson goes on with it.")
@@ -63,9 +63,10 @@ class Teacher:
                 known = ", ".join(page.letters)
                 raise BadInputError(f"--answer {letter}: step {step.number} has {known}: expected one of them")
 
-    def _step(self, step: Step) -> int:
-        """Question after question; 0, or what the exit code is to be."""
-        predicted, right, code, instead, kept = "", "", 0, "", ""
+    def _step(self, step: Step) -> set[int]:
+        """Question after question; what the exit code may have to be."""
+        predicted, right, instead, kept = "", "", "", ""
+        codes = {0}
         for place, page in enumerate(step.pages, 1):
             self._say("\n" + telling.asked(step, page, place) + "\n")
             predicted += (letter := self._prediction(page))
@@ -75,11 +76,13 @@ class Teacher:
             if found.has_untold and not instead:
                 self._tell_of_elsewhere(step, page)
             right += found.right or "?"
-            failed = page.run is not None and not instead and _has_failed(result)
-            code = max(code, FAILED if failed else 0, CANNOT_TELL if found.has_untold and code != FAILED else 0)
+            if page.run is not None and not instead and _has_failed(result):
+                codes.add(FAILED)
+            if found.has_untold:
+                codes.add(CANNOT_TELL)
         self._say("\n" + telling.paragraph(f"Exercise. {step.exercise}"))
         self._notebook.keep(step, Done(predicted, right, kept, instead))
-        return code
+        return codes
 
     def _prediction(self, page: Page) -> str:
         """A letter; asks again until it is one of the page's."""
@@ -167,5 +170,5 @@ def _has_failed(result: Result) -> bool:
 
 
 def _announced(run: Run) -> str:
-    names = f"{', '.join(run.servers[:-1])} and {run.servers[-1]}" if len(run.servers) > 1 else run.servers[0]
-    return f"Now it is run here, with the servers {names}: some seconds."
+    names = f"servers {', '.join(run.servers[:-1])} and {run.servers[-1]}" if len(run.servers) > 1 else ""
+    return f"Now it is run here, with {names or f'server {run.servers[0]}'}: some seconds."

@@ -70,14 +70,29 @@ def pictures(page: Page, result: Result, seen: Seen) -> Iterator[RenderableType]
     if "table" in page.show and result.incidents:
         yield drill_dresses.as_table(result)
     elif "table" in page.show and result.steps:
-        yield capacity_dresses.as_table(result)
+        yield _rates(result)
     elif "table" in page.show and result.records:
         yield Group(_table(page, seen), Text("\n".join(legend(page)), style="dim"))
 
 
+def _rates(result: Result) -> Table:
+    """What became of each rate that was offered."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("arrivals/s", "in time/s", "longest waits (p99)", "longest pings (p99)", "promises missed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for case in capacity_dresses.as_data(result):
+        for one in case["steps"]:
+            rates = [numbers.rate(one[name]) for name in ("offered_per_s", "good_per_s")]
+            waits = ["lost" if one[name] is None else numbers.seconds(one[name]) for name in ("p99_s", "ping_p99_s")]
+            table.add_row(*map(Text, [*rates, *waits, ", ".join(one["missed"])]))
+    return table
+
+
 def cells(page: Page, seen: Seen) -> Iterator[tuple[str, list[str]]]:
     """For each case its name and its figures."""
-    cases = seen.comparison.cases
+    meant = [who for claim in page.claims for who in (claim.of, claim.against)]
+    everything = seen.comparison.cases
+    cases = [one for one in everything if page.run is None or seen.is_about(one.case, meant)]
     for case in cases:
         who = " ".join([case.server, *(str(value) for _, value in case.case.values)])
         amounts = [seen.amount(what, who) for what in page.columns]
