@@ -13,7 +13,7 @@ import aiohttp
 from common.harness.client import client, get
 from common.harness.drill.broker import Broker, broker_apart
 from common.harness.drill.crowd import Crowd
-from common.harness.drill.scene import BEGUN, USERS, Scene
+from common.harness.drill.scene import BEGUN, Scene
 from common.harness.failures import CaseFailedError
 from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation
