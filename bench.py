@@ -43,7 +43,7 @@ REQUIRE = 'Such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COMMAND = ["bench.py", *sys.argv[1:]]
 
 
-@click.group(cls=OneLineErrors, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=OneLineErrors, elsewhere={"lesson": "common.lesson.command"})
 def bench() -> None:
     """Which concurrency strategy should run your long task?
 

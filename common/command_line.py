@@ -2,12 +2,13 @@
 
 import contextlib
 import functools
+import importlib
 import io
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +29,26 @@ LONGEST_S = 86_400.0
 
 
 class OneLineErrors(click.Group):
-    """A group whose errors are one line on stderr and exit code 2."""
+    """A group whose errors are one line on stderr and exit code 2; -h is help.
+
+    Args:
+        elsewhere: the names of further commands, and the modules that each is in under its name.
+    """
+
+    def __init__(self, *args: Any, elsewhere: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **{"context_settings": {"help_option_names": ["-h", "--help"]}, **kwargs})
+        self._elsewhere = elsewhere or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names."""
+        return sorted([*super().list_commands(ctx), *self._elsewhere])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported if it is elsewhere."""
+        if cmd_name not in self._elsewhere:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(importlib.import_module(self._elsewhere[cmd_name]), cmd_name)
+        return command
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the command and exits."""

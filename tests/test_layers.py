@@ -20,6 +20,7 @@ BELOW_A_PAGE = "model report.charts report.words report.judging report.figures r
 MAY_IMPORT = {
     "bench": "command_line nucleus model harness report report.judging report.words report.dresses",
     "command_line": "model",
+    "lesson": f"command_line nucleus harness report.page report.dresses report {BELOW_A_PAGE}",
     "servers": "serving nucleus",
     "serving": "nucleus",
     "alone": "nucleus",

@@ -1,0 +1,1 @@
+"""The lesson: predict, run, look, understand."""

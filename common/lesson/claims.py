@@ -1,0 +1,141 @@
+"""Claims, judged by a result: they hold, they do not hold here, or it can't be told, and why."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from common.errors import BadInputError
+from common.lesson.figures import Amount, Seen
+from common.lesson.step import Answer, Claim, Page
+from common.report import numbers
+from common.report.figures.estimates import ratio
+
+HOLDS, NOT_HERE, UNTOLD = "holds", "does not hold here", "can't be told here"
+SAME, MORE, ABOUT = 1.15, 1.1, 1.3  # what is called the same differs by less than that; more is more than that
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A claim, what came of it, and that in a sentence."""
+
+    claim: Claim
+    outcome: str
+    sentence: str
+
+
+def band(words: str) -> tuple[float, float]:
+    """From where to where the one may be, as a multiple of the other; raises BadInputError: these words say nothing."""
+    known = {
+        "same": (1 / SAME, SAME),
+        "more": (MORE, math.inf),
+        "less": (0.0, 1 / MORE),
+        "there": (1.0, math.inf),
+        "none": (0.0, 0.0),
+    }
+    if words in known:
+        return known[words]
+    found = re.fullmatch(r"(about|at least|at most) (\d+(?:\.\d+)?) times", words)
+    if not found:
+        raise BadInputError(
+            f"is = {words!r}: expected same, more, less, there, none, or about, at least, at most N times"
+        )
+    times = float(found[2])
+    return {"about": (times / ABOUT, times * ABOUT), "at least": (times, math.inf), "at most": (0.0, times)}[found[1]]
+
+
+def judged(claim: Claim, seen: Seen) -> Judged:
+    """What becomes of the claim; raises LookupError: the result is not about it."""
+    one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
+    between = _between(one, other)
+    slots = {"of": one.text, "against": other.text, "times": _times(one, other), "cpus": str(seen.cpus)}
+    doubt = one.doubt or other.doubt
+    low, high = band(claim.is_.format(cpus=seen.cpus))
+    if doubt or between is None:
+        reason = doubt or "one round can't tell a difference from noise"
+        return Judged(claim, UNTOLD, _untold(claim, slots, reason))
+    if low <= between[0] and between[1] <= high:
+        return Judged(claim, HOLDS, claim.says.format(**slots))
+    if between[1] < low or between[0] > high:
+        return Judged(claim, NOT_HERE, _not_here(claim, slots))
+    reason = f"the one may be anything from {_number(between[0])} to {_number(between[1])} times the other"
+    return Judged(claim, UNTOLD, _untold(claim, slots, reason))
+
+
+def _between(one: Amount, other: Amount) -> tuple[float, float] | None:
+    """The interval of the one as a multiple of the other: by the noise of rounds, or by that of the two intervals."""
+    if one.estimate is not None and other.estimate is not None and None not in (one.value, other.value):
+        assert one.value is not None
+        assert other.value is not None
+        return ratio(one.estimate, other.estimate).interval(around=one.value / other.value)
+    if one.low is None or one.high is None or other.low is None or other.high is None:
+        return None
+    return _part(one.low, other.high), _part(one.high, other.low)
+
+
+def _part(one: float, other: float) -> float:
+    if one == other == math.inf:
+        return 1.0
+    return one / other if other else math.inf
+
+
+def _times(one: Amount, other: Amount) -> str:
+    if one.value is None or not other.value or math.inf in (one.value, other.value):
+        return "?"
+    return _number(one.value / other.value)
+
+
+def _number(value: float) -> str:
+    return "any" if value == math.inf else numbers.significant(value, 2)
+
+
+def _untold(claim: Claim, slots: dict[str, str], reason: str) -> str:
+    figures = f" ({slots['of']} and {slots['against']})" if "?" not in slots.values() else ""
+    return f"Whether {claim.claim} can't be told here{figures}: {reason.rstrip('.')}."
+
+
+def _not_here(claim: Claim, slots: dict[str, str]) -> str:
+    if claim.otherwise:
+        return claim.otherwise.format(**slots)
+    return f"Not here: that {claim.claim} is not what was measured, {slots['of']} against {slots['against']}."
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a result says to a page."""
+
+    claims: tuple[Judged, ...]
+    right: str  # the letter of the answer that fits; empty where none does, or it can't be told
+    untold: bool  # whether it can't be told
+
+    @property
+    def told(self) -> list[Judged]:
+        """The claims that are sentences."""
+        return [one for one in self.claims if one.claim.says]
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether anything can't be told."""
+        return self.untold or any(one.outcome == UNTOLD for one in self.told)
+
+
+def found_in(page: Page, seen: Seen) -> Found:
+    """All of its claims, and the answer that follows."""
+    claims = tuple(judged(claim, seen) for claim in page.claims)
+    outcomes = {one.claim.name: one.outcome for one in claims if one.claim.name}
+    fits = [_outcome(answer, outcomes) for answer in page.answers]
+    right = next((letter for letter, fit in zip(page.letters, fits, strict=True) if fit == HOLDS), "")
+    return Found(claims, right, untold=not right and UNTOLD in fits)
+
+
+def _outcome(answer: Answer, outcomes: dict[str, str]) -> str:
+    """The worst of its claims; without any it never is the right one."""
+    found = [outcomes[name] for name in answer.when] or [NOT_HERE]
+    return NOT_HERE if NOT_HERE in found else UNTOLD if UNTOLD in found else HOLDS
+
+
+def worst(found: Sequence[Found]) -> bool:
+    """Whether anything of it can't be told."""
+    return any(one.has_untold for one in found)

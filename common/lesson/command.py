@@ -1,0 +1,69 @@
+"""bench.py lesson: asks for a prediction, runs what decides, shows it, says why; step by step, and goes on later."""
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from common.command_line import FILE, writable
+from common.errors import BadInputError
+
+KEPT = Path("lesson-progress")
+GOES_ON = "Done: that was all of it. bench.py lesson STEP repeats a step."
+
+
+@click.command()
+@click.argument("words", metavar="[STEP | check FILE]", nargs=-1)
+@click.option("--answer", "answers", default="", help="Predictions without being asked: one letter, or one a question.")
+@click.option("--all", "everything", is_flag=True, help="From the first step to the last.")
+@click.option("--list", "listed", is_flag=True, help="Which steps there are, and which are done.")
+@click.option("--html", type=FILE, help="A page that grows step by step.")
+@click.option("--keep", type=FILE, default=KEPT, show_default=True, help="The folder of progress and raw values.")
+def lesson(words: tuple[str, ...], answers: str, everything: bool, listed: bool, html: Path | None, keep: Path) -> None:
+    """Learn how servers run long tasks: predict, run it here and now, look, and see why.
+
+    STEP is a number; without one it goes on where you stopped. What is claimed is judged by what was just
+    measured on your machine. `check FILE` says what the bench says of an exercise.
+
+    Exit 1 if something could not be run; else 3 if something can't be told here; else 0, whatever was predicted.
+    """
+    from common.lesson.notebook import Notebook
+    from common.lesson.step import all_steps, find_step
+
+    if words[:1] == ("check",):
+        sys.exit(_check(words[1:]))
+    if len(words) > 1:
+        raise BadInputError(f"{' '.join(words)[:60]!r} is more than one step: expected one number, or --all")
+    notebook, steps = Notebook(keep), all_steps()
+    if listed:
+        from common.lesson.telling import overview
+
+        click.echo(overview(steps, notebook))
+        return
+    from common.lesson.teacher import Teacher
+
+    found = notebook.next_of(steps)
+    chosen = steps if everything else [find_step(words[0])] if words else [found] if found else []
+    if not chosen:
+        click.echo(GOES_ON)
+    teacher = Teacher(notebook, writable(html) if html else None, _letters(answers))
+    sys.exit(teacher.teach(chosen))
+
+
+def _letters(answers: str) -> list[str]:
+    letters = [letter for letter in answers.upper() if letter not in ", "]
+    if wrong := next((letter for letter in letters if not "A" <= letter <= "Z"), None):
+        raise BadInputError(f"--answer {answers!r}: {wrong!r} is no letter: expected one such as A, or ABCA")
+    return letters
+
+
+def _check(files: tuple[str, ...]) -> int:
+    """The exit code of what is said of an exercise."""
+    if find_spec("common.lesson.check") is None:
+        raise BadInputError("there are no exercises here yet: expected bench.py lesson STEP")
+    if len(files) != 1:
+        raise BadInputError("check takes one file: expected such as bench.py lesson check lesson/exercises/FILE.py")
+    code: int = import_module("common.lesson.check").check(Path(files[0]))
+    return code

@@ -1,0 +1,212 @@
+"""What a result knows: any figure of any case, by the words that a claim has for it, with its interval or its doubt."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from common.model.goal import goal_names
+from common.model.record import Result, Trace
+from common.report import numbers
+from common.report.figures.alone import alone_wall_s
+from common.report.figures.drills import Drilled, drilled
+from common.report.figures.estimates import Estimate, estimates
+from common.report.figures.rounds import Round
+from common.report.judging.capacity import capacities
+from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.known import known
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import FAILED, OK
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "MB": 1e6, "/s": 1.0, "": 1.0}
+_TEXTS: dict[str, Callable[[float], str]] = {
+    "rate_per_s": lambda value: f"{numbers.rate(value)}/s",
+    "memory_bytes": numbers.megabytes,
+    "of_ceiling": numbers.share,
+    "availability_pct": numbers.percent,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A figure with the interval that it lies in; what was counted is as it is."""
+
+    text: str
+    value: float | None = None  # None: not known, or beyond what was seen
+    low: float | None = None
+    high: float | None = None
+    estimate: Estimate | None = None  # where two of the kind can be compared as rounds are
+    doubt: str = ""  # why it can't be trusted
+
+
+def counted(value: float, text: str = "") -> Amount:
+    """What knows no noise."""
+    return Amount(text or f"{value:g}", value, value, value)
+
+
+class Seen:
+    """A result, asked for figures."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """Of its sieges."""
+        return summarize(self._result)
+
+    @property
+    def cpus(self) -> int:
+        """That could be used at the same time: no more than there were users to ask."""
+        users = [one.users for one in self._result.records]
+        return min([self._result.environment.usable_cpus, *users])
+
+    @cached_property
+    def _drilled(self) -> list[Drilled]:
+        return drilled(self._result.incidents)
+
+    def amount(self, what: str, who: str) -> Amount:
+        """A figure of a case.
+
+        Raises:
+            LookupError: the result has no such case, or there is no such figure.
+        """
+        first, _, rest = what.partition(" ")
+        if what in _OF_TRACES:
+            return _OF_TRACES[what](self._trace(who))
+        if first == "drill":
+            return self._of_drill(rest, who)
+        if first == "capacity":
+            return self._capacity(who)
+        place = self._place(who)
+        case = self.comparison.cases[place]
+        if first == "flag":
+            return counted(float(rest in {reason.code for reason in case.reasons}))
+        if what == "printed rate":  # as a load tool would print it, whatever is to be thought of it
+            rates = [one.rate.per_s for one in self.comparison.rounds[place] if one.rate.per_s]
+            return counted(float(np.mean(rates)), f"{numbers.rate(float(np.mean(rates)))}/s")
+        return self._measured(what, case, place)
+
+    def beside(self, what: str, against: str, who: str) -> Amount:
+        """What a figure of `who` is compared with: a case, `task`, `users`, `cpus`, an amount, or 1."""
+        if match := re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|MB|/s|)", against or "1"):
+            if match[2] or not self._has(against):
+                return counted(float(match[1]) * _UNITS[match[2]], against)
+        if against == "task":
+            case = self.comparison.cases[self._place(who)]
+            alone_s = alone_wall_s(self.comparison.rounds_of(case.case.work))
+            return counted(alone_s, numbers.seconds(alone_s)) if alone_s else Amount("?", doubt="nothing ran alone")
+        if against == "users":
+            return counted(self.comparison.cases[self._place(who)].users)
+        if against == "cpus":
+            return counted(self.cpus)
+        return self.amount(what, against)
+
+    def _has(self, who: str) -> bool:
+        """Whether it is a case, and not a number."""
+        servers = [one.server for one in (*self._result.records, *self._result.traces, *self._result.incidents)]
+        return any(_fits(who, server, ()) for server in servers)
+
+    def _place(self, who: str) -> int:
+        found = [
+            place
+            for place, one in enumerate(self.comparison.cases)
+            if _fits(who, one.server, [str(value) for _, value in one.case.values])
+        ]
+        if len(found) != 1:
+            raise LookupError(f"{len(found)} cases are {who!r}: expected one")
+        return found[0]
+
+    def _measured(self, what: str, case: Summary, place: int) -> Amount:
+        if what == "users inside":
+            return self._inside(case, place)
+        figure = goal_names()[what]
+        doubt = _doubt(case)
+        found = known(self.comparison, place, figure) if case.verdict != FAILED else None
+        if found is None:
+            return Amount("?", doubt=doubt or f"{case.server} has no {what}")
+        text_of = _TEXTS.get(figure, numbers.seconds)
+        text = f"more than {text_of(found.low or 0.0)}" if found.value is None else text_of(found.value)
+        estimate = self.comparison.measured.get(figure, [None] * (place + 1))[place]
+        return Amount(text, found.value, found.low, found.high, estimate, doubt)
+
+    def _inside(self, case: Summary, place: int) -> Amount:
+        """Little's law: how many are inside is the rate times how long one is."""
+        found = estimates([[_inside_of(one) for one in self.comparison.rounds[place]]])[0]
+        if found is None or case.verdict == FAILED:
+            return Amount("?", doubt=_doubt(case) or "no answer came")
+        low, high = found.interval() or (None, None)
+        return Amount(f"{numbers.significant(found.mean)} users", found.mean, low, high, found, _doubt(case))
+
+    def _trace(self, who: str) -> Trace:
+        found = [
+            one for one in self._result.traces if _fits(who, one.server, [str(value) for _, value in one.case.values])
+        ]
+        if len(found) != 1:
+            raise LookupError(f"{len(found)} traces are of {who!r}: expected one")
+        return found[0]
+
+    def _of_drill(self, what: str, who: str) -> Amount:
+        fault, _, figure = what.partition(" ")
+        found = [one for one in self._drilled if one.fault == fault and _fits(who, one.case.server, ())]
+        if len(found) != 1:
+            raise LookupError(f"{len(found)} drills of {fault!r} are of {who!r}: expected one")
+        if not found[0].has_figures:
+            return Amount("?", doubt=found[0].failure or found[0].without)
+        value = found[0].figures[figure]
+        if value is None:
+            return Amount("never", math.inf, math.inf, math.inf)
+        return counted(value, numbers.seconds(value) if figure.endswith("_s") else numbers.significant(value))
+
+    def _capacity(self, who: str) -> Amount:
+        """Between the rate that holds and the one that does not."""
+        one = next(one for one in capacities(self._result) if _fits(who, one.case.server, ()))
+        if one.failure:
+            return Amount("?", doubt=one.failure)
+        low, high = one.holds or 0.0, one.fails or math.inf
+        text = f"{numbers.rate(one.holds)}/s" if one.holds else "nothing"
+        return Amount(text, one.holds or 0.0, low, high)
+
+
+def _fits(who: str, server: str, values: Sequence[str]) -> bool:
+    """`3`, `3_async_threadexecutor` or `twin`, and behind it values that the case has."""
+    name, *wanted = who.split()
+    stem = server.rpartition("/")[2]
+    return name in (stem, server, stem.split("_")[0]) and set(wanted) <= set(values)
+
+
+def _doubt(case: Summary) -> str:
+    """Why nothing can be told of it: the first of its reasons."""
+    if case.verdict == OK:
+        return ""
+    message = case.reasons[0].message if case.reasons else case.verdict
+    message = re.sub(r"^round \d+: ", "", message)
+    return f"{case.server} failed: {message}" if case.verdict == FAILED else message
+
+
+def _inside_of(one: Round) -> float | None:
+    took_s = one.steady_s
+    return one.rate.per_s * float(took_s.mean()) if one.rate.per_s and len(took_s) else None
+
+
+def _at_once(trace: Trace) -> Amount:
+    """How many of the requests had begun and had not ended, at the most."""
+    spans = [(ran[0][0], ran[-1][1]) for ran in trace.requests.ran_s if ran]
+    if trace.failure or not spans:
+        return Amount("?", doubt=trace.failure.message if trace.failure else "it doesn't tell when it computes")
+    return counted(max(sum(since <= begun < to for since, to in spans) for begun, _ in spans))
+
+
+def _longest_ping(trace: Trace) -> Amount:
+    if trace.failure or not trace.pings.waited_s:
+        return Amount("?", doubt=trace.failure.message if trace.failure else "it was not pinged")
+    longest_s = max(trace.pings.waited_s)
+    return counted(longest_s, numbers.seconds(longest_s))
+
+
+_OF_TRACES: dict[str, Callable[[Trace], Amount]] = {"at once": _at_once, "longest ping": _longest_ping}

@@ -1,0 +1,88 @@
+"""What a step runs, with the same harness as every other command; and what a machine lacks for it."""
+
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from common.contract import unmet
+from common.cpus import usable_cpus
+from common.harness.capacity.plan import capacity_plan
+from common.harness.drill.plan import drill_plan
+from common.harness.plan import Plan, make_plan
+from common.harness.ready.what import suite_of
+from common.harness.session import conduct, conduct_capacity, conduct_drill, conduct_traces
+from common.harness.watcher import Watcher
+from common.lesson.step import ROOT, Page, Run
+from common.model.case import Case, Value
+from common.model.record import Result, save
+from common.report.judging.capacity import wanted
+
+SEED = 1
+Measured = tuple[Result, int | None]
+
+
+def lacking(page: Page) -> str:
+    """What this machine lacks for it, such as `has 1 CPU to give, and this takes 2`; empty if nothing."""
+    if page.run is not None and page.run.pythons and not pythons_for(page.run):
+        return f"has no {' and no '.join(page.run.pythons)}"
+    for need in page.needs:
+        if need.startswith("cpus>="):
+            if usable_cpus() < int(need.removeprefix("cpus>=")):
+                return f"has {usable_cpus()} CPU to give, and this takes {need.removeprefix('cpus>=')}"
+        elif lacks := unmet(need):
+            return lacks.replace("needs", "has no")
+    return ""
+
+
+def pythons_for(run: Run) -> list[str]:
+    """Those that it asks for, as far as there are any; ours where it asks for none."""
+    return [name for name in run.pythons if shutil.which(name)] if run.pythons else [sys.executable]
+
+
+def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str]) -> Measured:
+    """Runs it, and writes the raw values.
+
+    Returns:
+        What was measured, and the number of the signal that stopped it or None.
+
+    Raises:
+        BadInputError: it can't be run; nothing was started.
+    """
+    axes: dict[str, Sequence[Value]] = {"task": run.tasks, "workers": run.workers, "python": pythons_for(run)}
+    suite = suite_of([str(ROOT / name) if "/" in name else name for name in run.servers])
+    if run.faults:
+        plan, _ = drill_plan(suite, run.faults, {**axes, "task": ()}, rounds=run.rounds, seed=SEED)
+        return conduct_drill(plan, run.faults, out, watcher, command)[:2]
+    if run.goals:
+        searched = capacity_plan(suite, run.goals, axes, seed=SEED)
+        return conduct_capacity(searched, run.goals, run.time_s, wanted, out, watcher, command)[:2]
+    users = run.users if run.time_s else (run.requests,)
+    suite = replace(suite, ceiling=None)  # these servers are ours, and what they can do at the most is no question here
+    plan = _only(make_plan(suite, {**axes, "users": users}, time_s=run.time_s, rounds=run.rounds, seed=SEED), run.only)
+    if run.time_s:
+        return conduct(plan, out, watcher, command, traced_requests=run.requests)[:2]
+    result, stopped_by = conduct_traces(plan, run.requests, watcher, command)
+    save(result, out)
+    return result, stopped_by
+
+
+def turns(run: Run) -> int:
+    """How many things happen, about."""
+    cases = len(run.only) or len(run.servers) * len(run.tasks) * len(run.users)
+    if run.faults:
+        return len(run.servers) * (1 + run.rounds * len(run.faults))
+    return cases * (run.rounds * bool(run.time_s) + bool(run.requests))
+
+
+def _only(plan: Plan, chosen: Sequence[str]) -> Plan:
+    """The same without the cases that are not asked for, such as `3 digest`."""
+    if not chosen:
+        return plan
+    return replace(plan, cases=tuple(case for case in plan.cases if any(_is(case, one) for one in chosen)))
+
+
+def _is(case: Case, words: str) -> bool:
+    name, *values = words.split()
+    return name in (case.server, case.server.split("_")[0]) and set(values) <= {str(value) for _, value in case.values}

@@ -1,0 +1,163 @@
+"""The teacher: leads through steps, one after the other, and writes down what came of them."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from common.errors import BadInputError
+from common.lesson import telling
+from common.lesson.claims import Found, found_in
+from common.lesson.figures import Seen
+from common.lesson.measuring import lacking, measure, turns
+from common.lesson.notebook import Done, Notebook
+from common.lesson.step import ROOT, Page, Run, Step
+from common.model.outfile import write_whole
+from common.model.record import Result, load
+from common.report.progress import ProgressBar
+
+FAILED, CANNOT_TELL = 1, 3
+
+
+class StoppedError(Exception):
+    """By a signal of that number, or by the reader (0)."""
+
+
+class Teacher:
+    """Goes through steps with whoever reads."""
+
+    def __init__(self, notebook: Notebook, page: Path | None, answers: Sequence[str]) -> None:
+        """Predictions are taken from the answers, one for each question, or one for all; and asked for if none."""
+        self._notebook, self._page, self._answers = notebook, page, list(answers)
+        self._console: Console = telling.console()
+        self._questions = 0  # that were asked so far
+
+    def teach(self, steps: Sequence[Step]) -> int:
+        """All of them; the exit code of the command."""
+        self._check_answers(steps)
+        codes = {0}
+        for step in steps:
+            try:
+                codes.add(self._step(step))
+            except StoppedError as stopped:
+                number = int(stopped.args[0])
+                self._say(f"Stopped at step {step.number}: bench.py lesson goes on with it.")
+                return 128 + number if number else 0
+            self._write_page()
+            self._say(self._what_next(step))
+        return FAILED if FAILED in codes else max(codes)
+
+    def _check_answers(self, steps: Sequence[Step]) -> None:
+        pages = [(step, page) for step in steps for page in step.pages]
+        if len(self._answers) not in (0, 1, len(pages)):
+            raise BadInputError(
+                f"--answer has {len(self._answers)} letters for {len(pages)} questions: expected one, or one for each"
+            )
+        for (step, page), letter in zip(pages, self._answers * (len(pages) if len(self._answers) == 1 else 1)):
+            if letter not in page.letters:
+                known = ", ".join(page.letters)
+                raise BadInputError(
+                    f"--answer {letter}: step {step.number} has the answers {known}: expected one of them"
+                )
+
+    def _step(self, step: Step) -> int:
+        """Question after question; 0, or what the exit code is to be."""
+        predicted, right, code, instead, kept = "", "", 0, "", ""
+        for place, page in enumerate(step.pages, 1):
+            self._say("\n" + telling.asked(step, page, place) + "\n")
+            predicted += (letter := self._prediction(page))
+            result, instead, path = self._result_for(step, page)
+            kept = kept or path
+            found = self._shown(page, result, letter)
+            right += found.right or "?"
+            failed = page.run is not None and not instead and _has_failed(result)
+            code = max(code, FAILED if failed else 0, CANNOT_TELL if found.has_untold and code != FAILED else 0)
+        self._say(f"\nExercise. {telling.paragraph(step.exercise)}")
+        self._notebook.keep(step, Done(predicted, right, kept, instead))
+        return code
+
+    def _prediction(self, page: Page) -> str:
+        """A letter; asks again until it is one of the page's."""
+        self._questions += 1
+        if self._answers:
+            letter = self._answers[0] if len(self._answers) == 1 else self._answers[self._questions - 1]
+            self._say(f"Your prediction: {letter}")
+            return letter
+        known = ", ".join(page.letters)
+        while True:
+            click.echo(f"Your prediction ({known}; q stops here): ", nl=False)
+            line = sys.stdin.readline()
+            if not line:
+                raise BadInputError(f"no prediction came: expected one of {known}, or --answer with one of them")
+            letter = line.strip().upper()
+            if letter == "Q":
+                raise StoppedError(0)
+            if letter in page.letters and len(letter) == 1:
+                return letter
+            self._say(f"{letter[:20]!r} is none of the answers: expected one of {known}.")
+
+    def _result_for(self, step: Step, page: Page) -> tuple[Result, str, str]:
+        """What was measured here and now, or else what was measured elsewhere, and why that; and the file."""
+        if page.run is None:
+            path = ROOT / page.result
+            self._say(f"\nThis was measured before: {page.result}")
+            return load(path), "", ""
+        if lacks := lacking(page):
+            return self._measured_elsewhere(step, page, lacks)
+        self._say(f"\n{_announced(page.run)}")
+        out = self._notebook.result_of(step)
+        with ProgressBar(turns(page.run), quiet=False) as progress:
+            result, stopped_by = measure(page.run, out, progress, ["bench.py", "lesson", str(step.number)])
+        if stopped_by:
+            raise StoppedError(stopped_by)
+        return result, "", out.name
+
+    def _measured_elsewhere(self, step: Step, page: Page, lacks: str) -> tuple[Result, str, str]:
+        name = page.result or f"results/lesson/{step.name}.json"
+        result = load(ROOT / name)
+        cpus, day = result.environment.usable_cpus, result.began_at[:10]
+        said = f"This machine {lacks}. So what follows was measured on another, with {cpus} CPUs, on {day}: {name}"
+        self._say("\n" + telling.paragraph(said))
+        return result, said, ""
+
+    def _shown(self, page: Page, result: Result, predicted: str) -> Found:
+        seen = Seen(result)
+        found = found_in(page, seen)
+        for picture in telling.pictures(page, result, seen):
+            self._console.print()
+            self._console.print(picture)
+        self._say("\n" + telling.paragraph(telling.verdict(page, predicted, found)))
+        self._say("\n".join(map(telling.paragraph, telling.explained(page, found))))
+        if page.code:
+            self._say(f"In the code:\n{telling.in_code(page.code)}")
+        return found
+
+    def _write_page(self) -> None:
+        if self._page is not None:
+            from common.lesson.page import lesson_as_html
+            from common.lesson.step import all_steps
+
+            write_whole(self._page, lesson_as_html(all_steps(), self._notebook).encode())
+
+    def _what_next(self, step: Step) -> str:
+        from common.lesson.step import all_steps
+
+        following = self._notebook.next_of(all_steps())
+        on = f" bench.py lesson goes on with step {following.number}." if following else " That was all of it."
+        return f"\nStep {step.number} is done, and kept in {self._notebook.folder}.{on}"
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _has_failed(result: Result) -> bool:
+    """Whether something could not be measured."""
+    several = (*result.records, *result.traces, *result.incidents, *(step.record for step in result.steps))
+    return any(one.failure is not None for one in several) or not several
+
+
+def _announced(run: Run) -> str:
+    names = f"{', '.join(run.servers[:-1])} and {run.servers[-1]}" if len(run.servers) > 1 else run.servers[0]
+    return f"Now it is run here, with the servers {names}: some seconds."

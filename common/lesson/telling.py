@@ -1,0 +1,141 @@
+"""What a step says on a terminal: the question, then what was seen, in lines of 80 columns at the most."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from common.lesson.claims import HOLDS, NOT_HERE, Found
+from common.lesson.figures import Seen
+from common.lesson.notebook import Notebook
+from common.lesson.step import Code, Page, Step, lines_of
+from common.model.record import Result
+from common.report.dresses import capacity_dresses, drill_dresses
+from common.report.dresses.timeline_text import TimelinesAsText
+from common.report.words.naming import cases_of, full_name
+
+WIDTH = 80
+MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # and a question mark where it can't be told
+# What a column of the table is called, by the figure that is in it, and what that means in a few words.
+COLUMNS = {
+    "rate": ("answers/s", "right answers per second, and the 95 % interval of that"),
+    "p50": ("usual wait", "how long a user waited for an answer: half waited less"),
+    "p99": ("longest waits", "99 of 100 users waited less for an answer (p99)"),
+    "ping p50": ("usual ping", "how long a trivial request to the same server took: half took less"),
+    "ping p99": ("longest pings", "99 of 100 trivial requests to the same server took less (ping p99)"),
+    "memory": ("memory", "of the server and all its processes"),
+    "cpu": ("CPU/answer", "CPU time of the server for each answer"),
+}
+
+
+def console() -> Console:
+    """Of the terminal, but no wider than 80 columns."""
+    found = Console()
+    return Console(width=min(WIDTH, found.width) if found.is_terminal else WIDTH, highlight=False)
+
+
+def paragraph(text: str, indent: str = "") -> str:
+    """In lines that fit, however the file has them; an empty line parts paragraphs."""
+    parts = [" ".join(part.split()) for part in text.strip().split("\n\n")]
+    return "\n\n".join(
+        textwrap.fill(part, WIDTH - 2, initial_indent=indent, subsequent_indent=indent) for part in parts
+    )
+
+
+def asked(step: Step, page: Page, place: int) -> str:
+    """Title, question and answers: 12 lines at the most."""
+    count = f" ({place} of {len(step.pages)})" if len(step.pages) > 1 else ""
+    title = f"{step.number}. {step.title}{count}"
+    answers = (
+        textwrap.fill(
+            " ".join(answer.text.split()), WIDTH - 2, initial_indent=f"  {letter}  ", subsequent_indent="     "
+        )
+        for letter, answer in zip(page.letters, page.answers, strict=True)
+    )
+    return "\n".join([title, paragraph(page.question), *answers])
+
+
+def pictures(page: Page, result: Result, seen: Seen) -> Iterator[RenderableType]:
+    """What there is to look at."""
+    if "timeline" in page.show and result.traces:
+        yield TimelinesAsText(result)
+    if "table" in page.show and result.incidents:
+        yield drill_dresses.as_table(result)
+    elif "table" in page.show and result.steps:
+        yield capacity_dresses.as_table(result)
+    elif "table" in page.show and result.records:
+        yield Group(_table(page, seen), Text("\n".join(legend(page)), style="dim"))
+
+
+def cells(page: Page, seen: Seen) -> Iterator[tuple[str, list[str]]]:
+    """For each case its name and its figures."""
+    cases = seen.comparison.cases
+    for case in cases:
+        who = " ".join([case.server, *(str(value) for _, value in case.case.values)])
+        amounts = [seen.amount(what, who) for what in page.columns]
+        told = [
+            amount.text + _margin(amount.low, amount.high, what)
+            for what, amount in zip(page.columns, amounts, strict=True)
+        ]
+        yield full_name(case.case, cases_of(cases)), [*told[:-1], told[-1]]
+
+
+def _margin(low: float | None, high: float | None, what: str) -> str:
+    return f" ± {(high - low) / 2:.2g}" if what == "rate" and low is not None and high is not None else ""
+
+
+def legend(page: Page) -> list[str]:
+    """What the columns mean."""
+    return [f"{COLUMNS[what][0]}: {COLUMNS[what][1]}" for what in page.columns]
+
+
+def _table(page: Page, seen: Seen) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("server", no_wrap=True)
+    for what in page.columns:
+        table.add_column(COLUMNS[what][0], justify="right", no_wrap=True)
+    for name, texts in cells(page, seen):
+        table.add_row(Text(name), *map(Text, texts))
+    return table
+
+
+def verdict(page: Page, predicted: str, found: Found) -> str:
+    """Whether the prediction held."""
+    if found.untold:
+        said = f"You said {predicted}. Whether that is right can't be told here; usually {page.usual} is."
+    elif not found.right:
+        said = f"You said {predicted}. None of the answers fits what was measured; usually {page.usual} does."
+    elif found.right == predicted:
+        said = f"You said {predicted}, and so it is."
+    else:
+        said = f"You said {predicted}; it is {found.right}: {' '.join(page.right(found.right).text.split())}"
+    if found.right and found.right != page.usual:
+        said += f" On most machines it is {page.usual}: {' '.join(page.right(page.usual).text.split())}"
+    return said
+
+
+def explained(page: Page, found: Found) -> list[str]:
+    """A line for each claim that is a sentence, with its mark, and why it is so."""
+    told = [f"{MARKS.get(one.outcome, '?')} {one.sentence}" for one in found.told]
+    return [*told, *([" ".join(page.why.split())] if page.why else [])]
+
+
+def in_code(several: Sequence[Code]) -> str:
+    """The lines that matter, each with its file."""
+    told = []
+    for one in several:
+        told += [f"  {one.file}", *(f"    {line}" for line in lines_of(one).splitlines())]
+    return "\n".join(told)
+
+
+def overview(steps: Sequence[Step], notebook: Notebook) -> str:
+    """A line for each step: whether it is done, and what was predicted."""
+    lines = []
+    for step in steps:
+        done = notebook.done.get(step.name)
+        told = f"  you said {done.predicted}, it was {done.right}" if done else ""
+        lines.append(f"{'✓' if done else ' '} {step.number:2}  {step.title:<58}{told}".rstrip())
+    return "\n".join(lines)
