@@ -13,7 +13,7 @@ from common.harness.plan import Plan, make_plan
 from common.harness.ready.strategies import find_strategy, read_strategy, strategies_suite
 from common.harness.session import conduct
 from common.lesson import telling
-from common.lesson.claims import NOT_HERE, UNTOLD, judged
+from common.lesson.claims import NOT_HERE, UNTOLD, Judged, judged
 from common.lesson.exercise import Exercise, exercise_of
 from common.lesson.figures import Seen
 from common.lesson.plainly import OF_THE_MACHINE, finding
@@ -129,7 +129,7 @@ class Checked:
             yield from self._figures()
         yield f"\n{self._verdict()}"
         yield from (telling.paragraph(f"✗ {_without_round(one)}.") for one in self.against)
-        yield from (telling.paragraph(f"{telling.MARKS.get(one.outcome, '?')} {one.sentence}") for one in self.claims)
+        yield from map(_in_a_line, self.claims)
         if self.exit_code == CANNOT_TELL:
             yield from (telling.paragraph(f"? {OF_THE_MACHINE[one.code]}") for one in self.doubts[:1])
         if self.against:
@@ -164,6 +164,11 @@ class Checked:
     def _hint(self) -> str:
         """That of the exercise; else that of what was found first."""
         return self._exercise.hint or (finding(self.against[0].code).hint if self.against else "")
+
+
+def _in_a_line(one: Judged) -> str:
+    told = one.sentence if one.outcome != UNTOLD else f"{one.sentence.capitalize()} can't be told here: {one.reason}."
+    return telling.paragraph(f"{telling.MARKS.get(one.outcome, '?')} {told}")
 
 
 def _without_round(reason: Reason) -> str:

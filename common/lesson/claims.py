@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.errors import BadInputError
@@ -14,6 +13,7 @@ from common.report import numbers
 from common.report.figures.estimates import ratio
 
 HOLDS, NOT_HERE, UNTOLD = "holds", "does not hold here", "can't be told here"
+_OPEN = {"undecided": True, "decided": False, "identical": True, "different": False}  # whether it may be the same
 SAME, MORE, ABOUT = 1.15, 1.1, 1.3  # what is called the same differs by less than that; more is more than that
 
 
@@ -23,7 +23,8 @@ class Judged:
 
     claim: Claim
     outcome: str
-    sentence: str
+    sentence: str  # where it can't be told only what is claimed, and the figures
+    reason: str = ""  # why it can't be told
 
 
 def band(words: str) -> tuple[float, float]:
@@ -40,32 +41,42 @@ def band(words: str) -> tuple[float, float]:
     found = re.fullmatch(r"(about|at least|at most) (\d+(?:\.\d+)?) times", words)
     if not found:
         raise BadInputError(
-            f"is = {words!r}: expected same, more, less, there, none, or about, at least, at most N times"
+            f"is = {words!r}: expected same, more, less, there, none, undecided, decided, identical, "
+            "different, or about, at least or at most N times"
         )
     times = float(found[2])
     return {"about": (times / ABOUT, times * ABOUT), "at least": (times, math.inf), "at most": (0.0, times)}[found[1]]
 
 
 def judged(claim: Claim, seen: Seen, *, in_doubt: bool = False) -> Judged:
-    """What becomes of the claim; raises LookupError: the result is not about it.
-
-    Args:
-        in_doubt: judged by the figures of a case that is in doubt, too.
-    """
-    one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
+    """What becomes of the claim; `in_doubt` by the figures of a case that is in doubt, too."""
+    try:
+        one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
+    except LookupError as error:
+        return Judged(claim, UNTOLD, f"whether {claim.claim}", " ".join(map(str, error.args)))
     between = _between(one, other)
     slots = {"of": one.text, "against": other.text, "times": _times(one, other), "cpus": str(seen.cpus)}
     doubt = "" if in_doubt else one.doubt or other.doubt
-    low, high = band(claim.is_.format(cpus=seen.cpus))
     if doubt or between is None:
         reason = doubt or "one round can't tell a difference from noise"
-        return Judged(claim, UNTOLD, _untold(claim, slots, reason))
-    if low <= between[0] and between[1] <= high:
+        return Judged(claim, UNTOLD, _untold(claim, slots), reason.rstrip("."))
+    outcome = _outcome_of(claim.is_.format(cpus=seen.cpus), between)
+    if outcome == HOLDS:
         return Judged(claim, HOLDS, claim.says.format(**slots))
-    if between[1] < low or between[0] > high:
+    if outcome == NOT_HERE:
         return Judged(claim, NOT_HERE, _not_here(claim, slots))
     reason = f"the one may be anything from {_number(between[0])} to {_number(between[1])} times the other"
-    return Judged(claim, UNTOLD, _untold(claim, slots, reason))
+    return Judged(claim, UNTOLD, _untold(claim, slots), reason.rstrip("."))
+
+
+def _outcome_of(words: str, between: tuple[float, float]) -> str:
+    """By the interval: all of it has to be where it is claimed to be, or none."""
+    if words in _OPEN:  # that noise leaves it open, or not, is known as soon as the interval is
+        return HOLDS if (between[0] <= 1 <= between[1]) is _OPEN[words] else NOT_HERE
+    low, high = band(words)
+    if low <= between[0] and between[1] <= high:
+        return HOLDS
+    return NOT_HERE if between[1] < low or between[0] > high else UNTOLD
 
 
 def _between(one: Amount, other: Amount) -> tuple[float, float] | None:
@@ -95,9 +106,9 @@ def _number(value: float) -> str:
     return "any" if value == math.inf else numbers.significant(value, 2)
 
 
-def _untold(claim: Claim, slots: dict[str, str], reason: str) -> str:
+def _untold(claim: Claim, slots: dict[str, str]) -> str:
     figures = f" ({slots['of']} and {slots['against']})" if "?" not in slots.values() else ""
-    return f"Whether {claim.claim} can't be told here{figures}: {reason.rstrip('.')}."
+    return f"whether {claim.claim}{figures}"
 
 
 def _not_here(claim: Claim, slots: dict[str, str]) -> str:
@@ -120,6 +131,19 @@ class Found:
         return [one for one in self.claims if one.claim.says]
 
     @property
+    def sentences(self) -> list[tuple[str, str]]:
+        """Outcome and sentence of each; what can't be told for the same reason is told together."""
+        untold: dict[str, list[Judged]] = {}
+        for one in self.told:
+            if one.outcome == UNTOLD:
+                untold.setdefault(re.sub(r"\d", "", one.reason), []).append(one)
+        known = [(one.outcome, one.sentence) for one in self.told if one.outcome != UNTOLD]
+        return known + [
+            (UNTOLD, f"It can't be told here {', and '.join(one.sentence for one in alike)}: {alike[0].reason}.")
+            for alike in untold.values()
+        ]
+
+    @property
     def has_untold(self) -> bool:
         """Whether anything can't be told."""
         return self.untold or any(one.outcome == UNTOLD for one in self.told)
@@ -138,8 +162,3 @@ def _outcome(answer: Answer, outcomes: dict[str, str]) -> str:
     """The worst of its claims; without any it never is the right one."""
     found = [outcomes[name] for name in answer.when] or [NOT_HERE]
     return NOT_HERE if NOT_HERE in found else UNTOLD if UNTOLD in found else HOLDS
-
-
-def worst(found: Sequence[Found]) -> bool:
-    """Whether anything of it can't be told."""
-    return any(one.has_untold for one in found)

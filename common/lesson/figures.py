@@ -6,7 +6,9 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,12 +19,13 @@ from common.report.figures.alone import alone_wall_s
 from common.report.figures.drills import Drilled, drilled
 from common.report.figures.estimates import Estimate, estimates
 from common.report.figures.rounds import Round
-from common.report.judging.capacity import capacities
+from common.report.judging.capacity import Capacity, capacities
 from common.report.judging.comparison import Comparison, summarize
 from common.report.judging.known import known
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED, OK
 
+T = TypeVar("T")
 _UNITS = {"ms": 1e-3, "s": 1.0, "MB": 1e6, "/s": 1.0, "": 1.0}
 _TEXTS: dict[str, Callable[[float], str]] = {
     "rate_per_s": lambda value: f"{numbers.rate(value)}/s",
@@ -78,25 +81,24 @@ class Seen:
         """
         first, _, rest = what.partition(" ")
         if what in _OF_TRACES:
-            return _OF_TRACES[what](self._trace(who))
+            return _OF_TRACES[what](_only("trace", who, self._result.traces))
+        if what in _OF_CAPACITIES:
+            return _OF_CAPACITIES[what](_only("search", who, capacities(self._result)))
         if first == "drill":
             return self._of_drill(rest, who)
-        if first == "capacity":
-            return self._capacity(who)
         place = self._place(who)
         case = self.comparison.cases[place]
         if first == "flag":
             return counted(float(rest in {reason.code for reason in case.reasons}))
         if what == "printed rate":  # as a load tool would print it, whatever is to be thought of it
-            rates = [one.rate.per_s for one in self.comparison.rounds[place] if one.rate.per_s]
-            return counted(float(np.mean(rates)), f"{numbers.rate(float(np.mean(rates)))}/s")
+            return _printed([one.rate.per_s for one in self.comparison.rounds[place] if one.rate.per_s])
         return self._measured(what, case, place)
 
     def beside(self, what: str, against: str, who: str) -> Amount:
         """What a figure of `who` is compared with: a case, `task`, `users`, `cpus`, an amount, or 1."""
-        if match := re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|MB|/s|)", against or "1"):
-            if match[2] or not self._has(against):
-                return counted(float(match[1]) * _UNITS[match[2]], against)
+        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|MB|/s|)", against or "1")
+        if match and (match[2] or not self._has(against)):
+            return counted(float(match[1]) * _UNITS[match[2]], against)
         if against == "task":
             case = self.comparison.cases[self._place(who)]
             alone_s = alone_wall_s(self.comparison.rounds_of(case.case.work))
@@ -105,22 +107,18 @@ class Seen:
             return counted(self.comparison.cases[self._place(who)].users)
         if against == "cpus":
             return counted(self.cpus)
+        if against in _OF_CAPACITIES:
+            return self.amount(against, who)
         return self.amount(what, against)
 
     def _has(self, who: str) -> bool:
         """Whether it is a case, and not a number."""
-        servers = [one.server for one in (*self._result.records, *self._result.traces, *self._result.incidents)]
-        return any(_fits(who, server, ()) for server in servers)
+        several: list[Any] = [*self._result.records, *self._result.traces, *self._result.incidents]
+        return bool(who) and any(_fits(who, one.server, ()) for one in several)
 
     def _place(self, who: str) -> int:
-        found = [
-            place
-            for place, one in enumerate(self.comparison.cases)
-            if _fits(who, one.server, [str(value) for _, value in one.case.values])
-        ]
-        if len(found) != 1:
-            raise LookupError(f"{len(found)} cases are {who!r}: expected one")
-        return found[0]
+        cases = self.comparison.cases
+        return cases.index(_only("case", who, cases))
 
     def _measured(self, what: str, case: Summary, place: int) -> Amount:
         if what == "users inside":
@@ -143,41 +141,70 @@ class Seen:
         low, high = found.interval() or (None, None)
         return Amount(f"{numbers.significant(found.mean)} users", found.mean, low, high, found, _doubt(case))
 
-    def _trace(self, who: str) -> Trace:
-        found = [
-            one for one in self._result.traces if _fits(who, one.server, [str(value) for _, value in one.case.values])
-        ]
-        if len(found) != 1:
-            raise LookupError(f"{len(found)} traces are of {who!r}: expected one")
-        return found[0]
-
     def _of_drill(self, what: str, who: str) -> Amount:
         fault, _, figure = what.partition(" ")
-        found = [one for one in self._drilled if one.fault == fault and _fits(who, one.case.server, ())]
-        if len(found) != 1:
-            raise LookupError(f"{len(found)} drills of {fault!r} are of {who!r}: expected one")
-        if not found[0].has_figures:
-            return Amount("?", doubt=found[0].failure or found[0].without)
-        value = found[0].figures[figure]
+        one = _only(f"drill of {fault}", who, [one for one in self._drilled if one.fault == fault])
+        if not one.has_figures:
+            return Amount("?", doubt=one.failure or one.without)
+        value = one.figures[figure]
         if value is None:
             return Amount("never", math.inf, math.inf, math.inf)
         return counted(value, numbers.seconds(value) if figure.endswith("_s") else numbers.significant(value))
 
-    def _capacity(self, who: str) -> Amount:
-        """Between the rate that holds and the one that does not."""
-        one = next(one for one in capacities(self._result) if _fits(who, one.case.server, ()))
-        if one.failure:
-            return Amount("?", doubt=one.failure)
-        low, high = one.holds or 0.0, one.fails or math.inf
-        text = f"{numbers.rate(one.holds)}/s" if one.holds else "nothing"
-        return Amount(text, one.holds or 0.0, low, high)
+
+def _capacity(found: Capacity) -> Amount:
+    """Between the rate that holds and the one that does not."""
+    if found.failure:
+        return Amount("?", doubt=found.failure)
+    text = f"{numbers.rate(found.holds)}/s" if found.holds else "nothing"
+    return Amount(text, found.holds or 0.0, found.holds or 0.0, found.fails or math.inf)
+
+
+def _ceiling(found: Capacity) -> Amount:
+    """What as many users as it takes get who never pause."""
+    if not found.ceiling_per_s:
+        return Amount("?", doubt="the ceiling could not be measured")
+    return counted(found.ceiling_per_s, f"{numbers.rate(found.ceiling_per_s)}/s")
+
+
+def _growth(found: Capacity) -> Amount:
+    """The longest waits at the highest rate that was offered, as a multiple of those at the lowest."""
+    waits = [(one.per_s, one.percentile_s("response", 99)) for one in found.steps]
+    known = [(per_s, wait_s) for per_s, wait_s in waits if wait_s]
+    if len(known) < 2:
+        return Amount("?", doubt=found.failure or "too few rates were offered")
+    (low, first_s), (high, last_s) = known[0], known[-1]
+    told = [f"{'for ever' if wait_s == math.inf else numbers.seconds(wait_s)}" for wait_s in (first_s, last_s)]
+    text = f"{told[0]} at {numbers.rate(low)}/s and {told[1]} at {numbers.rate(high)}/s"
+    return counted(last_s / first_s, text)
+
+
+_OF_CAPACITIES: dict[str, Callable[[Capacity], Amount]] = {
+    "capacity": _capacity,
+    "capacity ceiling": _ceiling,
+    "capacity growth": _growth,
+}
+
+
+def _only(what: str, who: str, several: Sequence[T]) -> T:
+    """The one of them that is meant; raises LookupError where that is none, or not the only one."""
+    found = [
+        one
+        for one in several
+        if _fits(who, one.case.server, [str(value) for _, value in one.case.values])  # type: ignore[attr-defined]
+    ]
+    if len(found) != 1:
+        raise LookupError(f"{who} was not measured" if not found else f"{who} is more than one {what}")
+    return found[0]
 
 
 def _fits(who: str, server: str, values: Sequence[str]) -> bool:
-    """`3`, `3_async_threadexecutor` or `twin`, and behind it values that the case has."""
+    """`3`, `3_async_threadexecutor` or `twin`, and behind it values that the case has, such as `digest` or `3.14*`."""
     name, *wanted = who.split()
     stem = server.rpartition("/")[2]
-    return name in (stem, server, stem.split("_")[0]) and set(wanted) <= set(values)
+    return name in (stem, server, stem.split("_")[0]) and all(
+        any(fnmatchcase(v, one) for v in values) for one in wanted
+    )
 
 
 def _doubt(case: Summary) -> str:
@@ -185,8 +212,16 @@ def _doubt(case: Summary) -> str:
     if case.verdict == OK:
         return ""
     message = case.reasons[0].message if case.reasons else case.verdict
-    message = re.sub(r"^round \d+: ", "", message)
+    message = re.sub(r"^round \d+: ", "", message).rpartition("; ")[0] or message  # without what to do about it
     return f"{case.server} failed: {message}" if case.verdict == FAILED else message
+
+
+def _printed(rates: Sequence[float]) -> Amount:
+    """The mean, as a load tool would tell it."""
+    if not rates:
+        return Amount("?", doubt="no answer was right")
+    mean = float(np.mean(rates))
+    return counted(mean, f"{numbers.rate(mean)}/s")
 
 
 def _inside_of(one: Round) -> float | None:

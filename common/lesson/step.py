@@ -22,7 +22,9 @@ class Claim(_Strict, frozen=True, rename={"is_": "is"}):
 
     what: str  # a figure, as common.lesson.figures calls them
     of: str  # the case: `3`, or `3 digest` where 3 takes part with several tasks
-    is_: str  # `same`, `more`, `less`, `about 2 times`, `at least 3 times`, `at most 2 times`, `there`, `none`
+    # `same`, `more`, `less`, `about 2 times`, `at least 3 times`, `at most 2 times`; `undecided`: the interval has
+    # 1 in it, or `decided`; of what is counted `there`, `none`, `identical`, `different`.
+    is_: str
     against: str = ""  # another case, `task` (what it takes alone), `users`, `cpus`, or an amount such as `50 ms`
     name: str = ""  # for the answers that stand on it
     claim: str = ""  # what is claimed, in words
@@ -73,6 +75,7 @@ class Page(_Strict, frozen=True):
     result: str = ""  # that result, where it is not the one of this step
     show: tuple[str, ...] = ("timeline", "table")
     columns: tuple[str, ...] = ("rate", "ping p99")  # of the table
+    pictures: tuple[str, ...] = ("timeline",)  # of the page, as `report --picture` calls them
     why: str = ""
     code: tuple[Code, ...] = ()
 
@@ -139,6 +142,11 @@ def _check(path: Path, page: Page) -> None:
         raise BadInputError(f"{path}: usual = {page.usual!r}: expected one of {', '.join(page.letters)}")
     if page.run is None and not page.result:
         raise BadInputError(f"{path}: nothing is run and no result is named: expected [run] or result")
+
+
+def committed(step: Step, page: Page) -> Path:
+    """The result that comes with the project, for machines that lack something."""
+    return ROOT / (page.result or f"results/lesson/{step.name}.json")
 
 
 def lines_of(code: Code) -> str:

@@ -3,17 +3,18 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
 from common.errors import BadInputError
 from common.lesson import telling
-from common.lesson.claims import Found, found_in
+from common.lesson.claims import HOLDS, Found, found_in
 from common.lesson.figures import Seen
 from common.lesson.measuring import lacking, measure, turns
 from common.lesson.notebook import Done, Notebook
-from common.lesson.step import ROOT, Page, Run, Step
+from common.lesson.step import ROOT, Page, Run, Step, all_steps, committed
 from common.model.outfile import write_whole
 from common.model.record import Result, load
 from common.report.progress import ProgressBar
@@ -51,16 +52,16 @@ class Teacher:
 
     def _check_answers(self, steps: Sequence[Step]) -> None:
         pages = [(step, page) for step in steps for page in step.pages]
-        if len(self._answers) not in (0, 1, len(pages)):
+        if len(self._answers) == 1:
+            self._answers *= len(pages)
+        if self._answers and len(self._answers) != len(pages):
             raise BadInputError(
                 f"--answer has {len(self._answers)} letters for {len(pages)} questions: expected one, or one for each"
             )
-        for (step, page), letter in zip(pages, self._answers * (len(pages) if len(self._answers) == 1 else 1)):
+        for (step, page), letter in zip(pages, self._answers, strict=False):  # there may be none
             if letter not in page.letters:
                 known = ", ".join(page.letters)
-                raise BadInputError(
-                    f"--answer {letter}: step {step.number} has the answers {known}: expected one of them"
-                )
+                raise BadInputError(f"--answer {letter}: step {step.number} has {known}: expected one of them")
 
     def _step(self, step: Step) -> int:
         """Question after question; 0, or what the exit code is to be."""
@@ -71,10 +72,12 @@ class Teacher:
             result, instead, path = self._result_for(step, page)
             kept = kept or path
             found = self._shown(page, result, letter)
+            if found.has_untold and not instead:
+                self._tell_of_elsewhere(step, page)
             right += found.right or "?"
             failed = page.run is not None and not instead and _has_failed(result)
             code = max(code, FAILED if failed else 0, CANNOT_TELL if found.has_untold and code != FAILED else 0)
-        self._say(f"\nExercise. {telling.paragraph(step.exercise)}")
+        self._say("\n" + telling.paragraph(f"Exercise. {step.exercise}"))
         self._notebook.keep(step, Done(predicted, right, kept, instead))
         return code
 
@@ -82,7 +85,7 @@ class Teacher:
         """A letter; asks again until it is one of the page's."""
         self._questions += 1
         if self._answers:
-            letter = self._answers[0] if len(self._answers) == 1 else self._answers[self._questions - 1]
+            letter = self._answers[self._questions - 1]
             self._say(f"Your prediction: {letter}")
             return letter
         known = ", ".join(page.letters)
@@ -101,9 +104,8 @@ class Teacher:
     def _result_for(self, step: Step, page: Page) -> tuple[Result, str, str]:
         """What was measured here and now, or else what was measured elsewhere, and why that; and the file."""
         if page.run is None:
-            path = ROOT / page.result
             self._say(f"\nThis was measured before: {page.result}")
-            return load(path), "", ""
+            return load(committed(step, page)), "", ""
         if lacks := lacking(page):
             return self._measured_elsewhere(step, page, lacks)
         self._say(f"\n{_announced(page.run)}")
@@ -115,8 +117,7 @@ class Teacher:
         return result, "", out.name
 
     def _measured_elsewhere(self, step: Step, page: Page, lacks: str) -> tuple[Result, str, str]:
-        name = page.result or f"results/lesson/{step.name}.json"
-        result = load(ROOT / name)
+        result, name = load(committed(step, page)), committed(step, page).relative_to(ROOT)
         cpus, day = result.environment.usable_cpus, result.began_at[:10]
         said = f"This machine {lacks}. So what follows was measured on another, with {cpus} CPUs, on {day}: {name}"
         self._say("\n" + telling.paragraph(said))
@@ -134,16 +135,23 @@ class Teacher:
             self._say(f"In the code:\n{telling.in_code(page.code)}")
         return found
 
+    def _tell_of_elsewhere(self, step: Step, page: Page) -> None:
+        """What a quieter machine, or a larger one, had to say, if that was measured."""
+        path = committed(step, page)
+        if page.run is None or not path.exists():
+            return
+        result = load(path)
+        told = [sentence for outcome, sentence in found_in(page, Seen(result)).sentences if outcome == HOLDS]
+        where = f"On a quieter machine with {result.environment.usable_cpus} CPUs ({path.relative_to(ROOT)}): "
+        self._say(telling.paragraph(where + " ".join(told)))
+
     def _write_page(self) -> None:
         if self._page is not None:
             from common.lesson.page import lesson_as_html
-            from common.lesson.step import all_steps
 
             write_whole(self._page, lesson_as_html(all_steps(), self._notebook).encode())
 
     def _what_next(self, step: Step) -> str:
-        from common.lesson.step import all_steps
-
         following = self._notebook.next_of(all_steps())
         on = f" bench.py lesson goes on with step {following.number}." if following else " That was all of it."
         return f"\nStep {step.number} is done, and kept in {self._notebook.folder}.{on}"
@@ -154,7 +162,7 @@ class Teacher:
 
 def _has_failed(result: Result) -> bool:
     """Whether something could not be measured."""
-    several = (*result.records, *result.traces, *result.incidents, *(step.record for step in result.steps))
+    several: list[Any] = [*result.records, *result.traces, *result.incidents, *(step.record for step in result.steps)]
     return any(one.failure is not None for one in several) or not several
 
 

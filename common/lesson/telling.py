@@ -15,6 +15,7 @@ from common.lesson.step import Code, Page, Step, lines_of
 from common.model.record import Result
 from common.report.dresses import capacity_dresses, drill_dresses
 from common.report.dresses.timeline_text import TimelinesAsText
+from common.report.judging.verdict import FAILED
 from common.report.words.naming import cases_of, full_name
 
 WIDTH = 80
@@ -22,6 +23,7 @@ MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # and a question mark where it can't be
 # What a column of the table is called, by the figure that is in it, and what that means in a few words.
 COLUMNS = {
     "rate": ("answers/s", "right answers per second, and the 95 % interval of that"),
+    "printed rate": ("answers/s", "as the load tool counts them, right or wrong"),
     "p50": ("usual wait", "how long a user waited for an answer: half waited less"),
     "p99": ("longest waits", "99 of 100 users waited less for an answer (p99)"),
     "ping p50": ("usual ping", "how long a trivial request to the same server took: half took less"),
@@ -50,12 +52,14 @@ def asked(step: Step, page: Page, place: int) -> str:
     count = f" ({place} of {len(step.pages)})" if len(step.pages) > 1 else ""
     title = f"{step.number}. {step.title}{count}"
     answers = (
-        textwrap.fill(
-            " ".join(answer.text.split()), WIDTH - 2, initial_indent=f"  {letter}  ", subsequent_indent="     "
-        )
+        textwrap.fill(_flat(answer.text), WIDTH - 2, initial_indent=f"  {letter}  ", subsequent_indent="     ")
         for letter, answer in zip(page.letters, page.answers, strict=True)
     )
     return "\n".join([title, paragraph(page.question), *answers])
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
 
 
 def pictures(page: Page, result: Result, seen: Seen) -> Iterator[RenderableType]:
@@ -77,10 +81,10 @@ def cells(page: Page, seen: Seen) -> Iterator[tuple[str, list[str]]]:
         who = " ".join([case.server, *(str(value) for _, value in case.case.values)])
         amounts = [seen.amount(what, who) for what in page.columns]
         told = [
-            amount.text + _margin(amount.low, amount.high, what)
+            "failed" if case.verdict == FAILED else amount.text + _margin(amount.low, amount.high, what)
             for what, amount in zip(page.columns, amounts, strict=True)
         ]
-        yield full_name(case.case, cases_of(cases)), [*told[:-1], told[-1]]
+        yield full_name(case.case, cases_of(cases)), told
 
 
 def _margin(low: float | None, high: float | None, what: str) -> str:
@@ -118,9 +122,16 @@ def verdict(page: Page, predicted: str, found: Found) -> str:
 
 
 def explained(page: Page, found: Found) -> list[str]:
-    """A line for each claim that is a sentence, with its mark, and why it is so."""
-    told = [f"{MARKS.get(one.outcome, '?')} {one.sentence}" for one in found.told]
-    return [*told, *([" ".join(page.why.split())] if page.why else [])]
+    """A line for each claim that is a sentence, with its mark, and why it is so, if it is."""
+    told = [f"{MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in found.sentences]
+    return [*told, *filter(None, [why(page, found)])]
+
+
+def why(page: Page, found: Found) -> str:
+    """The reason, with a word before it where what was measured is something else."""
+    if not page.why or found.right == page.usual:
+        return _flat(page.why)
+    return f"Where it is as usual: {_flat(page.why)}"
 
 
 def in_code(several: Sequence[Code]) -> str:

@@ -35,13 +35,13 @@ def drill_as_html(result: Result) -> str:
         headings=[HEADINGS[fault] for fault in faults],
         rows=[(name, [(marked(one), one.mark) if one else None for one in of_server]) for name, of_server in rows],
         legend=LEGEND,
-        sections=[Section("What happened when", list(_pictures(result)))],
+        sections=[Section("What happened when", list(drill_pictures(result)))],
         command=" ".join(result.command),
         machine=result.environment,
     )
 
 
-def _pictures(result: Result) -> Iterator[Picture]:
+def drill_pictures(result: Result) -> Iterator[Picture]:
     """One for each fault, with the first round of each server."""
     for fault in FAULTS:
         drawn = [one for one in map(_first, (cell for cell in drilled(result.incidents) if cell.fault == fault)) if one]

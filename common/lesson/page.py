@@ -1,0 +1,113 @@
+"""The page of the lesson: every step that is done, with its question, pictures, and what was found. All is escaped."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from common.errors import BadInputError
+from common.lesson import telling
+from common.lesson.claims import Found, found_in
+from common.lesson.figures import Seen
+from common.lesson.notebook import Done, Notebook
+from common.lesson.step import Page, Step, committed, lines_of
+from common.model.record import Result, load
+from common.report.judging.capacity import capacities
+from common.report.judging.comparison import summarize
+from common.report.page import page as frame
+from common.report.page.capacity_page import capacity_pictures
+from common.report.page.drill_page import drill_pictures
+from common.report.page.sections import Picture, Section, sections
+
+HERE = Path(__file__).parent
+TITLE = "How servers run long tasks"
+
+
+def lesson_as_html(steps: Sequence[Step], notebook: Notebook) -> str:
+    """One page that holds everything that was done so far."""
+    environment = Environment(
+        loader=FileSystemLoader([HERE, frame.HERE]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = (frame.HERE / "style.css").read_text(encoding="utf-8") + (HERE / "lesson.css").read_text(encoding="utf-8")
+    done = [step for step in steps if step.name in notebook.done]
+    told = [_step(step, notebook.done[step.name], notebook) for step in done]
+    return environment.get_template("lesson.html").render(
+        style=Markup(style),  # noqa: S704 (ours)
+        heading=TITLE,
+        began_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        answer=[],
+        sections=[],
+        steps=told,
+        undone=[f"{step.number}. {step.title}" for step in steps if step not in done],
+        folder=str(notebook.folder),
+        machine=next((one["machine"] for one in reversed(told) if not one["is_elsewhere"]), None),
+    )
+
+
+def _step(step: Step, done: Done, notebook: Notebook) -> dict[str, Any]:
+    pages, machine = [], None
+    for page, predicted in zip(step.pages, done.predicted, strict=False):
+        path = notebook.folder / done.result if done.result and page.run is not None else committed(step, page)
+        try:
+            result = load(path)
+        except BadInputError as error:  # it was removed since
+            pages.append(_told(page, predicted, None, str(error)))
+            continue
+        machine = result.environment
+        pages.append(_told(page, predicted, result, done.instead))
+    return {
+        "number": step.number,
+        "title": step.title,
+        "pages": pages,
+        "exercise": step.exercise,
+        "machine": machine,
+        "is_elsewhere": not done.result or machine is None,
+    }
+
+
+def _told(page: Page, predicted: str, result: Result | None, instead: str) -> dict[str, Any]:
+    seen = Seen(result) if result else None
+    found = found_in(page, seen) if seen else Found((), "", untold=True)
+    has_table = seen is not None and result is not None and bool(result.records) and "table" in page.show
+    return {
+        "question": telling.paragraph(page.question).split("\n\n"),
+        "answers": list(_answers(page, predicted, found)),
+        "verdict": telling.verdict(page, predicted, found),
+        "instead": instead,
+        "figures": Section("", list(_pictures(page, result))).figures if result else [],
+        "headings": [telling.COLUMNS[what][0] for what in page.columns],
+        "legend": telling.legend(page),
+        "rows": list(telling.cells(page, seen)) if seen and has_table else [],
+        "found": [(telling.MARKS.get(outcome, "?"), sentence) for outcome, sentence in found.sentences],
+        "why": telling.why(page, found),
+        "code": [(one.file, lines_of(one)) for one in page.code],
+    }
+
+
+def _answers(page: Page, predicted: str, found: Found) -> Iterator[dict[str, str]]:
+    for letter, answer in zip(page.letters, page.answers, strict=True):
+        said = ["your prediction"] if letter == predicted else []
+        said += ["what was measured"] if letter == found.right else []
+        yield {
+            "text": " ".join(answer.text.split()),
+            "marks": "right" if letter == found.right else "",
+            "said": ", and ".join(said),
+        }
+
+
+def _pictures(page: Page, result: Result) -> Iterator[Picture]:
+    """Those that the step names, of all that can be drawn of the result."""
+    if result.steps:
+        yield from capacity_pictures(capacities(result))
+    elif result.incidents:
+        yield from drill_pictures(result)
+    else:
+        several = [picture for one in sections(result, summarize(result)) for picture in one.pictures]
+        yield from (picture for name in page.pictures for picture in several if picture.name == name)
