@@ -21,7 +21,7 @@ from common.model.case import Case
 from common.model.legible import legible
 from common.model.record import Result
 from common.report import numbers
-from common.report.judging.summary import Summary
+from common.report.judging.summary import Latency, Summary
 from common.report.judging.verdict import FAILED, Reason
 from common.report.progress import ProgressBar
 
@@ -143,11 +143,8 @@ class Checked:
             "pinged meanwhile. Half of the waits and pings were shorter than the usual one. The ceiling is what such "
             "users reach with no server at all."
         )
-        rows = [("", *(telling.COLUMNS[what][0] for what in COLUMNS))]
-        for case in self._seen.comparison.cases:
-            rows.append((case.server, *(self._seen.amount(what, case.server).text for what in COLUMNS)))
-        ceiling = self._case.ceiling_per_s
-        rows.append(("ceiling", f"{numbers.rate(ceiling)}/s" if ceiling else "?", "", ""))
+        rows = [("", *(telling.COLUMNS[what][0] for what in COLUMNS)), *map(_row, self._seen.comparison.cases)]
+        rows.append(("ceiling", _rate(self._case.ceiling_per_s), "", ""))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for first, *others in rows:
             cells = (text.rjust(width) for text, width in zip(others, widths[1:], strict=True))
@@ -166,9 +163,25 @@ class Checked:
         return self._exercise.hint or (finding(self.against[0].code).hint if self.against else "")
 
 
+def _row(case: Summary) -> tuple[str, str, str, str]:
+    mean = case.rate_per_s.mean if case.rate_per_s else None
+    return case.server, _rate(mean), _usual(case.response_s), _usual(case.ping_s)
+
+
+def _rate(per_s: float | None) -> str:
+    return f"{numbers.rate(per_s)}/s" if per_s else "?"
+
+
+def _usual(waits: Latency | None) -> str:
+    if waits is None:
+        return "?"
+    return f"> {numbers.seconds(waits.max)}" if waits.p50 is None else numbers.seconds(waits.p50)
+
+
 def _in_a_line(one: Judged) -> str:
-    told = one.sentence if one.outcome != UNTOLD else f"{one.sentence.capitalize()} can't be told here: {one.reason}."
-    return telling.paragraph(f"{telling.MARKS.get(one.outcome, '?')} {told}")
+    told = f"{one.sentence[0].upper()}{one.sentence[1:]}"
+    because = f" can't be told here: {one.reason}." if one.outcome == UNTOLD else ""
+    return telling.paragraph(f"{telling.MARKS.get(one.outcome, '?')} {told}{because}")
 
 
 def _without_round(reason: Reason) -> str:

@@ -13,8 +13,7 @@ from common.worker import follow_server
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        run = await self.unless_client_leaves(pool.submit(perform, self.task))
-        self.answer(run)
+        self.answer(await self.unless_client_leaves(pool.submit(perform, self.task)))
 
 
 if __name__ == "__main__":
