@@ -77,3 +77,31 @@ def test_what_can_not_be_a_number_of_workers_is_ignored(told: str, monkeypatch) 
     server = OneLine(told)
     assert warmed_up(server, monkeypatch).workers is None
     assert server.longest <= 2 * usable_cpus()
+
+
+class OneWorker(OneLine):
+    """Says that it has many workers, and is one whose work takes long."""
+
+    def __init__(self, workers: str) -> None:
+        super().__init__(workers)
+        self.asked = 0
+
+    def age_s(self) -> float:
+        return self.asked * TASK_S
+
+    async def get(self, *_) -> Answer:
+        self.asked += 1
+        return Answer(200, b"right", {"x-worker": "1/MainThread"})
+
+
+def test_a_server_that_says_more_workers_than_it_has_is_not_asked_for_minutes(monkeypatch) -> None:
+    server = OneWorker("40")
+    assert warmed_up(server, monkeypatch).workers == 40
+    assert server.asked == 1 + 80
+
+
+def test_where_work_is_short_all_workers_are_looked_for(monkeypatch) -> None:
+    server = OneWorker("3")
+    monkeypatch.setattr(server, "age_s", lambda: 1.0)
+    warmed_up(server, monkeypatch)
+    assert server.asked == 1 + warm_up.BATCHES * 6

@@ -17,6 +17,7 @@ from common.harness.server import Server
 from common.model.record import Record
 
 BATCHES = 10
+LONG_S = 1.0
 
 
 async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> None:
@@ -29,7 +30,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     record.idle_answer_s = server.age_s() - asked_s
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
-    few, known = min(wanted, usable_cpus()), _processes(seen)
+    few = min(wanted, usable_cpus())
     for number in range(BATCHES):
         if len(seen) >= wanted:
             break
@@ -37,13 +38,15 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
         # and few of threads, where a batch for all would compute for seconds under the GIL.
         at_once = 2 * (wanted if number and not _are_threads(seen) else few)
         batch = [verify(session, url, expected, at_once) for _ in range(at_once)]
+        before, began_s = set(seen), server.age_s()
         answers = await server.while_alive(_all(batch))
         seen |= {answer.headers.get("x-worker") for answer in answers}
         if None in seen:
             break  # it doesn't tell who has worked
-        if _are_threads(seen) and _processes(seen) == known:
+        if _are_threads(seen) and _processes(seen) == _processes(before):
             break  # what one thread has loaded is there for all of its process
-        known = _processes(seen)
+        if seen == before and server.age_s() - began_s > LONG_S:
+            break  # whoever was at work for so long was all that there is: it has fewer workers than it says
     record.warm_s = server.age_s()
     record.workers = workers
 

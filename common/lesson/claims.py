@@ -48,15 +48,15 @@ def band(words: str) -> tuple[float, float]:
     return {"about": (times / ABOUT, times * ABOUT), "at least": (times, math.inf), "at most": (0.0, times)}[found[1]]
 
 
-def judged(claim: Claim, seen: Seen) -> Judged:
-    """What becomes of the claim."""
+def judged(claim: Claim, seen: Seen, *, in_doubt: bool = False) -> Judged:
+    """What becomes of the claim; `in_doubt` by the figures of a case that is in doubt, too."""
     try:
         one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
     except LookupError as error:
         return Judged(claim, UNTOLD, f"whether {claim.claim}", " ".join(map(str, error.args)))
     between = _between(one, other)
     slots = {"of": one.text, "against": other.text, "times": _times(one, other), "cpus": str(seen.cpus)}
-    doubt = one.doubt or other.doubt
+    doubt = "" if in_doubt else one.doubt or other.doubt
     if doubt or between is None:
         reason = doubt or "one round can't tell a difference from noise"
         return Judged(claim, UNTOLD, _untold(claim, slots), reason.rstrip("."))

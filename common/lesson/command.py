@@ -1,8 +1,6 @@
 """bench.py lesson: asks for a prediction, runs what decides, shows it, says why; step by step, and goes on later."""
 
 import sys
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -33,7 +31,7 @@ def lesson(words: tuple[str, ...], answers: str, everything: bool, listed: bool,
     from common.lesson.step import all_steps, find_step
 
     if words[:1] == ("check",):
-        sys.exit(_check(words[1:]))
+        sys.exit(_check(words[1:], keep))
     if len(words) > 1:
         raise BadInputError(f"{' '.join(words)[:60]!r} is more than one step: expected one number, or --all")
     notebook, steps = Notebook(keep), all_steps()
@@ -59,11 +57,10 @@ def _letters(answers: str) -> list[str]:
     return letters
 
 
-def _check(files: tuple[str, ...]) -> int:
+def _check(files: tuple[str, ...], keep: Path) -> int:
     """The exit code of what is said of an exercise."""
-    if find_spec("common.lesson.check") is None:
-        raise BadInputError("there are no exercises here yet: expected bench.py lesson STEP")
     if len(files) != 1:
         raise BadInputError("check takes one file: expected such as bench.py lesson check lesson/exercises/FILE.py")
-    code: int = import_module("common.lesson.check").check(Path(files[0]))
-    return code
+    from common.lesson.check import check
+
+    return check(Path(files[0]), keep)

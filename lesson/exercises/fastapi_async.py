@@ -1,0 +1,23 @@
+"""FastAPI with an `async def` that never awaits: it holds the event loop as long as it computes.
+
+To do: let FastAPI run this endpoint in its pool of threads. It does so for one kind of function.
+"""
+
+from fastapi import Request, Response
+
+from common.serving.fastapi import answer, serve, task_app
+from common.serving.fastapi import anyio_threads as default_workers
+from common.serving.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+async def long_task(request: Request) -> Response:
+    return answer(request, perform(options.task))
+
+
+if __name__ == "__main__":
+    options = server_options(default_workers())
+    serve(app, options)

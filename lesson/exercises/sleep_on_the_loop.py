@@ -1,0 +1,25 @@
+"""A coroutine that sleeps as ordinary code does: while one user waits, all others wait for him, the ping too.
+
+Before each task comes a pause, because somebody else's service wants it so.
+To do: keep the pause, and let the loop serve others meanwhile.
+"""
+
+import time
+
+from aiohttp.web import Request, Response
+
+from common.serving.aiohttp import answer, serve
+from common.serving.options import server_options
+from common.task import perform_in_slices
+
+PAUSE_S = 0.1
+
+
+async def long_task(request: Request) -> Response:
+    time.sleep(PAUSE_S)
+    return answer(request, await perform_in_slices(options.task))
+
+
+if __name__ == "__main__":
+    options = server_options()
+    serve(long_task, options)

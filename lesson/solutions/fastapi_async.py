@@ -1,0 +1,20 @@
+"""Solved: a plain `def`, which FastAPI runs in a thread; the loop stays free."""
+
+from fastapi import Request, Response
+
+from common.serving.fastapi import answer, serve, task_app
+from common.serving.fastapi import anyio_threads as default_workers
+from common.serving.options import server_options
+from common.task import perform
+
+app = task_app()
+
+
+@app.get("/")
+def long_task(request: Request) -> Response:
+    return answer(request, perform(options.task))
+
+
+if __name__ == "__main__":
+    options = server_options(default_workers())
+    serve(app, options)

@@ -1,0 +1,22 @@
+"""Solved: one pool, made before the first request comes, and closed after the last."""
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from common.cpus import usable_cpus as default_workers
+from common.serving.lasting import LastingPool
+from common.serving.options import server_options
+from common.serving.tornado import TaskHandler, serve
+from common.task import perform
+from common.worker import follow_server
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        self.answer(await self.unless_client_leaves(pool.submit(perform, self.task)))
+
+
+if __name__ == "__main__":
+    options = server_options(default_workers())
+    with LastingPool(ProcessPoolExecutor, options.workers, get_context("forkserver"), follow_server) as pool:
+        serve(LongTask, options)

@@ -1,0 +1,21 @@
+"""Solved: `await asyncio.sleep` pauses this coroutine only; the loop goes on with all others."""
+
+import asyncio
+
+from aiohttp.web import Request, Response
+
+from common.serving.aiohttp import answer, serve
+from common.serving.options import server_options
+from common.task import perform_in_slices
+
+PAUSE_S = 0.1
+
+
+async def long_task(request: Request) -> Response:
+    await asyncio.sleep(PAUSE_S)
+    return answer(request, await perform_in_slices(options.task))
+
+
+if __name__ == "__main__":
+    options = server_options()
+    serve(long_task, options)

@@ -1,0 +1,17 @@
+"""Solved: the task waits in a thread, and the loop goes on; what waits needs no core of its own."""
+
+import asyncio
+
+from common.serving.options import server_options
+from common.serving.tornado import TaskHandler, serve
+from common.task import perform
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        self.answer(await asyncio.to_thread(perform, self.task))
+
+
+if __name__ == "__main__":
+    options = server_options()
+    serve(LongTask, options)

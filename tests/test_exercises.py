@@ -1,0 +1,206 @@
+"""The exercises of the lesson: each is found fault with, no solution is, and it is said in plain words."""
+
+import ast
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command import called
+from conftest import ROOT, TESTS
+from simulated_record import CPUS, TIME_S, bare_record, record_of, result_of
+from test_driver import Unmoved
+from test_layers import lines_of_code
+
+from common.errors import BadInputError
+from common.harness.plan import make_plan
+from common.harness.ready.strategies import find_strategy, read_strategy, strategies_suite
+from common.harness.session import conduct
+from common.lesson import check
+from common.lesson.check import CANNOT_TELL, NOT_SOLVED, SOLVED, Checked
+from common.lesson.claims import HOLDS, NOT_HERE
+from common.lesson.exercise import Exercise, all_exercises
+from common.lesson.figures import Seen
+from common.lesson.plainly import _FINDINGS, OF_THE_MACHINE
+from common.lesson.step import Claim
+from common.model.record import Machine
+from common.report.judging.rules import RULES
+
+FOLDERS = [ROOT / "lesson" / "exercises", ROOT / "lesson" / "solutions"]
+EXERCISES, SOLUTIONS = FOLDERS
+NAMES = sorted(path.stem for path in EXERCISES.glob("*.py"))
+WAITING = sorted(name for name, one in all_exercises().items() if one.task == "sign_up")
+MOST_LINES = 25
+PING = Claim(
+    what="ping p50",
+    of="it",
+    is_="at most 1 times",
+    against="50 ms",
+    claim="pings are short",
+    says="Pings took {of}.",
+    otherwise="Pings took {of}, and {against} would do.",
+)
+
+
+def test_every_exercise_has_a_solution_and_says_what_solved_means() -> None:
+    assert NAMES == sorted(path.stem for path in SOLUTIONS.glob("*.py")) == sorted(all_exercises())
+    assert all(one.hint for one in all_exercises().values())
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@pytest.mark.parametrize("name", NAMES)
+def test_each_is_a_short_server(folder: Path, name: str) -> None:
+    path = folder / f"{name}.py"
+    assert read_strategy(path).command
+    assert lines_of_code(path) <= MOST_LINES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_solution_stands_neither_in_the_exercise_nor_in_its_hint(name: str) -> None:
+    """A line of code that only the solution has is not told before."""
+    told = ast.get_docstring(ast.parse((EXERCISES / f"{name}.py").read_text())) + all_exercises()[name].hint
+    before, after = (set((folder / f"{name}.py").read_text().splitlines()) for folder in FOLDERS)
+    changed = [line.strip() for line in after - before if not line.startswith(('"', "import", "from"))]
+    assert changed
+    assert not [line for line in changed if line in told]
+
+
+def besieged(
+    out: Path, *names: str, time_s: float, rounds: int = 1, beside: Sequence[str] = (), ceiling: bool = False
+) -> dict[str, Checked]:
+    """These exercises and their solutions in one run as short as can be."""
+    exercises = [all_exercises()[name] for name in names]
+    files = [read_strategy(folder / f"{name}.py") for name in names for folder in FOLDERS]
+    suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, beside)))
+    workers = {one.workers for one in exercises if one.workers}
+    axes = {"task": [exercises[0].task], "users": [4], "workers": sorted(workers), "python": [sys.executable]}
+    plan = make_plan(suite if ceiling else replace(suite, ceiling=None), axes, time_s=time_s, rounds=rounds, seed=1)
+    result, _, _ = conduct(plan, out, Unmoved(), ["bench.py"])
+    seen = Seen(result)
+    called = {f"{folder.name}/{name}": one for name, one in zip(names, exercises, strict=True) for folder in FOLDERS}
+    return {name: Checked(name, one, seen, is_exercise=True) for name, one in called.items()}
+
+
+def said_of(found: Checked) -> str:
+    return "\n".join(found.told())
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_who_stops_the_loop_while_a_task_waits_is_found_out_by_pings_alone(name: str, tmp_path: Path) -> None:
+    """After a single round, and on a busy machine, too; of a solution it says at least nothing wrong."""
+    found = besieged(tmp_path / "r.json", name, time_s=1.0)
+    exercise, solution = found[f"exercises/{name}"], found[f"solutions/{name}"]
+    assert exercise.exit_code == NOT_SOLVED, said_of(exercise)
+    assert exercise.claims[0].outcome == NOT_HERE
+    assert not solution.against, said_of(solution)
+    assert solution.claims[0].outcome == HOLDS, said_of(solution)
+    assert NOT_HERE not in [one.outcome for one in solution.claims]
+
+
+@pytest.mark.measures
+def test_who_does_not_do_the_work_is_found_out_and_who_does_is_not(tmp_path: Path) -> None:
+    assert_told_apart(besieged(tmp_path / "r.json", "cached", "forgotten_await", time_s=0.7, ceiling=True))
+
+
+@pytest.mark.measures
+def test_who_starts_a_process_for_each_request_is_found_out_and_who_has_a_pool_is_not(tmp_path: Path) -> None:
+    assert_told_apart(besieged(tmp_path / "r.json", "pool_for_each_request", time_s=0.6, rounds=2, beside=["4"]))
+
+
+def assert_told_apart(everything: dict[str, Checked]) -> None:
+    """A machine with other work may hide what they are, and then that is said; it turns none into the other."""
+    for name, found in everything.items():
+        expected = NOT_SOLVED if name.startswith("exercises/") else SOLVED
+        assert found.exit_code in ((expected, CANNOT_TELL) if found.doubts else (expected,)), said_of(found)
+
+
+def checked(**mine) -> Checked:
+    """A simulated server on a machine without any noise, and what an exercise claims of it."""
+    rounds = (1, 2)
+    records = [bare_record(one) for one in rounds] + [record_of("mine", one, **mine) for one in rounds]
+    return Checked("mine", Exercise(claims=(PING,), hint="Look."), Seen(result_of(records)), is_exercise=True)
+
+
+def slow_pings(found: Checked) -> Checked:
+    for record in found._seen._result.records:
+        record.pings.waited_s[:] = [0.2] * len(record.pings.waited_s)
+    return Checked("mine", found._exercise, Seen(found._seen._result), is_exercise=True)
+
+
+def test_what_nothing_is_found_fault_with_is_solved() -> None:
+    found = checked()
+    assert found.exit_code == SOLVED
+    said = list(found.told())
+    assert "\nSolved: nothing is found fault with." in said
+    assert "✓ Pings took 2.0 ms." in said
+    assert not any("Hint" in line for line in said)
+
+
+def test_a_claim_that_does_not_hold_leaves_it_unsolved_and_gives_a_hint() -> None:
+    found = slow_pings(checked())
+    assert found.exit_code == NOT_SOLVED
+    assert list(found.told())[-3:] == ["\nNot solved yet.", "✗ Pings took 200 ms, and 50 ms would do.", "Hint: Look."]
+
+
+def test_what_the_rules_accuse_is_unsolved_and_explained() -> None:
+    found = checked(speed=2.5)
+    assert found.exit_code == NOT_SOLVED
+    assert "above_ceiling" in [one.code for one in found.against]
+    said = "\n".join(found.told())
+    assert "\nNot solved yet: more answers than this machine can compute.\n✗ " in said
+    assert "What that means: The ceiling is what the same users reach" in said
+
+
+def test_on_a_busy_machine_nothing_is_solved_but_what_is_plainly_wrong_is_still_said() -> None:
+    busy = Machine(total_s=CPUS * TIME_S, busy_s=CPUS * TIME_S, steal_s=0.0)
+    found = checked(machine=busy)
+    assert found.exit_code == CANNOT_TELL
+    assert "This machine had other work meanwhile" in "\n".join(found.told())
+    assert slow_pings(found).exit_code == NOT_SOLVED
+
+
+def test_every_verdict_is_explained_to_a_beginner_once() -> None:
+    assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *_FINDINGS}
+    assert not set(OF_THE_MACHINE) & set(_FINDINGS)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("gone.py", None, "can't be read: No such file or directory"),
+        ("half.py", "def (", "is not Python"),
+        ("letter.py", "print('hello')", "doesn't keep the server contract"),
+    ],
+)
+def test_what_is_no_server_is_told_in_one_line(file: str, text: str | None, why: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / file).write_text(text)
+    ended = called("lesson", "check", file, folder=tmp_path)
+    assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (2, "", 1)
+    assert file in ended.stderr
+    assert why in ended.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("one.py", "two.py")])
+def test_one_file_is_checked_at_a_time(words: tuple[str, ...]) -> None:
+    ended = called("lesson", "check", *words)
+    assert ended.returncode == 2
+    assert "check takes one file" in ended.stderr
+
+
+def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(check, "TIME_S", 0.3)
+    with pytest.raises(BadInputError, match=r"dies_at_once\.py does not start: .*"):
+        check.check(TESTS / "servers" / "dies_at_once.py", tmp_path)
+
+
+def test_the_command_says_what_it_has_found_and_keeps_the_raw_values(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(check, "TIME_S", 0.3)
+    ended = called("lesson", "check", str(EXERCISES / "forgotten_await.py"), "--keep", "kept", folder=tmp_path)
+    assert ended.returncode == NOT_SOLVED, ended.stderr
+    assert "Not solved yet: the answer is not that of the task." in ended.stdout
+    assert "'done'" in ended.stdout
+    assert all_exercises()["forgotten_await"].hint.split()[0] in ended.stdout
+    assert (tmp_path / "kept" / "check-forgotten_await.json").is_file()
+    assert max(map(len, ended.stdout.splitlines())) <= 80
