@@ -10,7 +10,7 @@ from markupsafe import Markup
 from common.model.record import Result
 from common.report.charts.capacity import capacity_chart
 from common.report.judging.capacity import Capacity, capacities
-from common.report.page.sections import Picture, Section
+from common.report.page.picture import Picture, Section
 from common.report.words.capacity import COLUMNS, cells, conclusion, footnote, in_one_sentence, names_of
 from common.report.words.naming import in_words
 

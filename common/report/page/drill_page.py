@@ -12,7 +12,7 @@ from common.model.record import Incident, Result
 from common.report.charts.drill import drill_chart
 from common.report.figures.drills import drilled
 from common.report.judging.drill import cells_of
-from common.report.page.sections import Picture, Section
+from common.report.page.picture import Picture, Section
 from common.report.words.drill import HEADINGS, LEGEND, conclusion, marked, table_of
 
 HERE = Path(__file__).parent
