@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -56,19 +57,38 @@ class Opened:
         return self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
 
+_TABS: WeakKeyDictionary[Browser, dict[Path, Opened]] = WeakKeyDictionary()
+
+
 @contextlib.contextmanager
 def opened(browser: Browser, path: Path, width: int = 1440) -> Iterator[Opened]:
-    context = browser.new_context(viewport={"width": width, "height": HEIGHT}, color_scheme="light", offline=True)
+    """The page as it is when it is opened.
+
+    Its tab stays open, unless that failed, for whoever asks for it next: to open one takes a second of a CPU.
+    """
+    tabs = _TABS.setdefault(browser, {})
+    if path not in tabs:
+        tabs[path] = _in_a_tab(browser, path)
+    tab = tabs[path]
+    tab.page.emulate_media(media="screen")
+    tab.look(width, "light")
+    tab.page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = false)), scrollTo(0, 0)")
     try:
-        found = Opened(context.new_page())
-        found.page.on("console", lambda message: found.complaints.append(message.text))
-        found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
-        found.page.on("dialog", lambda dialog: found.complaints.append(dialog.message))
-        found.page.on("request", lambda request: _own(request.url, path) or found.complaints.append(request.url))
-        found.page.goto(path.as_uri())
-        yield found
-    finally:
-        context.close()
+        yield tab
+    except BaseException:
+        tabs.pop(path).page.close()
+        raise
+
+
+def _in_a_tab(browser: Browser, path: Path) -> Opened:
+    context = browser.contexts[0] if browser.contexts else browser.new_context(offline=True)
+    found = Opened(context.new_page())
+    found.page.on("console", lambda message: found.complaints.append(message.text))
+    found.page.on("pageerror", lambda error: found.complaints.append(str(error)))
+    found.page.on("dialog", lambda dialog: found.complaints.append(dialog.message))
+    found.page.on("request", lambda request: _own(request.url, path) or found.complaints.append(request.url))
+    found.page.goto(path.as_uri())
+    return found
 
 
 def _own(url: str, path: Path) -> bool:

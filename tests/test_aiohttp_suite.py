@@ -67,6 +67,7 @@ def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
     if failures["least"] and failures["least"].code == "missing_program":
         pytest.skip(failures["least"].message)
     assert [failures["honest"], failures["least"]] == [None, None]
+    assert [records["honest"].bursts.right, records["least"].bursts.right] == [[200], [200]]
     assert records["honest"].services_cpu_s is not None
     assert failures["liar"].code == "wrong_answer"
     assert "GET /orm/updates/5 has updated 0 rows" in failures["liar"].message

@@ -45,7 +45,9 @@ class Least(asyncio.Protocol):
 
     async def reply(self, head: bytes) -> None:
         body = (await answer(head.split(b" ", 2)[1].decode())).encode()
-        close = b"\r\nconnection: close" in head.lower()
+        asked = head.lower()
+        keep = b" http/1.1\r\n" in asked or b"\r\nconnection: keep-alive" in asked
+        close = not keep or b"\r\nconnection: close" in asked
         said = "Connection: close\r\n" if close else ""
         self.transport.write(f"HTTP/1.1 200 OK\r\n{said}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         if close:
