@@ -21,7 +21,8 @@ from common.report.judging.comparison import summarize
 from common.report.page import page as frame
 from common.report.page.capacity_page import capacity_pictures
 from common.report.page.drill_page import drill_pictures
-from common.report.page.sections import Picture, Section, sections
+from common.report.page.picture import Picture, Section
+from common.report.page.sections import sections
 
 HERE = Path(__file__).parent
 TITLE = "How servers run long tasks"
