@@ -91,8 +91,8 @@ def test_the_answer_comes_first_in_plain_names_with_what_would_change_it() -> No
     )
     assert figures == (
         "Process pool (3) is the fastest with 20.0/s, 100 % of what this machine can do at all, 2.00 times the "
-        "next best. Pings stay below the 100 ms that one task takes (p99) with process pool (3, 2.0 ms); with the others "
-        "they take 412 ms. "
+        "next best. Pings stay below the 100 ms that one task takes (p99) with process pool (3, 2.0 ms); with the "
+        "others they take 412 ms. "
         "Which of one request at a time (1) or loop (2) does more could not be decided."
     )
     for dress in ("table", "markdown"):
