@@ -80,12 +80,11 @@ def init(app: str, out: Path) -> None:
 @bench.command()
 @click.argument("servers", metavar="[WHAT]...", nargs=-1)
 @click.option("--task", multiple=True, help=TASK)
-@click.option(
-    "--users", type=click.IntRange(1), multiple=True, help="Users at the same time; 25 unless a suite says more."
-)
+@click.option("--users", type=click.IntRange(1), multiple=True, help="At the same time; 25 unless a suite says more.")
 @click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes, for strategies that have a pool.")
 @click.option("--python", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
 @click.option("--ping", help="The path of a health check, for servers that are named by their address.")
+@click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then ask for it.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
 @click.option("--rounds", type=Rounds(), default="2", help="How often every case takes its turn; auto: until certain.")
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
@@ -94,6 +93,7 @@ def init(app: str, out: Path) -> None:
 @measuring
 def run(
     servers: tuple[str, ...],
+    style: str,
     time_s: float | None,
     rounds: int | None,
     wanted: tuple[str, ...],
@@ -117,10 +117,9 @@ def run(
     from common.report.dressing import exit_code
     from common.report.judging.certainty import MOST_ROUNDS, uncertain
 
-    suite = with_required(suite_of(servers, given.ping, quick=quick), wanted)
+    suite = with_required(suite_of(servers, given.ping, quick=quick, style=style), wanted)
     plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=given.seed)
-    until = uncertain if rounds is None else None
-    how = partial(conduct, plan, uncertain=until, traced_requests=TRACED_REQUESTS * traced)
+    how = partial(conduct, plan, uncertain=None if rounds else uncertain, traced_requests=TRACED_REQUESTS * traced)
     _measure(plan.turns() + traced * len(plan.cases), how, exit_code, given)
 
 

@@ -2,6 +2,7 @@
 
 from common.cpus import usable_cpus as default_workers
 from common.serving.dask import cluster, outcome
+from common.serving.jobs import JOBS
 from common.serving.options import server_options
 from common.serving.tornado import TaskHandler, serve
 from common.task import perform
@@ -15,4 +16,4 @@ class LongTask(TaskHandler):
 
 if __name__ == "__main__":
     options = server_options(default_workers())
-    serve(LongTask, options, cluster(options.workers))
+    serve(LongTask, options, cluster(options.workers), JOBS)

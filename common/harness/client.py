@@ -1,14 +1,17 @@
 """One GET request, as the harness sends it: a new connection, no cache, no redirects."""
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
 from common.errors import one_line
 from common.harness.failures import CaseFailedError
 
+ACCEPTED, ASK_AGAIN_S = 202, 0.05
 MORE_BYTES = 65536  # than are expected may come: enough to show what is wrong
 
 
@@ -36,7 +39,11 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def get(
-    session: aiohttp.ClientSession, url: str, limit_s: float | None = None, expected_bytes: int = 0
+    session: aiohttp.ClientSession,
+    url: str,
+    limit_s: float | None = None,
+    expected_bytes: int = 0,
+    headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """The answer to a GET.
 
@@ -46,9 +53,8 @@ async def get(
     """
     timeout = aiohttp.ClientTimeout(total=limit_s)
     try:
-        async with session.get(url, timeout=timeout, allow_redirects=False) as response:
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            return Answer(response.status, await _body(response, expected_bytes + MORE_BYTES), headers)
+        async with session.get(url, timeout=timeout, allow_redirects=False, headers=headers) as response:
+            return await _answer(response, expected_bytes)
     except aiohttp.ClientConnectorError:
         raise
     except TimeoutError:
@@ -57,6 +63,34 @@ async def get(
         raise CaseFailedError("no_answer", f"GET {url}: {one_line(error)}") from None
     except ValueError as error:  # aiohttp: a line or a header beyond its limits
         raise CaseFailedError("no_answer", f"GET {url}: {one_line(error)}") from None
+
+
+async def get_job(
+    session: aiohttp.ClientSession, url: str, limit_s: float | None = None, expected_bytes: int = 0
+) -> Answer:
+    """What comes of a job that is posted there; raises as `get`."""
+    try:
+        async with asyncio.timeout(limit_s):
+            async with session.post(url, allow_redirects=False) as posted:
+                answer = await _answer(posted, expected_bytes)
+            place = urljoin(url, answer.headers.get("location", "nowhere:"))
+            if answer.status == ACCEPTED and urlsplit(place)[:2] != urlsplit(url)[:2]:
+                raise CaseFailedError("wrong_answer", f"POST {url} does not say where its job is, or that is elsewhere")
+            while answer.status == ACCEPTED:
+                answer = await get(session, place, limit_s, expected_bytes, {"Prefer": "wait=10"})
+                await asyncio.sleep(ASK_AGAIN_S * (answer.status == ACCEPTED))
+            return answer
+    except aiohttp.ClientConnectorError:
+        raise
+    except TimeoutError:
+        raise CaseFailedError("no_answer", f"the job of POST {url} was not done within {limit_s:.1f} s") from None
+    except (aiohttp.ClientError, ValueError) as error:
+        raise CaseFailedError("no_answer", f"POST {url}: {one_line(error)}") from None
+
+
+async def _answer(response: aiohttp.ClientResponse, expected_bytes: int) -> Answer:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return Answer(response.status, await _body(response, expected_bytes + MORE_BYTES), headers)
 
 
 async def _body(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:

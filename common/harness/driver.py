@@ -4,6 +4,7 @@ import contextlib
 import math
 import os
 import pty
+import subprocess
 import time
 import tty
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -22,47 +23,73 @@ from common.load.driver import Arrival, Order
 from common.model.record import Record
 from common.model.suite import Load
 
+START_LIMIT_S = 30.0
 LIFT_LIMIT_S = 5.0  # how long the tool may take to end; 0.02 s is usual
 UNKNOWN_LINES_KEPT = 20
 Paths = Sequence[tuple[str, int]]
+Running = tuple[Started, int]  # and where its lines come
 
 
 def order_of(load: Load, users: int, time_s: float = 0.0, url: str = "", paths: Paths = (), folder: str = "") -> Order:
-    """What a tool is told to do for a load."""
-    words = load.requests, load.keep_alive, load.threads, load.options, tuple(paths), load.script, folder
-    return Order(users, time_s, url, *words)
-
-
-async def drive(
-    tool: Tool,
-    load: Load,
-    url: str,
-    record: Record,
-    length: Length,
-    tell: Callable[[], None],
-    paths: Paths = (),
-    folder: str = "",
-) -> None:
-    """Puts the load on the URL for that length and writes what comes of it into the record.
+    """What a tool is told to do for a load.
 
     Args:
         paths: to be asked for at random in place of that of the URL, each with the bytes of its answer.
         folder: of the target, for a script; empty where there is none.
+    """
+    words = load.requests, load.keep_alive, load.threads, load.options, tuple(paths), load.script, folder
+    return Order(users, time_s, url, *words)
+
+
+@contextlib.asynccontextmanager
+async def at_the_start(tool: Tool, order: Order, record: Record) -> AsyncIterator[Running | None]:
+    """The tool, waiting for its line, if it takes long to start; else none, and `drive` starts it.
+
+    Raises:
+        CaseFailedError: it does not start.
+    """
+    if not tool.driver.waits_to_begin:
+        yield None
+        return
+    async with _process(tool, order, record) as running:
+        lines: list[str] = []
+        with reading_lines(running[1], lambda line, _: lines.append(line)):
+            if not await until(lambda: bool(lines) or running[0].ended(), START_LIMIT_S) or running[0].ended():
+                raise CaseFailedError(f"{tool.driver.name}_failed", f"{tool.driver.name} did not start")
+        yield running
+
+
+async def drive(
+    tool: Tool,
+    order: Order,
+    record: Record,
+    length: Length,
+    tell: Callable[[], None],
+    running: Running | None = None,
+) -> None:
+    """Puts the load on the URL for that length and writes what comes of it into the record.
+
+    Args:
         tell: called for each answer, if the tool tells of single ones.
+        running: from `at_the_start`.
 
     Raises:
         CaseFailedError: the tool ended by itself, or told nothing.
     """
-    order = order_of(load, record.users, length.end_s, url, paths, folder)
     record.tool, record.tool_step_s = tool.driver.name, tool.driver.step_s
-    record.keep_alive, record.tool_cpus = load.keep_alive, tool.driver.cpus(order)
-    if tool.driver.tells_arrivals:
-        await _drive_and_listen(tool, order, record, length, tell)
-    else:
+    record.keep_alive, record.tool_cpus = order.keep_alive, tool.driver.cpus(order)
+    if not tool.driver.tells_arrivals:
         await drive_in_bursts(tool, order, record, length)
+    elif running is None and tool.driver.waits_to_begin:
+        async with at_the_start(tool, order, record) as running:
+            await _drive_and_listen(tool, order, record, length, tell, running)
+    else:
+        await _drive_and_listen(tool, order, record, length, tell, running)
 
 
-async def _drive_and_listen(tool: Tool, order: Order, record: Record, length: Length, tell: Callable[[], None]) -> None:
+async def _drive_and_listen(
+    tool: Tool, order: Order, record: Record, length: Length, tell: Callable[[], None], running: Running | None
+) -> None:
     name, began_s, counts = tool.driver.name, record.load_began_s, order.requests is not None
     assert began_s is not None
 
@@ -79,9 +106,10 @@ async def _drive_and_listen(tool: Tool, order: Order, record: Record, length: Le
 
     if counts:
         length.end_s = REQUESTS_LIMIT_S
-    command = tool.command(order)
-    record.tool_command = [Path(word).name if word == tool.program else word for word in command]
-    async with _process(tool, command, record) as (process, terminal):
+    async with contextlib.nullcontext(running) if running else _process(tool, order, record) as (process, terminal):
+        if running and process.process.stdin:
+            process.process.stdin.write(b"go\n")
+            process.process.stdin.flush()
         with reading_lines(terminal, take) as read_the_rest:
             await until(lambda: process.ended() or time.monotonic() >= began_s + length.end_s, math.inf, CALM_LOOK_S)
             if process.ended() is not counts:
@@ -97,13 +125,16 @@ async def _drive_and_listen(tool: Tool, order: Order, record: Record, length: Le
 
 
 @contextlib.asynccontextmanager
-async def _process(tool: Tool, command: list[str], record: Record) -> AsyncIterator[tuple[Started, int]]:
+async def _process(tool: Tool, order: Order, record: Record) -> AsyncIterator[Running]:
     """The tool, writing to a terminal of ours, because into a pipe it would write its lines in blocks."""
+    command = tool.command(order)
+    record.tool_command = [Path(word).name if word == tool.program else word for word in command]
     ours, theirs = pty.openpty()
     try:
         tty.setraw(theirs)
         with os.fdopen(theirs, "wb") as stdout:
-            process = Started(command, environment=tool.environment(), stdout=stdout, may_hide=False)
+            stdin = subprocess.PIPE if tool.driver.waits_to_begin else subprocess.DEVNULL
+            process = Started(command, environment=tool.environment(), stdin=stdin, stdout=stdout, may_hide=False)
         report = Tail(process.process.stderr)
         try:
             yield process, ours

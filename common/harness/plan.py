@@ -94,7 +94,7 @@ def make_plan(
     left_out = tuple(
         LeftOut(target.name, target.title, python.version, why)
         for target, python in itertools.product(targets, pythons)
-        if (why := cannot_run(target, python))
+        if (why := cannot_run(target, python) or ("takes no jobs" * (suite.load.posts_jobs and not target.takes_jobs)))
     )
     known = {**axes, "python": [python.version for python in pythons]}
     lacking = {(one.server, one.python) for one in left_out}

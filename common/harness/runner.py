@@ -65,7 +65,8 @@ async def run(
             soloists[case.work] = await stack.enter_async_context(alone)
         for round_, cases in enumerate(plan.in_order(), 1):
             for case in still_wanted(cases):
-                expected = replace(expectations[case.work], headers=plan.headers_of(case))
+                jobs = plan.load.posts_jobs
+                expected = replace(expectations[case.work], headers=plan.headers_of(case), of_a_job=jobs)
                 length = Length(plan.load.time_s, case.users, expected)
                 record = new_record(plan, case, length.end_s, round_)
                 watcher.case_begins(f"round {round_}  {record.server}", length.end_s)

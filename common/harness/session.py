@@ -66,6 +66,8 @@ def conduct(
         BadInputError: the load tool is missing or can't make the load, or a task can't be performed; nothing runs.
     """
     with at_home(_driver_for(plan)) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
+        if traced_requests and plan.load.posts_jobs:
+            raise BadInputError("jobs can't be traced: expected --style waiting, or no --trace")
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
         raw = RawValues(result, out, watcher)
 

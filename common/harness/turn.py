@@ -2,7 +2,6 @@
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -19,7 +18,7 @@ from common.harness.beside.probe import probing
 from common.harness.beside.sampler import sampling, tree_usage
 from common.harness.ceiling import compute_bare
 from common.harness.client import client
-from common.harness.driver import drive
+from common.harness.driver import Running, at_the_start, drive, order_of
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.plan import Plan
@@ -29,6 +28,7 @@ from common.harness.ready.tool import Tool
 from common.harness.server import Server, running
 from common.harness.warm_up import last_pong, verify, warm_up
 from common.harness.watcher import Watcher
+from common.load.driver import Order
 from common.model.case import Case
 from common.model.record import Bursts, Failure, Record, Transactions
 from common.model.suite import Load
@@ -63,7 +63,7 @@ class Turn:
         record.case_s = time.monotonic() - began_s
 
     async def _bare(self) -> None:
-        python = self.plan.pythons[self.case.python]
+        python, self.record.tool = self.plan.pythons[self.case.python], self.tool.driver.name
         tell, folder = self.watcher.answer_came, self.plan.suite.folder
         await compute_bare(self.case, python, self.expected, self.record, self.length, tell, folder=folder)
 
@@ -97,19 +97,26 @@ class Turn:
             self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
         )
         length = Length(load.time_s, self.record.users, self.expected)
-        await server.while_alive(self._driven(server, load, unseen, length, lambda: None))
+        order = self._order(server, load, length)
+        await server.while_alive(drive(self.tool, order, unseen, length, lambda: None))
         counted = (*unseen.bursts.right, *unseen.bursts.wrong_status)
         return sum(counted) + len(unseen.transactions.took_s)
 
-    async def _driven(
-        self, server: Server, load: Load, record: Record, length: Length, tell: Callable[[], None]
-    ) -> None:
+    def _order(self, server: Server, load: Load, length: Length) -> Order:
         files, path = self.expected.files, load.path
         paths = [(Files.path(path, name), size) for name, size in files.sizes.items()] if files else []
-        url = server.url + (paths[0][0] if paths else path)
-        await drive(self.tool, load, url, record, length, tell, paths, server.folder)
+        url, users = server.url + (paths[0][0] if paths else path), self.record.users
+        order = order_of(load, users, length.end_s, url, paths, server.folder)
+        return replace(order, patience_s=self.expected.patience_s(users))
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
+        order = self._order(server, self.plan.load_of(self.case), self.length)
+        async with at_the_start(self.tool, order, self.record) as running:
+            await self._loaded(server, session, order, running)
+
+    async def _loaded(
+        self, server: Server, session: aiohttp.ClientSession, order: Order, running: Running | None
+    ) -> None:
         record, patience_s = self.record, self.expected.patience_s(self.record.users)
         record.load_began_s = began_s = time.monotonic()
         checker = Checker(
@@ -128,8 +135,8 @@ class Turn:
             watching.enter_context(self.services.watching(self.plan.targets[self.case.server].needs, record))
             for one in beside:
                 await watching.enter_async_context(one)
-            load = self.plan.load_of(self.case)
-            await server.while_alive(self._driven(server, load, record, self.length, self.watcher.answer_came))
+            driven = drive(self.tool, order, record, self.length, self.watcher.answer_came, running)
+            await server.while_alive(driven)
         await server.while_alive(check_afterwards(self.plan, self.case, server, record, self.services))
         # The last answer comes when the server has done what the load tool left in its line.
         await server.while_alive(checker.check())

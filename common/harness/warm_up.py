@@ -10,7 +10,7 @@ import aiohttp
 
 from common.contract import MOST_WORKERS
 from common.cpus import usable_cpus
-from common.harness.client import Answer, get
+from common.harness.client import Answer, get, get_job
 from common.harness.failures import CaseFailedError
 from common.harness.ready.expectation import Expectation
 from common.harness.server import Server
@@ -78,14 +78,16 @@ async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation
         CaseFailedError: it isn't the right one, or there is none.
     """
     url, expected = expected.asked_at(url)
+    method = "POST" if expected.of_a_job else "GET"
     try:
-        answer = await get(session, url, expected.patience_s(users), len(expected.answer))
+        ask = get_job if expected.of_a_job else get
+        answer = await ask(session, url, expected.patience_s(users), len(expected.answer))
     except aiohttp.ClientConnectorError as error:
-        raise CaseFailedError("refused", f"GET {url} was refused: {error.strerror}") from None
+        raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
     if problem := expected.problem(answer):
         code = "wrong_answer" if answer.status == expected.status else "error_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
-        raise CaseFailedError(code, f"GET {path} gives {problem}")
+        raise CaseFailedError(code, f"{method} {path} gives {problem}")
     return answer
 
 

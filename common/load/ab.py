@@ -21,7 +21,7 @@ _KINDS = re.compile(r"(Connect|Receive|Length|Exceptions): (\d{1,15})", re.ASCII
 class Ab(TellsTotals):
     """As a driver; see `common.load.driver`. It has one thread."""
 
-    name = "ab"
+    name = program = "ab"
     packages = MappingProxyType(
         {
             "apt-get": "apache2-utils",

@@ -26,6 +26,7 @@ class Order:
     script: str = ""  # what each user does, in place of asking for the URL again and again
     folder: str = ""  # of the target, where a script may look at what that has stored; empty where there is none
     port: int | None = None  # a free one of this machine, over which its own processes may talk to each other
+    patience_s: float = 3600.0  # after which an answer may be given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,10 @@ class Driver(Protocol):
         """Of its program."""
 
     @property
+    def program(self) -> str:
+        """What is looked for on the PATH, or where it is."""
+
+    @property
     def packages(self) -> Mapping[str, str]:
         """The package that brings it, for each package manager that has one; `pip` if that is Python's."""
 
@@ -107,7 +112,7 @@ class Driver(Protocol):
 
     @property
     def tells_arrivals(self) -> bool:
-        """Whether it tells of single answers; the next three are for those that do, and the rest for the others."""
+        """Whether it tells of single answers; the next four are for those that do, and the rest for the others."""
 
     @property
     def step_s(self) -> float:
@@ -115,6 +120,10 @@ class Driver(Protocol):
 
     def arrival(self, line: str) -> Arrival | None:
         """What a line of its stdout means; None if it is no answer."""
+
+    @property
+    def waits_to_begin(self) -> bool:
+        """Whether it takes long to start: it prints `ready` then, and begins when it gets a line."""
 
     def failures(self, report: str, statuses: Sequence[int]) -> int:
         """How many requests got no answer at all, given the end of its stderr and the statuses of all answers."""
@@ -142,7 +151,7 @@ class TellsTotals:
     """What all drivers have in common whose tools tell nothing before their end."""
 
     settings: Mapping[str, str] = MappingProxyType({})
-    tells_arrivals = asks_for_several = False
+    tells_arrivals = asks_for_several = waits_to_begin = False
     tells_percentiles = True
     step_s = 0.0
     least_s, start_s = 1.0, 0.02

@@ -96,7 +96,7 @@ class Locust(TellsTotals):
     It is Python, with a process for each thread that is asked for. Its percentiles have two digits.
     """
 
-    name = "locust"
+    name = program = "locust"
     packages = MappingProxyType({"pip": "locust"})
     least_s, start_s = 3.0, 1.5
     results = (_RESULT,)

@@ -45,8 +45,9 @@ _LINE = re.compile(
 class Siege:
     """As a driver; see `common.load.driver`."""
 
-    name = "siege"
+    name = program = "siege"
     tells_arrivals = tells_percentiles = True
+    waits_to_begin = False
     step_s, asks_for_several = 0.01, False
     least_s = start_s = 0.0
     results = ()

@@ -49,7 +49,7 @@ _NO_CONNECTION = re.compile(r"NewConnectionError|Connection refused|Cannot assig
 class Stressor(TellsTotals):
     """As a driver; see `common.load.driver`. It is Python with a thread for each user, and tells no percentiles."""
 
-    name = "stressor"
+    name = program = "stressor"
     packages = MappingProxyType({"pip": "stressor"})
     tells_percentiles = False
     least_s, start_s = 2.0, 1.0

@@ -73,7 +73,7 @@ class Wrk(TellsTotals):
     times latency can exceed the users.
     """
 
-    name = "wrk"
+    name = program = "wrk"
     packages = MappingProxyType(dict.fromkeys(("apt-get", "apk", "pacman", "brew"), "wrk"))
     settings: Mapping[str, str] = MappingProxyType({_SCRIPT_NAME: _SCRIPT, _SEVERAL: _SCRIPT_FOR_SEVERAL})
     asks_for_several = True

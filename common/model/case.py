@@ -21,6 +21,7 @@ class Axis:
     joint: str  # between the name of a server and a value of it
     of_load: bool = False
     of_work: bool = False
+    usual: str = "none"  # what a case without a value has
 
     def told(self, value: Value) -> str:
         """`25 users`, `1 user`."""
@@ -38,6 +39,7 @@ _KNOWN = {
         Axis("task", "{}", "with", of_load=True, of_work=True),
         Axis("path", "{}", "at", of_load=True, of_work=True),
         Axis("users", "{} users", "with", of_load=True),
+        Axis("style", "as {}", "with", of_load=True, usual="waiting"),
         Axis("keep_alive", "keep-alive {}", "with", of_load=True),
         Axis("python", "Python {}", "on", of_work=True),
         Axis("workers", "{} workers", "with"),

@@ -9,6 +9,7 @@ from common.model.target import Amount, Target
 
 SAME, JSON, ANY = "same", "json", "any"  # how bodies are compared: in bytes, as JSON, not at all
 READY_WITHIN_S = 15.0
+JOBS = "jobs"  # as the tool of a load: each user posts a job, and then asks for its answer
 OPEN = "open"  # as the tool of a load: arrivals at a rate, whatever became of the earlier ones
 
 
@@ -28,6 +29,11 @@ class Load:
     warm_up: Amount | None = None  # of the same load before what counts
     files: str = ""  # a folder: the path has the place {file} for another one of its files each time
     script: str = ""  # the text of what each user does, in place of asking for the path again and again
+
+    @property
+    def posts_jobs(self) -> bool:
+        """Whether answers are those of jobs."""
+        return self.tool == JOBS
 
 
 @dataclass(frozen=True, slots=True)

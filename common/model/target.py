@@ -53,6 +53,7 @@ class Target:
     prepare: tuple[str, ...] = ()  # a command that has to have been run in its environment, with axes in braces
     headers: tuple[tuple[str, str], ...] = ()  # that each right answer of it has
     warm_up: Amount | None = None  # None: as the suite says for all
+    takes_jobs: bool = True  # as far as is known
 
     @property
     def is_bare(self) -> bool:

@@ -63,6 +63,7 @@ class Expectation:
     body: str = SAME  # how answers are compared with it
     headers: tuple[tuple[str, str], ...] = ()  # that a right answer has beside it
     files: Files | None = None  # what is asked for, each time another one
+    of_a_job: bool = False  # which is posted where others are asked for
 
     @property
     def size_bytes(self) -> int:

@@ -103,19 +103,18 @@ def read_strategy(path: Path) -> Target:
         unmet(requires)
     except BadInputError as error:
         raise NoSuchServerError(f"server {str(path)!r} says {error}") from None
-    named = set(_named(module))
-    kind = next((kind for kind, signs in _SIGNS if signs & named), Kind.UNKNOWN)
-    ours = _calls_of_server_options(module)
+    named, ours = set(_named(module)), _calls_of_server_options(module)
     workers = ("--workers", "{workers}") if not ours or any(call.args for call in ours) else ()
     return Target(
         legible(path.stem),
         legible(title),
         path.resolve(),
         requires,
-        kind,
+        next((kind for kind, signs in _SIGNS if signs & named), Kind.UNKNOWN),
         axes=tuple(name for name in Target.AXES if workers or name != "workers"),
         command=_start(path, _NEVER_FULL if ours else ()),
         command_if=workers,
+        takes_jobs="JOBS" in named or any(_assigns(node, "JOBS") for node in module.body),
     )
 
 
@@ -125,11 +124,13 @@ def _start(path: Path, more: tuple[str, ...]) -> tuple[str, ...]:
 
 def _requires(module: ast.Module) -> str:
     for node in module.body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
-            if names == ["REQUIRES"]:
-                return str(node.value.value)
+        if _assigns(node, "REQUIRES") and isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            return str(node.value.value)
     return ""
+
+
+def _assigns(node: ast.stmt, name: str) -> bool:
+    return isinstance(node, ast.Assign) and [one.id for one in node.targets if isinstance(one, ast.Name)] == [name]
 
 
 def _named(module: ast.Module) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """A load tool that is installed, with a home of its own: the user's settings change every default."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from common.errors import BadInputError
+from common.harness.ours import server_environment
 from common.load.driver import Driver, Order
 from common.packages import install_one_of
 
@@ -25,7 +25,7 @@ class Tool:
 
     def environment(self) -> dict[str, str]:
         """Where it finds its settings, and nothing of the user's own."""
-        others = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
+        others = {name: value for name, value in server_environment().items() if not name.startswith("LOCUST_")}
         return {**others, "HOME": str(self.home)}
 
     def command(self, order: Order) -> list[str]:
@@ -84,7 +84,7 @@ def find(driver: Driver) -> str:
     Raises:
         BadInputError: it isn't installed; says the command that would install it.
     """
-    program = shutil.which(driver.name) or shutil.which(driver.name, path=str(Path(sys.executable).parent))
+    program = shutil.which(driver.program) or shutil.which(driver.program, path=str(Path(sys.executable).parent))
     if program is None:
         raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
     return program

@@ -6,22 +6,29 @@ from urllib.parse import urlsplit
 
 from common.errors import BadInputError
 from common.harness.ready.strategies import strategies_suite
+from common.harness.ready.style import in_style
 from common.harness.ready.suite_file import read_suite, suite_path
 from common.model.legible import legible
 from common.model.suite import Load, Ping, Suite
 from common.model.target import Target
 
 
-def suite_of(names: Sequence[str], ping: str | None = None, *, quick: bool = False) -> Suite:
+def suite_of(names: Sequence[str], ping: str | None = None, *, quick: bool = False, style: str = "") -> Suite:
     """The suite that all of the words name together; all strategies where there is none.
 
     Args:
         ping: the path of a health check, of servers that are named by their address.
         quick: whether the quick form of a suite is meant.
+        style: how it is asked, one of `STYLES`; empty: not in this way.
 
     Raises:
         BadInputError: nothing fits a word, or they do not fit together.
     """
+    suite = _named_suite(names, ping, quick=quick)
+    return in_style(suite, style) if style else suite
+
+
+def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suite:
     addresses = [name for name in names if re.match(r"https?://", name)]
     if ping is not None and not addresses:
         raise BadInputError("--ping goes with the address of a server: expected such as http://127.0.0.1:8000/report")

@@ -28,6 +28,7 @@ def catalogue_as_json(strategies: Sequence[Target]) -> str:
             "path": str(strategy.path),
             "port": default_port(strategy.name),
             "requires": strategy.requires or None,
+            "jobs": strategy.takes_jobs,
             "lacking": unmet(strategy.requires) or None,
         }
         for strategy in strategies

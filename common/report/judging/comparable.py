@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from common.errors import BadInputError
+from common.model.case import axis
 from common.model.record import Environment, Result
 
+_OPTIONS = "--task, --users and --style"
 SAME_MEMORY = 0.01  # kernels of the same machine differ by some pages in what they have left for others
 
 
@@ -18,9 +20,7 @@ def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
         if not result.records:
             raise BadInputError(f"these results can't be compared: nothing was measured in the {name} one")
     if other := [*_other_question(base, new)]:
-        raise BadInputError(
-            f"these results can't be compared: {_told(other)}; measure both with the same --task and --users"
-        )
+        raise BadInputError(f"these results can't be compared: {_told(other)}; measure both with the same {_OPTIONS}")
     if (doubt := other_machine(base, new)) and not anyway:
         raise BadInputError(f"these results can't be compared: {doubt}; --anyway does it all the same")
 
@@ -45,7 +45,8 @@ def _other_question(base: Result, new: Result) -> Iterator[str]:
     for name in dict.fromkeys(name for pairs in loads for name, _ in sorted(pairs, key=str)):
         before, after = (sorted(value for axis, value in pairs if axis == name) for pairs in loads)
         if before != after:
-            yield f"{name.removesuffix('s')}s ({', '.join(map(str, before))} and {', '.join(map(str, after))})"
+            told = (", ".join(map(str, values)) or axis(name).usual for values in (before, after))
+            yield f"{name.removesuffix('s')}s ({' and '.join(told)})"
 
 
 def _other_machine(base: Environment, new: Environment) -> Iterator[str]:

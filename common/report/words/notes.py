@@ -15,8 +15,12 @@ WARMING = 1.4  # times the CPU for each answer at first, and a server counts as 
 def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Each with what it is about: a server, or the machine."""
     several = len({*(one.python for one in result.left_out), *(case.python for case in comparison.cases)}) > 1
+    alike: dict[tuple[str, str], list[str]] = {}
     for one in result.left_out:
-        yield one.server, f"not run{f' under Python {one.python}' if several else ''}: it {one.reason}"
+        alike.setdefault((one.python, one.reason), []).append(one.server)
+    for (python, reason), servers in alike.items():
+        it = "each" if len(servers) > 1 else "it"
+        yield ", ".join(servers), f"not run{f' under Python {python}' if several else ''}: {it} {reason}"
     yield from _of_the_suite(result, comparison)
     yield from _of_ceilings(comparison)
     yield from _of_connections(comparison)

@@ -1,0 +1,112 @@
+"""The load of jobs: each user posts one, asks for its answer as it is told to, and posts the next one.
+
+It prints `ready`, and begins when it gets a line. For each job that has ended it prints `user,status,took,bytes`; it
+took so many seconds from the post to the answer. Told to end by SIGTERM, or when its stdin is closed, it drops what is
+not answered, and says on stderr how many jobs it has given up: `lost: 3`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import sys
+import time
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+
+PREFER = {"Prefer": "wait=10"}  # RFC 7240: who does not know it answers at once, and says when to ask again
+SOONEST_S, USUAL_S, LATEST_S = 0.01, 1.0, 60.0  # before it is asked again: at least, if nothing is said, and at most
+AFTER_A_LOSS_S = 0.1
+MOST_BYTES = 64_000_000  # of an answer
+Found = tuple[int, int]  # its status, and the bytes of its body
+
+
+class JobLoad:
+    """Users who post jobs at an address, one after the other."""
+
+    def __init__(self, url: str, patience_s: float) -> None:
+        self._url, self._patience_s, self.lost = url, patience_s, 0
+
+    async def visit(self, session: aiohttp.ClientSession, user: int) -> None:
+        """What a user does until it is cancelled."""
+        while True:
+            posted_s, found = time.monotonic(), None
+            with contextlib.suppress(aiohttp.ClientError, ValueError, OSError):  # a TimeoutError is one
+                async with asyncio.timeout(self._patience_s):
+                    found = await self._job(session)
+            if found is None:
+                self.lost += 1
+                await asyncio.sleep(AFTER_A_LOSS_S)
+            else:
+                status, size = found
+                os.write(1, f"{user},{status},{time.monotonic() - posted_s:.6f},{size}\n".encode())
+
+    async def _job(self, session: aiohttp.ClientSession) -> Found:
+        """What came of one; raises ValueError if it is elsewhere than where it was posted."""
+        async with session.post(self._url, allow_redirects=False) as posted:
+            if posted.status != 202:
+                return await _read(posted)
+            place = urljoin(self._url, posted.headers.get("Location", "nowhere:"))
+            if urlsplit(place)[:2] != urlsplit(self._url)[:2]:
+                raise ValueError(f"the job is at {place}")
+            await posted.read()
+        while True:
+            async with session.get(place, headers=PREFER, allow_redirects=False) as told:
+                found = await _read(told)
+                if told.status not in (202, 503):  # 503: whether it is done can't be told now
+                    return found
+                pause_s = _pause_s(told.headers.get("Retry-After", ""))
+            await asyncio.sleep(pause_s)
+
+
+async def _read(response: aiohttp.ClientResponse) -> Found:
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > MOST_BYTES:
+            raise ValueError("an answer without an end")
+    return response.status, size
+
+
+def _pause_s(retry_after: str) -> float:
+    """RFC 9110, 10.2.3; a date is taken as nothing."""
+    seconds = float(retry_after) if retry_after.isdecimal() and len(retry_after) < 10 else USUAL_S
+    return min(LATEST_S, max(SOONEST_S, seconds))
+
+
+async def _main(url: str, users: int, patience_s: float, *, keep_alive: bool) -> None:
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    os.write(1, b"ready\n")
+    if not await asyncio.to_thread(sys.stdin.readline):
+        return
+    loop.add_reader(0, stop.set)
+    gc.freeze()
+    load = JobLoad(url, patience_s)
+    connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
+    timeout = aiohttp.ClientTimeout(total=None)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
+        visits = [asyncio.create_task(load.visit(session, user)) for user in range(users)]
+        await stop.wait()
+        for visit in visits:
+            visit.cancel()
+        await asyncio.gather(*visits, return_exceptions=True)
+    sys.stderr.write(f"lost: {load.lost}\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--users", type=int, required=True)
+    parser.add_argument("--patience", type=float, required=True)
+    parser.add_argument("--keep-alive", action="store_true")
+    parser.add_argument("url")
+    words = parser.parse_args()
+    with contextlib.suppress(ValueError, OSError):
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    with contextlib.suppress(BrokenPipeError):
+        asyncio.run(_main(words.url, words.users, words.patience, keep_alive=words.keep_alive))
