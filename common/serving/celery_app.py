@@ -3,6 +3,7 @@
 They find their broker in CELERY_BROKER_URL: `celery --app common.serving.celery_app worker`.
 """
 
+import contextlib
 import os
 from dataclasses import asdict
 from typing import Any
@@ -22,7 +23,12 @@ _BROKER = os.environ.get("CELERY_BROKER_URL", "")
 
 
 class _Connection(Connection):
-    """Tries again soon where the broker is away; kombu's own waits 2, 4, 6, ... s."""
+    """Outlives its broker: tries again soon where that is away; kombu's own waits 2, 4, 6, ... s."""
+
+    def maybe_close_channel(self, channel: Any) -> None:
+        """As kombu's; where the broker is lost nothing can be put back, and that must not end the worker."""
+        with contextlib.suppress(AttributeError):  # of the connection that the channel has no more
+            super().maybe_close_channel(channel)  # type: ignore[no-untyped-call]
 
     def ensure_connection(self, *arguments: Any, **options: Any) -> Any:
         """The connection, once there is one."""
