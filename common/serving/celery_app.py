@@ -3,8 +3,8 @@
 They find their broker in CELERY_BROKER_URL: `celery --app common.serving.celery_app worker`.
 """
 
-import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +12,8 @@ from celery import Celery, Task
 from celery.app.amqp import AMQP
 from celery.exceptions import Ignore
 from kombu.connection import Connection
+from kombu.transport import redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from common.task import TaskError, UnknownTaskError, resolve
 from common.task import perform as perform_here
@@ -22,13 +24,25 @@ UNWANTED = "unwanted-"  # before the name of a job that nobody waits for any mor
 _BROKER = os.environ.get("CELERY_BROKER_URL", "")
 
 
-class _Connection(Connection):
-    """Outlives its broker: tries again soon where that is away; kombu's own waits 2, 4, 6, ... s."""
+def _unless_closed(parameters: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """A channel whose broker was lost says so: where kombu looks for its connection, the AttributeError ends a worker.
 
-    def maybe_close_channel(self, channel: Any) -> None:
-        """As kombu's; where the broker is lost nothing can be put back, and that must not end the worker."""
-        with contextlib.suppress(AttributeError):  # of the connection that the channel has no more
-            super().maybe_close_channel(channel)  # type: ignore[no-untyped-call]
+    It is asked for what had been begun before, to put it back or to acknowledge it.
+    """
+
+    def checked(channel: redis.Channel, *arguments: Any, **options: Any) -> dict[str, Any]:
+        if channel.connection is None or channel.connection.client is None:
+            raise RedisConnectionError("the broker was lost")
+        return parameters(channel, *arguments, **options)
+
+    return checked
+
+
+redis.Channel._connparams = _unless_closed(redis.Channel._connparams)  # type: ignore[method-assign]
+
+
+class _Connection(Connection):
+    """Tries again soon where the broker is away; kombu's own waits 2, 4, 6, ... s."""
 
     def ensure_connection(self, *arguments: Any, **options: Any) -> Any:
         """The connection, once there is one."""
