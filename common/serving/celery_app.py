@@ -4,6 +4,7 @@ They find their broker in CELERY_BROKER_URL: `celery --app common.serving.celery
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +12,8 @@ from celery import Celery, Task
 from celery.app.amqp import AMQP
 from celery.exceptions import Ignore
 from kombu.connection import Connection
+from kombu.transport import redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from common.task import TaskError, UnknownTaskError, resolve
 from common.task import perform as perform_here
@@ -19,6 +22,23 @@ MOST_CRASHES = 3
 KEPT_S = 3600  # for so long an answer can be fetched
 UNWANTED = "unwanted-"  # before the name of a job that nobody waits for any more
 _BROKER = os.environ.get("CELERY_BROKER_URL", "")
+
+
+def _unless_closed(parameters: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """A channel whose broker was lost says so: where kombu looks for its connection, the AttributeError ends a worker.
+
+    It is asked for what had been begun before, to put it back or to acknowledge it.
+    """
+
+    def checked(channel: redis.Channel, *arguments: Any, **options: Any) -> dict[str, Any]:
+        if channel.connection is None or channel.connection.client is None:
+            raise RedisConnectionError("the broker was lost")
+        return parameters(channel, *arguments, **options)
+
+    return checked
+
+
+redis.Channel._connparams = _unless_closed(redis.Channel._connparams)  # type: ignore[method-assign]
 
 
 class _Connection(Connection):
