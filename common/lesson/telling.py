@@ -8,11 +8,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from common.lesson.claims import HOLDS, NOT_HERE, Found
+from common.lesson.claims import HOLDS, NOT_HERE, Found, found_in
 from common.lesson.figures import Amount, Seen
 from common.lesson.notebook import Notebook
-from common.lesson.step import Code, Page, Step, lines_of
-from common.model.record import Result
+from common.lesson.step import ROOT, Code, Page, Step, committed, lines_of
+from common.model.record import Result, load
 from common.report import numbers
 from common.report.dresses import capacity_dresses, drill_dresses
 from common.report.dresses.timeline_text import TimelinesAsText
@@ -152,6 +152,17 @@ def why(page: Page, found: Found) -> str:
     if not page.why or found.right == page.usual:
         return _flat(page.why)
     return f"Where it is as usual: {_flat(page.why)}"
+
+
+def elsewhere(step: Step, page: Page) -> str:
+    """What a quieter machine had to say of it; empty where that was not measured."""
+    path = committed(step, page)
+    if page.run is None or not path.exists():
+        return ""
+    result = load(path)
+    told = [sentence for outcome, sentence in found_in(page, Seen(result)).sentences if outcome == HOLDS]
+    where = f"On a quieter machine with {result.environment.usable_cpus} CPUs ({path.relative_to(ROOT)}):"
+    return " ".join([where, *told])
 
 
 def in_code(several: Sequence[Code]) -> str:
