@@ -119,7 +119,7 @@ def test_there_are_as_many_marks_as_there_is_data(browser: Browser, pages: dict[
         assert shown.page.locator("figure:has(.wide .bars_marks) .wide .intervals_marks > *").count() == len(
             comparison.cases
         )
-        assert marks(shown, "cpu_intervals") == len(comparison.cases)
+        assert marks(shown, "margins") == len(comparison.cases)
         assert marks(shown, "answers") == len(comparison.cases)
         waited = shown.page.locator("figure:has(.wide .medians_marks) .wide .pings_marks > *").count()
         assert waited == 100 * len(comparison.cases)

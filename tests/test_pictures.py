@@ -119,7 +119,7 @@ def test_answers_add_up_and_climb_as_steep_as_their_rate() -> None:
 def test_of_the_cpu_only_what_is_spent_beside_the_task_is_drawn_with_its_interval() -> None:
     comparison = summarize(result("sample"))
     task = task_cpu_s(comparison, comparison.cases[0].case.work)
-    bars, intervals = rows("cpu", "cpu"), rows("cpu", "cpu_intervals")
+    bars, intervals = rows("cpu", "cpu"), rows("cpu", "margins")
     for case, bar, interval in zip(comparison.cases, bars, intervals, strict=True):
         length = bar["x"] + bar["x2"]  # one of them is 0
         assert length == pytest.approx(1000 * (comparison_cpu_s(comparison, case) - task.mean), abs=0.01)
