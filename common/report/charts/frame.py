@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import vl_convert
 
 from common.errors import BadInputError
-from common.report.charts.look import FILE, FONT, Drawing, Look, as_svg, escaped
+from common.report.charts import look as looks
+from common.report.charts.look import FILE, FONT, Drawing, Look, escaped
 
 # Pixels, and how many times as large as in a file everything is, so that it can be read from the last row.
-ASPECTS = {"16:9": (1280, 720, 1.8), "4:3": (1024, 768, 1.6), "1:1": (900, 900, 1.5)}
+ASPECTS = {"16:9": (1280, 720, 1.8), "4:3": (1024, 768, 1.6), "1:1": (900, 900, 1.7)}
 _EDGE = 14  # pixels
 _LETTER, _BOLD_LETTER = 0.56, 0.67  # the width of a letter as a part of its height, about
 _TITLE, _BELOW = 1.25, 1.45  # the height of a line, as multiples of that of its letters
@@ -35,7 +36,7 @@ class Frame:
 
     def around(self, drawing: Drawing) -> str:
         """The whole as SVG."""
-        svg = as_svg(drawing, self.look)
+        svg = looks.as_svg(drawing, self.look)
         inner_width, inner_height = (float(size) for size in re.findall(r'(?:width|height)="([\d.]+)"', svg[:400])[:2])
         width, height = self._size if self.aspect else (inner_width + 2 * _EDGE, 0.0)
         width, height = round(width), round(height or self._head + inner_height + self._foot)

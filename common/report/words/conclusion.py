@@ -48,8 +48,7 @@ class _Rival:
         what = what.removeprefix("In ").removeprefix("On ")
         if not colon or len(what) > LONGEST_PLAIN or what.lower() == self.case.server.lower():
             return self.name
-        how = self.name.removeprefix(self.case.server)
-        return f"{without_capital(what)} ({self.case.server}){how}"
+        return f"{without_capital(what)} ({self.name})"
 
     def brief(self, *figures: str) -> str:
         """As short as it can be: of a strategy the plain name and its number; with figures in the same brackets."""
@@ -57,7 +56,8 @@ class _Rival:
         what = in_plain_words(self.case.server, self.case.title)
         if not number.isdigit() or what == self.case.server:
             return f"{self.name} ({', '.join(figures)})" if figures else self.name
-        return f"{what} ({', '.join([number, *figures])}){self.name.removeprefix(self.case.server)}"
+        how = self.name.removeprefix(self.case.server)
+        return f"{what} ({', '.join([f'{number}{how}', *figures])})"
 
     @property
     def rate(self) -> float:
