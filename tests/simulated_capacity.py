@@ -83,7 +83,7 @@ SERVERS = {
 }
 
 
-def capacity_by_arithmetic(serve: Serve, limit_s: float = 1.0, percent: float = 99.0, arrivals: int = 100_000) -> float:
+def capacity_by_arithmetic(serve: Serve, limit_s: float = 1.0, percent: float = 99.0, arrivals: int = 50_000) -> float:
     """From an endless process: the rate at which the percentile is the limit."""
     luck = Random(7)
     unit = list(itertools.accumulate(luck.expovariate(1) for _ in range(arrivals)))

@@ -35,7 +35,7 @@ from common.builtin_tasks import BUILTIN_TASKS
 from common.contract import unmet
 from common.harness.ready.strategies import all_strategies, read_strategy
 from common.serving.client import HEAD_LIMIT_S
-from common.serving.options import default_port
+from common.serving.options import default_port, server_options
 from common.task import perform
 
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
@@ -48,7 +48,6 @@ MISTAKES = [
     (["--task", "primes(3)"], "primes takes no arguments; expected primes"),
     (["--workers", "0"], "expected a whole number from 1 to 1000, not '0'"),
     (["--port", "banana"], "expected a whole number from 0 to 65535, not 'banana'"),
-    (["--host", "no.such.host.invalid"], "can't listen on no.such.host.invalid"),
     (["--nonsense"], "unrecognized arguments: --nonsense"),
 ]
 HEAD = b"POST /ping HTTP/1.1\r\nHost: here\r\n"
@@ -329,8 +328,23 @@ def refused(script: Path, *options: str) -> str:
 
 
 @pytest.mark.parametrize(("options", "complaint"), MISTAKES)
-def test_a_mistake_is_answered_with_one_line_and_exit_code_2(options: list[str], complaint: str) -> None:
-    assert complaint in refused(SERVERS[1], "--port", "0", *options)
+def test_a_mistake_is_answered_with_one_line_and_exit_code_2(
+    options: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked of what reads the options; that every strategy does: test_no_strategy_starts_with_a_mistake."""
+    monkeypatch.setattr("sys.argv", [str(SERVERS[1]), "--port", "0", *options])
+    with pytest.raises(SystemExit) as ended:
+        server_options()
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("2_async: ")
+    assert complaint in line
+
+
+def test_a_host_that_is_none_is_answered_with_one_line_and_exit_code_2() -> None:
+    assert "can't listen on no.such.host.invalid" in refused(
+        SERVERS[1], "--port", "0", "--host", "no.such.host.invalid"
+    )
 
 
 @every_server

@@ -62,7 +62,9 @@ def test_a_network_of_its_own_has_no_ports_of_others(tmp_path) -> None:
     needed("ab")
     script = SERVERS / "tools" / "on_waitress.py"
     before, heard = Path("/proc/thread-self/ns/net").readlink(), Warned()
-    result, cases = measured(tmp_path, [script], Load(tool="ab", time_s=1.0, own_network=True), watcher=heard)
+    result, cases = measured(
+        tmp_path, [script], Load(tool="ab", time_s=1.0, own_network=True), watcher=heard, task="a_blink"
+    )
     assert Path("/proc/thread-self/ns/net").readlink() == before
     (record,) = result.records
     assert record.failure is None
@@ -146,7 +148,7 @@ def test_a_tool_is_the_limit_before_nginx_and_not_before_waitress(tool: str, tmp
 def test_a_server_that_dies_is_reported_with_its_last_words_under_a_tool_that_tells_totals_too(tmp_path) -> None:
     """As under one that tells of single answers: test_dying_servers.py."""
     needed("ab")
-    result, _ = measured(tmp_path, [SERVERS / "dies_after_a_second.py"], Load(tool="ab", time_s=3.0))
+    result, _ = measured(tmp_path, [SERVERS / "dies_after_a_second.py"], Load(tool="ab", time_s=3.0), task="a_blink")
     (record,) = result.records
     assert record.failure.code == "died", record.failure
     with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ from common.report.figures.control import coefficients
 from common.report.figures.speed import speeds_of
 from common.report.judging.comparison import summarize
 
-RUNS = 20
+RUNS = 12
 LIES = ("answers_at_once", "does_a_third", "uses_no_cpu")
 
 
