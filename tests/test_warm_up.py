@@ -104,4 +104,4 @@ def test_where_work_is_short_all_workers_are_looked_for(monkeypatch) -> None:
     server = OneWorker("3")
     monkeypatch.setattr(server, "age_s", lambda: 1.0)
     warmed_up(server, monkeypatch)
-    assert server.asked == 1 + warm_up.BATCHES * 6
+    assert server.asked == 1 + 2 * min(3, usable_cpus()) + (warm_up.BATCHES - 1) * 6
