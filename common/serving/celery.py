@@ -7,14 +7,13 @@ import os
 import time
 import uuid
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from billiard.exceptions import WorkerLostError
 from celery import states
 from celery.canvas import Signature
-from kombu.exceptions import OperationalError
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.asyncio.retry import Retry
@@ -23,7 +22,8 @@ from redis.exceptions import RedisError
 
 from common.errors import one_line
 from common.serving.broker import private_broker
-from common.serving.celery_app import KEPT_S, MOST_CRASHES, UNWANTED, app, perform_job, trouble_with
+from common.serving.celery_app import MOST_CRASHES, app, perform_job, trouble_with
+from common.serving.celery_sending import KEY, ONCE_MORE, post, send, take_back
 from common.serving.jobs import Job
 from common.serving.options import Options, quit_with
 from common.serving.quiet import quieten
@@ -34,12 +34,10 @@ from common.task import TaskError, TaskRun
 LOOK_S = 0.5  # how often the broker is asked whether it is there
 ANSWER_S = 1.0  # for so long it may take to say so, and for so long it may be away before those who wait are told
 PAUSE_S = 0.1
+LOOKS = 20  # at what the broker has answered in that time, because a loop may be busy for longer
+_T = TypeVar("_T")
 CONNECT_LIMIT_S, START_LIMIT_S = 5.0, 20.0
-_ONCE_MORE = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-MOST_JOBS = 10_000  # that wait
 _AWAY, _NOT_TAKEN = "the broker of the queue does not answer", "the broker of the queue did not take the task"
-_SENT = "SENT"  # the state of a job that no worker has begun; Celery itself knows none of that
-_KEY = "celery-task-meta-"  # where Celery keeps a result, and the channel on which it tells of it
 
 
 @contextlib.asynccontextmanager
@@ -62,7 +60,8 @@ async def _open(address: str) -> AsyncIterator["JobQueue"]:
         redis = Redis.from_url(address.replace("redis+socket://", "unix://"), retry=Retry(NoBackoff(), 0))
     except ValueError as error:
         quit_with(f"CELERY_BROKER_URL={address!r}: {one_line(error)}; expected such as redis://127.0.0.1:6379/0")
-    app.conf.broker_transport_options = {"socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S, **_ONCE_MORE}
+    app.conf.broker_transport_options = {"socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S, **ONCE_MORE}
+    app.conf.update(redis_socket_timeout=ANSWER_S, redis_socket_connect_timeout=ANSWER_S)
     app.backend.on_task_call = lambda *_: None  # it would subscribe to each result, and read none
     with ThreadPoolExecutor(1, "celery") as sender:
         async with redis:
@@ -86,7 +85,10 @@ class JobQueue:
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._fetched: list[str] = []
         self._watched: weakref.WeakValueDictionary[str, asyncio.Event] = weakref.WeakValueDictionary()  # jobs
+        self._sought: dict[str, asyncio.Future[Any]] = {}  # jobs that are looked for next
         self._loop = asyncio.get_running_loop()
+        self._seeking: asyncio.Future[None] = self._loop.create_future()
+        self._seeking.set_result(None)
         self._broker = ""  # which one it is: another number after it was started again
         self._asked_s = time.monotonic()
         self._away_since_s: float | None = self._asked_s
@@ -112,18 +114,18 @@ class JobQueue:
             raise RefusedError(self.trouble())
         name = f"{self._name}-{uuid.uuid4().hex}"
         self._waiting[name] = outcome = self._loop.create_future()
-        sent = self._sender.submit(_send, job, name)
+        sent = self._sender.submit(send, job, name)
         sent.add_done_callback(lambda _: self._tell_if_not_sent(sent, outcome))
         try:
             return await outcome
         except asyncio.CancelledError:
             if not sent.cancel():
-                self._sender.submit(_take_back, name)
+                self._sender.submit(take_back, name)
             raise
         finally:
             sent.cancel()
             del self._waiting[name]
-            self._fetched.append(_KEY + name)
+            self._fetched.append(KEY + name)
 
     async def post(self, task: str) -> str:
         """Takes a job and gives its name; when this returns the broker has it.
@@ -131,16 +133,21 @@ class JobQueue:
         Raises:
             RefusedError: the broker is not there, or has enough to do.
         """
+        if self._is_away():
+            raise RefusedError(self.trouble())
         name = f"{self._name}-{uuid.uuid4().hex}"
-        known = json.dumps({"task_id": name, "status": _SENT, "result": None})
+        self._waiting[name] = told = self._loop.create_future()  # that the broker has gone; or what came of it already
+        sent = asyncio.wrap_future(self._sender.submit(post, perform_job.s(task), name))
+        sent.add_done_callback(lambda one: one.cancelled() or one.exception())  # nobody may ask for that any more
         try:
-            async with asyncio.timeout(2 * ANSWER_S):
-                if self._is_away() or await self._redis.llen(app.conf.task_default_queue) >= MOST_JOBS:
-                    raise RefusedError(self.trouble() or f"{MOST_JOBS} jobs wait already")
-                await self._redis.set(_KEY + name, known, ex=KEPT_S)
-                await asyncio.wrap_future(self._sender.submit(_send, perform_job.s(task), name))
-        except (RedisError, OSError, OperationalError):
-            raise RefusedError(_NOT_TAKEN) from None
+            await asyncio.wait([sent, told], return_when=asyncio.FIRST_COMPLETED)
+            if isinstance(error := told.exception() if told.done() else sent.exception(), RefusedError):
+                raise error
+            if error and not isinstance(error, TaskError):
+                raise RefusedError(_NOT_TAKEN)
+        finally:
+            sent.cancel()
+            del self._waiting[name]
         return name
 
     async def find(self, name: str, wait_s: float) -> Job | None:
@@ -158,19 +165,29 @@ class JobQueue:
         return job
 
     async def _look(self, name: str) -> Job | None:
-        try:
-            async with asyncio.timeout(ANSWER_S):
-                found = await self._redis.get(_KEY + name)
-        except (RedisError, OSError):
-            raise RefusedError(self.trouble() or _AWAY) from None
-        if found is None:
+        found = self._sought.setdefault(name, self._loop.create_future())
+        if self._seeking.done():
+            self._seeking = asyncio.create_task(self._seek())
+        if (told := await asyncio.shield(found)) is None:
             return None
-        told = json.loads(found)
         if told["status"] == states.SUCCESS:
             return Job(run=_run(told["result"]))
         if told["status"] == states.FAILURE:
             return Job(error=_why(told["result"]))
         return Job("running" if told["status"] == states.STARTED else "queued")
+
+    async def _seek(self) -> None:
+        """All that is looked for at the same time is asked for at once, over one connection."""
+        while sought := self._sought:
+            self._sought = {}
+            try:
+                told: list[Any] = await _in_time(self._redis.mget([KEY + name for name in sought]))
+            except (RedisError, OSError):
+                for found in sought.values():
+                    _refuse(found, self.trouble() or _AWAY)
+                continue
+            for found, text in zip(sought.values(), told, strict=True):
+                found.set_result(None if text is None else json.loads(text))
 
     async def must_work(self, task: str, address: str) -> None:
         """Ends the server with one line if there is no broker, no worker, or none that knows the task."""
@@ -196,9 +213,8 @@ class JobQueue:
             self._asked_s = time.monotonic()
             with contextlib.suppress(RedisError, OSError):  # a TimeoutError is one
                 async with self._redis.pubsub() as channel:
-                    async with asyncio.timeout(ANSWER_S):
-                        await channel.psubscribe(f"{_KEY}{self._name}-*")
-                        await self._welcome_back()
+                    await _in_time(channel.psubscribe(f"{KEY}{self._name}-*"))
+                    await _in_time(self._welcome_back())
                     await self._listen(channel)
             if self._away_since_s is None:
                 self._away_since_s = self._asked_s
@@ -215,8 +231,7 @@ class JobQueue:
                 if reading.done():
                     reading.result()
                 self._asked_s = time.monotonic()
-                async with asyncio.timeout(ANSWER_S):
-                    await self._forget_what_has_been_fetched()
+                await _in_time(self._forget_what_has_been_fetched())
         finally:
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError, RedisError, OSError):
@@ -232,7 +247,7 @@ class JobQueue:
         if self._broker not in ("", broker):
             self._tell_all("the broker of the queue was started again, and may have lost the task")
         self._broker, self._away_since_s = broker, None
-        if names := [_KEY + name for name in self._waiting]:  # whose answers may have come while nobody listened
+        if names := [KEY + name for name in self._waiting]:  # whose answers may have come while nobody listened
             for found in filter(None, await self._redis.mget(names)):
                 self._take(found)
 
@@ -265,6 +280,19 @@ class JobQueue:
             self._loop.call_soon_threadsafe(_refuse, outcome, _NOT_TAKEN)
 
 
+async def _in_time(asking: Awaitable[_T]) -> _T:
+    """What the broker answers; raises TimeoutError: nothing, though this loop has looked several times meanwhile."""
+    answer = asyncio.ensure_future(asking)
+    try:
+        for _ in range(LOOKS):
+            await asyncio.wait([answer], timeout=ANSWER_S / LOOKS)
+            if answer.done():
+                return await answer
+        raise TimeoutError
+    finally:
+        answer.cancel()
+
+
 def _refuse(outcome: asyncio.Future[Any], reason: str) -> None:
     if not outcome.done():
         outcome.set_exception(RefusedError(reason))
@@ -281,14 +309,3 @@ def _why(failure: dict[str, Any]) -> str:
     said = failure["exc_message"]
     text = " ".join(" ".join(map(str, said if isinstance(said, list) else [said])).split())
     return text if failure["exc_type"] in (TaskError.__name__, "UnknownTaskError") else f"{failure['exc_type']}: {text}"
-
-
-def _send(job: Signature, name: str) -> None:
-    """On a thread of its own, because it may wait for the broker."""
-    job.apply_async(task_id=name, retry=True, retry_policy=_ONCE_MORE)
-
-
-def _take_back(name: str) -> None:
-    """Notes that nobody wants it any more; what a worker has begun goes on."""
-    with contextlib.suppress(Exception):
-        app.backend.set(UNWANTED + name, "1", max_retries=0)

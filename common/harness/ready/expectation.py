@@ -23,6 +23,7 @@ LIMIT_S = 60.0
 PLACE = "{file}"  # of one of the files in a path
 MOST_BYTES = 64_000_000  # of what the trial prints; the answer comes last
 PATIENCE_S, LINE_BESIDES_USERS = 15.0, 10  # beside the users there are checks in the line
+QUEUE_S = 0.05  # that one of jobs may take for each, beside the work
 
 
 Work = tuple[tuple[str, Value], ...]
@@ -103,7 +104,7 @@ class Expectation:
 
     def patience_s(self, users: int) -> float:
         """How long an answer may take if the server lets all users wait in one line."""
-        return PATIENCE_S + (users + LINE_BESIDES_USERS) * self.task_s
+        return PATIENCE_S + (users + LINE_BESIDES_USERS) * (self.task_s + QUEUE_S * self.of_a_job)
 
 
 Expectations = dict[Work, Expectation]  # by what a single answer takes depends on, as `Case.work` has it
