@@ -7,12 +7,19 @@ export PATH=$PWD/.venv/bin:$PATH
 unset PYTHONDONTWRITEBYTECODE # images of containers set it, and each process that runs tests would compile them all anew
 ruff check --quiet .
 ruff format --quiet --check . || { echo "run_tests.sh: some files are not formatted; run: .venv/bin/ruff format" >&2; exit 1; }
-mypy --no-error-summary
 shellcheck run_benchmark.sh run_tests.sh scripts/setup .ci/run
 
-# What waits or computes first, beside each other; then what measures, and so wants the machine for itself.
-beside=0 alone=0
-python -m pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
+# What waits or computes first, beside each other and mypy; then what measures, and so wants the machine for itself.
+# More processes than most machines have CPUs, because a good part of these tests is waiting.
+beside=0 alone=0 types=0
+told=$(mktemp)
+mypy --no-error-summary >"$told" 2>&1 &
+mypy=$!
+trap 'kill "$mypy" 2>/dev/null || true; rm -f "$told"' EXIT
+python -m pytest --numprocesses 6 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
+wait "$mypy" || types=$?
+cat "$told"
+if ((types)); then exit "$types"; fi
 python -m pytest --measuring only "$@" || alone=$?
 nothing_selected=5 # as pytest says it; no failure, unless it is so twice
 if ((beside == nothing_selected)); then exit "$alone"; fi

@@ -31,11 +31,6 @@ class Watch(Protocol):
         """It pauses, or has ended."""
 
 
-async def as_text(coroutine: Coroutine[Any, Any, object]) -> str:
-    """What it gives, as text."""
-    return str(await coroutine)
-
-
 async def on_this_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
     """Awaits it among all others; the watch is told of each step of it, and of the tasks that it starts.
 

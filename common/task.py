@@ -2,9 +2,10 @@
 
 A task is a plain function, or a generator function that yields where it could let others run:
 `yield 0` or just `yield` between two slices of computing, `yield 0.2` to wait 0.2 s. Or it is an `async def`.
+
+asyncio is imported where it is needed: that takes twice as long as all else here, in each process that performs a task.
 """
 
-import asyncio
 import importlib
 import inspect
 import os
@@ -17,13 +18,21 @@ from functools import cache
 from typing import Any, cast
 
 from common.builtin_tasks import BUILTIN_TASKS
-from common.coroutine import as_text, on_a_loop_of_its_own, on_this_loop
 from common.errors import one_line
 from common.stopwatch import Stopwatch, Stretch
 from common.task_module import import_from
 from common.task_spec import Arguments, BadCallError, Call, UnknownTaskError, split
 
-__all__ = ["BadCallError", "TaskError", "TaskRun", "UnknownTaskError", "perform", "perform_in_slices", "resolve"]
+__all__ = [
+    "BadCallError",
+    "TaskError",
+    "TaskRun",
+    "UnknownTaskError",
+    "as_text",
+    "perform",
+    "perform_in_slices",
+    "resolve",
+]
 
 _MAIN_THREAD = threading.get_native_id()  # greenlets all run in it, whatever name gevent gives them
 
@@ -70,17 +79,23 @@ def perform(spec: str, unwanted: Callable[[], bool] = _never) -> TaskRun:
             if pause_s or sleep_gives_way:
                 time.sleep(pause_s)
         if attempt.coroutine is not None:
+            from common.coroutine import on_a_loop_of_its_own
+
             attempt.answer = on_a_loop_of_its_own(attempt.coroutine, attempt.stopwatch)
     return attempt.run()
 
 
 async def perform_in_slices(spec: str) -> TaskRun:
     """Performs the task on the event loop and lets others run wherever it yields or awaits; raises as `perform`."""
+    import asyncio
+
     attempt = _Attempt(spec)
     with _told_in_one_line():
         for pause_s in attempt.pauses():
             await asyncio.sleep(pause_s)
         if attempt.coroutine is not None:
+            from common.coroutine import on_this_loop
+
             attempt.answer = await on_this_loop(attempt.coroutine, attempt.stopwatch)
     return attempt.run()
 
@@ -125,25 +140,34 @@ class _Attempt:
         return TaskRun(self.answer, ran[0].from_s, ran[-1].to_s, self.stopwatch.cpu_s(), _this_worker(), ran)
 
 
+async def as_text(coroutine: Coroutine[Any, Any, object]) -> str:
+    """What it gives, as text."""
+    return str(await coroutine)
+
+
 @contextmanager
 def _told_in_one_line() -> Iterator[None]:
     """Whatever the task raises is a TaskError; that somebody else wants it to end is not."""
     try:
         yield
-    except asyncio.CancelledError as error:
-        if _is_being_cancelled():
-            raise
-        raise TaskError(one_line(error)) from None
     except (Exception, SystemExit) as error:
         raise TaskError(one_line(error)) from None
+    except BaseException as error:
+        if not _was_cancelled_by_itself(error):
+            raise
+        raise TaskError(one_line(error)) from None
 
 
-def _is_being_cancelled() -> bool:
+def _was_cancelled_by_itself(error: BaseException) -> bool:
+    import asyncio
+
+    if not isinstance(error, asyncio.CancelledError):
+        return False
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop runs here
-        return False
-    return task is not None and task.cancelling() > 0
+        return True
+    return task is None or task.cancelling() == 0
 
 
 def _this_worker() -> str:

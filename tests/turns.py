@@ -6,27 +6,40 @@ from xdist.scheduler import LoadScopeScheduling
 
 # They share no fixture, and their tests take long; the longest files first.
 APART = (
-    "test_signals.py",
     "test_rate.py",
+    "test_aiohttp_suite.py",
+    "test_signals.py",
+    "test_webdav_suite.py",
+    "test_traps.py",
+    "test_ci.py",
+    "test_traceback.py",
+    "test_drill.py",
+    "test_published.py",
+    "test_namesakes.py",
+    "test_task_arguments.py",
+    "test_survival.py",
     "test_virtualenv.py",
     "test_output.py",
+    "test_celery.py",
     "test_ceiling.py",
     "test_sigkill.py",
-    "test_namesakes.py",
     "test_trace.py",
     "test_try.py",
     "test_bench.py",
-    "test_traps.py",
     "test_tools.py",
 )
-# A process goes on with a file that it has begun, so those that take long begin first.
+# A process goes on with a file that it has begun, so those that take long begin first: between those that compute much
+# are some that wait most of the time.
 LONG = (
     "test_waiting_servers.py",
-    "test_hostile_servers.py",
     "test_servers.py",
+    "test_page.py",
+    "test_hostile_servers.py",
+    "test_capacity.py",
     "test_dying_servers.py",
     "test_liars.py",
-    "test_page.py",
+    "test_anyone.py",
+    "test_greedy_servers.py",
     "test_weather.py",
     "test_dask.py",
     *APART,

@@ -1,6 +1,5 @@
 """The socket that a server listens on, the same for every server, and the line that says so."""
 
-import asyncio
 import os
 import select
 import socket
@@ -61,6 +60,8 @@ def waiting_in_kernel(listener: socket.socket) -> int:
 
 async def let_in_who_waits(listener: socket.socket) -> None:
     """Returns when nobody waits at the door, or when it has been looked at often enough."""
+    import asyncio  # those that have a loop have it anyway; for the others it takes longer than all else here
+
     close_the_door(listener)
     looks = 10
     while looks and somebody_waits(listener):
