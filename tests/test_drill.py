@@ -124,6 +124,9 @@ MARKS = {
     "smuggled": (incident("malformed", sent=10_000, alive=1, lines=0, smuggled=1), HURT),
     "chatty": (incident("malformed", sent=10_000, alive=1, lines=16, smuggled=0), HURT),
     "dead of it": (incident("malformed", sent=500, alive=0, lines=0, smuggled=0), DEAD),
+    "all answered": (incident("jobs_broker", accepted=40, answered=40, failed=0, lost=0, last_s=2.0, takes_new=1), OK),
+    "some lost": (incident("jobs_server", accepted=40, answered=38, failed=0, lost=2, last_s=2.0, takes_new=1), HURT),
+    "no more": (incident("jobs_broker", accepted=40, answered=40, failed=0, lost=0, last_s=2.0, takes_new=0), DEAD),
     "control": (incident(CONTROL), ""),
 }
 
@@ -174,7 +177,8 @@ def test_every_dress_shows_a_drill() -> None:
 
 def test_every_fault_is_drilled_and_the_control_comes_with_any() -> None:
     assert with_parts([]) == list(FAULTS)
-    assert with_parts(["worker"]) == [CONTROL, "worker"]
+    assert with_parts(["worker"]) == [CONTROL, "worker", "jobs_worker"]
+    assert with_parts(["broker"]) == [CONTROL, "jobs_broker", "jobs_broker_disk"]
     assert with_parts(["stop"]) == [CONTROL, "stop", "stop_long"]
 
 
@@ -190,8 +194,11 @@ def test_a_chain_is_of_one_server_and_nothing_comes_after_what_none_goes_on_afte
     plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
     for chain in chains(plan, list(FAULTS)):
         assert len({case for case, _ in chain}) == 1
-        ends = [one.fault in {"stop", "stop_long", "endless"} for _, one in chain]
-        assert ends == [False] * (len(chain) - 1) + [True]
+        names = [one.fault for _, one in chain]
+        ends = [name in {"stop", "stop_long", "endless"} for name in names]
+        alone = set(names) & {"jobs_server", "jobs_server_apart", "jobs_broker", "jobs_broker_disk"}
+        assert ends == [False] * (len(chain) - 1) + [not alone]
+        assert len(names) == 1 or not alone
     only, _ = drill_plan(suite_of(["2"]), ["slow"], {"python": ["python3"]}, rounds=1, seed=1)
     assert [len(chain) for chain in chains(only, [CONTROL, "slow"])] == [2]
 
@@ -200,7 +207,7 @@ def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(m
     servers: list[FakeStage] = []
 
     @contextlib.asynccontextmanager
-    async def fake_stage(*_: object) -> AsyncIterator[FakeStage]:
+    async def fake_stage(*_: object, **__: object) -> AsyncIterator[FakeStage]:
         servers.append(FakeStage())
         yield servers[-1]
         servers[-1].is_gone = True
@@ -248,6 +255,29 @@ def test_a_server_that_stops_at_once_loses_what_had_begun(tmp_path: Path, asked:
     assert marks["stops_at_once", "stop"] == HURT
     (stop,) = [one for one in drilled(load(tmp_path / "d.json").incidents) if one.fault == "stop"]
     assert stop.figures["begun_lost"] >= 1
+
+
+@pytest.mark.parametrize("remembers", [False, True])
+def test_jobs_that_a_killed_server_forgets_are_counted(
+    remembers: bool, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if remembers:
+        monkeypatch.setenv("REMEMBERS", "yes")
+    name = "forgets_jobs"
+    marks = drilled_for_real(tmp_path, asked, str(TESTS / "servers" / f"{name}.py"), "--fault", "server")
+    assert marks[name, "jobs_server"] == (OK if remembers else HURT)
+    found = {one.fault: one for one in drilled(load(tmp_path / "d.json").incidents)}
+    figures = found["jobs_server"].figures
+    assert (figures["accepted"], figures["lost"]) == (40, 0 if remembers else 40)
+    assert figures["takes_new"] == 1
+    assert found["jobs_server_apart"].without == "it has no broker"
+
+
+def test_a_server_that_takes_no_jobs_is_asked_once(tmp_path: Path, asked: Asked) -> None:
+    marks = drilled_for_real(tmp_path, asked, "5", "--fault", "server", "--fault", "worker")
+    assert set(marks.values()) == {""}
+    without = [one.without for one in load(tmp_path / "d.json").incidents if one.fault.startswith("jobs_")]
+    assert without == ["it takes no jobs", "it takes no jobs", "it has no broker"]
 
 
 def test_a_server_of_a_suite_is_drilled_as_far_as_that_goes(tmp_path: Path, asked: Asked) -> None:

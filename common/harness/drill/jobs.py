@@ -16,7 +16,7 @@ from common.harness.processes import until
 
 JOBS, AT_ONCE = 40, 8
 JOB_CPU_S = 0.05
-PATIENCE_S = 10.0  # for an answer, from the fault on
+PATIENCE_S, MOST_S = 6.0, 14.0  # for the next answer to come; for all of them, from the fault on
 GONE_S = 2.0  # for so long a server that is there again has to know nothing of any job: then they are given up
 LOOK_S = 0.1  # between two questions for the same job, and at the most as long as Retry-After says
 POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
@@ -97,14 +97,17 @@ async def _ask_for_all(scene: Scene, places: list[str]) -> None:
     """Until each is answered, or nobody can hope any more; then whether a new one is."""
     at_s, requests, seen = scene.incident.fault_at_s, scene.incident.requests, scene.incident.seen
     assert at_s is not None
-    deadline_s, told = scene.began_s + at_s + PATIENCE_S, dict.fromkeys(places, _LATER)
+    told, news_s = dict.fromkeys(places, _LATER), scene.now_s()
     unknown_since_s = time.monotonic()
-    while (open_ := [one for one in places if told[one] in (_LATER, _UNKNOWN)]) and time.monotonic() < deadline_s:
+    while open_ := [one for one in places if told[one] in (_LATER, _UNKNOWN)]:
+        if scene.now_s() > min(news_s + PATIENCE_S, at_s + MOST_S):
+            break
         for place, answer in zip(open_, await _ask_each(scene, open_), strict=True):
             told[place] = answer
             if answer in (_ANSWERED, _FAILED):
+                news_s = scene.now_s()
                 requests.sent_s.append(0.0)
-                requests.ended_s.append(round(scene.now_s(), 6))
+                requests.ended_s.append(round(news_s, 6))
                 requests.outcome.append("" if answer == _ANSWERED else "wrong")
         if any(told[one] == _LATER for one in open_):
             unknown_since_s = time.monotonic()
