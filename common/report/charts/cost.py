@@ -58,11 +58,15 @@ def cpu_chart(cases: Sequence[Summary], spent: Sequence[Known], look: Look, *, b
 
 
 def _told(value_ms: float, edges_ms: tuple[float, ...] | None, look: Look) -> str:
-    value = f"{value_ms:.1f} ms" if abs(value_ms) < 9.95 else f"{value_ms:.0f} ms"
+    value = f"{_in_two_digits(value_ms)} ms"
     if edges_ms is None or look.is_slide:
         return value
-    low, high = (f"{round(edge) or 0}" for edge in edges_ms)
-    return f"{value}, between {low} and {high}"
+    return f"{value}, between {_in_two_digits(edges_ms[0])} and {_in_two_digits(edges_ms[1])}"
+
+
+def _in_two_digits(value_ms: float) -> str:
+    """No more than two behind the point, and a minus only where there is something behind it."""
+    return numbers.significant(round(value_ms, 2), 2) if round(value_ms, 2) else "0"
 
 
 def _memory_bytes(case: Summary) -> float | None:

@@ -16,14 +16,15 @@ _ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # pixels
 
 def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, look: Look) -> Drawing:
     """Of the first round of each case, all with the same scales; where there are more answers, some are left out."""
-    rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, look)
+    rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, look, "rate_per_s")
     part = rows.marks / rows.wanted
     answers_px, pings_px = _ANSWERS * part, _PINGS * part
     first = [case[0] for case in rounds]
     end_s = max(one.record.load_s or one.record.time_s for one in first)
     most = max([1, *(_by_then(one, end_s)[-1][1] for one in first)])
     longest_s = max([0.001, *(value for one in first for value in one.record.pings.waited_s)])
-    axis = alt.Axis(title="seconds since the siege began", orient="top", tickCount=look.width // 100)
+    beside = " (on the right: the rate, and the longest ping)" if look.is_slide else ""
+    axis = alt.Axis(title=f"seconds since the siege began{beside}", orient="top", tickCount=look.width // 100)
     sheet = rows.sheet(alt.Scale(domain=[0, end_s], nice=False), axis)
     answers, pings, grounds, marks = [], [], [], []
     for number, one in enumerate(first):

@@ -39,11 +39,8 @@ def pings_chart(
         for place, value in enumerate(_quantiles(values, dots_each)):
             dots.append({"x": value, "y": y + 3 + (rows.marks - 6) * _scattered(place)})
         if len(values):
-            p50, p99 = np.percentile(values, [50, 99])
-            medians.append({"x": float(p50), "y": y, "y2": y + rows.marks})
-            figures[number] = f"half below {numbers.seconds(p50)}, 99 % below {numbers.seconds(p99)}"
-            if look.is_slide:
-                figures[number] = f"99 % < {numbers.seconds(p99)}"
+            medians.append({"x": float(np.percentile(values, 50)), "y": y, "y2": y + rows.marks})
+            figures[number] = _told(cases[number], look)
     alone = [{"x": task_s, "y": 0, "y2": sheet.height}] if task_s else []
     label = [{"x": task_s, "y": sheet.height - 4, "text": f"one task: {numbers.seconds(task_s)}"}] if task_s else []
     label = label if not look.is_slide else []
@@ -54,6 +51,18 @@ def pings_chart(
         sheet.posts("medians", medians, color=look.ink, strokeWidth=2.5),
         *rows.texts(sheet, figures),
     )
+
+
+def _told(case: Summary, look: Look) -> str:
+    """As the table has it."""
+    if case.ping_s is None:
+        return "no pings"
+    p50, p99 = (
+        f"below {numbers.seconds(value)}" if value is not None else f"not known: above {numbers.seconds(longest_s)}"
+        for value in (case.ping_s.p50, case.ping_s.p99)
+        for longest_s in (case.ping_s.max,)
+    )
+    return p99.replace("below", "99 % <") if look.is_slide else f"half {p50}, 99 % {p99}"
 
 
 def _quantiles(values: Floats, count: int) -> list[float]:

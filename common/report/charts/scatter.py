@@ -133,7 +133,7 @@ class _Scatter:
             below.append({"x": self.x(value), "y": self.height + 12, "text": self.across.text(value) if value else "0"})
         for rate in round_values(self.most, 5):
             lines.append({"x": _LEFT, "x2": _LEFT + self.width, "y": self.y(rate), "y2": self.y(rate)})
-            left.append({"x": _LEFT - 6, "y": self.y(rate), "text": f"{rate:g}"})
+            left.append({"x": _LEFT - 6, "y": self.y(rate), "text": f"{rate:,g}"})
         return lines, below, left
 
     def limit(self) -> tuple[list[Row], list[Row], list[Row]]:

@@ -6,16 +6,16 @@ from common.report.words.glossary import GLOSSARY, IN_TEXTS, term_in, term_of
 
 
 class Explained:
-    """What of the glossary was already explained on a page."""
+    """What of the glossary is explained on a page."""
 
     def __init__(self) -> None:
-        self._left = set(IN_TEXTS)
+        self._left, self._used = set(IN_TEXTS), set[str]()
 
     def text(self, text: str) -> Markup:
         """With a button for each term that stands here for the first time on the page."""
         told, last = Markup(), 0
         for start, end, term in term_in(text, self._left):
-            told += escape(text[last:start]) + _button(term, text[start:end])
+            told += escape(text[last:start]) + self._button(term, text[start:end])
             self._left.discard(term)
             last = end
         return told + escape(text[last:])
@@ -25,20 +25,19 @@ class Explained:
         """Whether there is anything to say about a column."""
         return bool(term_of(name))
 
-    @staticmethod
-    def heading(name: str, shown: str) -> Markup:
+    def heading(self, name: str, shown: str) -> Markup:
         """Of a column of the table."""
         term = term_of(name)
-        return _button(term, shown) if term else escape(shown)
+        return self._button(term, shown) if term else escape(shown)
 
-    @staticmethod
-    def notes() -> list[tuple[str, str, str]]:
-        """For all terms: their places, themselves, and what they mean."""
-        return [(_place(term), term, meaning) for term, meaning in GLOSSARY.items()]
+    def notes(self) -> list[tuple[str, str, str]]:
+        """For all terms that have a button: their places, themselves, and what they mean."""
+        return [(_place(term), term, meaning) for term, meaning in GLOSSARY.items() if term in self._used]
 
-
-def _button(term: str, shown: str) -> Markup:
-    return Markup('<button type="button" class="term" popovertarget="{}">{}</button>').format(_place(term), shown)
+    def _button(self, term: str, shown: str) -> Markup:
+        self._used.add(term)
+        button = Markup('<button type="button" class="term" popovertarget="{}">{}</button>')
+        return button.format(_place(term), shown)
 
 
 def _place(term: str) -> str:

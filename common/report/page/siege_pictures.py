@@ -83,7 +83,7 @@ def siege_pictures(field: Field) -> Iterator[Picture]:
 
 def _work(field: Field, conditions: str) -> Iterator[Picture]:
     cases, dots = field.cases, next(count for count in (100, 50, 20) if count <= 100 * field.detail or count == 20)
-    has_ceiling = any(field.ceilings)
+    has_ceiling, alone = any(field.ceilings), field.alone_s
     ceiling = f" {_CEILING.format(_at_the_ceiling(field.comparison))}." if has_ceiling else ""
     yield Picture(
         "throughput",
@@ -101,11 +101,11 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
         "What everybody else felt",
         f"How long a trivial request to the same server took meanwhile. Each dot is {100 // dots} % of the pings, "
         "the black line is the median; further left is better, and each step of the axis is ten times as long. "
-        "The dashed line is how long one task takes alone: who is right of it had to wait for more than one.",
+        + ("The dashed line is how long one task takes alone: right of it is who waited for more." if alone else ""),
         lambda look: _pings(field.of(look), dots, look),
         "Ping, 99th percentile: "
         + _each(cases, lambda case: numbers.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
-        headline=headlines.of_pings(cases, field.alone_s),
+        headline=headlines.of_pings(cases, alone),
         conditions=conditions,
     )
     if any(case.ping_s for case in cases):

@@ -43,6 +43,11 @@ def in_common(cases: Sequence[Summary]) -> list[str]:
 def rounds_of(rounds: int, records: Sequence[Record]) -> str:
     """`2 rounds of 3 s to 6 s`."""
     known_s = sorted(record.load_s or record.time_s for record in records)
-    shortest, longest = (numbers.duration(round(value_s)) for value_s in (known_s[0], known_s[-1]))
+    shortest, longest = (_briefly(value_s) for value_s in (known_s[0], known_s[-1]))
     times = longest if shortest == longest else f"{shortest} to {longest}"
     return f"{rounds} {'rounds' if rounds > 1 else 'round'} of {times}"
+
+
+def _briefly(value_s: float) -> str:
+    """In whole seconds, unless there are hardly any."""
+    return numbers.duration(round(value_s) if value_s >= 2 else round(value_s, 1))

@@ -40,7 +40,7 @@ def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
     rest = sorted(_ping_s(case) for case in pinged if case not in short)
     return (
         f"{_names(short, cases)} answer{'s' if len(short) == 1 else ''} others at once; "
-        f"with the rest a ping takes up to {_between([rest[0], rest[-1]], numbers.seconds)}"
+        f"with the rest the slowest of 100 pings takes {_between([rest[0], rest[-1]], numbers.seconds)}"
     )
 
 
@@ -86,7 +86,7 @@ def of_cpu(spent: Sequence[Known], task_s: float | None) -> str:
         return f"What is spent beside a task of {numbers.seconds(task_s)}"
     if not surely:
         return f"What is spent beside a task of {numbers.seconds(task_s)} is lost in the noise"
-    return f"Beside a task of {numbers.seconds(task_s)}, at most {numbers.seconds(max(highest))} of CPU time are spent"
+    return f"Beside a task of {numbers.seconds(task_s)}, at most {numbers.seconds(max(highest))} of CPU time"
 
 
 def _ping_s(case: Summary) -> float:

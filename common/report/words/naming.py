@@ -78,9 +78,12 @@ def short(name: str) -> str:
 
 
 def in_plain_words(server: str, title: str) -> str:
-    """What it is, from the words before the colon of its title, such as `process pool`; else its name."""
+    """What a strategy is, from the words before the colon of its title, such as `process pool`; else its name.
+
+    What has no number was named by those who measure it, for themselves.
+    """
     what, colon, _ = title.partition(":")
-    if not colon or len(what) > LONGEST_PLAIN:
+    if not colon or len(what) > LONGEST_PLAIN or not server.split("_")[0].isdecimal():
         return server
     for word in ("In ", "On ", "A ", "An ", "a ", "an ", "the ", "The "):
         what = what.removeprefix(word)
