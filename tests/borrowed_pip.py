@@ -8,6 +8,7 @@ from pathlib import Path
 import pip
 import pytest
 
+import common.harness.session  # noqa: F401 (imported late, what it imports would keep the borrowed one)
 from common.harness.ready import requirements, virtualenv
 
 

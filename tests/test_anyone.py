@@ -1,6 +1,7 @@
 """Anyone's servers: commands of a suite, and servers that run already; real ones, and what comes of each."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -228,7 +229,8 @@ def _listener(port: int) -> psutil.Process | None:
     """Who listens there: the first of a family that shares the socket."""
     for connection in psutil.net_connections(kind="tcp"):
         if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
-            process = psutil.Process(connection.pid)
-            family = [one for one in process.parents() if one.name() == process.name()]
-            return family[-1] if family else process
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                process = psutil.Process(connection.pid)
+                family = [one for one in process.parents() if one.name() == process.name()]
+                return family[-1] if family else process
     return None
