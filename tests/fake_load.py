@@ -40,7 +40,8 @@ end()
 class Fake:
     """Tells milliseconds in JSON where siege tells hundredths in its own way."""
 
-    name, step_s = "fake-load", 0.001
+    name, step_s, waits_to_begin = "fake-load", 0.001, False
+    program = name
     tells_arrivals = tells_percentiles = True
     packages, settings = {}, {"settings/fake.ini": "[fake]\n"}
     least_s, start_s, results = 0.0, 0.0, ()

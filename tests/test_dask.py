@@ -71,6 +71,7 @@ def test_tasks_run_on_a_cluster_and_survive_a_worker_and_its_end_is_told_in_one_
     """One cluster and one server for all of it, because they take long to start."""
     with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
         tasks_run_on_its_workers(served, cluster)
+        a_job_is_taken_and_done(served)
         the_loss_of_a_worker_costs_no_answer(served, cluster, tmp_path / "begun")
         without_its_scheduler_a_request_is_told_so(served, cluster, tmp_path / "begun")
         assert served.request("/ping").body == "pong"
@@ -83,6 +84,16 @@ def tasks_run_on_its_workers(served: Served, cluster: Cluster) -> None:
     ran_in = {int(answer.headers["x-worker"].split("/")[0]) for answer in answers}
     assert ran_in == {worker.pid for worker in cluster.workers}
     assert not psutil.Process(served.process.pid).children(recursive=True)
+
+
+def a_job_is_taken_and_done(served: Served) -> None:
+    taken = served.request("/jobs", "POST")
+    assert (taken.status, taken.body) == (202, "queued")
+    job = taken.headers["location"]
+    assert served.request(job).status == 202
+    wait_until(lambda: served.request(job).status == 200)
+    assert served.request(job).body == "computed"
+    assert served.request("/jobs/0123").status == 404
 
 
 def the_loss_of_a_worker_costs_no_answer(served: Served, cluster: Cluster, begun: Path) -> None:
@@ -103,6 +114,8 @@ def without_its_scheduler_a_request_is_told_so(served: Served, cluster: Cluster,
         assert answer.status == 500
         assert answer.body.startswith("the Dask cluster lost the task: ")
         assert "\n" not in answer.body
+    refused = served.request("/jobs", "POST")
+    assert (refused.status, refused.body.count("the Dask cluster is ")) == (503, 1)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])

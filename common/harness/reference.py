@@ -6,7 +6,7 @@ from pathlib import Path
 import aiohttp
 
 from common.errors import BadInputError
-from common.harness.client import Answer, client, get, get_job
+from common.harness.client import Answer, client
 from common.harness.failures import CaseFailedError
 from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation, Expectations, Files, Work
@@ -77,15 +77,14 @@ async def _asked(plan: Plan, case: Case, services: Services) -> tuple[list[Answe
         times, answers = [], []
         for _ in range(ASKED):
             asked_s = server.age_s()
-            answers.append(await server.while_alive(_answer(server, session, plan)))
+            answers.append(await server.while_alive(_answer(server, session, plan.suite.expect.status)))
             times.append(server.age_s() - asked_s)
         return answers, min(times)
 
 
-async def _answer(server: Server, session: aiohttp.ClientSession, plan: Plan) -> Answer:
-    status = plan.suite.expect.status
+async def _answer(server: Server, session: aiohttp.ClientSession, status: int) -> Answer:
     try:
-        answer = await (get_job if plan.load.posts_jobs else get)(session, server.load_url, 60.0, MOST_BYTES)
+        answer = await server.asking(session, server.load_url, 60.0, MOST_BYTES)
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"GET {server.load_url} was refused: {error.strerror}") from None
     if answer.status != status:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import aiohttp
 
 from common.contract import default_port
-from common.harness.client import Answer, get
+from common.harness.client import Answer, get, get_job
 from common.harness.failures import CaseFailedError
 from common.harness.listeners import must_be_its_own, where_it_listens
 from common.harness.ours import HOST
@@ -42,6 +42,7 @@ class Server:
         self.started_s = time.monotonic()
         self.url, self._port, self._python = url, port, plan.python_of(case)
         self.load_url = url + plan.load_of(case).path
+        self.asking = get_job if plan.load.posts_jobs else get  # for what the load asks for
         self.ping, self._status = suite.ping, suite.expect.status
         self.folder = start.own_folder if start is not None else ""
         self.grace_s = GRACE_S  # how long it may take to end
@@ -143,11 +144,11 @@ class Server:
         Raises:
             CaseFailedError: there is none in time, or somebody else gives it.
         """
-        url = self.load_url if self.ping is None else self.url + self.ping.path
+        url, ask = (self.load_url, self.asking) if self.ping is None else (self.url + self.ping.path, get)
         seen = ""
         while self.age_s() < self._limit_s:
             try:
-                answer = await get(session, url, self._limit_s - self.age_s())
+                answer = await ask(session, url, self._limit_s - self.age_s())
                 if self._is_right(answer):
                     if self._port is not None and self.pid is not None:
                         must_be_its_own(self.pid, self._port, self._keeper_pid())

@@ -1,0 +1,77 @@
+"""Takes jobs, and does with them what the variable JOBS_ARE says."""
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import uuid
+
+from common.serving.jobs import JOBS, FindJob, Job, PostJob
+from common.serving.options import server_options
+from common.serving.tornado import Handler, TaskHandler, serve
+from common.task import TaskRun, perform
+
+ARE = os.environ.get("JOBS_ARE", "right")
+
+
+class Kept:
+    """The jobs, as tasks of the loop."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, asyncio.Task[TaskRun]] = {}
+
+    async def post(self, task: str) -> str:
+        name = uuid.uuid4().hex
+        work = asyncio.Event().wait() if ARE == "never" else asyncio.to_thread(perform, task)
+        self.jobs[name] = asyncio.create_task(work)
+        return name
+
+    async def find(self, name: str, wait_s: float) -> Job | None:
+        await asyncio.wait([job := self.jobs[name]], timeout=wait_s)
+        if ARE == "lost":
+            return None
+        if not job.done():
+            return Job("running")
+        return Job(run=dataclasses.replace(job.result(), answer="42") if ARE == "wrong" else job.result())
+
+
+@contextlib.asynccontextmanager
+async def kept():
+    yield Kept()
+
+
+class Impatient(FindJob):
+    """It has not heard of Prefer."""
+
+    def _wait_s(self) -> float:
+        return 0.0
+
+
+class Elsewhere(PostJob):
+    async def post(self) -> None:
+        await self.resource.post(self.task)
+        self.set_status(202)
+        self.set_header("Location", "http://127.0.0.1:1/jobs")
+
+
+class Posted(Handler):
+    """How many; each user posts the next one when the last one is done, or given up."""
+
+    def get(self) -> None:
+        self.finish(str(len(self.resource.jobs)))
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        self.answer(await asyncio.to_thread(perform, self.task))
+
+
+if __name__ == "__main__":
+    options = server_options()
+    post, find = JOBS
+    handlers = {
+        post: Elsewhere if ARE == "elsewhere" else PostJob,
+        find: Impatient if ARE == "impatient" else FindJob,
+        "/posted": Posted,
+    }
+    serve(LongTask, options, kept(), handlers)
