@@ -140,7 +140,7 @@ class Drill:
                 began, scene = True, on.scene(incident)
                 await _DRILLS[incident.fault](scene)
                 if incident.fault not in _LAST and incident.left_whole is None and not is_last:
-                    incident.left_whole = await on.is_whole(scene)
+                    incident.left_whole = bool(incident.without) or await on.is_whole(scene)
             finally:
                 if not incident.left_whole:
                     await stack.aclose()

@@ -14,7 +14,7 @@ from common.harness.drill.scene import USERS, Scene
 from common.harness.drill.stage import quick_s
 from common.harness.processes import GRACE_S, until
 
-AFTER_S = 0.8  # of load under a fault that stays
+AFTER_S = 0.6  # of load under a fault that stays
 NEVER_S = 5.0  # after so long it is called never
 NEVER = -1.0  # what is seen then, as JSON has no infinity
 LEAVERS, STAY_S = 25, 0.15
@@ -166,15 +166,16 @@ async def endless(scene: Scene) -> None:
         before = scene.rate_before()
         for name, count in (("one", 1), ("all", workers - 1)):
             if not count:  # the one was all of them
-                seen |= {"all_left": seen["one_left"], "all_from_s": seen["one_from_s"]}
+                seen |= {f"all_{what}": seen[f"one_{what}"] for what in ("left", "from_s", "to_s")}
                 break
             for number in range(count):
                 scene.let_be_endless(f"{name}{number}")
             await until(lambda: not scene.endless_to_begin(), 1.0)
             from_s = scene.now_s()
             await asyncio.sleep(AFTER_S)
-            seen[f"{name}_left"] = scene.rate(from_s, scene.now_s()) / before if before else 0.0
-            seen[f"{name}_from_s"] = from_s
+            to_s = scene.now_s()
+            seen[f"{name}_left"] = scene.rate(from_s, to_s) / before if before else 0.0
+            seen[f"{name}_from_s"], seen[f"{name}_to_s"] = from_s, to_s
     seen["before_per_s"] = before
 
 

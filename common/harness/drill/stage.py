@@ -26,7 +26,7 @@ from common.model.record import Incident, Record
 
 FOLDER = "UNDER_SIEGE_DRILL"  # as common.alone.drill has it
 STEADY_CPU_S = 0.02  # of a task, unless its fault needs others
-STOP_S = 0.3  # for a server to end, when all is seen
+STOP_S = 0.05  # for a server to end, when all is seen
 PATIENCE_S = 5.0  # of a user
 WHOLE_LIMIT_S = 2.0  # after a fault, before it is replaced
 FINE_S = 0.1  # for a ping

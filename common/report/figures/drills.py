@@ -10,6 +10,7 @@ from common.model.fault import CONTROL, FAULTS
 from common.model.record import Incident
 
 SETTLE_S, WINDOW_S, WHOLE = 0.3, 0.5, 0.8  # the rate is whole again when it is so much of what it was, over so long
+WATCHED_S = 0.8  # after a task that never ends had begun, in files that do not say for how long
 NEVER = -1.0
 Figures = dict[str, float | None]
 
@@ -91,7 +92,7 @@ def _under_load(one: Incident) -> Figures:
     for name in ("one", "all"):
         if f"{name}_from_s" in one.seen:
             from_s = one.seen[f"{name}_from_s"]
-            found[f"{name}_ping_p99_s"] = ping_p99_s(one, from_s, from_s + 0.8)
+            found[f"{name}_ping_p99_s"] = ping_p99_s(one, from_s, one.seen.get(f"{name}_to_s", from_s + WATCHED_S))
     return found
 
 
