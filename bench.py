@@ -33,7 +33,7 @@ from common.model.outfile import write_whole
 
 DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
-PICTURES = ["timeline", "throughput", "pings", "moments", "memory", "cpu", "heatmap", "capacity"]
+PICTURES = ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]  # along an axis of numbers
 ONE_PICTURE = f"One picture instead, into --out FILE.svg or .png: {', '.join(PICTURES)}."
 FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed"]
@@ -181,6 +181,7 @@ def _measure(turns: int, conduct: Callable[..., Any], exit_code: Callable[..., i
 @click.argument("result", type=FILE)
 @click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="How it is shown.")
 @click.option("--picture", type=click.Choice(PICTURES), metavar="NAME", help=ONE_PICTURE)
+@click.option("--aspect", help="Of a picture for a slide, to be read from the last row: 16:9, 4:3 or 1:1.")
 @click.option("--across", metavar="AXIS", help="A column for each value of that axis, with what differs.")
 @click.option("--out", type=FILE, help="A file instead of the terminal.")
 @click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Then the exit code is by all that is required.")
@@ -189,6 +190,7 @@ def report(
     result: Path,
     dress: str,
     picture: str | None,
+    aspect: str | None,
     across: str | None,
     out: Path | None,
     wanted: tuple[str, ...],
@@ -196,25 +198,15 @@ def report(
 ) -> None:
     """Show the RESULT of a run again."""
     from common.model.record import load
-    from common.report.dressing import across_shown, as_shown, dressed, requiring, show, tell
+    from common.report.dressing import requiring, show_again
     from common.report.judging.required import exit_code_of
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
     with telling_of(result):
         found = requiring(measured, wanted) if wanted else []
-        if picture is not None:
-            from common.report.pictures import write_picture
-
-            write_picture(measured, picture, writable(out or Path(f"{picture}.svg")))
-        elif across is not None:
-            show(across_shown(measured, across, corrected=not uncorrected))
-        elif out is not None:
-            write_whole(writable(out), f"{dressed(measured, dress, corrected=not uncorrected)}\n".encode())
-        elif dress in ("table", "timeline"):
-            show(as_shown(measured, dress, corrected=not uncorrected))
-        else:
-            tell(dressed(measured, dress, corrected=not uncorrected))
+        where = writable(out or Path(f"{picture}.svg")) if out or picture else None
+        show_again(measured, dress, where, picture, aspect, across, corrected=not uncorrected)
     sys.exit(exit_code_of(found))
 
 
@@ -223,12 +215,16 @@ def report(
 @click.option("--task", multiple=True, help="As for run.")
 @as_for_run
 @click.option("--out", type=FILE, help="A picture of it: FILE.svg, .png or .html; raw values: .json.")
+@click.option("--side-by-side", "beside", is_flag=True, help="Beside each other, two strategies at best.")
+@click.option("--step", is_flag=True, help="Request by request: each key shows what became of the next one.")
 @click.option("--quiet", is_flag=True, help="No progress, only the result.")
 def trace(
     servers: tuple[str, ...],
     requests: int,
     ping: str | None,
     out: Path | None,
+    beside: bool,
+    step: bool,
     quiet: bool,
     **axes: tuple[str | int, ...],
 ) -> None:
@@ -239,8 +235,8 @@ def trace(
     from common.harness.plan import make_plan
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct_traces
-    from common.report.dressing import as_shown, show
-    from common.report.pictures import check_suffix, write_picture
+    from common.report.dressing import show_traces
+    from common.report.pictures import check_suffix
     from common.report.progress import ProgressBar
 
     if out is not None:
@@ -248,13 +244,9 @@ def trace(
     plan = make_plan(suite_of(servers, ping), {**axes, "users": [requests]}, time_s=0, rounds=1)
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
         result, stopped_by = conduct_traces(plan, requests, progress, COMMAND)
-    if result.traces and out is not None:
-        write_picture(result, "timeline", out)
-    elif result.traces:
-        show(as_shown(result))
-    if stopped_by:
-        sys.exit(128 + stopped_by)
-    sys.exit(1 if any(one.failure for one in result.traces) else 0)
+    if result.traces:
+        show_traces(result, out, beside=beside, step=step)
+    sys.exit(128 + stopped_by if stopped_by else int(any(one.failure for one in result.traces)))
 
 
 @bench.command(name="try")

@@ -1,4 +1,4 @@
-"""In a thread pool: waiting is shared and the loop lives on, but under the GIL only one thread computes at a time."""
+"""In a thread pool: waiting is shared, but under the GIL one thread computes at a time, and the loop stands in line."""
 
 from concurrent.futures import ThreadPoolExecutor
 

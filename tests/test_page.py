@@ -114,11 +114,13 @@ def test_there_are_as_many_marks_as_there_is_data(browser: Browser, pages: dict[
     sample = result("sample")
     comparison = summarize(sample)
     with opened(browser, pages["sample"]) as shown:
-        assert marks(shown, "bars") == marks(shown, "cpu") == marks(shown, "memory") == len(comparison.cases)
-        assert marks(shown, "intervals") == len(comparison.cases)
-        firsts = [case[0].record for case in comparison.rounds]
-        answers = sum(at <= one.load_s for one in firsts for at in one.transactions.finished_s)
-        assert marks(shown, "answers") == answers
+        assert marks(shown, "bars") == marks(shown, "cpu") == len(comparison.cases)
+        assert marks(shown, "points") == 2 * len(comparison.cases)  # against pings, and against memory
+        assert shown.page.locator("figure:has(.wide .bars_marks) .wide .intervals_marks > *").count() == len(
+            comparison.cases
+        )
+        assert marks(shown, "margins") == len(comparison.cases)
+        assert marks(shown, "answers") == len(comparison.cases)
         waited = shown.page.locator("figure:has(.wide .medians_marks) .wide .pings_marks > *").count()
         assert waited == 100 * len(comparison.cases)
         assert shown.count("table.cases tbody tr:not(:has(.why))") == len(comparison.cases) + len(comparison.ceilings)
@@ -182,6 +184,38 @@ def test_who_can_not_see_the_pictures_is_told_what_they_show(browser: Browser, p
         ]
         assert levels[0] == 1
         assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_word_explains_itself_when_it_is_touched(browser: Browser, pages: dict[str, Path], width: int) -> None:
+    with opened(browser, pages["sample"], width) as shown:
+        first = shown.page.locator(".answer .term", has_text="p99")
+        assert first.count() == 1  # where it first stands, and not again
+        note = shown.page.get_by_text("99 of 100 requests took no longer than this")
+        assert not note.is_visible()
+        first.click()
+        assert note.is_visible()
+        assert shown.overflow() <= 0
+        shown.page.keyboard.press("Escape")
+        assert not note.is_visible()
+        table = ".words .term" if width < 500 else "table.cases .term"
+        explained = set(shown.page.locator(table).all_inner_texts())
+        assert {"trans/s", "of ceiling", "ping p99"} <= {" ".join(text.split()) for text in explained}
+
+
+def test_a_name_in_plain_words_stands_beside_that_of_the_file(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["sample"]) as shown:
+        assert shown.page.get_by_role("rowheader", name="process pool 4_async_processexecutor").is_visible()
+        assert "process pool (4_async_processexecutor)" in shown.page.locator(".answer").inner_text()
+
+
+def test_its_conditions_stand_with_every_picture(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["sample"]) as shown:
+        told = shown.page.locator("figure figcaption").all_inner_texts()
+        assert len(told) == shown.count("figure")
+        assert all("primes" in one and "2 cores" in one for one in told)
+        assert told[0].count("8 requests at the same moment") == 1
+        assert all("25 users" in one and "2 rounds of" in one for one in told[1:])
 
 
 def test_the_answer_comes_first(browser: Browser, pages: dict[str, Path]) -> None:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import click
 import msgspec
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -20,7 +21,7 @@ from common.report.dresses.required import required_as_data
 from common.report.dresses.spreadsheet import as_csv
 from common.report.dresses.sweeps import sweeps_as_data
 from common.report.dresses.table import as_table
-from common.report.dresses.timeline_text import TimelinesAsText
+from common.report.dresses.timeline_text import TimelinesAsText, steps
 from common.report.judging.comparison import summarize
 from common.report.judging.required import Judged, check_has, exit_code_of, judged
 from common.report.judging.verdict import FAILED, OK
@@ -117,6 +118,52 @@ def show(shown: RenderableType) -> None:
 def tell(text: str) -> None:
     """Prints it on stdout as it is."""
     print(text)  # noqa: T201
+
+
+def show_again(
+    result: Result,
+    dress: str,
+    out: Path | None,
+    picture: str | None = None,
+    aspect: str | None = None,
+    across: str | None = None,
+    *,
+    corrected: bool = True,
+) -> None:
+    """A result as it is asked for: as one picture, along an axis, into a file, or on stdout.
+
+    Raises:
+        BadInputError: the result has nothing of that kind, or there is no such picture or aspect.
+    """
+    if picture is not None and out is not None:
+        from common.report.pictures import write_picture
+
+        write_picture(result, picture, out, aspect)
+    elif aspect is not None:
+        raise BadInputError("--aspect is the shape of a picture: expected --picture NAME with it")
+    elif across is not None:
+        show(across_shown(result, across, corrected=corrected))
+    elif out is not None:
+        write_whole(out, f"{dressed(result, dress, corrected=corrected)}\n".encode())
+    elif dress in ("table", "timeline"):
+        show(as_shown(result, dress, corrected=corrected))
+    else:
+        tell(dressed(result, dress, corrected=corrected))
+
+
+def show_traces(result: Result, out: Path | None, *, beside: bool = False, step: bool = False) -> None:
+    """The timelines on stdout or as a picture; step by step each key shows what became of the next request."""
+    if out is not None:
+        from common.report.pictures import write_picture
+
+        write_picture(result, "timeline", out, columns=min(2, len(result.traces)) if beside else 1)
+    elif step:
+        for number, state in enumerate(steps(result, beside=beside)):
+            show(state)
+            if number:
+                click.pause("(a key for the next request)")  # does nothing where nobody sits before it
+    elif result.traces:
+        show(TimelinesAsText(result, beside=beside))
 
 
 def show_all(result: Result, out: Path | None, page: Path | None) -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 from common.errors import BadInputError
 from common.model.outfile import write_whole
 from common.model.record import Result, save
-from common.report.charts.look import FILE, as_png, as_svg
+from common.report.charts.frame import as_png, check_aspect
 from common.report.judging.capacity import capacities
 from common.report.judging.comparison import summarize
 from common.report.page.capacity_page import capacity_pictures
 from common.report.page.page import as_html
-from common.report.page.sections import Picture, sections
+from common.report.page.picture import Picture
+from common.report.page.sections import sections, traced
 
 _SUFFIXES = (".svg", ".png", ".html", ".json")
 
@@ -22,29 +23,32 @@ def check_suffix(path: Path) -> None:
         raise BadInputError(f"can't draw as {path.name!r}: expected a name that ends in {', '.join(_SUFFIXES)}")
 
 
-def write_picture(result: Result, name: str, path: Path) -> None:
+def write_picture(result: Result, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
     """Draws the picture of that name (of the first task, where there are several); the suffix says as what.
 
+    Args:
+        aspect: of a slide, such as `16:9`; else it is as high as it takes.
+        columns: in which timelines stand beside each other.
+
     Raises:
-        BadInputError: the result has nothing to draw it from, or the suffix is unknown.
+        BadInputError: the result has nothing to draw it from, or the suffix or the aspect is unknown.
     """
     check_suffix(path)
+    check_aspect(aspect)
     if path.suffix == ".html":
         write_whole(path, as_html(result).encode())
         return
     if path.suffix == ".json":
         save(result, path)
         return
-    pictures = _pictures(result)
+    pictures = [traced(result, columns)] if columns > 1 and result.traces else _pictures(result)
     picture = next((picture for picture in pictures if picture.name == name), None)
     if picture is None:
         hows = {"timeline": "run with --trace", "capacity": "take a result of bench.py capacity"}
         how = hows.get(name, "take a result with cases that have numbers")
         raise BadInputError(f"nothing in this result to draw {name} from: {how}")
-    if path.suffix == ".svg":
-        write_whole(path, as_svg(picture.draw(FILE), FILE).encode())
-    else:
-        write_whole(path, as_png(picture.draw(FILE), FILE))
+    svg = picture.alone(aspect)
+    write_whole(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
 
 
 def _pictures(result: Result) -> Iterator[Picture]:

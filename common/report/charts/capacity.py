@@ -8,7 +8,7 @@ import altair as alt
 
 from common.report.charts.look import Drawing, Look
 from common.report.judging.capacity import Capacity
-from common.report.words.capacity import names_of
+from common.report.words.capacity import names_of, plain_names_of
 
 _MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 _HEIGHT, _LOWER = 240, 170
@@ -17,7 +17,7 @@ _LEAST_S = 5e-4  # below that nobody wants to know it
 
 def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:
     """Three sheets, one below the other, with the same rates: p99 strong and p50 faint, and goals as dashed lines."""
-    names = names_of(found)
+    names = names_of(found) if look.height is None else plain_names_of(found)
     rows = {
         "answers": list(_times(found, names, "response")),
         "pings": list(_times(found, names, "ping")),
@@ -26,6 +26,9 @@ def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:
         "ping_goals": _goals(found, "ping"),
     }
     colour, mark = _colour_and_mark(names, look)
+    if look.height is not None:  # on a slide there is room for one sheet that can be read
+        height = look.height - 60 - 20 * math.ceil(len(names) / 3)
+        return Drawing(_sheet("answers", "answer_goals", "answers", height, (colour, mark), look), rows)
     sheets = [_sheet("answers", "answer_goals", "answers", _HEIGHT, (colour, mark), look)]
     if rows["pings"]:
         sheets.append(_sheet("pings", "ping_goals", "pings", _LOWER, (colour, mark), look))
@@ -62,7 +65,7 @@ def _x(title: str | None) -> alt.X:
     return alt.X("per_s:Q", scale=alt.Scale(type="log", nice=False, padding=12), axis=axis)
 
 
-def _sheet(data: str, goals: str, what: str, height: int, told_by: tuple[Any, Any], look: Look) -> Any:
+def _sheet(data: str, goals: str, what: str, height: float, told_by: tuple[Any, Any], look: Look) -> Any:
     colour, mark = told_by
     y = alt.Y(
         "s:Q",
@@ -72,7 +75,7 @@ def _sheet(data: str, goals: str, what: str, height: int, told_by: tuple[Any, An
             tickCount=5, labelExpr="datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"
         ),
     )
-    base = alt.Chart(alt.NamedData(data)).encode(_x(None), y, colour)
+    base = alt.Chart(alt.NamedData(data)).encode(_x("requests per second" if look.is_slide else None), y, colour)
     detail = alt.Detail("name:N")
     p50 = base.transform_filter("datum.percent == 50").mark_line(strokeWidth=1.5, opacity=0.4).encode(detail)
     p99 = base.transform_filter("datum.percent == 99")

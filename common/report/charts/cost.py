@@ -1,4 +1,4 @@
-"""What it costs: memory against throughput, and the CPU time of each transaction."""
+"""What it costs: memory against throughput, and the CPU time that is spent beside the task."""
 
 from collections.abc import Sequence
 
@@ -7,84 +7,75 @@ import altair as alt
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
-from common.report.charts.sheet import Sheet
+from common.report.charts.scatter import Across, scatter
+from common.report.judging.known import Known
 from common.report.judging.summary import Summary
-from common.report.judging.verdict import OK
-from common.report.words.naming import label, short
 
-_HEIGHT, _LINE, _BAR = 240, 16, 16  # pixels
+_BAR = 16  # pixels
 
 
 def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
-    """A dot for each case: the higher the more work, the further right the more memory; its name beside it."""
-    known = sorted((case for case in cases if case.memory_bytes), key=_rate)
-    labels = 75 if look.is_narrow else 240
-    width = look.width - labels - 60
-    most_mb = max((_mb(case) for case in known), default=1.0) * 1.15
-    most = max((_rate(case) for case in known if case.verdict == OK), default=1.0) * 1.2
-    sheet = Sheet(
-        width,
-        _HEIGHT,
-        alt.Scale(domain=[0, most_mb], nice=False),
-        alt.Axis(title="← memory in MB: less is better", tickCount=width // 90),
-    )
-    dots, leaders, names = [], [], []
-    ys = [_HEIGHT * (1 - min(_rate(case), most) / most) for case in known]
-    for case, y, at in zip(known, ys, _apart(ys), strict=True):
-        dots.append({"x": _mb(case), "y": y})
-        leaders.append({"x": _mb(case), "y": y, "x2": most_mb, "y2": at})
-        name = short(case.server) if look.is_narrow else label(case, cases)
-        names.append({"y": at, "text": f"{name}: {numbers.megabytes(case.memory_bytes or 0)}"})
-    rate_axis = alt.Axis(title="trans/s: more is better →", tickCount=5)
-    rates = sheet.of("rates", [{"y": 0.0}, {"y": most}]).mark_point(opacity=0)
-    lines = (
-        sheet.of("leaders", leaders).mark_rule(color=look.grid).encode(sheet.x, sheet.y, alt.X2("x2:Q"), alt.Y2("y2:Q"))
-    )
-    drawn = sheet.drawn(
-        lines,
-        sheet.of("memory", dots).mark_circle(size=110, color=look.work, opacity=1).encode(sheet.x, sheet.y),
-        sheet.text("names", names, width + 6, align="left", fontSize=12, color=look.ink),
-    )
-    scale = alt.Scale(domain=[0, most], nice=False)
-    with_axis = alt.layer(drawn.chart, rates.encode(alt.Y("y:Q", scale=scale, axis=rate_axis)))
-    sized = with_axis.resolve_scale(y="independent").properties(width=width, height=_HEIGHT)
-    return Drawing(sized, sheet.rows)
+    """A point for each case: the higher the more work, the further right the more memory; its name beside it."""
+    across = Across(_memory_bytes, numbers.megabytes, "memory", "memory_bytes")
+    return scatter(cases, across, None, look)
 
 
-def cpu_chart(cases: Sequence[Summary], task_cpu_s: float | None, look: Look) -> Drawing:
-    """A bar for each case, against what the task alone needs."""
-    known = [case for case in cases if case.cpu_s_per_transaction is not None]
-    rows = Rows(known, _BAR, look)
-    most = 1.2 * max([task_cpu_s or 0.0, 1e-9, *(case.cpu_s_per_transaction or 0.0 for case in known)])
-    axis = alt.Axis(title="CPU time per transaction, in ms", orient="top", tickCount=look.width // 100)
-    sheet = rows.sheet(alt.Scale(domain=[0, 1000 * most], nice=False), axis)
-    bars = []
-    for number, case in enumerate(known):
-        y, used_s = rows.top(number), case.cpu_s_per_transaction or 0.0
-        bars.append({"x": 0, "x2": 1000 * used_s, "y": y, "y2": y + _BAR})
-    alone = [{"x": 1000 * task_cpu_s, "y": 0, "y2": rows.height}] if task_cpu_s else []
-    label = [{"x": 1000 * task_cpu_s, "y": rows.height - 2, "text": "the task itself"}] if task_cpu_s else []
+def tradeoff_chart(cases: Sequence[Summary], ceiling: Summary | None, look: Look) -> Drawing:
+    """A point for each case: the higher the more work, the further left the sooner a ping is answered."""
+    across = Across(_ping_p99_s, numbers.seconds, "99 of 100 pings took at most", "ping_p99_s", True, _ping_edges)
+    return scatter(cases, across, ceiling, look)
+
+
+def cpu_chart(cases: Sequence[Summary], spent: Sequence[Known], look: Look, *, beside_task: bool) -> Drawing:
+    """A bar with its interval for each case.
+
+    Args:
+        spent: CPU seconds for each answer, of each case.
+        beside_task: whether what the task itself needs is taken off.
+    """
+    rows = Rows(cases, _BAR, look, "cpu_s_per_transaction")
+    values = [1000 * (one.value or 0.0) for one in spent]
+    edges = [tuple(1000 * edge for edge in one.interval) if one.interval else None for one in spent]
+    least = min([0.0, *values, *(edge[0] for edge in edges if edge)])
+    most = max([1e-6, *values, *(edge[1] for edge in edges if edge)])
+    what = "CPU time for each answer beside the task" if beside_task else "CPU time for each answer"
+    axis = alt.Axis(title=f"{what}, in ms", orient="top", tickCount=look.width // 100)
+    sheet = rows.sheet(alt.Scale(domain=[1.05 * least, 1.1 * most], nice=False), axis)
+    bars, intervals, figures = [], [], []
+    for number, (case, value, edge) in enumerate(zip(cases, values, edges, strict=True)):
+        y, strong = rows.top(number), rows.leads(case) or not rows.has_leaders
+        bars.append({"x": min(0.0, value), "x2": max(0.0, value), "y": y, "y2": y + rows.marks, "strong": strong})
+        if edge:
+            intervals.append({"x": edge[0], "x2": edge[1], "y": y + rows.marks / 2})
+        figures.append(_told(value, edge, look))
+    color = alt.condition("datum.strong", alt.value(look.work), alt.value(look.mute))
     return sheet.drawn(
-        sheet.bars("cpu", bars, color=look.work),
-        sheet.posts("task", alone, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
-        sheet.text("task_label", label, align="right", dx=-5, color=look.ink),
-        *rows.texts(sheet, [numbers.seconds(case.cpu_s_per_transaction or 0.0) for case in known]),
+        sheet.bars("cpu", bars).encode(color=color),
+        sheet.posts("zero", [{"x": 0, "y": row["y"] - 2, "y2": row["y2"] + 2} for row in bars], color=look.limit),
+        sheet.rules("margins", intervals, color=look.ink, strokeWidth=2),
+        *rows.texts(sheet, figures),
     )
 
 
-def _apart(ys: Sequence[float]) -> list[float]:
-    """Places for labels, in the order of the dots from the bottom to the top, so that none covers another."""
-    places: list[float] = []
-    for y in ys:
-        places.append(min(y, places[-1] - _LINE) if places else y)
-    if places and places[-1] < 0:
-        places = [place - places[-1] for place in places]
-    return places
+def _told(value_ms: float, edges_ms: tuple[float, ...] | None, look: Look) -> str:
+    value = f"{_in_two_digits(value_ms)} ms"
+    if edges_ms is None or look.is_slide:
+        return value
+    return f"{value}, between {_in_two_digits(edges_ms[0])} and {_in_two_digits(edges_ms[1])}"
 
 
-def _rate(case: Summary) -> float:
-    return case.rate_per_s.mean if case.rate_per_s else 0.0
+def _in_two_digits(value_ms: float) -> str:
+    """No more than two behind the point, and a minus only where there is something behind it."""
+    return numbers.significant(round(value_ms, 2), 2) if round(value_ms, 2) else "0"
 
 
-def _mb(case: Summary) -> float:
-    return (case.memory_bytes or 0) / 1e6
+def _memory_bytes(case: Summary) -> float | None:
+    return case.memory_bytes
+
+
+def _ping_p99_s(case: Summary) -> float | None:
+    return None if case.ping_s is None else case.ping_s.p99 or case.ping_s.max
+
+
+def _ping_edges(case: Summary) -> tuple[float | None, float | None]:
+    return (None, None) if case.ping_s is None else (case.ping_s.p99_low, case.ping_s.p99_high)

@@ -22,14 +22,22 @@ class Look:
     paper: str = "#ffffff"
     work: str = "#0072b2"
     wait: str = "#cbdcea"
+    late: str = "#f2cf5b"
+    mute: str = "#8db7d6"
     ping: str = "#d55e00"
     limit: str = "#1b2733"
+    height: float | None = None  # of what there is room for on a slide; else as high as it takes
     lines: tuple[str, ...] = ("#0072b2", "#d55e00", "#00795a", "#a8437f", "#8a6d00", "#1b2733")
 
     @property
     def is_narrow(self) -> bool:
         """Whether it is for a phone."""
-        return self.width < 500
+        return self.width < 500 and not self.is_slide
+
+    @property
+    def is_slide(self) -> bool:
+        """Whether it is to be read from the last row: few words, large, the winner first."""
+        return self.height is not None
 
 
 FILE = Look()
@@ -57,17 +65,11 @@ def as_svg(drawing: Drawing, look: Look) -> str:
     return re.sub("<[^>]+>", _in_tenths, svg)
 
 
-def as_png(drawing: Drawing, look: Look) -> bytes:
-    """The drawing as PNG, twice as fine as the SVG."""
-    png: bytes = vl_convert.vegalite_to_png(specification(drawing, look), vl_version=_VERSION, scale=2)
-    return png
-
-
 def for_page(drawing: Drawing, look: Look, alternative: str) -> str:
     """The drawing as a part of an HTML page: as wide as there is room, and in words for those who can't see it."""
     svg = as_svg(drawing, look)
     inner = re.sub(r'^<svg\b(.*?) width="[\d.]+" height="[\d.]+"', r"<svg\1", svg, count=1)
-    return inner.replace("<svg", f'<svg role="img" aria-label="{_escaped(alternative)}"', 1)
+    return inner.replace("<svg", f'<svg role="img" aria-label="{escaped(alternative)}"', 1)
 
 
 def _in_tenths(tag: re.Match[str]) -> str:
@@ -75,7 +77,8 @@ def _in_tenths(tag: re.Match[str]) -> str:
     return re.sub(r"(\.\d)\d+", r"\1", tag[0])
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """As it may stand in a tag or between two."""
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -83,9 +86,9 @@ def specification(drawing: Drawing, look: Look, *, validate: bool = False) -> di
     """The whole chart as Vega-Lite; checked against its schema only if asked to, which takes as long as drawing."""
     text: dict[str, Any] = {"labelColor": look.ink, "titleColor": look.quiet, "labelFontSize": 12, "titleFontSize": 12}
     dressed = drawing.chart.configure(
-        background=look.paper if look == FILE else "transparent",
+        background="transparent",
         font=FONT,
-        padding=12 if look == FILE else 2,
+        padding=2,
         aria=False,  # the picture as a whole is described; a thousand marks, each on its own, would bury that
         view=alt.ViewConfig(stroke=None),
         axis=alt.AxisConfig(

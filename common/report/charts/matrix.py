@@ -10,7 +10,7 @@ from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED, OK
-from common.report.words.naming import across, at, cases_of, label, short
+from common.report.words.naming import across, at, cases_of, in_plain_words, label, short
 
 _CELL, _HEAD = 44, 38  # pixels
 _LETTER = 7  # pixels, about
@@ -22,8 +22,9 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
     """A cell for each case with its rate and its share of the ceiling: the stronger, the nearer to it."""
     axes = across(cases_of(cases))
     settings = list(dict.fromkeys(setting for one in cases if None not in (setting := at(one.case, axes))))
-    names = list(dict.fromkeys(label(one, cases, without=axes) for one in cases))
-    shown = [_narrow(name) if look.is_narrow else name for name in names]
+    called = {label(one, cases, without=axes): _plainly(one, cases, axes) for one in cases}
+    names = list(called)
+    shown = [_narrow(name) if look.is_narrow else called[name] for name in names]
     left = 240 if not look.is_narrow else 30 if max(map(len, shown)) <= FEW_LETTERS else 90
     width = look.width - left - 10
     wide = width / len(settings)
@@ -70,6 +71,12 @@ def _heading(axes: Sequence[str], setting: Setting, wide: float) -> list[str]:
         words = axis(name).told(value if isinstance(value, int) else brief)
         told.append(words if len(words) <= most else brief if len(brief) <= most else f"{brief[: most - 1]}…")
     return told
+
+
+def _plainly(case: Summary, cases: Sequence[Summary], axes: Sequence[str]) -> str:
+    """In plain words, with its number."""
+    name, plain = label(case, cases, without=axes), in_plain_words(case.server, case.title)
+    return name if plain == case.server else f"{plain} ({short(case.server)}){name.removeprefix(case.server)}"
 
 
 def _narrow(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The siege as it went on: each answer and each ping of one round, so that a stall can be seen."""
+"""The siege as it went on: the answers that had come by each moment, and each ping, so that a stall can be seen."""
 
 from collections.abc import Sequence
 
@@ -7,40 +7,78 @@ import altair as alt
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
+from common.report.charts.scatter import round_values
 from common.report.figures.rounds import Round
 from common.report.judging.summary import Summary
 
-_TICK, _PINGS = 8, 26  # pixels
+_ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # pixels
 
 
-def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_ticks: int, look: Look) -> Drawing:
-    """Of the first round of each case; where it has more answers than ticks, every second or third is drawn."""
-    rows = Rows(cases, _TICK + _PINGS + 2, look)
+def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, look: Look) -> Drawing:
+    """Of the first round of each case, all with the same scales; where there are more answers, some are left out."""
+    rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, look, "rate_per_s")
+    part = rows.marks / rows.wanted
+    answers_px, pings_px = _ANSWERS * part, _PINGS * part
     first = [case[0] for case in rounds]
     end_s = max(one.record.load_s or one.record.time_s for one in first)
+    most = max([1, *(_by_then(one, end_s)[-1][1] for one in first)])
     longest_s = max([0.001, *(value for one in first for value in one.record.pings.waited_s)])
-    axis = alt.Axis(title="seconds since the siege began", orient="top", tickCount=look.width // 100)
+    beside = " (on the right: the rate, and the longest ping)" if look.is_slide else ""
+    axis = alt.Axis(title=f"seconds since the siege began{beside}", orient="top", tickCount=look.width // 100)
     sheet = rows.sheet(alt.Scale(domain=[0, end_s], nice=False), axis)
-    answers, pings, grounds = [], [], []
+    answers, pings, grounds, marks = [], [], [], []
     for number, one in enumerate(first):
-        y, record = rows.top(number), one.record
-        ground = y + _TICK + 2 + _PINGS
-        finished_s = [at for at in record.transactions.finished_s if at <= end_s]
-        for at in finished_s[:: 1 + len(finished_s) // most_ticks]:
-            answers.append({"x": at, "y": y, "y2": y + _TICK})
-        for due_s, waited_s in zip(record.pings.due_s, record.pings.waited_s, strict=True):
+        floor = rows.top(number) + answers_px
+        ground = floor + _BETWEEN * part + pings_px
+        came = _by_then(one, end_s)
+        for at_s, count in [*came[:-1][:: 1 + len(came) // most_steps], came[-1]]:
+            answers.append(
+                {
+                    "x": at_s,
+                    "y": floor - answers_px * count / most,
+                    "row": number,
+                }
+            )
+        for due_s, waited_s in zip(one.record.pings.due_s, one.record.pings.waited_s, strict=True):
             if due_s <= end_s:
-                tall = max(1.5, _PINGS * waited_s / longest_s)
-                pings.append({"x": due_s, "y": ground - tall, "y2": ground})
-        grounds.append({"x": 0, "x2": end_s, "y": ground + 0.5})
+                pings.append({"x": due_s, "y": ground - max(1.5, pings_px * waited_s / longest_s), "y2": ground})
+        grounds += [{"x": 0, "x2": end_s, "y": floor + 0.5}, {"x": 0, "x2": end_s, "y": ground + 0.5}]
+        marks += _scales(floor, answers_px, most, ground, pings_px, longest_s) if not look.is_slide else []
+    line = sheet.of("answers", answers).mark_line(interpolate="step-after", strokeWidth=2, color=look.work)
     return sheet.drawn(
         sheet.rules("grounds", grounds, color=look.grid),
-        sheet.posts("answers", answers, color=look.work, strokeWidth=1.2),
-        sheet.posts("pings", pings, color=look.ping, strokeWidth=3),
-        *rows.texts(sheet, [_told(one) for one in first]),
+        sheet.rules("scales", [{**row, "x": 0, "x2": end_s} for row in marks], color=look.grid, strokeDash=[2, 3]),
+        line.encode(sheet.x, sheet.y, alt.Detail("row:N"), order=alt.Order("x:Q")),
+        sheet.posts("pings", pings, color=look.ping, strokeWidth=3 if not look.is_narrow else 1.5),
+        sheet.text("counts", marks[::2], 2, align="left", dy=-5, fontSize=9.5, color=look.quiet),
+        sheet.text("waits", marks[1::2], sheet.width - 2, align="right", dy=-5, fontSize=9.5, color=look.quiet),
+        *rows.texts(sheet, [_told(one, look) for one in first]),
     )
 
 
-def _told(one: Round) -> str:
+def _by_then(one: Round, end_s: float) -> list[tuple[float, int]]:
+    """The moments at which answers came, and how many there were by then; 0 at the beginning, all at the end."""
+    finished_s = sorted(at for at in one.record.transactions.finished_s if at <= end_s)
+    lasted_s = min(end_s, one.record.load_s or one.record.time_s)
+    told = [(0.0, 0), *((at, number) for number, at in enumerate(finished_s, 1))]
+    return [*told, (max(lasted_s, told[-1][0]), len(finished_s))]
+
+
+def _scales(
+    floor: float, answers_px: float, most: int, ground: float, pings_px: float, longest_s: float
+) -> list[dict[str, object]]:
+    """A round number of answers, and a round time of a ping, as lines at their height."""
+    count, wait_s = round_values(most, 2)[-1], round_values(longest_s, 2)[-1]
+    return [
+        {"y": floor - answers_px * count / most, "text": f"{count:g} answers"},
+        {"y": ground - pings_px * wait_s / longest_s, "text": f"a ping of {numbers.seconds(wait_s)}"},
+    ]
+
+
+def _told(one: Round, look: Look) -> str:
     longest_s = max(one.record.pings.waited_s, default=0.0)
-    return f"{one.completed} answers above, longest ping {numbers.seconds(longest_s)} below"
+    rate = f"{numbers.rate(one.rate.per_s)}/s" if one.rate.per_s else "no rate"
+    if look.is_slide:
+        return f"{rate}, {numbers.seconds(longest_s)}"
+    settled = f", {rate} as measured" if one.rate.per_s else ""
+    return f"{one.completed} answers{settled}; longest ping {numbers.seconds(longest_s)}"

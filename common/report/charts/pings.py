@@ -24,24 +24,26 @@ def pings_chart(
 
     Each of the dots of a case stands for an equal part of its pings (a quantile dot plot: Kay et al., CHI 2016).
     """
-    rows = Rows(cases, _BAND, look)
+    rows = Rows(cases, _BAND, look, "ping_p99_s")
     waited_s = [np.maximum(_LEAST_S, np.concatenate([one.record.pings.waited_s for one in case])) for case in rounds]
     longest_s = float(max([0.1, task_s or 0.0, *(values.max() for values in waited_s if len(values))]))
     steps = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
-    axis = alt.Axis(title="how long a ping took", orient="top", values=steps, labelExpr=_LABELS)
+    axis = alt.Axis(
+        title="how long a ping took: each step is ten times as long", orient="top", values=steps, labelExpr=_LABELS
+    )
     scale = alt.Scale(type="log", domain=[_LEAST_S, longest_s * 1.3], nice=False)
     sheet = rows.sheet(scale, axis)
     dots, medians, figures = [], [], ["no pings"] * len(cases)
     for number, values in enumerate(waited_s):
         y = rows.top(number)
         for place, value in enumerate(_quantiles(values, dots_each)):
-            dots.append({"x": value, "y": y + 3 + (_BAND - 6) * _scattered(place)})
+            dots.append({"x": value, "y": y + 3 + (rows.marks - 6) * _scattered(place)})
         if len(values):
-            p50, p99 = np.percentile(values, [50, 99])
-            medians.append({"x": float(p50), "y": y, "y2": y + _BAND})
-            figures[number] = f"half below {numbers.seconds(p50)}, 99 % below {numbers.seconds(p99)}"
+            medians.append({"x": float(np.percentile(values, 50)), "y": y, "y2": y + rows.marks})
+            figures[number] = _told(cases[number], look)
     alone = [{"x": task_s, "y": 0, "y2": sheet.height}] if task_s else []
     label = [{"x": task_s, "y": sheet.height - 4, "text": f"one task: {numbers.seconds(task_s)}"}] if task_s else []
+    label = label if not look.is_slide else []
     return sheet.drawn(
         sheet.posts("one_task", alone, color=look.limit, strokeWidth=1.5, strokeDash=[5, 3]),
         sheet.text("one_task_label", label, align="left", dx=5, color=look.ink),
@@ -49,6 +51,18 @@ def pings_chart(
         sheet.posts("medians", medians, color=look.ink, strokeWidth=2.5),
         *rows.texts(sheet, figures),
     )
+
+
+def _told(case: Summary, look: Look) -> str:
+    """As the table has it."""
+    if case.ping_s is None:
+        return "no pings"
+    p50, p99 = (
+        f"below {numbers.seconds(value)}" if value is not None else f"not known: above {numbers.seconds(longest_s)}"
+        for value in (case.ping_s.p50, case.ping_s.p99)
+        for longest_s in (case.ping_s.max,)
+    )
+    return p99.replace("below", "99 % <") if look.is_slide else f"half {p50}, 99 % {p99}"
 
 
 def _quantiles(values: Floats, count: int) -> list[float]:

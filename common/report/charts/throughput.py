@@ -1,12 +1,13 @@
-"""How much work got done: a bar with its interval for each case, against the line of the ceiling."""
+"""How much work got done: a bar with its interval for each case, against the ceiling with its own."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
-from common.report.charts.rows import Rows
+from common.report.charts.rows import Rows, usual_rate
 from common.report.charts.sheet import Layer, Sheet
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import OK
@@ -14,65 +15,92 @@ from common.report.words.columns import half_width
 
 _BAR = 20
 _ROOM = 1.25  # of the largest value that can be true: what is longer is cut and says so
+Row = dict[str, Any]
 
 
-def throughput_chart(cases: Sequence[Summary], look: Look) -> Drawing:
-    """Of cases that have numbers, with the same task and users."""
-    rows = Rows(cases, _BAR, look)
-    ceiling = max((case.ceiling_per_s for case in cases if case.ceiling_per_s), default=0.0)
-    most = _ROOM * max([ceiling, 1e-9, *(_high(case) for case in cases if case.verdict == OK)])
-    axis = alt.Axis(title="transactions per second", orient="top", tickCount=look.width // 100)
+def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Summary | None] = ()) -> Drawing:
+    """Of cases that have numbers, with the same task and users, all at the usual speed of the machine.
+
+    Args:
+        ceilings: of each case; none where that is not known.
+    """
+    ceilings = ceilings or [None] * len(cases)
+    rows = Rows(cases, _BAR, look, "rate_per_s")
+    limits = [_high(one) for one in ceilings if one is not None and one.rate_per_s]
+    most = _ROOM * max([*limits, 1e-9, *(_high(case) for case in cases if case.verdict == OK)])
+    limit = " (dashed: the ceiling)" if look.is_slide and limits else ""
+    axis = alt.Axis(title=f"answers per second{limit}", orient="top", tickCount=look.width // 100)
     sheet = rows.sheet(alt.Scale(domain=[0, most], nice=False, clamp=True), axis)
     bars, intervals = [], []
     for number, case in enumerate(cases):
-        rate = case.rate_per_s
+        rate, y = case.rate_per_s, rows.top(number)
         assert rate is not None
-        y = rows.top(number)
-        bars.append({"x": 0, "x2": min(rate.mean, most), "y": y, "y2": y + _BAR, "sound": case.verdict == OK})
+        strong = rows.leads(case) or not rows.has_leaders
+        sound = {"sound": case.verdict == OK, "strong": strong}
+        bars.append({"x": 0, "x2": min(usual_rate(case), most), "y": y, "y2": y + rows.marks, **sound})
         if rate.low is not None and rate.high is not None and rate.high < most:
-            intervals.append({"x": max(0.0, rate.low), "x2": rate.high, "y": y + _BAR / 2})
+            intervals.append({"x": max(0.0, rate.low), "x2": rate.high, "y": y + rows.marks / 2})
     opacity = alt.condition("datum.sound", alt.value(1), alt.value(0.35))
+    color = alt.condition("datum.strong", alt.value(look.work), alt.value(look.mute))
+    band, lines = _ceilings(sheet, rows, ceilings, most)
     return sheet.drawn(
-        sheet.bars("bars", bars, color=look.work).encode(opacity=opacity),
+        band,
+        sheet.bars("bars", bars).encode(opacity=opacity, color=color),
         sheet.rules("intervals", intervals, color=look.ink, strokeWidth=2),
-        *_ceilings(sheet, rows, look),
-        *rows.texts(sheet, [_told(case, most) for case in cases]),
+        *lines,
+        *rows.texts(sheet, [_told(case, most, look) for case in cases]),
     )
 
 
-def _ceilings(sheet: Sheet, rows: Rows, look: Look) -> list[Layer]:
-    """One line through all rows where they share a ceiling, else one for each row."""
-    known = [(rows.top(row), case.ceiling_per_s) for row, case in enumerate(rows.cases) if case.ceiling_per_s]
-    if not known:
-        return []
-    highest = max(ceiling for _, ceiling in known)
-    if len({ceiling for _, ceiling in known}) == 1:
-        lines = [{"x": highest, "y": 0, "y2": sheet.height}]
-        text = "ceiling" if look.is_narrow else f"ceiling: {numbers.rate(highest)}/s is all that this machine can do"
+def _ceilings(
+    sheet: Sheet, rows: Rows, ceilings: Sequence[Summary | None], most: float
+) -> tuple[Layer, Sequence[Layer]]:
+    """One through all rows where they share it, else one for each row: a line, and its interval as a grey band."""
+    look = rows.look
+    known = [(rows.top(row), one) for row, one in enumerate(ceilings) if one is not None and one.rate_per_s]
+    shared = len({one.case for _, one in known}) == 1
+    places: list[tuple[float, float, Summary]]
+    if shared:
+        places = [(0, sheet.height, known[0][1])]
     else:
-        lines = [{"x": ceiling, "y": top - 4, "y2": top + _BAR + 4} for top, ceiling in known]
-        text = (
-            "dashed: its ceiling"
-            if look.is_narrow
-            else "dashed: the ceiling, all that this machine can do with that Python"
-        )
-    label = [{"x": highest, "y": sheet.height - 2, "text": text}]
-    return [
+        places = [(top - 4, top + rows.marks + 4, one) for top, one in known]
+    lines = [{"x": usual_rate(one), "y": top, "y2": bottom} for top, bottom, one in places]
+    bands: list[Row] = []
+    for top, bottom, one in places:
+        assert one.rate_per_s is not None
+        if one.rate_per_s.low is not None and one.rate_per_s.high is not None:
+            high = min(most, one.rate_per_s.high)
+            bands.append({"x": min(most, one.rate_per_s.low), "x2": high, "y": top, "y2": bottom})
+    texts = (
+        [{"x": usual_rate(places[-1][2]), "y": sheet.height - 2, "text": _at_the_line(shared, places, look)}]
+        if places
+        else []
+    )
+    texts = [] if look.is_slide else texts
+    return sheet.bars("ceiling_interval", bands, color=look.limit, opacity=0.13), [
         sheet.posts("ceiling", lines, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
-        sheet.text("ceiling_label", label, align="right", dx=-5, color=look.ink),
+        sheet.text("ceiling_label", texts, align="right", dx=-5, color=look.ink),
     ]
 
 
-def _told(case: Summary, most: float) -> str:
-    assert case.rate_per_s is not None
-    fastest = "fastest: " if case.rank == 1 else ""
-    rate = case.rate_per_s
+def _at_the_line(shared: bool, places: Sequence[tuple[float, float, Summary]], look: Look) -> str:
+    if look.is_narrow:
+        return "ceiling" if shared else "dashed: its ceiling"
+    if not shared:
+        return "dashed: the ceiling, all that this machine can do with that Python"
+    ceiling = places[0][2]
+    width = half_width(ceiling)
+    margin = f" ± {numbers.margin(width)}" if width is not None else ""
+    return f"ceiling: {numbers.rate(usual_rate(ceiling))}/s{margin} is all that this machine can do"
+
+
+def _told(case: Summary, most: float, look: Look) -> str:
     width = half_width(case)
     interval = f" ± {numbers.margin(width)}" if width is not None else ""
-    cut = ", off the scale" if rate.mean > most else ""
-    return f"{fastest}{numbers.rate(rate.mean)}/s{interval}{cut}"
+    cut = ", off the scale" if usual_rate(case) > most and not look.is_slide else ""
+    return f"{numbers.rate(usual_rate(case))}/s{interval}{cut}"
 
 
 def _high(case: Summary) -> float:
     assert case.rate_per_s is not None
-    return case.rate_per_s.high or case.rate_per_s.mean
+    return max(case.rate_per_s.high or 0.0, usual_rate(case))

@@ -34,6 +34,16 @@ class Bar:
         )
         return sum(inside) / (to_s - from_s)
 
+    @property
+    def done_s(self) -> float | None:
+        """When its task was done; None where the server doesn't tell."""
+        return min(self.ran[-1].to_s, self.answered_s) if self.ran else None
+
+    @property
+    def late_s(self) -> float | None:
+        """How long it was computed and not yet answered."""
+        return None if self.done_s is None else self.answered_s - self.done_s
+
 
 UNTOLD = "it doesn't tell when it computes"
 
@@ -58,7 +68,7 @@ class Ping:
 class Timeline:
     """One strategy."""
 
-    name: str
+    name: str  # of its file, and what it was traced with where that differs
     title: str
     lanes: tuple[Lane, ...]
     pings: tuple[Ping, ...]
@@ -68,6 +78,11 @@ class Timeline:
     def done_s(self) -> float:
         """When the last request was answered."""
         return max((bar.answered_s for lane in self.lanes for bar in lane.bars), default=0.0)
+
+    @property
+    def requests(self) -> int:
+        """How many were sent."""
+        return sum(len(lane.bars) for lane in self.lanes)
 
     @property
     def longest_ping_s(self) -> float:
@@ -83,7 +98,7 @@ class Timeline:
         """In words, for those who can't see it."""
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
-        count = sum(len(lane.bars) for lane in self.lanes)
+        count = self.requests
         where = "" if self.is_untold else f" on {_plural(len(self.lanes), 'worker')}"
         untold = f", but {UNTOLD}" if self.is_untold else ""
         return (
@@ -102,10 +117,19 @@ def timelines(traces: Sequence[Trace]) -> list[Timeline]:
 
 
 def span_s(drawn: Sequence[Timeline]) -> tuple[float, float]:
-    """From the first ping to the last answer of all of them: one axis, so that the eye compares."""
-    first = min((ping.due_s for one in drawn for ping in one.pings), default=0.0)
+    """From the requests to the last answer of all of them: one axis, so that the eye compares.
+
+    The pings before that only show that the server was at rest; nobody has to look at them.
+    """
     last = max((max(ping.until_s for ping in one.pings) for one in drawn if one.pings), default=0.0)
-    return first, max([last, 0.001, *(one.done_s for one in drawn)])
+    return 0.0, max([last, 0.001, *(one.done_s for one in drawn)])
+
+
+def ticks_s(to_s: float, most: int) -> list[float]:
+    """Round times from when the requests were sent, at most so many steps of them."""
+    steps = (factor * 10.0**power for power in range(-4, 4) for factor in (1, 2, 5))
+    step_s = next((step for step in steps if to_s / step <= max(1, most)), to_s)
+    return [number * step_s for number in range(int(to_s / step_s) + 1)]
 
 
 def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:

@@ -10,8 +10,9 @@ from markupsafe import Markup
 from common.model.record import Result
 from common.report.charts.capacity import capacity_chart
 from common.report.judging.capacity import Capacity, capacities
-from common.report.page.sections import Picture, Section
-from common.report.words.capacity import COLUMNS, cells, conclusion, footnote, in_one_sentence, names_of
+from common.report.page.explained import Explained
+from common.report.page.picture import Picture, Section
+from common.report.words.capacity import COLUMNS, cells, conclusion, footnote, headline, in_one_sentence, names_of
 from common.report.words.naming import in_words
 
 HERE = Path(__file__).parent
@@ -27,6 +28,7 @@ def capacity_as_html(result: Result) -> str:
     template = environment.get_template("capacity.html")
     return template.render(
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
+        explained=Explained(),
         heading="How much can it take?",
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(found, result.left_out)),
@@ -56,4 +58,6 @@ def capacity_pictures(found: Sequence[Capacity]) -> Iterator[Picture]:
             "which says what becomes of a server beyond its knee.",
             partial(capacity_chart, group),
             "Times over the rate of arrivals. " + " ".join(map(in_one_sentence, group)),
+            headline=headline(group),
+            conditions=in_words(case, [name for name, _ in case.job]),
         )

@@ -12,7 +12,8 @@ from common.model.record import Incident, Result
 from common.report.charts.drill import drill_chart
 from common.report.figures.drills import drilled
 from common.report.judging.drill import cells_of
-from common.report.page.sections import Picture, Section
+from common.report.page.explained import Explained
+from common.report.page.picture import Picture, Section
 from common.report.words.drill import HEADINGS, LEGEND, conclusion, marked, table_of
 
 HERE = Path(__file__).parent
@@ -29,6 +30,7 @@ def drill_as_html(result: Result) -> str:
     template = environment.get_template("drill.html")
     return template.render(
         style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
+        explained=Explained(),
         heading="Who survives when things go wrong?",
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(cells, result.left_out)),

@@ -14,12 +14,13 @@ from common.report.judging.comparison import Comparison, summarize
 from common.report.judging.required import judged
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED, OK
+from common.report.page.explained import Explained
 from common.report.page.sections import sections
 from common.report.words.columns import Column, columns_for, figures
 from common.report.words.conclusion import conclusion
 from common.report.words.flags import flags
 from common.report.words.footnote import footnote
-from common.report.words.naming import at, cases_of, columned
+from common.report.words.naming import at, cases_of, columned, in_plain_words
 from common.report.words.notes import notes
 from common.report.words.required import HEADINGS, in_short, lines
 from common.report.words.sweeps import in_sentences
@@ -46,6 +47,7 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
         noun=comparison.noun,
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=[*conclusion(comparison), *in_sentences(comparison)],
+        explained=Explained(),
         rows=[_row(summary, comparison, columns, differing) for summary in ordered[:MOST_ROWS]],
         left_out=max(0, len(ordered) - MOST_ROWS),
         caption=footnote(result, comparison).splitlines()[0].replace("* nothing", "★ nothing") if ordered else "",
@@ -86,6 +88,7 @@ def _row(
         ]
     return {
         "server": summary.server,
+        "plain": in_plain_words(summary.server, summary.title),
         "is_ceiling": summary in comparison.ceilings,
         "setting": [(name, value or "") for name, value in zip(differing, at(summary.case, differing), strict=True)],
         "cells": cells,

@@ -8,7 +8,7 @@ from common.model.record import LeftOut, Result
 from common.report import numbers
 from common.report.figures.offers import LATE_S, MUCH_BY_OTHERS, Offered
 from common.report.judging.capacity import FAILED, UNDECIDED, Capacity
-from common.report.words.naming import in_words, name_of, varying
+from common.report.words.naming import in_plain_words, in_words, name_of, varying
 
 COLUMNS = (
     "holds at",
@@ -28,6 +28,24 @@ def names_of(found: Sequence[Capacity]) -> list[str]:
     cases = [one.case for one in found]
     tasks = [name for name in varying(cases) if name in ("task", "path")]
     return [name_of(one.case, cases) + (f" ({told})" if (told := in_words(one.case, tasks)) else "") for one in found]
+
+
+def plain_names_of(found: Sequence[Capacity]) -> list[str]:
+    """The same in plain words."""
+    plain = [in_plain_words(one.case.server, one.title) for one in found]
+    names = names_of(found)
+    return [f"{what}{name.removeprefix(one.case.server)}" for what, name, one in zip(plain, names, found, strict=True)]
+
+
+def headline(found: Sequence[Capacity]) -> str:
+    """Who takes the most, for a slide."""
+    able = [(one.holds, one, name) for one, name in zip(found, plain_names_of(found), strict=True) if one.holds]
+    if not able:
+        return "None holds all goals at any rate that was offered"
+    most, best, name = max(able, key=lambda of_one: of_one[0])
+    others = [told for _, one, told in able if one is not best and (one.fails is None or one.fails > most)]
+    as_much = f"; {_listed(others)} may take as much" if others else ", more than any other"
+    return f"{name[:1].upper()}{name[1:]} holds all goals at {per_s(most)}{as_much}"
 
 
 def per_s(value: float | None) -> str:

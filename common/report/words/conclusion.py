@@ -11,10 +11,16 @@ from common.report.figures.estimates import Estimate, differ
 from common.report.judging.comparison import Comparison
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import OK
-from common.report.words.naming import cases_of, load_in_words, name_of
+from common.report.words.naming import (
+    LONGEST_PLAIN,
+    cases_of,
+    in_plain_words,
+    load_in_words,
+    name_of,
+    without_capital,
+)
 
 MOST_NAMES = 6  # in a sentence
-LONGEST_NAME = 70  # of a strategy in plain words
 MUCH_LESS = 0.8  # of the memory, and it is worth a word
 
 
@@ -37,16 +43,21 @@ class _Rival:
 
     @property
     def plain(self) -> str:
-        """What it is, in the words of its title, and its number."""
+        """What it is, in the words of its title, and the name of its file."""
         what, colon, _ = self.case.title.partition(":")
         what = what.removeprefix("In ").removeprefix("On ")
-        number = self.case.server.split("_")[0]
-        if not colon or len(what) > LONGEST_NAME:
+        if not colon or len(what) > LONGEST_PLAIN or what.lower() == self.case.server.lower():
             return self.name
+        return f"{without_capital(what)} ({self.name})"
+
+    def brief(self, *figures: str) -> str:
+        """As short as it can be: of a strategy the plain name and its number; with figures in the same brackets."""
+        number = self.case.server.split("_")[0]
+        what = in_plain_words(self.case.server, self.case.title)
+        if not number.isdigit() or what == self.case.server:
+            return f"{self.name} ({', '.join(figures)})" if figures else self.name
         how = self.name.removeprefix(self.case.server)
-        if not number.isdigit():
-            return f"{what} ({self.case.server}){how}"
-        return f"{what[:1].lower()}{what[1:]} ({number}){how}"
+        return f"{what} ({', '.join([f'{number}{how}', *figures])})"
 
     @property
     def rate(self) -> float:
@@ -82,13 +93,12 @@ class _Field:
         self._everything, self._noun = cases_of(comparison.cases), comparison.noun
         places = [place for place, case in enumerate(self._everything) if case.load == load]
         self._cases = [comparison.cases[place] for place in places]
-        self._names = [name_of(one.case, self._everything) for one in self._cases]
         several = len({case.load for case in self._everything}) > 1
         self._prefix = [f"{load_in_words(self._cases[0].case, self._everything)}:"] if several else []
         works = {one.case.work for one in self._cases}
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
-        rivals = [self._rival(comparison, place) for place in places]
-        self._sound = [one for one in rivals if one.case.verdict == OK and one.measured["rate_per_s"] is not None]
+        self._rivals = [self._rival(comparison, place) for place in places]
+        self._sound = [one for one in self._rivals if one.case.verdict == OK and one.measured["rate_per_s"] is not None]
         self._first = [one for one in self._sound if one.case.rank == 1]
 
     def _rival(self, comparison: Comparison, place: int) -> _Rival:
@@ -111,7 +121,7 @@ class _Field:
             yield "What to take can't be decided: no case gave numbers that can be trusted."
         elif len(self._sound) == 1:
             rival = self._sound[0]
-            yield f"Nothing can be compared: only {rival.name} gave numbers that can be trusted{_share([rival])}."
+            yield f"Nothing can be compared: only {rival.plain} gave numbers that can be trusted{_share([rival])}."
         elif not self._first:
             yield "What to take can't be decided: one round can't tell a difference from noise, so nothing is ranked."
             yield "Take --rounds 2 or more."
@@ -156,8 +166,10 @@ class _Field:
             return f"No {self._noun} is faster than another beyond the noise: all reach {_rates(first)}{_share(first)}."
         times = float(np.mean([rival.rate for rival in first])) / max(rival.rate for rival in rest)
         are = "is" if len(first) == 1 else "are equally"
+        who = _listed([rival.brief() for rival in first])
+        who = who if who.startswith(first[0].case.server) else f"{who[:1].upper()}{who[1:]}"
         return (
-            f"{_listed([rival.name for rival in first])} {are} the fastest with {_rates(first)}"
+            f"{who} {are} the fastest with {_rates(first)}"
             f"{_share(first)}, {numbers.significant(times)} times the next best."
         )
 
@@ -172,8 +184,8 @@ class _Field:
         one = "task" if self._noun == "strategy" else "answer"
         limit = f"the {_between(numbers.seconds(known[0]), numbers.seconds(known[-1]))} that one {one} takes"
         if not short:
-            return f"None keeps pings short: even {slow[0].name} needs {slow[0].ping} (p99), more than {limit}."
-        told = _listed([f"{one.name} ({one.ping})" for one in short])
+            return f"None keeps pings short: even {slow[0].brief()} needs {slow[0].ping} (p99), more than {limit}."
+        told = _listed([one.brief(one.ping) for one in short])
         if not slow:
             return f"Pings stay below {limit} (p99) with all of them: {told}."
         others = _between(slow[0].ping, slow[-1].ping)
@@ -184,13 +196,13 @@ class _Field:
         by_rank: dict[int, list[str]] = {}
         for rival in self._sound:
             if rival.case.rank and rival.case.rank > 1:
-                by_rank.setdefault(rival.case.rank, []).append(rival.name)
+                by_rank.setdefault(rival.case.rank, []).append(rival.brief())
         for _, names in sorted(by_rank.items()):
             if len(names) > 1:
                 yield f"Which of {_listed(names, 'or')} does more could not be decided."
 
     def _left_out(self) -> str:
-        names = [name for case, name in zip(self._cases, self._names, strict=True) if case.verdict != OK]
+        names = [rival.brief() for rival in self._rivals if rival.case.verdict != OK]
         return f"Not compared, because suspect, unclear or failed: {_listed(names)}." if names else ""
 
 

@@ -1,12 +1,8 @@
 """The footnote of a comparison: how its figures are to be read, and how they were measured."""
 
-from collections.abc import Sequence
-
-from common.model.record import Record, Result
-from common.report import numbers
+from common.model.record import Result
 from common.report.judging.comparison import Comparison
-from common.report.judging.summary import Summary
-from common.report.words.naming import cases_of, in_words, varying
+from common.report.words.conditions import in_common, rounds_of
 
 
 def footnote(result: Result, comparison: Comparison) -> str:
@@ -16,8 +12,8 @@ def footnote(result: Result, comparison: Comparison) -> str:
     rounds = max(summary.rounds for summary in (*comparison.cases, *comparison.ceilings))
     facts = [
         result.suite.source if result.suite else "",
-        *_common(comparison.cases or comparison.ceilings),
-        f"{rounds} {'rounds' if rounds > 1 else 'round'} of {_times(records)}",
+        *in_common(comparison.cases or comparison.ceilings),
+        rounds_of(rounds, records),
         f"{result.environment.usable_cpus} CPUs",
         f"memory is {'+'.join(sorted(kinds)).upper()}" if kinds else "",
         _generator_share(result),
@@ -33,13 +29,6 @@ def footnote(result: Result, comparison: Comparison) -> str:
 def _speed(comparison: Comparison) -> str:
     known = any(case.speed for case in comparison.cases)
     return "speed is that of the machine, against its usual one" if known else ""
-
-
-def _times(records: Sequence[Record]) -> str:
-    """How long the sieges lasted."""
-    known_s = sorted(record.load_s or record.time_s for record in records)
-    shortest, longest = (numbers.duration(round(value_s)) for value_s in (known_s[0], known_s[-1]))
-    return longest if shortest == longest else f"{shortest} to {longest}"
 
 
 def _correction(comparison: Comparison) -> str:
@@ -64,9 +53,3 @@ def _generator_share(result: Result) -> str:
     total_s = sum(record.machine.total_s for record in watched if record.machine)
     tools = ", ".join(sorted({record.tool for record in watched}))
     return f"{tools} and measuring took {100 * used_s / total_s:.1f} % of the CPUs" if total_s else ""
-
-
-def _common(cases: Sequence[Summary]) -> list[str]:
-    """What all cases have in common, so that it needs no column."""
-    first, differing = cases[0].case, varying(cases_of(cases))
-    return [in_words(first, [name]) for name, _ in first.values if name not in (*differing, "workers")]

@@ -6,6 +6,7 @@ from common.model.case import Case, Value, axis
 from common.report.judging.summary import Summary
 
 SHORT = 8  # letters
+LONGEST_PLAIN, BRIEF = 70, 32  # of a name in plain words; of one that stands in a picture
 
 
 def varying(cases: Sequence[Case]) -> list[str]:
@@ -74,3 +75,44 @@ def short(name: str) -> str:
     """Where there is little room: the number of a server, or else the beginning of its name."""
     number = name.split("_")[0]
     return number if number.isdecimal() else name if len(name) <= SHORT else f"{name[: SHORT - 1]}…"
+
+
+def in_plain_words(server: str, title: str) -> str:
+    """What a strategy is, from the words before the colon of its title, such as `process pool`; else its name.
+
+    What has no number was named by those who measure it, for themselves.
+    """
+    what, colon, _ = title.partition(":")
+    if not colon or len(what) > LONGEST_PLAIN or not server.split("_")[0].isdecimal():
+        return server
+    for word in ("In ", "On ", "A ", "An ", "a ", "an ", "the ", "The "):
+        what = what.removeprefix(word)
+    what = what.replace("`", "")
+    if len(what) > BRIEF:
+        what = what.split(",")[0].split(" (")[0]
+    what = without_capital(what.replace(",", ""))
+    return server if what.lower() == server.lower() else what
+
+
+def without_capital(what: str) -> str:
+    """As it stands inside a sentence; a name like `FastAPI` keeps its capital."""
+    return what if any(map(str.isupper, what.split(" ")[0][1:])) else f"{what[:1].lower()}{what[1:]}"
+
+
+def plain_name(summary: Summary, beside: Sequence[Summary]) -> str:
+    """In plain words, and how it is run where the cases differ in that: `process pool with 4 workers`."""
+    name = label(summary, beside)
+    return f"{in_plain_words(summary.server, summary.title)}{name.removeprefix(summary.server)}"
+
+
+def with_file(summary: Summary, beside: Sequence[Summary], *, is_narrow: bool = False) -> str:
+    """In plain words, with the name of its file beside them, or only the number of that where there is little room."""
+    plain, name = plain_name(summary, beside), label(summary, beside)
+    return name if plain == name else with_name(plain, summary.server, is_narrow=is_narrow)
+
+
+def with_name(plain: str, name: str, *, is_narrow: bool = False) -> str:
+    """Both beside each other; once where they are the same."""
+    if plain == name:
+        return name
+    return f"{plain} ({short(name)})" if is_narrow else f"{plain} · {name}"

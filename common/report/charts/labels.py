@@ -1,0 +1,138 @@
+"""Where names stand beside points, so that none covers another; points close to each other share a bracket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_DOT = 7.0  # pixels
+_CLOSE = (26.0, 14.0)  # pixels across and down
+_WIDEST = 160.0  # a bracket around more than that would be about nothing
+_SHIFTS = (0.0, -6.0, 6.0, -11.0, 11.0, -18.0, 18.0, -26.0, 26.0)  # up and down from beside the point
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """In pixels, y downwards."""
+
+    x: float
+    y: float
+    text: str
+    is_best: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle in pixels."""
+
+    x: float
+    y: float
+    x2: float
+    y2: float
+
+    def touches(self, other: Box) -> bool:
+        """Whether they have a place in common."""
+        return self.x < other.x2 and other.x < self.x2 and self.y < other.y2 and other.y < self.y2
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Points that share a bracket, if they are several, with their names below each other."""
+
+    points: tuple[Point, ...]
+    is_left: bool  # of the points
+    names: Box
+
+    @property
+    def edge(self) -> float:
+        """Where the names begin, or end if they are on the left."""
+        return self.names.x2 if self.is_left else self.names.x
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How large the sheet and the letters are."""
+
+    left: float
+    width: float
+    height: float
+    line: float  # the height of a line
+    letter: float  # the width of a letter
+
+
+def placed(points: Sequence[Point], room: Room) -> list[Block]:
+    """A block for each group of points that are close to each other; where names would cover others, groups join."""
+    groups = [[point] for point in points]
+    while (pair := _to_join(groups, [])) is not None:
+        _join(groups, *pair)
+    while True:
+        blocks = _blocks(groups, points, room)
+        pair = _to_join(groups, blocks)
+        if pair is None:
+            return blocks
+        _join(groups, *pair)
+
+
+def _join(groups: list[list[Point]], one: int, other: int) -> None:
+    groups[one] = sorted([*groups[one], *groups.pop(other)], key=lambda point: (point.y, point.x))
+
+
+def _to_join(groups: Sequence[Sequence[Point]], blocks: Sequence[Block]) -> tuple[int, int] | None:
+    """The first two groups that are close to each other, or whose names cover each other and that are not far."""
+    pairs = [(one, other) for other in range(len(groups)) for one in range(other)]
+    if not blocks:
+        return next((pair for pair in pairs if _are_within(groups, pair, *_CLOSE)), None)
+    cover = [pair for pair in pairs if blocks[pair[0]].names.touches(blocks[pair[1]].names)]
+    return next((pair for pair in cover if _spread(groups, pair) <= _WIDEST), None)
+
+
+def _are_within(groups: Sequence[Sequence[Point]], pair: tuple[int, int], across: float, down: float) -> bool:
+    one, other = groups[pair[0]], groups[pair[1]]
+    return any(abs(a.x - b.x) < across and abs(a.y - b.y) < down for a in one for b in other)
+
+
+def _spread(groups: Sequence[Sequence[Point]], pair: tuple[int, int]) -> float:
+    """How far the points of both are from each other at the most, across or down."""
+    both = [*groups[pair[0]], *groups[pair[1]]]
+    sides = [point.x for point in both], [2 * point.y for point in both]
+    return max(max(side) - min(side) for side in sides)
+
+
+def _blocks(groups: Sequence[Sequence[Point]], points: Sequence[Point], room: Room) -> list[Block]:
+    """Each where it covers least of the others; the large ones choose first."""
+    found: dict[int, Block] = {}
+    for place in sorted(range(len(groups)), key=lambda number: -len(groups[number])):
+        group = groups[place]
+        taken = [_dot(point) for point in points if point not in group] + [block.names for block in found.values()]
+        candidates = [
+            Block(tuple(group), is_left, _names(group, room, away, is_left=is_left))
+            for is_left in (False, True)
+            for away in _SHIFTS
+        ]
+        found[place] = min(candidates, key=lambda block: _cost(block, taken, room))
+    return [found[place] for place in range(len(groups))]
+
+
+def _cost(block: Block, taken: Sequence[Box], room: Room) -> float:
+    box = block.names
+    outside = max(0.0, room.left - box.x) + max(0.0, box.x2 - room.width)
+    middle = (min(point.y for point in block.points) + max(point.y for point in block.points)) / 2
+    shifted = abs((box.y + box.y2) / 2 - middle)
+    return 1000 * sum(map(box.touches, taken)) + 100 * outside + shifted + 3 * block.is_left
+
+
+def _names(group: Sequence[Point], room: Room, shift: float, *, is_left: bool) -> Box:
+    wide = max(room.letter * (1.12 if point.is_best else 1.0) * len(point.text) for point in group)
+    high = room.line * len(group)
+    away = _DOT + 4 + 8 * (len(group) > 1)
+    middle = (min(point.y for point in group) + max(point.y for point in group)) / 2
+    top = min(max(0.0, middle - high / 2 + shift * (1 if len(group) == 1 else 2.5)), max(0.0, room.height - high))
+    if is_left:
+        edge = min(point.x for point in group) - away
+        return Box(edge - wide, top, edge, top + high)
+    edge = max(point.x for point in group) + away
+    return Box(edge, top, edge + wide, top + high)
+
+
+def _dot(point: Point) -> Box:
+    return Box(point.x - _DOT, point.y - _DOT, point.x + _DOT, point.y + _DOT)

@@ -1,0 +1,127 @@
+"""What timelines show, in words: computed from the requests and pings of the trace, and from nothing else."""
+
+from collections.abc import Sequence
+
+from common.model.record import Result
+from common.report import numbers
+from common.report.figures.patterns import Pattern, at_once, bars_of, computed_s, grouped, longest_late_s, take_turns
+from common.report.figures.timeline import UNTOLD, Bar, Timeline
+from common.report.words.naming import in_plain_words, with_name
+
+_NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+HOW = (
+    "A bar is a request, in the lane of the worker that had it: pale blue while it waits for its turn, strong blue "
+    "while its task computes, yellow while its answer is ready but not yet sent; the numbers say in which order they "
+    "were begun. Where the strong blue is broken or paler, something else had the core. "
+    "Below are pings, one every 25 ms: each line is as long as that ping had to wait."
+)
+
+
+def name_of_timeline(one: Timeline, *, is_narrow: bool = False) -> str:
+    """In plain words, with the name of its file, and what it was traced with."""
+    server, *differing = one.name.split(" · ")
+    told = with_name(in_plain_words(server, one.title), server, is_narrow=is_narrow)
+    return " · ".join([told, *differing])
+
+
+def plain_name_of_timeline(one: Timeline) -> str:
+    """In plain words alone."""
+    server, *differing = one.name.split(" · ")
+    return " · ".join([in_plain_words(server, one.title), *differing])
+
+
+def heading(kind: Pattern, members: Sequence[Timeline]) -> str:
+    """Of a group: `Two at once, and pings are quick`."""
+    if kind.is_failed:
+        return "Failed"
+    if kind.at_once is None:
+        pings = "pings have to wait for it" if kind.is_stuck else "pings are quick"
+        return f"Whether one computes at a time or more can't be told; {pings}"
+    if not kind.at_once:
+        return f"One at a time, {'and pings are stuck until it is over' if kind.is_stuck else 'but nobody is stuck'}"
+    pings = "but pings stand in line with the tasks" if kind.is_stuck else "and pings are quick"
+    counts = sorted({count for one in members if (count := at_once(one))})
+    return f"{_count(counts).capitalize()} at once, {pings}"
+
+
+def _count(counts: Sequence[int]) -> str:
+    words = [_NUMBERS[count] if count < len(_NUMBERS) else str(count) for count in counts]
+    return words[0] if len(words) == 1 else f"{words[0]} to {words[-1]}"
+
+
+def in_a_line(one: Timeline) -> str:
+    """What this one shows beside what its group has in common."""
+    if one.failure:
+        return f"failed: {one.failure}"
+    told = [f"all {one.requests} answered after {numbers.seconds(one.done_s)}"]
+    if one.is_untold:
+        told.append(UNTOLD)
+    elif at_once(one) is None:
+        told.append("the task waits in between, or something else had the cores")
+    if take_turns(one):
+        told.append("in turns")
+    if late_s := longest_late_s(one):
+        told.append(f"an answer was ready {numbers.seconds(late_s)} before it was sent")
+    if one.pings:
+        told.append(f"pings took up to {numbers.seconds(one.longest_ping_s)}")
+    return "; ".join(told)
+
+
+def in_short(one: Timeline) -> str:
+    """Two figures, for where there is little room."""
+    if one.failure:
+        return f"failed: {one.failure}"
+    done, longest = numbers.seconds(one.done_s), numbers.seconds(one.longest_ping_s)
+    return f"all {one.requests} answered after {done}; pings ≤ {longest}"
+
+
+def headline(drawn: Sequence[Timeline]) -> str:
+    """What is to be seen in the picture, for a slide."""
+    found = grouped(drawn)
+    if len(found) == 1:
+        return heading(found[0][0], found[0][1])
+    kind, members = found[0]
+    if kind.at_once and not kind.is_stuck:
+        who = _listed([plain_name_of_timeline(one) for one in members])
+        return f"{heading(kind, members)}: {who}"
+    return f"None of these computes several at once and keeps pings quick: {_NUMBERS[len(found)]} ways to wait"
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    if len(names) > most:
+        names = [*names[: most - 1], f"{len(names) - most + 1} others"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def fate(bar: Bar, worker: str, one: Timeline) -> str:
+    """What became of a request, in a sentence."""
+    answered = f"answered {numbers.seconds(bar.answered_s - bar.sent_s)} after it was sent"
+    if bar.done_s is None:
+        return f"Request {bar.number}: {answered}; {UNTOLD}."
+    waited = numbers.seconds(max(0.0, bar.ran[0].from_s - bar.sent_s))
+    lasted_s, used_s = bar.done_s - bar.ran[0].from_s, computed_s(bar)
+    pauses = "without a pause" if len(bar.ran) == 1 else f"in {len(bar.ran)} stretches"
+    late = f", and lay ready for {numbers.seconds(late_s)}" if (late_s := bar.late_s or 0.0) > 0.0005 else ""
+    meanwhile = [ping.until_s - ping.due_s for ping in one.pings if bar.ran[0].from_s <= ping.due_s <= bar.done_s]
+    pings = (
+        f" A ping that was due while it was in hand took up to {numbers.seconds(max(meanwhile))}." if meanwhile else ""
+    )
+    return (
+        f"Request {bar.number} waited {waited} for its turn on {worker}, computed {numbers.seconds(used_s)} within "
+        f"{numbers.seconds(lasted_s)}, {pauses}{late}: {answered}.{pings}"
+    )
+
+
+def missing(result: Result) -> list[str]:
+    """Who is not drawn, and why."""
+    return [
+        f"{with_name(in_plain_words(one.server, one.title), one.server)} is not drawn: it {one.reason}"
+        for one in result.left_out
+    ]
+
+
+def fates(one: Timeline) -> list[str]:
+    """Of all requests, in the order in which they were begun."""
+    found = [(bar.number, fate(bar, lane.worker, one)) for lane in one.lanes for bar in lane.bars]
+    assert len(found) == len(bars_of(one))
+    return [told for _, told in sorted(found)]

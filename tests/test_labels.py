@@ -1,0 +1,45 @@
+"""Names beside points: none covers another, and those of points close to each other share a bracket."""
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from common.report.charts.labels import Point, Room, placed
+
+ROOM = Room(50, 700, 300, 15, 6.5)
+
+
+def test_a_name_stands_beside_its_point() -> None:
+    (block,) = placed([Point(200, 100, "process pool")], ROOM)
+    assert 0 < block.names.x - 200 < 20
+    assert block.names.y < 100 < block.names.y2
+
+
+def test_at_the_edge_it_stands_on_the_other_side() -> None:
+    (block,) = placed([Point(690, 100, "process pool")], ROOM)
+    assert block.is_left
+    assert block.names.x2 < 690
+
+
+def test_points_close_to_each_other_share_a_bracket_in_their_order() -> None:
+    points = [Point(200, 110, "lower"), Point(205, 100, "upper"), Point(500, 100, "far away")]
+    blocks = placed(points, ROOM)
+    assert sorted([point.text for point in block.points] for block in blocks) == [["far away"], ["upper", "lower"]]
+
+
+def test_points_far_from_each_other_never_share_one() -> None:
+    points = [Point(200 + 165.0 * number, 100, "a name as long as the way to the next one") for number in range(3)]
+    assert len(placed(points, ROOM)) == 3
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.floats(60, 690), st.floats(5, 295)), min_size=1, max_size=12))
+def test_each_point_has_exactly_one_name_within_the_sheet(places: list[tuple[float, float]]) -> None:
+    points = [Point(x, y, f"strategy {number}") for number, (x, y) in enumerate(places)]
+    blocks = placed(points, ROOM)
+    assert sorted(point.text for block in blocks for point in block.points) == sorted(point.text for point in points)
+    for block in blocks:
+        assert block.names.y >= 0
+    for one, other in itertools.combinations(blocks, 2):
+        assert not set(one.points) & set(other.points)

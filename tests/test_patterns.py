@@ -1,0 +1,136 @@
+"""What is said of timelines: it is computed from their requests and pings, whatever the strategy is called."""
+
+import pytest
+from command import called
+from simulated_record import result_of
+from simulated_trace import SENT_S, by_two, in_line, in_slices, of_all_kinds, one_by_one, traced
+
+from common.model.record import Failure, Result, Trace
+from common.report.dressing import dressed
+from common.report.figures.patterns import Pattern, at_once, grouped, pattern, take_turns
+from common.report.figures.timeline import Timeline, timelines
+from common.report.words.traced import fates, heading, headline, in_a_line
+
+
+def drawn(trace: Trace) -> Timeline:
+    return timelines([trace])[0]
+
+
+@pytest.fixture
+def result() -> Result:
+    return of_all_kinds(result_of([]))
+
+
+KINDS = {
+    "two at once, quick": (by_two(0.0), Pattern(at_once=True, is_stuck=False)),
+    "two at once, in line": (by_two(1.0), Pattern(at_once=True, is_stuck=True)),
+    "slices": (in_slices(), Pattern(at_once=False, is_stuck=False)),
+    "threads under the GIL": (in_slices(0.2, 0.6, threads=True), Pattern(at_once=False, is_stuck=True)),
+    "one at a time": (one_by_one(1.0), Pattern(at_once=False, is_stuck=True)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_timeline_is_in_the_group_that_its_requests_and_pings_say(kind: str) -> None:
+    trace, expected = KINDS[kind]
+    trace.server, trace.title = "4_async_processexecutor", "In a process pool: every core computes, pings are quick."
+    assert pattern(drawn(trace)) == expected
+
+
+def test_the_same_title_says_something_else_where_something_else_was_measured() -> None:
+    quick, stuck = drawn(by_two(0.0)), drawn(by_two(1.0))
+    assert heading(pattern(quick), [quick]) == "Two at once, and pings are quick"
+    assert heading(pattern(stuck), [stuck]) == "Two at once, but pings stand in line with the tasks"
+    assert "pings took up to 202 ms" in in_a_line(stuck)
+
+
+def test_of_threads_whose_answers_lie_ready_that_is_said() -> None:
+    threads = drawn(in_slices(0.2, 0.6, threads=True))
+    assert take_turns(threads)
+    assert "in turns; an answer was ready 200 ms before it was sent" in in_a_line(threads)
+    assert "ready" not in in_a_line(drawn(in_slices()))
+
+
+def test_tasks_that_wait_are_at_once_though_none_computes() -> None:
+    sleeping = [[(SENT_S, SENT_S + 0.2, 0.0005)] for _ in range(4)]
+    assert at_once(drawn(traced("3_t", "t", ["1/a", "1/b", "1/c", "1/d"], sleeping, 0.0))) == 4
+    assert at_once(drawn(traced("1_s", "t", ["1/a"] * 4, in_line(4, 0.2, cpu=0.001), 1.0))) == 1
+
+
+def test_where_other_work_has_the_cores_nobody_says_how_many_compute() -> None:
+    trace = traced("4_p", "t", ["1/a", "2/a"] * 4, [one for one in in_line(4, cpu=0.25) for _ in range(2)], 0.0)
+    found = drawn(trace)
+    assert at_once(found) is None
+    assert "can't be told" in heading(pattern(found), [found])
+    assert "something else had the cores" in in_a_line(found)
+
+
+def test_groups_stand_in_the_order_of_what_helps_everybody(result: Result) -> None:
+    found = grouped(timelines(result.traces))
+    assert [[one.name for one in members] for _, members in found] == [
+        ["4_pool"],
+        ["8_fork"],
+        ["5_slices"],
+        ["2_loop", "3_threads"],
+    ]
+    failed = one_by_one(1.0)
+    failed.failure = Failure("died", "it died")
+    assert heading(*grouped([drawn(failed)])[0]) == "Failed"
+
+
+def test_the_headline_names_who_is_in_the_best_group(result: Result) -> None:
+    assert headline(timelines(result.traces)) == "Two at once, and pings are quick: process pool"
+    assert headline(timelines(result.traces[:2])) == "One at a time, and pings are stuck until it is over"
+
+
+def test_the_terminal_groups_them_says_the_conditions_and_who_is_missing(result: Result) -> None:
+    shown = dressed(result, "timeline")
+    places = [
+        shown.index(text)
+        for text in ("Two at once, and", "Two at once, but", "One at a time, but", "One at a time, and")
+    ]
+    assert places == sorted(places)
+    assert "thread" in shown
+    assert "sub-interpreters · 7_sub is not drawn: it needs Python 3.14 or later" in shown
+    assert shown.splitlines()[-1] == "primes · Python 3.11.7 · 8 requests at the same moment · 2 cores"
+    lines = shown.splitlines()
+    threads = lines[lines.index("threads · 3_threads") :]
+    assert any("=====" in line for line in threads), "what is computed and not sent has a mark of its own"
+    assert "=" not in "".join(lines[: lines.index("threads · 3_threads")])
+
+
+def test_request_by_request_each_has_its_fate(result: Result) -> None:
+    told = fates(drawn(one_by_one(1.0)))
+    assert [text.split(" waited ")[0] for text in told] == [f"Request {number}" for number in range(1, 9)]
+    assert "waited 50 ms for its turn on thread 1, computed 50 ms within 50 ms, without a pause" in told[1]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_step_by_step_shows_all_states_where_nobody_sits_before_it(
+    beside: bool, result: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from common.report.dressing import show_traces
+
+    result.traces[:] = [one_by_one(1.0), by_two(0.0)]
+    show_traces(result, None, beside=beside, step=True)
+    shown = capsys.readouterr().out
+    assert shown.count("Request 8 waited ") == 2
+    first, second = shown.index("Request 1 waited"), shown.index("Request 2 waited")
+    assert "Request 1 waited" in shown[first + 1 : second] if beside else "8 waited" not in shown[:second]
+    assert " 8\n" not in shown[:second], "of later requests nothing is drawn yet"
+
+
+def test_side_by_side_they_are_drawn_in_one_picture(result: Result, tmp_path) -> None:
+    from common.report.dressing import show_traces
+
+    result.traces[:] = [one_by_one(1.0), by_two(0.0)]
+    show_traces(result, tmp_path / "p.svg", beside=True)
+    text = (tmp_path / "p.svg").read_text()
+    for said in ("One at a time, and pings are stuck until it is over", "Two at once, and pings are quick"):
+        assert f">{said}<" in text
+
+
+def test_trace_has_both_options() -> None:
+    told = called("trace", "--help").stdout
+    assert "--side-by-side" in told
+    assert "--step" in told
