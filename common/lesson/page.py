@@ -21,6 +21,7 @@ from common.report.judging.comparison import summarize
 from common.report.page import page as frame
 from common.report.page.capacity_page import capacity_pictures
 from common.report.page.drill_page import drill_pictures
+from common.report.page.explained import Explained
 from common.report.page.picture import Picture, Section
 from common.report.page.sections import sections
 
@@ -45,6 +46,7 @@ def lesson_as_html(steps: Sequence[Step], notebook: Notebook) -> str:
         heading=TITLE,
         began_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         answer=[],
+        explained=Explained(),
         sections=[],
         steps=told,
         undone=[f"{step.number}. {step.title}" for step in steps if step not in done],

@@ -17,7 +17,7 @@ from common.report import numbers
 from common.report.dresses import capacity_dresses, drill_dresses
 from common.report.dresses.timeline_text import TimelinesAsText
 from common.report.judging.verdict import FAILED
-from common.report.words.naming import cases_of, full_name
+from common.report.words.naming import cases_of, in_plain_words, in_words, varying, with_name
 
 WIDTH = 80
 MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # and a question mark where it can't be told
@@ -92,15 +92,18 @@ def cells(page: Page, seen: Seen) -> Iterator[tuple[str, list[str]]]:
     """For each case its name and its figures."""
     meant = [who for claim in page.claims for who in (claim.of, claim.against)]
     everything = seen.comparison.cases
-    cases = [one for one in everything if page.run is None or seen.is_about(one.case, meant)]
-    for case in cases:
-        who = " ".join([case.server, *(str(value) for _, value in case.case.values)])
+    shown = [one for one in everything if page.run is None or seen.is_about(one.case, meant)]
+    cases = cases_of(shown)
+    for summary in shown:
+        who = " ".join([summary.server, *(str(value) for _, value in summary.case.values)])
+        plain = with_name(in_plain_words(summary.server, summary.title), summary.server, is_narrow=True)
+        differing = in_words(summary.case, varying(cases))
         amounts = [seen.amount(what, who) for what in page.columns]
         told = [
-            "failed" if case.verdict == FAILED else amount.text + _margin(amount, what)
+            "failed" if summary.verdict == FAILED else amount.text + _margin(amount, what)
             for what, amount in zip(page.columns, amounts, strict=True)
         ]
-        yield full_name(case.case, cases_of(cases)), told
+        yield f"{plain}, {differing}" if differing else plain, told
 
 
 def _margin(amount: Amount, what: str) -> str:
