@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from common.harness.ready.strategies import find_strategy, read_strategy, strate
 from common.harness.session import conduct
 from common.lesson import check
 from common.lesson.check import CANNOT_TELL, NOT_SOLVED, SOLVED, Checked
+from common.lesson.claims import HOLDS, NOT_HERE
 from common.lesson.exercise import Exercise, all_exercises
 from common.lesson.figures import Seen
 from common.lesson.plainly import _FINDINGS, OF_THE_MACHINE
@@ -29,6 +30,7 @@ from common.report.judging.rules import RULES
 FOLDERS = [ROOT / "lesson" / "exercises", ROOT / "lesson" / "solutions"]
 EXERCISES, SOLUTIONS = FOLDERS
 NAMES = sorted(path.stem for path in EXERCISES.glob("*.py"))
+WAITING = sorted(name for name, one in all_exercises().items() if one.task == "sign_up")
 MOST_LINES = 25
 PING = Claim(
     what="ping p50",
@@ -64,29 +66,53 @@ def test_a_solution_stands_neither_in_the_exercise_nor_in_its_hint(name: str) ->
     assert not [line for line in changed if line in told]
 
 
-def besieged(task: str, out: Path) -> Iterator[tuple[str, Checked]]:
-    """All exercises with that task and their solutions beside each other, in a run as short as can be."""
-    exercises = {name: one for name, one in all_exercises().items() if one.task == task}
-    files = [read_strategy(folder / f"{name}.py") for name in exercises for folder in FOLDERS]
-    beside = {claim.against for one in exercises.values() for claim in one.claims if claim.against.isdigit()}
-    suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, sorted(beside))))
-    workers = {one.workers for one in exercises.values() if one.workers}
-    axes = {"task": [task], "users": [4], "workers": sorted(workers), "python": [sys.executable]}
-    result, _, _ = conduct(make_plan(suite, axes, time_s=0.5, rounds=2, seed=1), out, Unmoved(), ["bench.py"])
+def besieged(
+    out: Path, *names: str, time_s: float, rounds: int = 1, beside: Sequence[str] = (), ceiling: bool = False
+) -> dict[str, Checked]:
+    """These exercises and their solutions in one run as short as can be."""
+    exercises = [all_exercises()[name] for name in names]
+    files = [read_strategy(folder / f"{name}.py") for name in names for folder in FOLDERS]
+    suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, beside)))
+    workers = {one.workers for one in exercises if one.workers}
+    axes = {"task": [exercises[0].task], "users": [4], "workers": sorted(workers), "python": [sys.executable]}
+    plan = make_plan(suite if ceiling else replace(suite, ceiling=None), axes, time_s=time_s, rounds=rounds, seed=1)
+    result, _, _ = conduct(plan, out, Unmoved(), ["bench.py"])
     seen = Seen(result)
-    for name, exercise in exercises.items():
-        for folder in FOLDERS:
-            yield folder.name, Checked(f"{folder.name}/{name}", exercise, seen, is_exercise=True)
+    called = {f"{folder.name}/{name}": one for name, one in zip(names, exercises, strict=True) for folder in FOLDERS}
+    return {name: Checked(name, one, seen, is_exercise=True) for name, one in called.items()}
+
+
+def said_of(found: Checked) -> str:
+    return "\n".join(found.told())
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_who_stops_the_loop_while_a_task_waits_is_found_out_by_pings_alone(name: str, tmp_path: Path) -> None:
+    """After a single round, and on a busy machine, too; of a solution it says at least nothing wrong."""
+    found = besieged(tmp_path / "r.json", name, time_s=1.0)
+    exercise, solution = found[f"exercises/{name}"], found[f"solutions/{name}"]
+    assert exercise.exit_code == NOT_SOLVED, said_of(exercise)
+    assert exercise.claims[0].outcome == NOT_HERE
+    assert not solution.against, said_of(solution)
+    assert solution.claims[0].outcome == HOLDS, said_of(solution)
+    assert NOT_HERE not in [one.outcome for one in solution.claims]
 
 
 @pytest.mark.measures
-@pytest.mark.parametrize("task", sorted({one.task for one in all_exercises().values()}))
-def test_each_exercise_is_found_fault_with_and_no_solution_is(task: str, tmp_path: Path) -> None:
+def test_who_does_not_do_the_work_is_found_out_and_who_does_is_not(tmp_path: Path) -> None:
+    assert_told_apart(besieged(tmp_path / "r.json", "cached", "forgotten_await", time_s=0.7, ceiling=True))
+
+
+@pytest.mark.measures
+def test_who_starts_a_process_for_each_request_is_found_out_and_who_has_a_pool_is_not(tmp_path: Path) -> None:
+    assert_told_apart(besieged(tmp_path / "r.json", "pool_for_each_request", time_s=0.6, rounds=2, beside=["4"]))
+
+
+def assert_told_apart(everything: dict[str, Checked]) -> None:
     """A machine with other work may hide what they are, and then that is said; it turns none into the other."""
-    for kind, found in besieged(task, tmp_path / "r.json"):
-        said = "\n".join(found.told())
-        expected = NOT_SOLVED if kind == "exercises" else SOLVED
-        assert found.exit_code in ((expected, CANNOT_TELL) if found.doubts else (expected,)), said
+    for name, found in everything.items():
+        expected = NOT_SOLVED if name.startswith("exercises/") else SOLVED
+        assert found.exit_code in ((expected, CANNOT_TELL) if found.doubts else (expected,)), said_of(found)
 
 
 def checked(**mine) -> Checked:

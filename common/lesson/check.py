@@ -28,6 +28,7 @@ from common.report.progress import ProgressBar
 SOLVED, NOT_SOLVED, CANNOT_TELL = 0, 1, 3
 TIME_S, ROUNDS, SEED = 1.2, 2, 1
 READY_WITHIN_S = 8.0
+_CEILING = {"busy_machine", "doubtful_ceiling"}  # where these are, that it was exceeded says little: a siege is short
 COLUMNS = ("rate", "p50", "ping p50")
 
 
@@ -108,8 +109,9 @@ class Checked:
     def __init__(self, name: str, exercise: Exercise, seen: Seen, *, is_exercise: bool) -> None:
         self._name, self._exercise, self._seen, self._is_exercise = name, exercise, seen, is_exercise
         self._case: Summary = next(case for case in seen.comparison.cases if case.server == name)
-        self.against = [one for one in self._case.reasons if one.code not in OF_THE_MACHINE]
         self.doubts = [one for one in self._case.reasons if one.code in OF_THE_MACHINE]
+        unfounded = {"above_ceiling"} if _CEILING & {one.code for one in self.doubts} else set()
+        self.against = [one for one in self._case.reasons if one.code not in {*OF_THE_MACHINE, *unfounded}]
         # A claim that is plainly missed is missed on a noisy machine, too; only nothing is proved there.
         claims = () if self._case.verdict == FAILED else exercise.claims
         own = [msgspec.structs.replace(claim, of=name) for claim in claims]
