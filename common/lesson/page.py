@@ -1,12 +1,13 @@
 """The page of the lesson: every step that is done, with its question, pictures, and what was found. All is escaped."""
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from common.errors import BadInputError
 from common.lesson import telling
@@ -66,7 +67,7 @@ def _step(step: Step, done: Done, notebook: Notebook) -> dict[str, Any]:
         "number": step.number,
         "title": step.title,
         "pages": pages,
-        "exercise": step.exercise,
+        "exercise": _with_code(step.exercise),
         "machine": machine,
         "is_elsewhere": not done.result or machine is None,
     }
@@ -89,6 +90,11 @@ def _told(page: Page, predicted: str, result: Result | None, instead: str) -> di
         "why": telling.why(page, found),
         "code": [(one.file, lines_of(one)) for one in page.code],
     }
+
+
+def _with_code(text: str) -> Markup:
+    """What stands between backticks as code; all of it escaped."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(" ".join(text.split())))))  # noqa: S704
 
 
 def _answers(page: Page, predicted: str, found: Found) -> Iterator[dict[str, str]]:

@@ -154,7 +154,7 @@ class Teacher:
     def _what_next(self, step: Step) -> str:
         following = self._notebook.next_of(all_steps())
         on = f" bench.py lesson goes on with step {following.number}." if following else " That was all of it."
-        return f"\nStep {step.number} is done, and kept in {self._notebook.folder}.{on}"
+        return "\n" + telling.paragraph(f"Step {step.number} is done, and kept in {self._notebook.folder}.{on}")
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -9,10 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from common.lesson.claims import HOLDS, NOT_HERE, Found
-from common.lesson.figures import Seen
+from common.lesson.figures import Amount, Seen
 from common.lesson.notebook import Notebook
 from common.lesson.step import Code, Page, Step, lines_of
 from common.model.record import Result
+from common.report import numbers
 from common.report.dresses import capacity_dresses, drill_dresses
 from common.report.dresses.timeline_text import TimelinesAsText
 from common.report.judging.verdict import FAILED
@@ -26,8 +27,8 @@ COLUMNS = {
     "printed rate": ("answers/s", "as the load tool counts them, right or wrong"),
     "p50": ("usual wait", "how long a user waited for an answer: half waited less"),
     "p99": ("longest waits", "99 of 100 users waited less for an answer (p99)"),
-    "ping p50": ("usual ping", "how long a trivial request to the same server took: half took less"),
-    "ping p99": ("longest pings", "99 of 100 trivial requests to the same server took less (ping p99)"),
+    "ping p50": ("usual ping", "how long a request took that costs nothing: half took less"),
+    "ping p99": ("longest pings", "99 of 100 requests that cost nothing took less (ping p99)"),
     "memory": ("memory", "of the server and all its processes"),
     "cpu": ("CPU/answer", "CPU time of the server for each answer"),
 }
@@ -81,14 +82,18 @@ def cells(page: Page, seen: Seen) -> Iterator[tuple[str, list[str]]]:
         who = " ".join([case.server, *(str(value) for _, value in case.case.values)])
         amounts = [seen.amount(what, who) for what in page.columns]
         told = [
-            "failed" if case.verdict == FAILED else amount.text + _margin(amount.low, amount.high, what)
+            "failed" if case.verdict == FAILED else amount.text + _margin(amount, what)
             for what, amount in zip(page.columns, amounts, strict=True)
         ]
         yield full_name(case.case, cases_of(cases)), told
 
 
-def _margin(low: float | None, high: float | None, what: str) -> str:
-    return f" ± {(high - low) / 2:.2g}" if what == "rate" and low is not None and high is not None else ""
+def _margin(amount: Amount, what: str) -> str:
+    """Of a rate, unless it is larger than that."""
+    if what != "rate" or amount.value is None or amount.low is None or amount.high is None:
+        return ""
+    half = (amount.high - amount.low) / 2
+    return f" ± {numbers.margin(half)}" if half < amount.value else ""
 
 
 def legend(page: Page) -> list[str]:
@@ -138,8 +143,13 @@ def in_code(several: Sequence[Code]) -> str:
     """The lines that matter, each with its file."""
     told = []
     for one in several:
-        told += [f"  {one.file}", *(f"    {line}" for line in lines_of(one).splitlines())]
+        told += [f"  {one.file}", *(f"    {_cut(line)}" for line in lines_of(one).splitlines())]
     return "\n".join(told)
+
+
+def _cut(line: str) -> str:
+    """No longer than there is room."""
+    return line if len(line) <= WIDTH - 5 else f"{line[: WIDTH - 6]}…"
 
 
 def overview(steps: Sequence[Step], notebook: Notebook) -> str:

@@ -1,0 +1,391 @@
+"""The lesson: what its steps claim is judged by what was measured, and said as far as that goes."""
+
+import html
+import itertools
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command import called
+from conftest import ROOT
+from simulated_record import result_of
+from simulated_results import a_result, suspicious
+
+from common.errors import BadInputError
+from common.lesson import measuring, step, telling
+from common.lesson.claims import HOLDS, NOT_HERE, UNTOLD, Found, band, found_in, judged
+from common.lesson.figures import Seen
+from common.lesson.notebook import Done, Notebook
+from common.lesson.page import lesson_as_html
+from common.lesson.step import Answer, Claim, Page, Step, all_steps, committed, lines_of, read_step
+from common.model.record import Machine, Pings, Trace, TracedRequests, load, save
+
+STEPS = all_steps()
+PAGES = [
+    pytest.param(one, page, id=f"{one.number}-{place}") for one in STEPS for place, page in enumerate(one.pages, 1)
+]
+MOST_LINES, MOST_SENTENCES = 12, 5  # before something happens, and after it
+ANSWER = re.compile(r"You said (\w)")
+
+
+def a_claim(is_: str, what: str = "rate", of: str = "3", against: str = "1", **words: str) -> Claim:
+    return Claim(what, of, is_, against, claim="so it is", says="{of} and {against}: {times}", **words)
+
+
+def outcome(claim: Claim, result) -> str:
+    return judged(claim, Seen(result)).outcome
+
+
+def without_ceiling(result):
+    """As a step measures: there is no ceiling that noise could put in doubt."""
+    result.records = [one for one in result.records if not one.is_ceiling]
+    for one in result.records:
+        one.has_ceiling = False
+    return result
+
+
+EQUAL = a_result(("1_a", 1, 1.0), ("3_c", 1, 1.0))
+TWICE = a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0))
+NOISY = without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.1), noise=0.2))
+ONE_ROUND = without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)))
+ONE_ROUND.records = [one for one in ONE_ROUND.records if one.round == 1]
+
+
+@pytest.mark.parametrize(
+    ("is_", "result", "expected"),
+    [
+        ("same", EQUAL, HOLDS),
+        ("same", TWICE, NOT_HERE),
+        ("more", TWICE, HOLDS),
+        ("more", EQUAL, NOT_HERE),
+        ("less", TWICE, NOT_HERE),
+        ("about 2 times", TWICE, HOLDS),
+        ("about 2 times", EQUAL, NOT_HERE),
+        ("about {cpus} times", TWICE, HOLDS),
+        ("at least 1.5 times", TWICE, HOLDS),
+        ("at least 3 times", TWICE, NOT_HERE),
+        ("at most 1.5 times", EQUAL, HOLDS),
+        ("at most 1.5 times", TWICE, NOT_HERE),
+        ("undecided", TWICE, NOT_HERE),
+        ("decided", TWICE, HOLDS),
+        ("undecided", NOISY, HOLDS),
+        ("decided", NOISY, NOT_HERE),
+    ],
+)
+def test_a_claim_is_judged_by_the_interval(is_: str, result, expected: str) -> None:
+    assert outcome(a_claim(is_), result) == expected
+
+
+@pytest.mark.parametrize("is_", ["same", "more", "less", "about 1.2 times"])
+def test_what_noise_leaves_open_can_not_be_told(is_: str) -> None:
+    found = judged(a_claim(is_), Seen(NOISY))
+    assert found.outcome == UNTOLD
+    assert re.search(r"anything from [\d.]+ to [\d.]+ times", found.reason)
+
+
+def test_one_round_tells_no_difference_from_noise() -> None:
+    found = judged(a_claim("more"), Seen(ONE_ROUND))
+    assert (found.outcome, found.reason) == (UNTOLD, "one round can't tell a difference from noise")
+
+
+def test_a_figure_that_is_suspect_bears_out_nothing() -> None:
+    found = judged(a_claim("more"), Seen(suspicious(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "3_c")))
+    assert found.outcome == UNTOLD
+    assert "no right answer" in found.reason
+
+
+def test_what_a_busy_machine_puts_in_doubt_is_not_the_memory() -> None:
+    result = a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0))
+    for record in result.records:
+        record.machine = None if record.is_ceiling else Machine(total_s=8.0, busy_s=7.9, steal_s=0.0)
+    assert outcome(a_claim("more"), result) == UNTOLD
+    assert outcome(a_claim("more", "memory"), result) == HOLDS
+
+
+def test_what_was_not_measured_can_not_be_told() -> None:
+    found = judged(a_claim("more", of="7"), Seen(EQUAL))
+    assert (found.outcome, found.reason) == (UNTOLD, "7 was not measured")
+
+
+def test_the_sentence_has_the_figures_that_were_measured() -> None:
+    rates = {one.server: one.rate_per_s.mean for one in Seen(TWICE).comparison.cases}
+    of, against, times = re.fullmatch(
+        r"([\d.]+)/s and ([\d.]+)/s: ([\d.]+)", judged(a_claim("more"), Seen(TWICE)).sentence
+    ).groups()
+    assert (float(of), float(against)) == pytest.approx((rates["3_c"], rates["1_a"]), rel=0.01)
+    assert float(times) == pytest.approx(rates["3_c"] / rates["1_a"], rel=0.05)
+
+
+@pytest.mark.parametrize("is_", ["faster", "about twice", "at least times", ""])
+def test_words_that_claim_nothing_are_refused(is_: str) -> None:
+    with pytest.raises(BadInputError, match="expected same, more, less"):
+        band(is_)
+
+
+def test_littles_law_is_a_figure_of_its_own() -> None:
+    assert outcome(a_claim("same", "users inside", against="users"), EQUAL) == HOLDS
+    assert outcome(a_claim("less", "users inside", against="users"), EQUAL) == NOT_HERE
+
+
+def a_trace(*ran_s: tuple[float, float], pings_s: tuple[float, ...] = (0.002,)) -> Trace:
+    count = len(ran_s)
+    requests = TracedRequests(
+        [0.0] * count, [to for _, to in ran_s], ["1/t"] * count, [[(*one, None)] for one in ran_s]
+    )
+    pings = Pings([0.0] * len(pings_s), [0.0] * len(pings_s), list(pings_s), [""] * len(pings_s))
+    return Trace(server="2_b", title="", values={"task": "primes"}, requests=requests, pings=pings)
+
+
+def test_how_many_tasks_are_in_hand_at_once_is_counted() -> None:
+    one_by_one, together = result_of([]), result_of([])
+    one_by_one.traces.append(a_trace((0.0, 1.0), (1.0, 2.0), (2.0, 3.0)))
+    together.traces.append(a_trace((0.0, 3.0), (0.5, 2.0), (2.0, 3.0)))
+    claim = a_claim("at most 1 times", "at once", of="2", against="")
+    assert (outcome(claim, one_by_one), outcome(claim, together)) == (HOLDS, NOT_HERE)
+
+
+# The answer that is right follows from the claims.
+
+
+def a_page(*answers: tuple[str, ...], claims: tuple[Claim, ...]) -> Page:
+    told = tuple(Answer(" ".join(when), when) for when in answers)
+    return Page("Which?", told, "A", claims, result="results/sample.json", why="Because.")
+
+
+SAME, MORE = a_claim("same", name="same"), a_claim("more", name="more")
+BOTH = a_page(("same",), ("more",), claims=(SAME, MORE))
+
+
+def test_the_right_answer_follows_from_the_claims() -> None:
+    assert [found_in(BOTH, Seen(one)).right for one in (EQUAL, TWICE)] == ["A", "B"]
+
+
+def test_an_answer_that_nothing_bears_out_is_not_the_right_one() -> None:
+    found = found_in(a_page(("same", "more"), (), claims=(SAME, MORE)), Seen(TWICE))
+    assert (found.right, found.untold) == ("", False)
+    assert "None of the answers fits" in telling.verdict(BOTH, "A", found)
+
+
+def test_where_the_claims_can_not_be_told_no_answer_is() -> None:
+    found = found_in(BOTH, Seen(NOISY))
+    assert (found.right, found.untold) == ("", True)
+    assert "can't be told here" in telling.verdict(BOTH, "A", found)
+
+
+def test_where_this_machine_shows_something_else_that_is_said() -> None:
+    found = found_in(BOTH, Seen(TWICE))
+    assert "You said B, and so it is. On most machines it is A" in telling.verdict(BOTH, "B", found)
+    assert telling.why(BOTH, found) == "Where it is as usual: Because."
+
+
+def test_what_can_not_be_told_for_one_reason_is_told_in_one_sentence() -> None:
+    lines = found_in(BOTH, Seen(ONE_ROUND)).sentences
+    assert [mark for mark, _ in lines] == [UNTOLD]
+
+
+# The steps themselves.
+
+
+def test_there_are_thirteen_steps_in_their_order() -> None:
+    assert [one.number for one in STEPS] == list(range(1, 14))
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_a_question_fits_on_twelve_lines_of_80_columns(one: Step, page: Page) -> None:
+    lines = telling.asked(one, page, 1).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= telling.WIDTH
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_what_was_found_is_said_in_five_sentences(one: Step, page: Page) -> None:
+    found = [claim for claim in page.claims if claim.says]
+    assert len(found) + len(re.findall(r"[.?!](?=\s|$)", page.why.strip())) <= MOST_SENTENCES
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_each_part_of_a_step_says_what_it_has_to(one: Step, page: Page) -> None:
+    assert 3 <= len(page.answers) <= 4
+    assert page.right(page.usual).when
+    assert all(claim.claim for claim in page.claims if claim.says)
+    assert one.exercise.strip()
+    assert all(1 <= len(lines_of(code).splitlines()) <= 3 for code in page.code)
+    for claim in page.claims:
+        band_or_open = claim.is_.format(cpus=2)
+        assert band_or_open in ("undecided", "decided", "identical", "different") or band(band_or_open)
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_every_claim_holds_in_the_result_that_comes_with_it(one: Step, page: Page) -> None:
+    """Of those that are sentences; and the answer that is called the usual one is the one that fits."""
+    path = committed(one, page)
+    if not path.exists():
+        pytest.skip(f"{path.relative_to(ROOT)} was not measured yet")
+    found = found_in(page, Seen(load(path)))
+    assert {one.sentence: one.reason or one.outcome for one in found.told if one.outcome != HOLDS} == {}
+    assert found.right == page.usual
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "title"),
+        (
+            "title = 'T'\nexercise = 'E'\nquestion = 'Q'\nusual = 'A'\nanswers = []\nclaims = []\nresult = ''\nodd = 1",
+            "odd",
+        ),
+        ("title = 'T'\nexercise = 'E'\nquestion = 'Q'\nusual = 'A'\nclaims = []\nanswers = [{text = 'a'}]", r"\[run\]"),
+        (
+            "title='T'\nexercise='E'\nquestion='Q'\nusual='B'\nclaims=[]\nresult='r'\nanswers = [{text = 'a'}]",
+            "expected one of A",
+        ),
+        (
+            "title='T'\nexercise='E'\nquestion='Q'\nusual='A'\nclaims=[]\nresult='r'\nanswers=[{text='a', when=['x']}]",
+            "names of its claims",
+        ),
+        ("title =", "no step"),
+    ],
+)
+def test_a_file_that_is_no_step_is_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "01_x.toml"
+    path.write_text(text)
+    with pytest.raises(BadInputError, match=message) as refused:
+        read_step(path)
+    assert "\n" not in str(refused.value)
+
+
+# The command.
+
+
+def test_the_list_shows_every_step(tmp_path: Path) -> None:
+    said = called("lesson", "--list", folder=tmp_path)
+    assert said.returncode == 0
+    assert all(one.title in said.stdout for one in STEPS)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["99"], "no step '99': expected 1 to 13"),
+        (["1", "2"], "more than one step"),
+        (["12", "--answer", "Z"], "step 12 has A, B, C"),
+        (["12", "--answer", "AB"], "2 letters for 5 questions"),
+        (["12", "--answer", "?"], "is no letter"),
+        (["12"], "no prediction came: expected one of A, B, C"),
+        (["check"], "expected"),
+    ],
+)
+def test_what_can_not_be_done_is_said_in_one_line(words: list[str], message: str, tmp_path: Path) -> None:
+    said = called("lesson", *words, folder=tmp_path)
+    assert said.returncode == 2
+    assert message in said.stderr
+    assert len(said.stderr.splitlines()) == 1
+
+
+def test_a_notebook_of_something_else_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "lesson-progress").mkdir()
+    (tmp_path / "lesson-progress" / "progress.json").write_text("[]")
+    said = called("lesson", "12", "--answer", "A", folder=tmp_path)
+    assert (said.returncode, len(said.stderr.splitlines())) == (2, 1)
+
+
+def test_it_goes_on_where_one_has_stopped(tmp_path: Path) -> None:
+    said = called("lesson", "12", "--answer", "CBACB", folder=tmp_path)
+    assert said.returncode == 0
+    assert ANSWER.findall(said.stdout) == list("CBACB")
+    assert said.stdout.count("and so it is") == 5
+    notebook = Notebook(tmp_path / "lesson-progress")
+    assert (notebook.done["12_detective"].predicted, notebook.done["12_detective"].right) == ("CBACB", "CBACB")
+    assert notebook.next_of(STEPS) == STEPS[0]
+    assert "✓ 12" in called("lesson", "--list", folder=tmp_path).stdout
+
+
+def test_a_wrong_prediction_is_no_failure_and_the_right_answer_is_said(tmp_path: Path) -> None:
+    said = called("lesson", "12", "--answer", "A", folder=tmp_path)
+    assert said.returncode == 0
+    assert "You said A; it is C: 591.66 can't be" in " ".join(said.stdout.split())
+
+
+def test_no_line_of_a_step_is_wider_than_80_columns(tmp_path: Path) -> None:
+    lines = called("lesson", "12", "--answer", "A", folder=tmp_path).stdout.splitlines()
+    assert [line for line in lines if len(line) > telling.WIDTH] == []
+
+
+def test_where_the_machine_lacks_something_the_result_of_another_one_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "usable_cpus", lambda: 1)
+    monkeypatch.setattr(measuring, "pythons_for", lambda _: ["python3"])
+    said = " ".join(called("lesson", "7", "--answer", "B", folder=tmp_path).stdout.split())
+    assert "This machine has 1 CPU to give, and this takes 2." in said
+    assert "measured on another, with 2 CPUs" in said
+    assert "results/pythons.json" in said
+    assert "You said B, and so it is." in said
+
+
+SMALL = """
+title = "Small"
+question = "How many are in hand at once?"
+usual = "A"
+why = "One after the other."
+exercise = "Do it again."
+answers = [{text = "One.", when = ["one"]}, {text = "Two.", when = []}, {text = "All.", when = []}]
+claims = [{name = "one", what = "at once", of = "2", is = "at most 1 times", claim = "one is", says = "At most {of}."}]
+[run]
+servers = ["2"]
+tasks = ["digest"]
+requests = 2
+"""
+
+
+def test_a_step_is_run_shown_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "01_small.toml").write_text(SMALL)
+    monkeypatch.setattr(step, "LESSON", tmp_path)
+    said = called("lesson", "--answer", "B", "--html", "page.html", folder=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "You said B; it is A: One." in said.stdout
+    assert "✓ At most 1." in said.stdout
+    assert "computes" in said.stdout  # the legend of the timeline
+    assert len(load(tmp_path / "lesson-progress" / "01_small.json").traces[0].requests.sent_s) == 2
+    page = (tmp_path / "page.html").read_text()
+    assert "At most 1." in page
+    assert "<svg" in page
+    assert "That was all of it" in called("lesson", "--list", folder=tmp_path).stdout or "✓  1" in said.stdout + (
+        called("lesson", "--list", folder=tmp_path).stdout
+    )
+
+
+# The page.
+
+
+def test_the_page_escapes_whatever_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evil = "<script>alert(1)</script>"
+    result = a_result(("1_a", 1, 1.0), ("3_c", 1, 1.0))
+    for record in result.records:
+        record.title = record.title if record.is_ceiling else evil
+    save(result, tmp_path / "01_x.json")
+    monkeypatch.setattr(step, "ROOT", ROOT)
+    page = Page(
+        evil, (Answer(evil, ("same",)),), "A", (SAME,), result="", run=step.Run(("1",)), pictures=("throughput",)
+    )
+    notebook = Notebook(tmp_path)
+    notebook.keep(Step("01_x", evil, (page,), evil), Done("A", "A", "01_x.json"))
+    made = lesson_as_html([Step("01_x", evil, (page,), evil)], notebook)
+    assert evil not in made
+    assert html.escape(evil) in made
+
+
+def test_the_page_has_the_steps_that_are_done_and_names_the_others(tmp_path: Path) -> None:
+    called("lesson", "12", "--answer", "A", "--html", "page.html", folder=tmp_path)
+    page = (tmp_path / "page.html").read_text()
+    assert 'id="step-12"' in page
+    assert 'id="step-1"' not in page
+    assert "13. Noise" in page
+    assert json.loads((tmp_path / "lesson-progress" / "progress.json").read_text())["steps"].keys() == {"12_detective"}
+
+
+def test_found_without_claims_is_nothing() -> None:
+    assert Found((), "", untold=True).sentences == []
+    assert list(itertools.chain(Found((), "", untold=False).told)) == []
