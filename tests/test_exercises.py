@@ -19,7 +19,7 @@ from common.harness.ready.strategies import find_strategy, read_strategy, strate
 from common.harness.session import conduct
 from common.lesson import check
 from common.lesson.check import CANNOT_TELL, NOT_SOLVED, SOLVED, Checked
-from common.lesson.claims import HOLDS, NOT_HERE
+from common.lesson.claims import band
 from common.lesson.exercise import Exercise, all_exercises
 from common.lesson.figures import Seen
 from common.lesson.plainly import _FINDINGS, OF_THE_MACHINE
@@ -67,52 +67,61 @@ def test_a_solution_stands_neither_in_the_exercise_nor_in_its_hint(name: str) ->
 
 
 def besieged(
-    out: Path, *names: str, time_s: float, rounds: int = 1, beside: Sequence[str] = (), ceiling: bool = False
+    out: Path, *names: str, time_s: float, beside: Sequence[str] = (), ceiling: bool = False
 ) -> dict[str, Checked]:
-    """These exercises and their solutions in one run as short as can be."""
+    """These exercises and their solutions in one round as short as can be."""
     exercises = [all_exercises()[name] for name in names]
     files = [read_strategy(folder / f"{name}.py") for name in names for folder in FOLDERS]
     suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, beside)))
     workers = {one.workers for one in exercises if one.workers}
     axes = {"task": [exercises[0].task], "users": [4], "workers": sorted(workers), "python": [sys.executable]}
-    plan = make_plan(suite if ceiling else replace(suite, ceiling=None), axes, time_s=time_s, rounds=rounds, seed=1)
+    plan = make_plan(suite if ceiling else replace(suite, ceiling=None), axes, time_s=time_s, rounds=1, seed=1)
     result, _, _ = conduct(plan, out, Unmoved(), ["bench.py"])
     seen = Seen(result)
     called = {f"{folder.name}/{name}": one for name, one in zip(names, exercises, strict=True) for folder in FOLDERS}
     return {name: Checked(name, one, seen, is_exercise=True) for name, one in called.items()}
 
 
-def said_of(found: Checked) -> str:
-    return "\n".join(found.told())
+def assert_told_apart(everything: dict[str, Checked]) -> None:
+    """Each exercise misses something that its solution does not; what is plain needs no second round for an interval.
+
+    Whether an interval decides is asked below, of figures that are known.
+    """
+    for name, found in everything.items():
+        missed = [claim for claim in found.claims if keeps(found, claim.claim) is False]
+        said = "\n".join(found.told())
+        if name.startswith("exercises/"):
+            assert found.against or missed or "no_transactions" in {one.code for one in found.doubts}, said
+        else:
+            assert not found.against, said
+            assert not missed, said
+            assert found.exit_code == CANNOT_TELL if found.claims or found.doubts else SOLVED, said
 
 
-@pytest.mark.parametrize("name", WAITING)
-def test_who_stops_the_loop_while_a_task_waits_is_found_out_by_pings_alone(name: str, tmp_path: Path) -> None:
-    """After a single round, and on a busy machine, too; of a solution it says at least nothing wrong."""
-    found = besieged(tmp_path / "r.json", name, time_s=1.0)
-    exercise, solution = found[f"exercises/{name}"], found[f"solutions/{name}"]
-    assert exercise.exit_code == NOT_SOLVED, said_of(exercise)
-    assert exercise.claims[0].outcome == NOT_HERE
-    assert not solution.against, said_of(solution)
-    assert solution.claims[0].outcome == HOLDS, said_of(solution)
-    assert NOT_HERE not in [one.outcome for one in solution.claims]
+def keeps(found: Checked, claim: Claim) -> bool | None:
+    """By the mere figures; None where there are none."""
+    seen = found._seen
+    try:
+        one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
+    except LookupError:
+        return None  # what it is compared with did not take part
+    low, high = band(claim.is_)
+    return low <= one.value / other.value <= high if one.value and other.value else None
+
+
+def test_who_stops_the_loop_while_a_task_waits_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
+    assert_told_apart(besieged(tmp_path / "r.json", *WAITING, time_s=1.0))
 
 
 @pytest.mark.measures
 def test_who_does_not_do_the_work_is_found_out_and_who_does_is_not(tmp_path: Path) -> None:
-    assert_told_apart(besieged(tmp_path / "r.json", "cached", "forgotten_await", time_s=0.7, ceiling=True))
+    assert_told_apart(besieged(tmp_path / "r.json", "cached", time_s=0.7, ceiling=True))
 
 
 @pytest.mark.measures
-def test_who_starts_a_process_for_each_request_is_found_out_and_who_has_a_pool_is_not(tmp_path: Path) -> None:
-    assert_told_apart(besieged(tmp_path / "r.json", "pool_for_each_request", time_s=0.6, rounds=2, beside=["4"]))
-
-
-def assert_told_apart(everything: dict[str, Checked]) -> None:
-    """A machine with other work may hide what they are, and then that is said; it turns none into the other."""
-    for name, found in everything.items():
-        expected = NOT_SOLVED if name.startswith("exercises/") else SOLVED
-        assert found.exit_code in ((expected, CANNOT_TELL) if found.doubts else (expected,)), said_of(found)
+def test_who_wastes_work_or_does_not_wait_for_it_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
+    names = ("forgotten_await", "pool_for_each_request")
+    assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=0.8, beside=["4"]))
 
 
 def checked(**mine) -> Checked:
@@ -162,7 +171,8 @@ def test_on_a_busy_machine_nothing_is_solved_but_what_is_plainly_wrong_is_still_
 
 def test_every_verdict_is_explained_to_a_beginner_once() -> None:
     assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *_FINDINGS}
-    assert not set(OF_THE_MACHINE) & set(_FINDINGS)
+    depends = {"no_transactions"}  # on whether any answer came at all
+    assert set(OF_THE_MACHINE) & set(_FINDINGS) == depends
 
 
 @pytest.mark.parametrize(

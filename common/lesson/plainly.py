@@ -12,6 +12,7 @@ OF_THE_MACHINE = {
     "ports": "This machine ran out of ports for new connections: check again in a minute.",
     "unknown_lines": "The load tool said something that is not understood: check again.",
     "littles_law": f"The users did not ask as often as they could: {_AGAIN}.",
+    "no_transactions": f"Not one answer came in the time that a check takes: {_AGAIN}.",
     "too_short": f"Too few answers came in the time that a check takes: {_AGAIN}.",
     "no_ceiling": "What is possible here could not be measured: check again.",
     "doubtful_ceiling": f"What is possible here could not be measured well: {_AGAIN}.",

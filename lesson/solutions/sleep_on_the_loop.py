@@ -8,7 +8,7 @@ from common.serving.aiohttp import answer, serve
 from common.serving.options import server_options
 from common.task import perform_in_slices
 
-PAUSE_S = 0.1
+PAUSE_S = 0.15
 
 
 async def long_task(request: Request) -> Response:
