@@ -107,7 +107,8 @@ def _number(value: float) -> str:
 
 
 def _untold(claim: Claim, slots: dict[str, str]) -> str:
-    figures = f" ({slots['of']} and {slots['against']})" if "?" not in slots.values() else ""
+    against = f" and {slots['against']}" if claim.against else ""
+    figures = f" ({slots['of']}{against})" if "?" not in (slots["of"], slots["against"]) else ""
     return f"whether {claim.claim}{figures}"
 
 

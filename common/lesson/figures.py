@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
+from common.model.case import Case
 from common.model.goal import goal_names
 from common.model.record import Result, Trace
 from common.report import numbers
 from common.report.figures.alone import alone_wall_s
 from common.report.figures.drills import Drilled, drilled
 from common.report.figures.estimates import Estimate, estimates
+from common.report.figures.offers import MUCH_BY_OTHERS
 from common.report.figures.rounds import Round
 from common.report.judging.capacity import Capacity, capacities
 from common.report.judging.comparison import Comparison, summarize
@@ -83,7 +85,7 @@ class Seen:
         if what in _OF_TRACES:
             return _OF_TRACES[what](_only("trace", who, self._result.traces))
         if what in _OF_CAPACITIES:
-            return _OF_CAPACITIES[what](_only("search", who, capacities(self._result)))
+            return _OF_CAPACITIES[what](_only("search", who, self._capacities))
         if first == "drill":
             return self._of_drill(rest, who)
         place = self._place(who)
@@ -115,6 +117,14 @@ class Seen:
         """Whether it is a case, and not a number."""
         several: list[Any] = [*self._result.records, *self._result.traces, *self._result.incidents]
         return bool(who) and any(_fits(who, one.server, ()) for one in several)
+
+    @cached_property
+    def _capacities(self) -> list[Capacity]:
+        return capacities(self._result)
+
+    def is_about(self, case: Case, whom: Sequence[str]) -> bool:
+        """Whether any of these words means the case."""
+        return any(who and _fits(who, case.server, [str(value) for _, value in case.values]) for who in whom)
 
     def _place(self, who: str) -> int:
         cases = self.comparison.cases
@@ -157,7 +167,13 @@ def _capacity(found: Capacity) -> Amount:
     if found.failure:
         return Amount("?", doubt=found.failure)
     text = f"{numbers.rate(found.holds)}/s" if found.holds else "nothing"
-    return Amount(text, found.holds or 0.0, found.holds or 0.0, found.fails or math.inf)
+    return Amount(text, found.holds or 0.0, found.holds or 0.0, found.fails or math.inf, doubt=_others(found))
+
+
+def _others(found: Capacity) -> str:
+    """What else the machine did, where that was much."""
+    most = max((one.by_others for one in found.steps), default=0.0)
+    return f"other work took up to {numbers.share(most)} of the machine's CPUs" if most > MUCH_BY_OTHERS else ""
 
 
 def _ceiling(found: Capacity) -> Amount:
@@ -176,7 +192,7 @@ def _growth(found: Capacity) -> Amount:
     (low, first_s), (high, last_s) = known[0], known[-1]
     told = [f"{'for ever' if wait_s == math.inf else numbers.seconds(wait_s)}" for wait_s in (first_s, last_s)]
     text = f"{told[0]} at {numbers.rate(low)}/s and {told[1]} at {numbers.rate(high)}/s"
-    return counted(last_s / first_s, text)
+    return replace(counted(last_s / first_s, text), doubt=_others(found))
 
 
 _OF_CAPACITIES: dict[str, Callable[[Capacity], Amount]] = {

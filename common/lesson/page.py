@@ -59,10 +59,10 @@ def _step(step: Step, done: Done, notebook: Notebook) -> dict[str, Any]:
         try:
             result = load(path)
         except BadInputError as error:  # it was removed since
-            pages.append(_told(page, predicted, None, str(error)))
+            pages.append(_told(step, page, predicted, None, str(error)))
             continue
         machine = result.environment
-        pages.append(_told(page, predicted, result, done.instead))
+        pages.append(_told(step, page, predicted, result, done.instead))
     return {
         "number": step.number,
         "title": step.title,
@@ -73,7 +73,7 @@ def _step(step: Step, done: Done, notebook: Notebook) -> dict[str, Any]:
     }
 
 
-def _told(page: Page, predicted: str, result: Result | None, instead: str) -> dict[str, Any]:
+def _told(step: Step, page: Page, predicted: str, result: Result | None, instead: str) -> dict[str, Any]:
     seen = Seen(result) if result else None
     found = found_in(page, seen) if seen else Found((), "", untold=True)
     has_table = seen is not None and result is not None and bool(result.records) and "table" in page.show
@@ -87,6 +87,7 @@ def _told(page: Page, predicted: str, result: Result | None, instead: str) -> di
         "legend": telling.legend(page),
         "rows": list(telling.cells(page, seen)) if seen and has_table else [],
         "found": [(telling.MARKS.get(outcome, "?"), sentence) for outcome, sentence in found.sentences],
+        "elsewhere": telling.elsewhere(step, page) if found.has_untold and not instead else "",
         "why": telling.why(page, found),
         "code": [(one.file, lines_of(one)) for one in page.code],
     }

@@ -72,7 +72,7 @@ class Page(_Strict, frozen=True):
     claims: tuple[Claim, ...]
     run: Run | None = None
     needs: tuple[str, ...] = ()  # `cpus>=2`, `python>=3.14`, `redis-server`: without it the committed result is shown
-    result: str = ""  # that result, where it is not the one of this step
+    result: str = ""  # that result, where there is none of this very step
     show: tuple[str, ...] = ("timeline", "table")
     columns: tuple[str, ...] = ("rate", "ping p99")  # of the table
     pictures: tuple[str, ...] = ("timeline",)  # of the page, as `report --picture` calls them
@@ -145,8 +145,9 @@ def _check(path: Path, page: Page) -> None:
 
 
 def committed(step: Step, page: Page) -> Path:
-    """The result that comes with the project, for machines that lack something."""
-    return ROOT / (page.result or f"results/lesson/{step.name}.json")
+    """The result that comes with the project, for machines that lack something: its own, or one that has it in it."""
+    own = ROOT / "results" / "lesson" / f"{step.name}.json"
+    return ROOT / page.result if page.result and (page.run is None or not own.exists()) else own
 
 
 def lines_of(code: Code) -> str:

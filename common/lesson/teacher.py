@@ -10,7 +10,7 @@ from rich.console import Console
 
 from common.errors import BadInputError
 from common.lesson import telling
-from common.lesson.claims import HOLDS, Found, found_in
+from common.lesson.claims import Found, found_in
 from common.lesson.figures import Seen
 from common.lesson.measuring import lacking, measure, turns
 from common.lesson.notebook import Done, Notebook
@@ -41,10 +41,10 @@ class Teacher:
         codes = {0}
         for step in steps:
             try:
-                codes.add(self._step(step))
+                codes |= self._step(step)
             except StoppedError as stopped:
                 number = int(stopped.args[0])
-                self._say(f"Stopped at step {step.number}: bench.py lesson goes on with it.")
+                self._say(f"Stopped at step {step.number}: bench.py lesson {step.number} goes on with it.")
                 return 128 + number if number else 0
             self._write_page()
             self._say(self._what_next(step))
@@ -63,23 +63,26 @@ class Teacher:
                 known = ", ".join(page.letters)
                 raise BadInputError(f"--answer {letter}: step {step.number} has {known}: expected one of them")
 
-    def _step(self, step: Step) -> int:
-        """Question after question; 0, or what the exit code is to be."""
-        predicted, right, code, instead, kept = "", "", 0, "", ""
+    def _step(self, step: Step) -> set[int]:
+        """Question after question; what the exit code may have to be."""
+        predicted, right, instead, kept = "", "", "", ""
+        codes = {0}
         for place, page in enumerate(step.pages, 1):
             self._say("\n" + telling.asked(step, page, place) + "\n")
             predicted += (letter := self._prediction(page))
             result, instead, path = self._result_for(step, page)
             kept = kept or path
             found = self._shown(page, result, letter)
-            if found.has_untold and not instead:
-                self._tell_of_elsewhere(step, page)
+            if found.has_untold and not instead and (told := telling.elsewhere(step, page)):
+                self._say(telling.paragraph(told))
             right += found.right or "?"
-            failed = page.run is not None and not instead and _has_failed(result)
-            code = max(code, FAILED if failed else 0, CANNOT_TELL if found.has_untold and code != FAILED else 0)
+            if page.run is not None and not instead and _has_failed(result):
+                codes.add(FAILED)
+            if found.has_untold:
+                codes.add(CANNOT_TELL)
         self._say("\n" + telling.paragraph(f"Exercise. {step.exercise}"))
         self._notebook.keep(step, Done(predicted, right, kept, instead))
-        return code
+        return codes
 
     def _prediction(self, page: Page) -> str:
         """A letter; asks again until it is one of the page's."""
@@ -109,12 +112,15 @@ class Teacher:
         if lacks := lacking(page):
             return self._measured_elsewhere(step, page, lacks)
         self._say(f"\n{_announced(page.run)}")
-        out = self._notebook.result_of(step)
+        kept = self._notebook.result_of(step)
+        unfinished = kept.with_suffix(".unfinished.json")  # what was kept before stays until there is something new
         with ProgressBar(turns(page.run), quiet=False) as progress:
-            result, stopped_by = measure(page.run, out, progress, ["bench.py", "lesson", str(step.number)])
+            result, stopped_by = measure(page.run, unfinished, progress, ["bench.py", "lesson", str(step.number)])
         if stopped_by:
             raise StoppedError(stopped_by)
-        return result, "", out.name
+        if unfinished.exists():  # there may have been no room
+            unfinished.replace(kept)
+        return result, "", kept.name
 
     def _measured_elsewhere(self, step: Step, page: Page, lacks: str) -> tuple[Result, str, str]:
         result, name = load(committed(step, page)), committed(step, page).relative_to(ROOT)
@@ -134,16 +140,6 @@ class Teacher:
         if page.code:
             self._say(f"In the code:\n{telling.in_code(page.code)}")
         return found
-
-    def _tell_of_elsewhere(self, step: Step, page: Page) -> None:
-        """What a quieter machine, or a larger one, had to say, if that was measured."""
-        path = committed(step, page)
-        if page.run is None or not path.exists():
-            return
-        result = load(path)
-        told = [sentence for outcome, sentence in found_in(page, Seen(result)).sentences if outcome == HOLDS]
-        where = f"On a quieter machine with {result.environment.usable_cpus} CPUs ({path.relative_to(ROOT)}): "
-        self._say(telling.paragraph(where + " ".join(told)))
 
     def _write_page(self) -> None:
         if self._page is not None:
@@ -167,5 +163,5 @@ def _has_failed(result: Result) -> bool:
 
 
 def _announced(run: Run) -> str:
-    names = f"{', '.join(run.servers[:-1])} and {run.servers[-1]}" if len(run.servers) > 1 else run.servers[0]
-    return f"Now it is run here, with the servers {names}: some seconds."
+    names = f"servers {', '.join(run.servers[:-1])} and {run.servers[-1]}" if len(run.servers) > 1 else ""
+    return f"Now it is run here, with {names or f'server {run.servers[0]}'}: some seconds."

@@ -8,11 +8,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from common.lesson.claims import HOLDS, NOT_HERE, Found
+from common.lesson.claims import HOLDS, NOT_HERE, Found, found_in
 from common.lesson.figures import Amount, Seen
 from common.lesson.notebook import Notebook
-from common.lesson.step import Code, Page, Step, lines_of
-from common.model.record import Result
+from common.lesson.step import ROOT, Code, Page, Step, committed, lines_of
+from common.model.record import Result, load
 from common.report import numbers
 from common.report.dresses import capacity_dresses, drill_dresses
 from common.report.dresses.timeline_text import TimelinesAsText
@@ -70,14 +70,29 @@ def pictures(page: Page, result: Result, seen: Seen) -> Iterator[RenderableType]
     if "table" in page.show and result.incidents:
         yield drill_dresses.as_table(result)
     elif "table" in page.show and result.steps:
-        yield capacity_dresses.as_table(result)
+        yield _rates(result)
     elif "table" in page.show and result.records:
         yield Group(_table(page, seen), Text("\n".join(legend(page)), style="dim"))
 
 
+def _rates(result: Result) -> Table:
+    """What became of each rate that was offered."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("arrivals/s", "in time/s", "longest waits (p99)", "longest pings (p99)", "promises missed"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for case in capacity_dresses.as_data(result):
+        for one in case["steps"]:
+            rates = [numbers.rate(one[name]) for name in ("offered_per_s", "good_per_s")]
+            waits = ["lost" if one[name] is None else numbers.seconds(one[name]) for name in ("p99_s", "ping_p99_s")]
+            table.add_row(*map(Text, [*rates, *waits, ", ".join(one["missed"])]))
+    return table
+
+
 def cells(page: Page, seen: Seen) -> Iterator[tuple[str, list[str]]]:
     """For each case its name and its figures."""
-    cases = seen.comparison.cases
+    meant = [who for claim in page.claims for who in (claim.of, claim.against)]
+    everything = seen.comparison.cases
+    cases = [one for one in everything if page.run is None or seen.is_about(one.case, meant)]
     for case in cases:
         who = " ".join([case.server, *(str(value) for _, value in case.case.values)])
         amounts = [seen.amount(what, who) for what in page.columns]
@@ -137,6 +152,17 @@ def why(page: Page, found: Found) -> str:
     if not page.why or found.right == page.usual:
         return _flat(page.why)
     return f"Where it is as usual: {_flat(page.why)}"
+
+
+def elsewhere(step: Step, page: Page) -> str:
+    """What a quieter machine had to say of it; empty where that was not measured."""
+    path = committed(step, page)
+    if page.run is None or not path.exists():
+        return ""
+    result = load(path)
+    told = [sentence for outcome, sentence in found_in(page, Seen(result)).sentences if outcome == HOLDS]
+    where = f"On a quieter machine with {result.environment.usable_cpus} CPUs ({path.relative_to(ROOT)}):"
+    return " ".join([where, *told])
 
 
 def in_code(several: Sequence[Code]) -> str:
