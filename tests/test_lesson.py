@@ -14,7 +14,7 @@ from simulated_results import a_result, suspicious
 
 from common.errors import BadInputError
 from common.lesson import measuring, step, telling
-from common.lesson.claims import HOLDS, NOT_HERE, UNTOLD, Found, band, found_in, judged
+from common.lesson.claims import BEYOND_NOISE, HOLDS, NOT_HERE, UNTOLD, Found, band, found_in, judged
 from common.lesson.figures import Seen
 from common.lesson.notebook import Done, Notebook
 from common.lesson.page import lesson_as_html
@@ -115,6 +115,16 @@ def test_the_sentence_has_the_figures_that_were_measured() -> None:
     ).groups()
     assert (float(of), float(against)) == pytest.approx((rates["3_c"], rates["1_a"]), rel=0.01)
     assert float(times) == pytest.approx(rates["3_c"] / rates["1_a"], rel=0.05)
+
+
+def test_a_small_difference_is_not_said_to_be_none() -> None:
+    said = Claim("rate", "3", "same", "1", claim="so it is", says="{same}")
+    several = {
+        quality: judged(said, Seen(a_result(("1_a", 1, 1.0), ("3_c", 1, quality), noise=0.003)))
+        for quality in (1.0, 1.1)
+    }
+    assert [one.outcome for one in several.values()] == [HOLDS, HOLDS]
+    assert [one.sentence for one in several.values()] == [BEYOND_NOISE[True], BEYOND_NOISE[False]]
 
 
 @pytest.mark.parametrize("is_", ["faster", "about twice", "at least times", ""])

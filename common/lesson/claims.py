@@ -10,11 +10,13 @@ from common.errors import BadInputError
 from common.lesson.figures import Amount, Seen
 from common.lesson.step import Answer, Claim, Page
 from common.report import numbers
-from common.report.figures.estimates import ratio
+from common.report.figures.estimates import ACCURACY, ratio
 
 HOLDS, NOT_HERE, UNTOLD = "holds", "does not hold here", "can't be told here"
+# What is said of things that are the same: by whether their interval leaves open which is more.
+BEYOND_NOISE = {True: "no difference beyond noise", False: "no difference that would matter here"}
 _OPEN = {"undecided": True, "decided": False, "identical": True, "different": False}  # whether it may be the same
-SAME, MORE, ABOUT = 1.15, 1.1, 1.3  # what is called the same differs by less than that; more is more than that
+SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # what is called the same differs by less than that; more is more than that
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,12 @@ def judged(claim: Claim, seen: Seen, *, in_doubt: bool = False) -> Judged:
         one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
     except LookupError as error:
         return Judged(claim, UNTOLD, f"whether {claim.claim}", " ".join(map(str, error.args)))
-    between = _between(one, other)
+    between, doubt = _between(one, other), "" if in_doubt else one.doubt or other.doubt
     slots = {"of": one.text, "against": other.text, "times": _times(one, other), "cpus": str(seen.cpus)}
-    doubt = "" if in_doubt else one.doubt or other.doubt
     if doubt or between is None:
         reason = doubt or "one round can't tell a difference from noise"
         return Judged(claim, UNTOLD, _untold(claim, slots), reason.rstrip("."))
+    slots["same"] = BEYOND_NOISE[between[0] <= 1 + ACCURACY and between[1] >= 1 - ACCURACY]
     outcome = _outcome_of(claim.is_.format(cpus=seen.cpus), between)
     if outcome == HOLDS:
         return Judged(claim, HOLDS, claim.says.format(**slots))

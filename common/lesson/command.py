@@ -59,8 +59,11 @@ def _letters(answers: str) -> list[str]:
 
 def _check(files: tuple[str, ...], keep: Path) -> int:
     """The exit code of what is said of an exercise."""
+    from common.lesson.exercise import all_exercises
+
     if len(files) != 1:
-        raise BadInputError("check takes one file: expected such as bench.py lesson check lesson/exercises/FILE.py")
+        known = ", ".join(all_exercises())
+        raise BadInputError(f"check takes one file: expected such as lesson/exercises/NAME.py, NAME being {known}")
     from common.lesson.check import check
 
     return check(Path(files[0]), keep)

@@ -23,7 +23,7 @@ WIDTH = 80
 MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # and a question mark where it can't be told
 # What a column of the table is called, by the figure that is in it, and what that means in a few words.
 COLUMNS = {
-    "rate": ("answers/s", "right answers per second, and the 95 % interval of that"),
+    "rate": ("answers/s", "right answers per second; ±: so far noise may reach (step 13)"),
     "printed rate": ("answers/s", "as the load tool counts them, right or wrong"),
     "p50": ("usual wait", "how long a user waited for an answer: half waited less"),
     "p99": ("longest waits", "99 of 100 users waited less for an answer (p99)"),
