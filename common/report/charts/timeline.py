@@ -20,6 +20,9 @@ _PING_ROWS, _PING_ROWS_OF_A_SLIDE = 12, 6
 _LETTER = 6.3  # pixels, about
 _MOST_PANELS = 4  # of a slide
 _LEGEND = ("waits for its turn", "computes", "computed, not yet sent", "ping, as long as it took", "not told")
+_BESIDE_THE_LEGEND = (
+    "1, 2, 3: the order in which they were begun. Broken or paler blue: something else had the core for a moment."
+)
 _LAYERS = ("grid", "waiting", "computing", "late", "untold", "pings", "numbers", "labels")
 _TEXTS = ("names", "groups", "results", "ticks", "legend")
 Row = dict[str, Any]
@@ -47,6 +50,9 @@ class _Canvas:
             self._key(text, {"x": x, "x2": x + 18}, y)
             x += wide
         self.height = y + _LINE + 8
+        if not self.look.is_slide:
+            self.say(_BESIDE_THE_LEGEND)
+            self.height += 6
 
     def _key(self, text: str, mark: Row, y: float) -> None:
         layer = dict(zip(_LEGEND, ("waiting", "computing", "late", "pings", "untold"), strict=True))[text]

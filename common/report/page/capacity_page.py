@@ -12,7 +12,16 @@ from common.report.charts.capacity import capacity_chart
 from common.report.judging.capacity import Capacity, capacities
 from common.report.page.explained import Explained
 from common.report.page.picture import Picture, Section
-from common.report.words.capacity import COLUMNS, cells, conclusion, footnote, headline, in_one_sentence, names_of
+from common.report.words.capacity import (
+    COLUMNS,
+    cells,
+    conclusion,
+    footnote,
+    headline,
+    in_one_sentence,
+    names_of,
+    plain_names_of,
+)
 from common.report.words.naming import in_words
 
 HERE = Path(__file__).parent
@@ -33,7 +42,10 @@ def capacity_as_html(result: Result) -> str:
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(found, result.left_out)),
         headings=COLUMNS,
-        rows=[(name, cells(one), one.verdict) for name, one in zip(names_of(found), found, strict=True)],
+        rows=[
+            (plain, name, cells(one), one.verdict)
+            for plain, name, one in zip(plain_names_of(found), names_of(found), found, strict=True)
+        ],
         notes=footnote(result, found).splitlines(),
         sections=[Section("How it was found", list(capacity_pictures(found)))],
         command=" ".join(result.command),

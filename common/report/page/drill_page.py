@@ -15,6 +15,7 @@ from common.report.judging.drill import cells_of
 from common.report.page.explained import Explained
 from common.report.page.picture import Picture, Section
 from common.report.words.drill import HEADINGS, LEGEND, conclusion, marked, table_of
+from common.report.words.naming import in_plain_words
 
 HERE = Path(__file__).parent
 MOST_TIMELINES = 30  # servers; of more only so many are drawn
@@ -35,12 +36,21 @@ def drill_as_html(result: Result) -> str:
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(cells, result.left_out)),
         headings=[HEADINGS[fault] for fault in faults],
-        rows=[(name, [(marked(one), one.mark) if one else None for one in of_server]) for name, of_server in rows],
+        rows=[
+            (_in_plain_words(name, result), name, [(marked(one), one.mark) if one else None for one in of_server])
+            for name, of_server in rows
+        ],
         legend=LEGEND,
         sections=[Section("What happened when", list(drill_pictures(result)))],
         command=" ".join(result.command),
         machine=result.environment,
     )
+
+
+def _in_plain_words(name: str, result: Result) -> str:
+    """As far as there are any for it."""
+    found = next((one for one in result.incidents if name.split(" ")[0] == one.server), None)
+    return f"{in_plain_words(found.server, found.title)}{name.removeprefix(found.server)}" if found else name
 
 
 def drill_pictures(result: Result) -> Iterator[Picture]:

@@ -50,10 +50,12 @@ def traced(result: Result, columns: int = 1) -> Picture:
     drawn, absent = timelines(result.traces), missing(result)
     untold = " A dotted line is a request to a server that doesn't tell when it computes."
     untold = untold if any(one.is_untold for one in drawn) else ""
+    users = max((record.users for record in result.records), default=0)
+    longer = f" Under siege there are {users} users who ask all the time, so that everything takes longer than here."
     return Picture(
         "timeline",
         "",
-        f"All requests were sent to each server at the same moment. {HOW}{untold}",
+        f"All requests were sent to each server at the same moment. {HOW}{untold}{longer if users else ''}",
         lambda look: timeline_chart(drawn, look, columns, absent),
         "Timelines. " + ". ".join(one.described() for one in drawn),
         headline=headline(drawn),
