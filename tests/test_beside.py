@@ -1,6 +1,7 @@
 """What runs beside a case: the metronome and the soloist, as real processes."""
 
 import asyncio
+import math
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from conftest import LIMIT_S, ROOT, TESTS, gone, wait_until
 
 from common.alone.metronome import beat
 from common.cpus import usable_cpu_numbers
+from common.harness.beside import solo
 from common.harness.beside.machine import watching_machine
 from common.harness.beside.metronome import metronome
 from common.harness.beside.solo import MOST_RUNS, soloist
@@ -85,6 +87,33 @@ def test_the_soloist_tells_how_long_the_task_takes_alone() -> None:
     assert set(record.alone_on_cpu) <= set(usable_cpu_numbers())
     for wall_s, cpu_s in zip(record.alone_wall_s, record.alone_cpu_s, strict=True):
         assert 0 < cpu_s <= wall_s
+
+
+def test_what_was_run_after_a_case_is_run_before_the_next_one_and_has_its_beats(monkeypatch) -> None:
+    one, other = new_record(), new_record()
+    monkeypatch.setattr(solo, "FRESH_S", LIMIT_S)
+
+    async def go() -> float:
+        async with metronome() as ticking, soloist("primes", interpreter(), LIMIT_S) as alone:
+            async with ticking.beside(one, alone.fresh_since_s(one)):
+                await alone.perform(one)  # before
+                assert alone.fresh_since_s(one) == math.inf
+                before = len(one.alone_at_s)
+                await alone.perform(one)  # and after
+                since_s = one.alone_at_s[before]
+                assert await until(lambda: one.beats.at_s[-1:] > [since_s], LIMIT_S)
+            async with ticking.beside(other, alone.fresh_since_s(other)):
+                await alone.perform(other)
+                assert other.alone_at_s == one.alone_at_s[before:]
+                await alone.perform(other)
+                assert other.alone_at_s[-1] > one.alone_at_s[-1]
+            monkeypatch.setattr(solo, "FRESH_S", 0.0)
+            assert alone.fresh_since_s(one) == math.inf
+            return since_s
+
+    since_s = asyncio.run(go())
+    assert since_s <= other.beats.at_s[0] <= max(at_s for at_s in one.beats.at_s)
+    assert len(set(zip(other.beats.at_s, other.beats.cpu, strict=True))) == len(other.beats.at_s)
 
 
 def test_a_long_task_is_performed_once_at_a_time() -> None:

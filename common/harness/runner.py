@@ -1,6 +1,7 @@
 """The run: every case of every round, one after the other."""
 
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -80,7 +81,7 @@ async def run(
 async def beside_the_machine(record: Record, ticking: Metronome, alone: Soloist | None) -> AsyncIterator[None]:
     """What the machine could do at that moment: the metronome, and the task alone before and after the body."""
     began_s = time.monotonic()
-    async with ticking.beside(record):
+    async with ticking.beside(record, math.inf if alone is None else alone.fresh_since_s(record)):
         if alone is not None:
             await alone.perform(record)
         yield

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import math
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 
 import psutil
@@ -16,6 +18,7 @@ from common.harness.processes import Started
 from common.model.record import Record
 
 BUSY_EVERY_S = 0.25
+RECENT_S = 2.0  # beats are remembered
 METRONOME = [sys.executable, "-P", "-m", "common.alone.metronome"]  # the same Python for all cases
 
 
@@ -24,19 +27,28 @@ class Metronome:
 
     def __init__(self) -> None:
         self._record: Record | None = None
+        self._recent: deque[tuple[float, int, float]] = deque()
 
     def take(self, line: str, _arrived_s: float) -> None:
         """A line that it printed."""
+        at_s, cpu, took_s = line.split(",")
+        beat = float(at_s), int(cpu), float(took_s)
+        self._recent.append(beat)
+        while beat[0] - self._recent[0][0] > RECENT_S:
+            self._recent.popleft()
         if self._record is not None:
-            at_s, cpu, took_s = line.split(",")
-            beats = self._record.beats
-            beats.at_s.append(float(at_s))
-            beats.cpu.append(int(cpu))
-            beats.took_s.append(float(took_s))
+            _append(self._record, beat)
 
     @contextlib.asynccontextmanager
-    async def beside(self, record: Record) -> AsyncIterator[None]:
-        """Writes every beat into the record as long as the body runs; times are of `time.monotonic`."""
+    async def beside(self, record: Record, since_s: float = math.inf) -> AsyncIterator[None]:
+        """Writes every beat into the record as long as the body runs; times are of `time.monotonic`.
+
+        Args:
+            since_s: recent ones, too, from then on.
+        """
+        for beat in self._recent:
+            if beat[0] >= since_s:
+                _append(record, beat)
         self._record = record
         looking = asyncio.create_task(_look_at_cpus(record))
         try:
@@ -45,6 +57,13 @@ class Metronome:
             self._record = None
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
+
+
+def _append(record: Record, beat: tuple[float, int, float]) -> None:
+    at_s, cpu, took_s = beat
+    record.beats.at_s.append(at_s)
+    record.beats.cpu.append(cpu)
+    record.beats.took_s.append(took_s)
 
 
 @contextlib.asynccontextmanager

@@ -1,6 +1,7 @@
 """The soloist: performs the task with nothing beside it, right before and after a siege."""
 
 import contextlib
+import math
 import re
 import subprocess
 import time
@@ -15,6 +16,7 @@ from common.harness.tail import Tail
 from common.model.record import Record
 
 MOST_RUNS, ENOUGH_S = 3, 0.25  # at a time: so many, or as many as begin in so long
+FRESH_S = 1.0  # what was run after a case, and began no longer ago, is also what is run before the next one
 
 
 class Soloist:
@@ -24,25 +26,38 @@ class Soloist:
         self._process, self._patience_s = process, patience_s
         self._lines: list[list[float]] = []
         self._lost = False  # it raised, ended or took too long once, and is not asked again
+        self._last: list[list[float]] = []  # the runs of the last time
+        self._last_of: Record | None = None
 
     def take(self, line: str, _arrived_s: float) -> None:
         """A line that it printed."""
         if re.fullmatch(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", line, re.ASCII):  # anything else was printed by the task
             self._lines.append([float(word) for word in line.split(",")])
 
+    def fresh_since_s(self, record: Record) -> float:
+        """When the runs began that were made right before this case, after another one; infinite if there are none."""
+        is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < FRESH_S
+        return self._last[0][0] if is_fresh else math.inf
+
     async def perform(self, record: Record) -> None:
         """Some runs of the task, written into the record; times are of `time.monotonic`. None if it can't any more."""
-        began_s, runs = time.monotonic(), 0
-        while runs < MOST_RUNS and (not runs or time.monotonic() - began_s < ENOUGH_S):
-            self._lost = self._lost or not await self._once()
-            if self._lost:
-                return
-            runs += 1
-            at_s, wall_s, cpu_s, cpu = self._lines[-1]
+        if self.fresh_since_s(record) == math.inf:
+            self._last = await self._runs()
+        self._last_of = record
+        for at_s, wall_s, cpu_s, cpu in self._last:
             record.alone_at_s.append(at_s)
             record.alone_wall_s.append(wall_s)
             record.alone_cpu_s.append(cpu_s)
             record.alone_on_cpu.append(int(cpu))
+
+    async def _runs(self) -> list[list[float]]:
+        began_s, runs = time.monotonic(), list[list[float]]()
+        while len(runs) < MOST_RUNS and (not runs or time.monotonic() - began_s < ENOUGH_S):
+            self._lost = self._lost or not await self._once()
+            if self._lost:
+                break
+            runs.append(self._lines[-1])
+        return runs
 
     async def _once(self) -> bool:
         before, stdin = len(self._lines), self._process.process.stdin
