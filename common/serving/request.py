@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
@@ -16,6 +16,7 @@ class Request(Future[Any]):
         self.attempt: Future[Any] | None = None  # while there is one
         self.crashes = 0  # how often it was in a pool that broke
         self.is_unwanted = False
+        self.has_left: Callable[[], bool] = bool  # whether its client has, which can be looked at before it is told
 
     def cancel(self) -> bool:
         """Whether it will not be done; if it is being done, that nobody waits for it any more can be seen."""

@@ -16,7 +16,9 @@ class CallingOff:
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """The future result of the call, which can ask `unwanted` whether nobody waits for it any more."""
         request = Request(function, *arguments)
-        attempt = request.attempt = self._pool.submit(function, *arguments, unwanted=lambda: request.is_unwanted)
+        attempt = request.attempt = self._pool.submit(
+            function, *arguments, unwanted=lambda: request.is_unwanted or request.has_left()
+        )
         attempt.add_done_callback(request.take_over)
         return request
 

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from common.serving.listening import announce, let_in_who_waits, listening_socke
 from common.serving.options import Options
 from common.serving.quiet import quieten
 from common.serving.readiness import why_not_ready
+from common.serving.request import Request
 from common.serving.response import (
     PLAIN_TEXT,
     RETRY_LATER,
@@ -95,6 +97,8 @@ class TaskHandler(Handler):
         self._when_client_leaves = work.cancel if isinstance(work, Future) else future.cancel
         if self._ticket is not None:
             self._waiting[self._ticket] = self
+            if isinstance(work, Request):
+                work.has_left = partial(self.line.has_left, self._ticket)
         try:
             return await future
         except TimeoutError:
