@@ -5,6 +5,7 @@ import select
 import socket
 import struct
 import sys
+from typing import NoReturn
 
 from common.contract import BACKLOG
 from common.serving.options import Options, quit_with
@@ -15,14 +16,31 @@ _UNACKED = 24  # where `struct tcp_info` of linux/tcp.h has, for a socket that l
 
 def listening_socket(options: Options) -> socket.socket:
     """A socket that listens where the options say; ends the server with one line if that can't be."""
-    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
-        listener = socket.create_server((options.host, options.port), family=family, backlog=BACKLOG)
+        listener = socket.create_server((options.host, options.port), family=_family(options), backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
-        reason = _reason(error)
-        quit_with(f"can't listen on {options.host} port {options.port}: {reason}; try another --host or --port")
+        _quit_over(options, error)
     listener.setblocking(False)
     return listener
+
+
+def must_be_free(options: Options) -> None:
+    """The same where nobody can listen, for a server that has processes to start before it does."""
+    try:
+        with socket.socket(_family(options)) as unused:
+            unused.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            unused.bind((options.host, options.port))
+    except (OSError, UnicodeError) as error:
+        _quit_over(options, error)
+
+
+def _family(options: Options) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in options.host else socket.AF_INET
+
+
+def _quit_over(options: Options, error: OSError | UnicodeError) -> NoReturn:
+    reason = _reason(error)
+    quit_with(f"can't listen on {options.host} port {options.port}: {reason}; try another --host or --port")
 
 
 def _reason(error: OSError | UnicodeError) -> str:

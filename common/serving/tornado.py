@@ -16,7 +16,7 @@ from tornado.web import Application, HTTPError, RequestHandler
 
 from common.serving.client import HEAD_LIMIT_S, has_left, who_has_left
 from common.serving.line import Line
-from common.serving.listening import announce, let_in_who_waits, listening_socket
+from common.serving.listening import announce, let_in_who_waits, listening_socket, must_be_free
 from common.serving.options import Options
 from common.serving.quiet import quieten
 from common.serving.readiness import why_not_ready
@@ -160,6 +160,7 @@ def serve(
 async def _serve_with(
     paths: Mapping[str, type[Handler]], options: Options, resource: AbstractAsyncContextManager[Any]
 ) -> None:
+    must_be_free(options)
     async with resource as opened:
         await _serve(paths, {"options": options, "line": Line(options), "resource": opened})
 
