@@ -23,10 +23,10 @@ QUICK = ("--rounds", "1", "--time", "2s", "--users", "3", "--quiet")
 
 
 def test_the_rate_is_of_results_and_the_time_is_that_from_the_post_to_the_answer(asked, tmp_path: Path) -> None:
-    ended = asked("run", str(SERVER), "3", "--style", "jobs", *QUICK, *WAITING, "--out", "jobs.json")
+    ended = asked("run", str(SERVER), "2", "3", "--style", "jobs", *QUICK, *WAITING, "--out", "jobs.json")
     assert ended.returncode in (0, 3), ended.stderr
     assert "3 users · as jobs" in ended.stdout
-    assert "note 3_async_threadexecutor: not run: it takes no jobs" in ended.stdout
+    assert "note 2_async, 3_async_threadexecutor: not run: each takes no jobs" in ended.stdout
     result = load(tmp_path / "jobs.json")
     (record,) = (one for one in result.records if not one.is_ceiling)
     assert (record.tool, record.values["style"]) == ("jobs", "jobs")

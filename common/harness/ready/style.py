@@ -25,6 +25,8 @@ def in_style(suite: Suite, style: str) -> Suite:
             "expected one path and a time for --style jobs"
         )
     path = _AT if suite.has_task else load.path
-    load = replace(load, tool=JOBS, path=path, threads=1, options=())
+    if not load.posts_jobs:
+        load = replace(load, tool=JOBS, threads=1, options=())  # those of another tool
+    load = replace(load, path=path)
     targets = tuple(replace(one, axes=(*one.axes, "style")) for one in suite.targets)
     return replace(suite, load=load, targets=targets, axes={**suite.axes, "style": (JOBS,)})
