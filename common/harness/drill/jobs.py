@@ -12,6 +12,7 @@ import psutil
 from common.harness.client import MORE_BYTES
 from common.harness.drill.faults import NEVER, ONLY_ONE, busiest
 from common.harness.drill.scene import Scene
+from common.harness.failures import CaseFailedError
 from common.harness.processes import until
 
 JOBS, AT_ONCE = 40, 8
@@ -21,7 +22,7 @@ GONE_S = 2.0  # for so long a server that is there again has to know nothing of 
 LOOK_S = 0.1  # between two questions for the same job, and at the most as long as Retry-After says
 POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
 NO_JOBS = "it takes no jobs"
-_NO_SUCH_THING = (404, 405)
+_NO_SUCH_THING = (404, 405, 501)
 _ANSWERED, _FAILED, _UNKNOWN, _LATER = "answered", "failed", "unknown", "later"
 
 
@@ -66,6 +67,10 @@ async def _post_all(scene: Scene) -> list[str]:
     scene.let_tasks_take(JOB_CPU_S)
     scene.began_s = time.monotonic()
     first = await _post(scene)
+    if first is None and not scene.incident.without:
+        raise CaseFailedError(
+            "no_job", "POST /jobs was not answered by 202 with a Location, when nothing had gone wrong"
+        )
     if first is None:
         return []
     places, waiting = [first], iter(range(JOBS - 1))
