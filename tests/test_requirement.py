@@ -1,7 +1,6 @@
 """What can't run with a Python is left out with a reason and a remedy, and is no error."""
 
 import json
-import platform
 import subprocess
 import sys
 from collections.abc import Callable
@@ -42,9 +41,7 @@ def test_such_a_server_is_refused_in_one_line_that_names_it(asked: Bench, tmp_pa
 def test_the_trace_says_what_it_leaves_out(asked: Bench) -> None:
     ended = asked("trace", "2", "7", "--requests", "1", *WAITING)
     assert ended.returncode == 0, ended.stderr
-    assert f"7_async_interpreters: not run under Python {platform.python_version()}: it {NEEDS}" in " ".join(
-        ended.stdout.split()
-    )
+    assert f"7_async_interpreters is not drawn: it {NEEDS}" in " ".join(ended.stdout.split())
 
 
 @too_old
