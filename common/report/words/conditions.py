@@ -25,7 +25,7 @@ def of_traces(result: Result) -> str:
     for name, value in (pair for trace in result.traces for pair in trace.case.values):
         seen.setdefault(name, {})[axis(name).told(value)] = None
     same = [*(next(iter(told)) for name, told in seen.items() if len(told) == 1 and name not in ("workers", "users"))]
-    return " · ".join([*same, f"{requests} request{"s"[:requests != 1]} at the same moment", cores(result)])
+    return " · ".join([*same, f"{requests} request{'s'[: requests != 1]} at the same moment", cores(result)])
 
 
 def cores(result: Result) -> str:
