@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 from common.report.figures.estimates import Estimate, differ
@@ -14,18 +13,16 @@ Load = object  # what a case is asked for; None for a case that can't be trusted
 def ranks(loads: Sequence[Load], rates: Sequence[Estimate | None]) -> list[int | None]:
     """The rank of each case among those with the same load; 1 is the fastest.
 
-    Two ranks differ only if the cases can be told apart: a new one begins where all before it can be told from all
-    behind it, and counts those before (1, 1, 3). Else the same server twice would have two ranks wherever a third one
-    is told from only one of them. None has one after a single round, which knows no noise.
+    A case shares the rank of the fastest one that it can't be told apart from, and the next rank counts all before
+    it (1, 1, 3). None has one after a single round, which knows no noise.
     """
     found: list[int | None] = [None] * len(loads)
     for competing in _fields(loads, rates):
         ordered = sorted(competing, key=lambda one: -one[1].log)
-        rank = 1
-        for position, (place, _) in enumerate(ordered):
-            across = itertools.product(ordered[:position], ordered[position:])
-            if all(differ(faster, slower, _pairs(ordered)) for (_, faster), (_, slower) in across):
-                rank = position + 1
+        leader = None
+        for position, (place, rate) in enumerate(ordered, 1):
+            if leader is None or differ(leader, rate, _pairs(ordered)):
+                leader, rank = rate, position
             found[place] = rank
     return found
 

@@ -99,7 +99,7 @@ class _Field:
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
         self._rivals = [self._rival(comparison, place) for place in places]
         self._sound = [one for one in self._rivals if one.case.verdict == OK and one.measured["rate_per_s"] is not None]
-        self._first = [one for one in self._sound if one.case.rank == 1 and self._is_first(one)]
+        self._first = [one for one in self._sound if one.case.rank == 1]
 
     def _rival(self, comparison: Comparison, place: int) -> _Rival:
         case = comparison.cases[place]
@@ -107,12 +107,6 @@ class _Field:
         alone_s, ping = self._alone_s[case.case.work], case.ping_s
         short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
         return _Rival(case, name_of(case.case, self._everything), measured, short)
-
-    def _is_first(self, rival: _Rival) -> bool:
-        """Of the first rank, in which a case may be that is told from the fastest, but not from all the others."""
-        fastest = max(self._sound, key=lambda one: one.rate).measured["rate_per_s"]
-        mine = rival.measured["rate_per_s"]
-        return not fastest or not mine or not differ(fastest, mine, self._pairs)
 
     @property
     def _pairs(self) -> int:
