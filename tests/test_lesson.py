@@ -171,6 +171,13 @@ def test_the_right_answer_follows_from_the_claims() -> None:
     assert [found_in(BOTH, Seen(one)).right for one in (EQUAL, TWICE)] == ["A", "B"]
 
 
+def test_another_answer_than_usual_is_right_only_where_the_usual_one_can_not_be() -> None:
+    a_little = Seen(without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.2), noise=0.02)))
+    assert (judged(MORE, a_little).outcome, judged(SAME, a_little).outcome) == (HOLDS, UNTOLD)
+    found = found_in(BOTH, a_little)
+    assert (found.right, found.untold) == ("", True)
+
+
 def test_an_answer_that_nothing_bears_out_is_not_the_right_one() -> None:
     found = found_in(a_page(("same", "more"), (), claims=(SAME, MORE)), Seen(TWICE))
     assert (found.right, found.untold) == ("", False)

@@ -153,12 +153,14 @@ class Found:
 
 
 def found_in(page: Page, seen: Seen) -> Found:
-    """All of its claims, and the answer that follows."""
+    """All of its claims, and the answer that follows: another one than usual only where the usual one can't be it."""
     claims = tuple(judged(claim, seen) for claim in page.claims)
     outcomes = {one.claim.name: one.outcome for one in claims if one.claim.name}
-    fits = [_outcome(answer, outcomes) for answer in page.answers]
-    right = next((letter for letter, fit in zip(page.letters, fits, strict=True) if fit == HOLDS), "")
-    return Found(claims, right, untold=not right and UNTOLD in fits)
+    fits = dict(zip(page.letters, (_outcome(answer, outcomes) for answer in page.answers), strict=True))
+    held = [letter for letter, fit in fits.items() if fit == HOLDS]
+    if page.usual not in held and fits[page.usual] != NOT_HERE:
+        held = []  # a little more may also be as much: what is so elsewhere has to be out of the question first
+    return Found(claims, "".join(held[:1]), untold=not held and UNTOLD in fits.values())
 
 
 def _outcome(answer: Answer, outcomes: dict[str, str]) -> str:
