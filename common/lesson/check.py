@@ -155,7 +155,7 @@ class Checked:
     def _figures(self) -> Iterator[str]:
         yield telling.paragraph(
             f"{self._exercise.users} users asked again and again for the task {self._exercise.task}, and somebody "
-            "pinged meanwhile. Half of the waits and pings were shorter than the usual one. The ceiling is what such "
+            "pinged meanwhile. Usual is what half of the waits and pings were shorter than. The ceiling is what such "
             "users reach with no server at all."
         )
         rows = [("", *(telling.COLUMNS[what][0] for what in COLUMNS)), *map(_row, self._seen.comparison.cases)]
