@@ -18,6 +18,7 @@ mypy=$!
 trap 'kill "$mypy" 2>/dev/null || true; rm -f "$told"' EXIT
 python -m pytest --numprocesses 6 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
 wait "$mypy" || types=$?
+trap 'rm -f "$told"' EXIT
 cat "$told"
 if ((types)); then exit "$types"; fi
 python -m pytest --measuring only "$@" || alone=$?
