@@ -277,7 +277,7 @@ def test_a_server_that_takes_no_jobs_is_asked_once(tmp_path: Path, asked: Asked)
     marks = drilled_for_real(tmp_path, asked, "5", "--fault", "server", "--fault", "worker")
     assert set(marks.values()) == {""}
     without = [one.without for one in load(tmp_path / "d.json").incidents if one.fault.startswith("jobs_")]
-    assert without == ["it takes no jobs", "it takes no jobs", "it has no broker"]
+    assert sorted(without) == ["it has no broker", "it takes no jobs", "it takes no jobs"]  # their order is shuffled
 
 
 def test_a_server_of_a_suite_is_drilled_as_far_as_that_goes(tmp_path: Path, asked: Asked) -> None:
