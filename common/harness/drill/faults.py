@@ -39,15 +39,22 @@ async def kill_a_worker(scene: Scene) -> None:
         scene.incident.without = ONLY_ONE
         return
     async with scene.under_load():
-        victim = await asyncio.to_thread(busiest, scene.family())
-        if victim is None:
-            scene.incident.without = ONLY_ONE
+        if not await strike(scene):
             return
-        scene.fault_now()
-        with contextlib.suppress(psutil.Error):
-            victim.kill()
         if not await scene.until_whole(NEVER_S):
             scene.incident.left_whole = False
+
+
+async def strike(scene: Scene) -> bool:
+    """Kills the one that works most; false if there is none."""
+    victim = await asyncio.to_thread(busiest, scene.family())
+    if victim is None:
+        scene.incident.without = ONLY_ONE
+        return False
+    scene.fault_now()
+    with contextlib.suppress(psutil.Error):
+        victim.kill()
+    return True
 
 
 def busiest(family: list[psutil.Process]) -> psutil.Process | None:

@@ -1,16 +1,14 @@
 """What becomes of jobs: some are posted, something goes wrong, and then all of them are asked for."""
 
 import asyncio
-import contextlib
 import signal
 import time
 from urllib.parse import urljoin
 
 import aiohttp
-import psutil
 
 from common.harness.client import MORE_BYTES
-from common.harness.drill.faults import NEVER, ONLY_ONE, busiest
+from common.harness.drill.faults import NEVER, strike
 from common.harness.drill.scene import Scene
 from common.harness.failures import CaseFailedError
 from common.harness.processes import until
@@ -27,17 +25,11 @@ _ANSWERED, _FAILED, _UNKNOWN, _LATER = "answered", "failed", "unknown", "later"
 
 
 async def kill_a_worker(scene: Scene) -> None:
-    """SIGKILL to the busiest process below the first one."""
+    """SIGKILL to the strike process below the first one."""
     if not (posted := await _post_all(scene)):
         return
-    victim = await asyncio.to_thread(busiest, scene.family())
-    if victim is None:
-        scene.incident.without = ONLY_ONE
-        return
-    scene.fault_now()
-    with contextlib.suppress(psutil.Error):
-        victim.kill()
-    await _ask_for_all(scene, posted)
+    if await strike(scene):
+        await _ask_for_all(scene, posted)
 
 
 async def kill_the_server(scene: Scene) -> None:
