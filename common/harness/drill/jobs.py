@@ -25,7 +25,7 @@ _ANSWERED, _FAILED, _UNKNOWN, _LATER = "answered", "failed", "unknown", "later"
 
 
 async def kill_a_worker(scene: Scene) -> None:
-    """SIGKILL to the strike process below the first one."""
+    """SIGKILL to the busiest process below the first one."""
     if not (posted := await _post_all(scene)):
         return
     if await strike(scene):
