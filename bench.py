@@ -259,13 +259,13 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     TASK is primes, digest, sign_up, or your own as module:function, with literals as its arguments if it has any:
     "module:function('acme', 3)". Without any, all three are tried. Exit 1 if no strategy is worth a run.
     """
-    from common.builtin_tasks import BUILTIN_TASKS
     from common.harness.ready.interpreter import interpreter
     from common.harness.ready.strategies import all_strategies
     from common.harness.trying import conduct_try
     from common.report.dresses.tryout import as_advice
     from common.report.dressing import show
     from common.report.words.advice import is_worth_a_run
+    from common.task.builtin import BUILTIN_TASKS
 
     strategies, worth = all_strategies(), True
     for place, task in enumerate(tasks or BUILTIN_TASKS):

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from common.builtin_tasks import BUILTIN_TASKS
+from common.task.builtin import BUILTIN_TASKS
 
 
 def tell_that_it_has_begun():

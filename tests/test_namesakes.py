@@ -64,7 +64,7 @@ def test_a_common_of_the_user_that_fails_is_told_of_in_one_line(asked, tmp_path)
 
 def test_in_a_folder_without_one_common_is_ours(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert asyncio.run(try_task("common.builtin_tasks:primes", interpreter())).answer == b"4017"
+    assert asyncio.run(try_task("common.task.builtin:primes", interpreter())).answer == b"4017"
 
 
 SERVER = """'''Serves, on a --port.'''

@@ -31,12 +31,12 @@ from conftest import (
     wait_until,
 )
 
-from common.builtin_tasks import BUILTIN_TASKS
 from common.contract import unmet
 from common.harness.ready.strategies import all_strategies, read_strategy
 from common.serving.client import HEAD_LIMIT_S
 from common.serving.options import default_port, server_options
 from common.task import perform
+from common.task.builtin import BUILTIN_TASKS
 
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
 MISTAKES = [

@@ -8,8 +8,8 @@ import time
 import pytest
 from conftest import TESTS
 
-from common.builtin_tasks import BUILTIN_TASKS
 from common.task import TaskError, UnknownTaskError, perform, perform_in_slices, resolve
+from common.task.builtin import BUILTIN_TASKS
 
 
 @pytest.fixture(autouse=True)

@@ -23,9 +23,9 @@ from typing import Any, cast
 
 import psutil
 
-from common.coroutine import on_this_loop
 from common.errors import one_line
 from common.task import BadCallError, TaskError, TaskRun, UnknownTaskError, as_text, perform, resolve
+from common.task.coroutine import on_this_loop
 from common.worker import follow_server
 
 RUNS, ENOUGH_S = 5, 2.0  # again, so often or for so long

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
-from common.builtin_tasks import BUILTIN_TASKS
 from common.errors import one_line
 from common.stopwatch import Stopwatch, Stretch
-from common.task_module import import_from
-from common.task_spec import Arguments, BadCallError, Call, UnknownTaskError, split
+from common.task.builtin import BUILTIN_TASKS
+from common.task.module import import_from
+from common.task.spec import Arguments, BadCallError, Call, UnknownTaskError, split
 
 __all__ = [
     "BadCallError",
@@ -79,7 +79,7 @@ def perform(spec: str, unwanted: Callable[[], bool] = _never) -> TaskRun:
             if pause_s or sleep_gives_way:
                 time.sleep(pause_s)
         if attempt.coroutine is not None:
-            from common.coroutine import on_a_loop_of_its_own
+            from common.task.coroutine import on_a_loop_of_its_own
 
             attempt.answer = on_a_loop_of_its_own(attempt.coroutine, attempt.stopwatch)
     return attempt.run()
@@ -94,7 +94,7 @@ async def perform_in_slices(spec: str) -> TaskRun:
         for pause_s in attempt.pauses():
             await asyncio.sleep(pause_s)
         if attempt.coroutine is not None:
-            from common.coroutine import on_this_loop
+            from common.task.coroutine import on_this_loop
 
             attempt.answer = await on_this_loop(attempt.coroutine, attempt.stopwatch)
     return attempt.run()
