@@ -128,7 +128,7 @@ def test_who_takes_no_jobs_is_left_out() -> None:
         ("10_async_dask", "jobs"),
         ("bare", None),
     ]
-    with pytest.raises(BadInputError, match=r"^2_async takes no jobs$"):
+    with pytest.raises(BadInputError, match=r"^2_async takes no jobs: expected 10_async_dask or 12_async_celery, or your own"):
         make_plan(in_style(strategies_suite(["2"]), "jobs"), {"python": [sys.executable]}, time_s=None, rounds=1)
 
 
