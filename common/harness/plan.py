@@ -103,8 +103,7 @@ def make_plan(
     lacking = {(one.server, one.python) for one in left_out}
     cases = tuple(case for case in _points(targets, known) if (case.server, case.python) not in lacking)
     if not cases:
-        what = "; ".join(f"{one.server} {one.reason}" for one in left_out)
-        raise BadInputError(what + _who_takes_jobs() * any(one.reason == _NO_JOBS for one in left_out))
+        raise BadInputError(_why_none(left_out))
     ceiling = [suite.ceiling] if suite.ceiling else []
     ceilings = dict.fromkeys(case.as_seen_by(one.name, one.axes) for one in ceiling for case in cases)
     return Plan(
@@ -120,10 +119,13 @@ def make_plan(
     )
 
 
-def _who_takes_jobs() -> str:
-    """What to try in place of a server that takes none."""
-    names = [one.name for one in all_strategies() if one.takes_jobs]
-    return f": expected {' or '.join(names)}, or your own, whose script names JOBS"
+def _why_none(left_out: Sequence[LeftOut]) -> str:
+    """Why nothing is left, and what to try in place of servers that take no jobs."""
+    why = "; ".join(f"{one.server} {one.reason}" for one in left_out)
+    if all(one.reason != _NO_JOBS for one in left_out):
+        return why
+    names = " or ".join(one.name for one in all_strategies() if one.takes_jobs)
+    return f"{why}: expected {names}, or your own, whose script names JOBS"
 
 
 def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
