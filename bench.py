@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -114,13 +115,16 @@ def run(
     from common.harness.ready.required import with_required
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct
-    from common.report.dressing import exit_code
-    from common.report.judging.certainty import MOST_ROUNDS, uncertain
 
+    uncertain = None
+    if rounds is None:
+        from common.report.judging import certainty
+
+        rounds, uncertain = certainty.MOST_ROUNDS, certainty.uncertain
     suite = with_required(suite_of(servers, given.ping, quick=quick, style=style), wanted)
-    plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=given.seed)
-    how = partial(conduct, plan, uncertain=None if rounds else uncertain, traced_requests=TRACED_REQUESTS * traced)
-    _measure(plan.turns() + traced * len(plan.cases), how, exit_code, given)
+    plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds, seed=given.seed)
+    how = partial(conduct, plan, uncertain=uncertain, traced_requests=TRACED_REQUESTS * traced)
+    _measure(plan.turns() + traced * len(plan.cases), how, "common.report.dressing", given)
 
 
 @bench.command()
@@ -137,10 +141,9 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given:
     from common.harness.drill.plan import drill_plan
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct_drill
-    from common.report.judging.drill import exit_code
 
     plan, turns = drill_plan(suite_of(servers, given.ping), faults, given.axes, rounds=rounds, seed=given.seed)
-    _measure(turns, partial(conduct_drill, plan, faults), exit_code, given)
+    _measure(turns, partial(conduct_drill, plan, faults), "common.report.judging.drill", given)
 
 
 @bench.command()
@@ -158,23 +161,24 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     from common.harness.capacity.plan import capacity_plan
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct_capacity
-    from common.report.judging.capacity import USUAL_STEPS, exit_code, wanted
+    from common.report.judging.capacity import USUAL_STEPS, wanted
 
     plan = capacity_plan(suite_of(servers, given.ping), goals, given.axes, seed=given.seed)
     turns = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
-    _measure(turns, partial(conduct_capacity, plan, goals, time_s, wanted), exit_code, given)
+    how = partial(conduct_capacity, plan, goals, time_s, wanted)
+    _measure(turns, how, "common.report.judging.capacity", given)
 
 
-def _measure(turns: int, conduct: Callable[..., Any], exit_code: Callable[..., int], given: Given) -> NoReturn:
-    """Does it, shows what came of it, and ends with the exit code of that."""
-    from common.report.dressing import show_all
+def _measure(turns: int, conduct: Callable[..., Any], judge: str, given: Given) -> NoReturn:
+    """Does it, shows what came of it, and ends with the `exit_code` of that, by the module of that name."""
     from common.report.progress import ProgressBar
 
     out, page = given.files()
     with ProgressBar(turns, quiet=given.quiet) as progress:
-        result, stopped_by, is_saved = conduct(out, progress, COMMAND)
-    show_all(result, out if is_saved else None, page)
-    sys.exit(128 + stopped_by if stopped_by else exit_code(result))
+        load = partial(import_module, "common.report.dressing")  # which takes a while
+        result, stopped_by, is_saved = conduct(out, progress, COMMAND, meanwhile=load)
+    import_module("common.report.dressing").show_all(result, out if is_saved else None, page)
+    sys.exit(128 + stopped_by if stopped_by else import_module(judge).exit_code(result))
 
 
 @bench.command()

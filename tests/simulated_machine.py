@@ -13,7 +13,8 @@ from simulated_record import record_of, result_of
 
 from common.model.record import Machine, Record, Result
 
-WORK_S, USERS, SIEGE_S, BETWEEN_S, STEP_S, BEAT_S = 0.04, 6, 4.0, 5.5, 0.02, 50e-6
+WORK_S, USERS, SIEGE_S, BESIDES_S, STEP_S, BEAT_S = 0.04, 6, 4.0, 1.5, 0.02, 50e-6
+SAMPLE_S = 0.25
 SLOW = 1 / 1.75
 
 Speeds = Callable[[random.Random, int, int], np.ndarray]  # how many CPUs, how many steps → a row for each CPU
@@ -77,7 +78,7 @@ class Progress(NamedTuple):
         wanted_s = at_start_s + work_s
         after = bisect_right(self.done_s, wanted_s)
         if after == len(self.done_s):
-            return SIEGE_S + 1
+            return math.inf
         from_s, to_s = self.done_s[after - 1 : after + 1]
         return STEP_S * (after - 1 + (wanted_s - from_s) / (to_s - from_s))
 
@@ -92,30 +93,31 @@ class SimulatedMachine:
     noise_of_rounds: float = 0.007
     noise_of_requests: float = 0.02
     noise_of_beats: float = 0.01
+    siege_s: float = SIEGE_S
     mean_speed: float = field(init=False, default=1.0)
 
     def result(self, servers: Sequence[Server], rounds: int) -> Result:
         rng = random.Random(self.seed)
         everything = [Server("bare", USERS if servers[0].waits else 2, servers[0].waits), *servers]
         turns = [(number, one) for number in range(1, rounds + 1) for one in rng.sample(everything, len(everything))]
-        steps = round(len(turns) * BETWEEN_S / STEP_S) + 100
+        steps = round(len(turns) * (self.siege_s + BESIDES_S) / STEP_S) + 100
         weather = self.speeds(rng, 2, steps)
-        self.mean_speed = float(weather[:, : round(len(turns) * BETWEEN_S / STEP_S)].mean())
+        self.mean_speed = float(weather[:, : round(len(turns) * (self.siege_s + BESIDES_S) / STEP_S)].mean())
         records = []
         for place, (number, one) in enumerate(turns):
-            began_s = 0.75 + place * BETWEEN_S
+            began_s = 0.75 + place * (self.siege_s + BESIDES_S)
             records.append(self._measure(one, number, began_s, weather, rng))
         return result_of(records)
 
     def _measure(self, server: Server, round_: int, began_s: float, weather: np.ndarray, rng: random.Random) -> Record:
         first = round((began_s - 0.7) / STEP_S)
-        around = weather[:, first : first + round((SIEGE_S + 1.4) / STEP_S)]
+        around = weather[:, first : first + round((self.siege_s + 1.4) / STEP_S)]
         at_s = np.arange(around.shape[1]) * STEP_S - 0.7
         computing = server.workers > 1 and not server.waits
         siege = around * (self.beside_a_busy_one if computing else 1.0)
-        during = (at_s >= 0) & (at_s < SIEGE_S)
+        during = (at_s >= 0) & (at_s < self.siege_s)
         seen = np.where(during, siege, around)
-        record = record_of(server.name, round_, workers=server.workers, users=USERS, load_s=SIEGE_S)
+        record = record_of(server.name, round_, workers=server.workers, users=USERS, load_s=self.siege_s)
         record.load_began_s = began_s
         record.idle_answer_s = WORK_S * 1.1 / SLOW if not server.waits else WORK_S * 1.02
         self._answers(record, server, siege[:, during], rng)
@@ -131,8 +133,8 @@ class SimulatedMachine:
         used_s = 0.0
         for one in self._served(server, [Progress.of(row) for row in speeds], rng):
             if one.cpu is not None:
-                busy[one.cpu, int(one.start_s / STEP_S) : int(min(one.end_s, SIEGE_S) / STEP_S)] = STEP_S
-            if one.end_s > SIEGE_S:
+                busy[one.cpu, int(one.start_s / STEP_S) : int(min(one.end_s, self.siege_s) / STEP_S)] = STEP_S
+            if one.end_s > self.siege_s:
                 break
             used_s += 0.001 if one.cpu is None else one.end_s - one.start_s
             columns.finished_s.append(one.end_s)
@@ -140,7 +142,7 @@ class SimulatedMachine:
             columns.status.append(200)
             columns.size_bytes.append(4)
             columns.user.append(one.user)
-        _add_usage(record, np.cumsum(busy, axis=1), used_s)
+        _add_usage(record, np.cumsum(busy, axis=1), used_s, self.siege_s)
 
     def _served(self, server: Server, cpus: list[Progress], rng: random.Random) -> Iterator[Served]:
         """One request after the other, as long as anybody looks."""
@@ -161,7 +163,7 @@ class SimulatedMachine:
 
     def _beats(self, record: Record, at_s: np.ndarray, speeds: np.ndarray, rng: random.Random) -> None:
         for cpu in range(2):
-            for beat_s in np.arange(-0.65 + 0.025 * cpu, SIEGE_S + 0.65, 0.05):
+            for beat_s in np.arange(-0.65 + 0.025 * cpu, self.siege_s + 0.65, 0.05):
                 speed = float(speeds[cpu, min(len(at_s) - 1, int((beat_s + 0.7) / STEP_S))])
                 late = rng.choice((1.3, 2.0)) if rng.random() < 0.05 else 1.0
                 record.beats.at_s.append(float(beat_s))
@@ -169,7 +171,7 @@ class SimulatedMachine:
                 record.beats.took_s.append(BEAT_S / speed * late * (1 + rng.gauss(0, self.noise_of_beats)))
 
     def _alone(self, record: Record, at_s: np.ndarray, speeds: np.ndarray, waits: bool, rng: random.Random) -> None:
-        for when_s in (-0.6, -0.5, -0.4, SIEGE_S + 0.1, SIEGE_S + 0.2, SIEGE_S + 0.3):
+        for when_s in (-0.6, -0.5, -0.4, self.siege_s + 0.1, self.siege_s + 0.2, self.siege_s + 0.3):
             cpu = rng.randrange(2)
             speed = float(speeds[cpu, min(len(at_s) - 1, int((when_s + 0.7) / STEP_S))])
             took_s = WORK_S * (1 + abs(rng.gauss(0, 0.01))) / (1.0 if waits else speed)
@@ -179,18 +181,19 @@ class SimulatedMachine:
             record.alone_on_cpu.append(cpu)
 
 
-def _add_usage(record: Record, counted_s: np.ndarray, used_s: float) -> None:
+def _add_usage(record: Record, counted_s: np.ndarray, used_s: float, siege_s: float) -> None:
     """What CPUs and server were seen to have used; `counted_s`: of each CPU, how long it was busy by each step."""
-    at_s = [0.25 * number for number in range(17)]
-    times = np.arange(counted_s.shape[1]) * STEP_S
-    record.cpu_times.at_s[:] = [-0.7, *at_s, 4.7]
+    at_s = np.arange(0, siege_s + SAMPLE_S / 2, SAMPLE_S)
+    times, samples = np.arange(counted_s.shape[1]) * STEP_S, record.samples
+    record.cpu_times.at_s[:] = [-0.7, *at_s.tolist(), siege_s + 0.7]
     for cpu, row in enumerate(counted_s):
         inside = np.interp(at_s, times, row).tolist()
         record.cpu_times.busy_s[cpu] = [inside[0], *inside, inside[-1]]
-    record.samples.cpu_s[:] = [1 + used_s * number / 16 for number in range(17)]
-    record.machine = Machine(total_s=2 * SIEGE_S, busy_s=used_s + 0.12, steal_s=0.0)
+    samples.at_s[:], samples.cpu_s[:] = at_s.tolist(), (1 + used_s * at_s / siege_s).tolist()
+    for column in (samples.memory_bytes, samples.processes):
+        column[:] = column[:1] * len(at_s)
+    record.machine = Machine(total_s=2 * siege_s, busy_s=used_s + 0.12, steal_s=0.0)
     if record.is_ceiling:
-        samples = record.samples
         for column in (samples.at_s, samples.cpu_s, samples.memory_bytes, samples.processes):
             column.clear()
         record.machine, record.idle_answer_s = None, None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from simulated_machine import SLOW, USERS, WORK_S, Server, SimulatedMachine, restless
+from simulated_machine import SIEGE_S, SLOW, USERS, WORK_S, Server, SimulatedMachine, restless
 
 from common.report.judging.comparison import Comparison, summarize
 
@@ -25,12 +25,19 @@ class Study:
 
 
 def studied(
-    speeds, servers: tuple[Server, ...], rounds: int, beside: float, runs: int, *, also_uncorrected: bool = True
+    speeds,
+    servers: tuple[Server, ...],
+    rounds: int,
+    beside: float,
+    runs: int,
+    *,
+    also_uncorrected: bool = True,
+    siege_s: float = SIEGE_S,
 ) -> Study:
     """So many runs, each with a seed of its own."""
     found = Study()
     for seed in range(runs):
-        machine = SimulatedMachine(speeds, seed, beside)
+        machine = SimulatedMachine(speeds, seed, beside, siege_s=siege_s)
         result = machine.result(servers, rounds)
         comparison = summarize(result)
         _add(found, comparison, servers, machine.mean_speed if speeds is not restless else (1 + SLOW) / 2, beside)

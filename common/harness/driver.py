@@ -107,21 +107,28 @@ async def _drive_and_listen(
     if counts:
         length.end_s = REQUESTS_LIMIT_S
     async with contextlib.nullcontext(running) if running else _process(tool, order, record) as (process, terminal):
-        if running and process.process.stdin:
-            process.process.stdin.write(b"go\n")
-            process.process.stdin.flush()
+        start_s = _let_begin(process) if running else 0.0
         with reading_lines(terminal, take) as read_the_rest:
             await until(lambda: process.ended() or time.monotonic() >= began_s + length.end_s, math.inf, CALM_LOOK_S)
             if process.ended() is not counts:
                 why = "did not end in" if counts else "ended before"
                 raise CaseFailedError(f"{name}_failed", f"{name} {why} its time")
             record.load_s = time.monotonic() - began_s
-            record.tool_cpu_s = _cpu_s(process.pid)
+            record.tool_cpu_s = _cpu_s(process.pid, start_s)
             process.process.terminate()  # siege lifts the siege at once and prints its summary
             await process.wait(LIFT_LIMIT_S)
             read_the_rest()
     if counts:
         length.end_s = record.load_s = max(record.transactions.finished_s, default=record.load_s)
+
+
+def _let_begin(process: Started) -> float:
+    """Gives the tool the line that it waits for; how many CPU seconds it has started for, none of them the server's."""
+    start_s = _cpu_s(process.pid) or 0.0
+    assert process.process.stdin is not None
+    process.process.stdin.write(b"go\n")
+    process.process.stdin.flush()
+    return start_s
 
 
 @contextlib.asynccontextmanager
@@ -156,9 +163,9 @@ def _append(record: Record, arrival: Arrival, at_s: float) -> None:
     columns.user.append(arrival.user)
 
 
-def _cpu_s(pid: int) -> float | None:
+def _cpu_s(pid: int, before_s: float = 0.0) -> float | None:
     try:
         used = psutil.Process(pid).cpu_times()
     except psutil.Error:
         return None
-    return used.user + used.system
+    return used.user + used.system - before_s

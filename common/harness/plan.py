@@ -9,11 +9,14 @@ from pathlib import Path
 from common.contract import remedy, unmet
 from common.errors import BadInputError
 from common.harness.ready.interpreter import Interpreter, each_once, interpreter, told_apart
+from common.harness.ready.strategies import all_strategies
 from common.model.case import Case, Value, case_of
 from common.model.record import LeftOut
 from common.model.suite import Load, Suite
 from common.model.target import Amount, Target
 from common.model.template import filled
+
+_NO_JOBS = "takes no jobs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +97,13 @@ def make_plan(
     left_out = tuple(
         LeftOut(target.name, target.title, python.version, why)
         for target, python in itertools.product(targets, pythons)
-        if (why := cannot_run(target, python) or ("takes no jobs" * (suite.load.posts_jobs and not target.takes_jobs)))
+        if (why := cannot_run(target, python) or _NO_JOBS * (suite.load.posts_jobs and not target.takes_jobs))
     )
     known = {**axes, "python": [python.version for python in pythons]}
     lacking = {(one.server, one.python) for one in left_out}
     cases = tuple(case for case in _points(targets, known) if (case.server, case.python) not in lacking)
     if not cases:
-        raise BadInputError("; ".join(f"{one.server} {one.reason}" for one in left_out))
+        raise BadInputError(_why_none(left_out))
     ceiling = [suite.ceiling] if suite.ceiling else []
     ceilings = dict.fromkeys(case.as_seen_by(one.name, one.axes) for one in ceiling for case in cases)
     return Plan(
@@ -114,6 +117,15 @@ def make_plan(
         random.randrange(2**32) if seed is None else seed,  # noqa: S311
         left_out,
     )
+
+
+def _why_none(left_out: Sequence[LeftOut]) -> str:
+    """Why nothing is left, and what to try in place of servers that take no jobs."""
+    why = "; ".join(f"{one.server} {one.reason}" for one in left_out)
+    if all(one.reason != _NO_JOBS for one in left_out):
+        return why
+    names = " or ".join(one.name for one in all_strategies() if one.takes_jobs)
+    return f"{why}: expected {names}, or your own, whose script names JOBS"
 
 
 def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:

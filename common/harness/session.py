@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from common.errors import BadInputError
-from common.harness.capacity.conduct import Wanted, search
 from common.harness.child import kept
 from common.harness.drill.conduct import drill, with_parts
 from common.harness.driver import order_of
@@ -20,7 +20,7 @@ from common.harness.interruption import until_signal
 from common.harness.network import own_network
 from common.harness.plan import Plan
 from common.harness.preparation import prepared
-from common.harness.ready.doctor import examine, in_one_line
+from common.harness.ready.doctor import OtherWork, examine, in_one_line
 from common.harness.ready.environment import describe_environment, packages_of
 from common.harness.ready.expectation import Expectations
 from common.harness.ready.requirements import environment_with
@@ -40,9 +40,13 @@ from common.model.record import Compared, Incident, Record, Result, Step, Trace,
 from common.model.suite import OPEN, Suite
 from common.model.template import filled_words
 
+if TYPE_CHECKING:
+    from common.harness.capacity.conduct import Wanted
+
 LONGEST_FOLDER = 70  # the path of a socket has at most 104 characters on macOS, and some 30 come behind this
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
 Uncertain = Callable[[Result], Collection[Case]]
+Meanwhile = Callable[[], object]
 Keep = Callable[[Record | Trace | Incident | Step], None]
 
 
@@ -53,11 +57,12 @@ def conduct(
     command: Sequence[str],
     uncertain: Uncertain | None = None,
     traced_requests: int = 0,
+    meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Runs the whole plan; the file is written after every case.
+    """Runs the whole plan; the file is written after every case. `meanwhile` is done while it is prepared.
 
-    `uncertain` tells before each round but the first which cases still need one;
-    without it all of them do. If `traced_requests` is not 0, every strategy is traced at the end with so many.
+    `uncertain` tells before each round but the first which cases still need one; without it all of them do.
+    If `traced_requests` is not 0, every strategy is traced at the end with so many.
 
     Returns:
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
@@ -74,16 +79,16 @@ def conduct(
         def still_wanted(cases: list[Case]) -> list[Case]:
             return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
 
-        async def go() -> None:
+        async def go(others: OtherWork) -> None:
             with contextlib.ExitStack() as network:
                 async with services() as needed:
-                    ready, expectations = await _prepared(plan, result, needed, watcher, network)
-                    await _say_what_to_expect(ready, expectations, watcher)
+                    ready, expectations = await _prepared(plan, result, needed, watcher, network, meanwhile)
+                    await _say_what_to_expect(ready, expectations, others, watcher)
                     await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted)
                     if traced_requests:
                         await trace_all(ready, traced_requests, expectations, needed, watcher, raw.keep)
 
-        stopped_by = until_signal(go())
+        stopped_by = until_signal(go(OtherWork()))
     return result, stopped_by, raw.are_saved
 
 
@@ -160,7 +165,12 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
 
 
 def conduct_drill(
-    plan: Plan, names: Sequence[str], out: Path, watcher: Watcher, command: Sequence[str]
+    plan: Plan,
+    names: Sequence[str],
+    out: Path,
+    watcher: Watcher,
+    command: Sequence[str],
+    meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
     """Lets each of these faults happen to each server; the file is written after each.
 
@@ -174,17 +184,18 @@ def conduct_drill(
     async def work(ready: Plan, _: Result, expectations: Expectations, needed: Services, keep: Keep) -> None:
         await drill(ready, with_parts(names), expectations, needed, watcher, keep)
 
-    return _conduct_and_save(plan, out, watcher, command, work)
+    return _conduct_and_save(plan, out, watcher, command, work, meanwhile)
 
 
 def conduct_capacity(
     plan: Plan,
     goals: Sequence[str],
     time_s: float | None,
-    wanted: Wanted,
+    wanted: "Wanted",
     out: Path,
     watcher: Watcher,
     command: Sequence[str],
+    meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
     """Offers each server the rates that are wanted until its capacity is known; the file is written after each step.
 
@@ -195,10 +206,12 @@ def conduct_capacity(
         BadInputError: a task can't be performed; nothing was started.
     """
 
+    from common.harness.capacity.conduct import search  # with NumPy, which takes a while to load
+
     async def work(ready: Plan, result: Result, expectations: Expectations, needed: Services, keep: Keep) -> None:
         await search(ready, list(goals), time_s, result, expectations, needed, watcher, keep, wanted)
 
-    return _conduct_and_save(plan, out, watcher, command, work)
+    return _conduct_and_save(plan, out, watcher, command, work, meanwhile)
 
 
 def _conduct_and_save(
@@ -207,6 +220,7 @@ def _conduct_and_save(
     watcher: Watcher,
     command: Sequence[str],
     work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
+    meanwhile: Meanwhile | None,
 ) -> tuple[Result, int | None, bool]:
     """Does the work without a load tool, until it is done or a signal comes; what it keeps is in the file."""
     result = _empty_result(plan, command, tools={})
@@ -215,7 +229,7 @@ def _conduct_and_save(
     async def go() -> None:
         with contextlib.ExitStack() as network:
             async with services() as needed:
-                ready, expectations = await _prepared(plan, result, needed, watcher, network)
+                ready, expectations = await _prepared(plan, result, needed, watcher, network, meanwhile)
                 await work(ready, result, expectations, needed, raw.keep)
 
     with _home():
@@ -256,22 +270,34 @@ def _compared(suite: Suite) -> Compared | None:
 
 
 async def _prepared(
-    plan: Plan, result: Result, needed: Services, watcher: Watcher, network: contextlib.ExitStack
+    plan: Plan,
+    result: Result,
+    needed: Services,
+    watcher: Watcher,
+    network: contextlib.ExitStack,
+    meanwhile: Meanwhile | None = None,
 ) -> tuple[Plan, Expectations]:
     """The same plan with Pythons that have what the servers need, and the right answers; the result gets versions.
 
     After that it is in a network of its own until `network` is left, if the load is to be.
     """
     ready = await prepared(await with_environments(plan, watcher), watcher)
-    versions = {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(ready)}
-    result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
     if plan.load.own_network:
         network.enter_context(own_network(watcher.warn, plan.load.ports))
-    return ready, await expectations_of(ready, needed, watcher)
+    versions, expectations, _ = await asyncio.gather(
+        _versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
+    )
+    result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
+    return ready, expectations
 
 
-async def _say_what_to_expect(plan: Plan, expectations: Expectations, watcher: Watcher) -> None:
-    if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool):
+async def _versions(plan: Plan) -> dict[str, dict[str, str]]:
+    """Of the packages that servers need, for each Python that has some."""
+    return {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(plan)}
+
+
+async def _say_what_to_expect(plan: Plan, expectations: Expectations, others: OtherWork, watcher: Watcher) -> None:
+    if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool, others):
         watcher.warn(in_one_line(findings))
     say_how_long(plan, expectations, watcher)
 

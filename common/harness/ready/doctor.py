@@ -1,6 +1,8 @@
 """The doctor: what of this machine would spoil a run, and what to do about it."""
 
+import os
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,8 @@ import psutil
 from common.contract import BACKLOG
 from common.cpus import usable_cpus
 from common.errors import BadInputError
+from common.harness.beside.machine import machine_between
+from common.harness.beside.sampler import tree_usage
 from common.harness.ready.tool import at_home
 from common.load.siege import Siege
 from common.model.findings import BUSY_PCT
@@ -28,10 +32,33 @@ class Finding:
     remedy: str
 
 
-def examine(watch_s: float = 1.0, tool: str = "siege") -> list[Finding]:
-    """Everything that would spoil a run with that load tool; watches the CPUs for so long."""
+class OtherWork:
+    """What others compute beside this process and all that it has started, since this was made."""
+
+    def __init__(self) -> None:
+        self._before_s, self._before, self._own_before_s = time.monotonic(), psutil.cpu_times(), _own_s()
+
+    def share_pct(self, watch_s: float) -> float:
+        """Of all CPUs; waits until they were watched for so long."""
+        time.sleep(max(0.0, self._before_s + watch_s - time.monotonic()))
+        machine, own_s = machine_between(self._before, psutil.cpu_times()), _own_s() - self._own_before_s
+        return max(0.0, 100 * (machine.busy_s + machine.steal_s - own_s) / (machine.total_s or 1.0))
+
+
+def _own_s() -> float:
+    used = tree_usage(os.getpid(), memory=False)
+    return used.cpu_s if used is not None else 0.0
+
+
+def examine(watch_s: float = 1.0, tool: str = "siege", others: OtherWork | None = None) -> list[Finding]:
+    """Everything that would spoil a run with that load tool; watches the CPUs for so long.
+
+    Args:
+        others: what has watched them already.
+    """
+    others = others or OtherWork()
     found = [finding for check in _CHECKS if check is not _siege or tool == "siege" for finding in check()]
-    return [*_busy(watch_s), *found]
+    return [*_busy(others.share_pct(watch_s)), *found]
 
 
 def in_one_line(findings: Sequence[Finding]) -> str:
@@ -39,8 +66,7 @@ def in_one_line(findings: Sequence[Finding]) -> str:
     return f"{'; '.join(finding.what for finding in findings)} (bench.py doctor says what to do)"
 
 
-def _busy(watch_s: float) -> Iterator[Finding]:
-    busy_pct = psutil.cpu_percent(interval=watch_s)
+def _busy(busy_pct: float) -> Iterator[Finding]:
     if busy_pct > BUSY_PCT:
         yield Finding(f"the CPUs are {busy_pct:.0f} % busy with other work", "close other programs, or wait")
 

@@ -2,9 +2,11 @@
 
 import json
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -33,6 +35,8 @@ print(json.dumps(versions))
 
 def describe_environment(tools: dict[str, str], pythons: Iterable[Interpreter]) -> Environment:
     """This machine and these versions."""
+    with ThreadPoolExecutor() as asking:  # they are other programs' answers, each of which takes a while
+        commit, metronome = asking.submit(_commit), asking.submit(_work_of_the_metronome)
     return Environment(
         cpu_model=_cpu_model(),
         cpus=psutil.cpu_count() or 1,
@@ -41,8 +45,8 @@ def describe_environment(tools: dict[str, str], pythons: Iterable[Interpreter]) 
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},
         tools=tools,
-        commit=_commit(),
-        metronome=f"{platform.python_version()} {_work_of_the_metronome()}",
+        commit=commit.result(),
+        metronome=f"{platform.python_version()} {metronome.result()}",
     )
 
 
@@ -75,14 +79,9 @@ def _commit() -> str:
     """The commit of this checkout, with `+` behind it if files were changed since; empty outside of git."""
     if shutil.which("git") is None:
         return ""
-    try:
-        head = _git("rev-parse", "--short=12", "HEAD")
-        return head + ("+" if _git("status", "--porcelain", "--untracked-files=no") else "")
-    except subprocess.CalledProcessError:
-        return ""
-
-
-def _git(*words: str) -> str:
     # Without a lock, which a bench that is killed, or a full disk, would leave in the user's repository.
-    command = ["git", "--no-optional-locks", "-C", str(ROOT), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    command = ["git", "--no-optional-locks", "-C", str(ROOT), "status", "--porcelain=v2", "--branch"]
+    asked = subprocess.run([*command, "--untracked-files=no"], capture_output=True, text=True, check=False)
+    head = re.match(r"# branch\.oid ([0-9a-f]{12})", asked.stdout)
+    is_changed = re.search(r"^[^#]", asked.stdout, re.MULTILINE)
+    return head[1] + "+" * bool(is_changed) if head else ""
