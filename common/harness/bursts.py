@@ -57,7 +57,7 @@ def _port_for(order: Order) -> Iterator[int | None]:
 
 async def _burst_with(tool: Tool, order: Order, record: Record) -> None:
     limit_s = REQUESTS_LIMIT_S if order.requests else order.time_s + tool.driver.start_s + OVERRUN_S
-    command = tool.command(order)
+    command = await asyncio.to_thread(tool.command, order)  # it may write many paths, which must not delay a ping
     record.tool_command = [Path(word).name if word == tool.program else word for word in command]
     began_s = time.monotonic()
     process = Started(command, environment=tool.environment(), may_hide=False)
