@@ -21,6 +21,7 @@ from common.model.record import Record
 OVERRUN_S = 60.0  # that a burst may take longer than it was told: a stuck server, or a tool that waits for answers
 REQUESTS_LIMIT_S = 3600.0  # within which a number of requests has to be sent
 SHORTEST_S = 1e-3
+MOST_KEPT = 4000  # characters of what a tool has written
 FIRST_PORT = 5557  # Locust's own
 
 
@@ -72,7 +73,8 @@ async def _burst_with(tool: Tool, order: Order, record: Record) -> None:
         told = Told(process.process.poll() or 0, stdout.text(), stderr.text(), tool.results())
     finally:
         await process.stop(grace_s=0)
-        record.tool_report = "\n".join(filter(None, [record.tool_report, stdout.text(), stderr.text()]))
+        said = stdout.text(), stderr.text(), *(text[:MOST_KEPT] for text in tool.results().values())
+        record.tool_report = "\n".join(filter(None, [record.tool_report, *said]))
     totals = tool.driver.totals(told, order)
     if totals is None:
         raise CaseFailedError(f"{tool.driver.name}_failed", _last_words(tool.driver.name, told))

@@ -107,7 +107,8 @@ class Turn:
         paths = [(Files.path(path, name), size) for name, size in files.sizes.items()] if files else []
         url, users = server.url + (paths[0][0] if paths else path), self.record.users
         order = order_of(load, users, length.end_s, url, paths, server.folder)
-        return replace(order, patience_s=self.expected.patience_s(users))
+        expected = self.expected.answer if self.expected.size_bytes >= 0 else b""
+        return replace(order, patience_s=self.expected.patience_s(users), expected=expected)
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
         order = self._order(server, self.plan.load_of(self.case), self.length)
