@@ -24,7 +24,7 @@ users = 4
 requests = 200
 [expect]
 body = "any"
-check = "{python} check.py {url} {postgresql} {answers}"
+check = "{python} check.py {url} {postgresql} {answers} {bytes}"
 [ping]
 path = "/plaintext"
 [axes]
@@ -50,8 +50,6 @@ async def update(self, count):
 Orm.update = update
 runpy.run_path("app.py")
 """
-
-
 def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
     aiohttp = pytest.importorskip("aiohttp")
     pytest.importorskip("asyncpg")

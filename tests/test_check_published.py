@@ -3,7 +3,9 @@
 import importlib.util
 import sys
 from importlib.machinery import SourceFileLoader
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -23,11 +25,16 @@ def check() -> ModuleType:
 SUITES = ["long-task", "wsgi", "static", "static-ports", "aiohttp", "webdav", "webdav-stressor"]
 
 
+def counted(check: ModuleType, suite: str, *results: str) -> Any:
+    count = check.Count(suite)
+    count.seen += [check.Seen(load(ROOT / "results" / f"{name}.json")) for name in results]
+    return count
+
+
 @pytest.mark.parametrize("suite", SUITES)
 def test_each_published_fault_is_flagged_in_the_committed_result(check: ModuleType, suite: str) -> None:
     assert list(check.QUICK) == list(check.SMALL) == list(check.FAULTS) == SUITES
-    seen = check.Seen(load(ROOT / "results" / f"{suite}.json"))
-    lines = dict(check.told(suite, [seen, seen]))
+    lines = dict(counted(check, suite, suite, suite).told())
     assert [line for line, right in lines.items() if not right and "called different 0 of 0" not in line] == []
     assert lines
 
@@ -36,12 +43,27 @@ def test_each_published_fault_is_flagged_in_the_committed_result(check: ModuleTy
     ("suite", "other"), [("long-task", "wsgi"), ("webdav", "long-task"), ("static-ports", "static")]
 )
 def test_what_is_not_there_is_missed(check: ModuleType, suite: str, other: str) -> None:
-    seen = check.Seen(load(ROOT / "results" / f"{other}.json"))
-    assert not any(right for _, right in check.told(suite, [seen]))
+    assert not any(right for _, right in counted(check, suite, other).told())
 
 
-def test_a_pair_that_is_called_different_is_counted(check: ModuleType) -> None:
-    seen = check.Seen(load(ROOT / "results" / "wsgi.json"))
-    assert [*seen.twice(check.TWICE["wsgi"])] == [False]
+def test_a_pair_that_is_called_different_is_counted(check: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert False in [*counted(check, "wsgi", "wsgi").seen[0].twice(check.TWICE["wsgi"])]
     everything_is_the_same = lambda one: one.case.get("keep_alive")  # noqa: E731
-    assert True in [*seen.twice(everything_is_the_same)]
+    monkeypatch.setitem(check.TWICE, "wsgi", everything_is_the_same)
+    *_, (line, right) = counted(check, "wsgi", "wsgi").told()
+    assert not right
+    assert "called different 0" not in line
+    assert "not judged (wrong_answer)" in line  # node-own, which is compared with nothing
+
+
+def test_a_suite_that_does_not_run_is_told_and_the_others_run(
+    check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(check.FORMS["small"], "static-ports", ("suites/nowhere",))
+    count = check.Count("static-ports")
+    count.run(1, "small", tmp_path)
+    (flagged, _), (problem, right) = count.told()
+    assert "flagged 0 of 1" in flagged
+    assert "run 1 ended with 2: " in problem
+    assert "nowhere" in problem
+    assert not right

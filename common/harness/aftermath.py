@@ -20,7 +20,9 @@ async def check_afterwards(plan: Plan, case: Case, server: Server, record: Recor
     if not plan.suite.expect.check:
         return
     answers = sum(record.bursts.right) + record.transactions.status.count(record.answer_status)
-    places = {"url": server.load_url, "folder": server.folder, "answers": answers}
+    told = record.bursts.body_bytes or [sum(record.transactions.size_bytes)]
+    bytes_ = sum(filter(None, told)) if None not in told else ""  # not every tool tells
+    places = {"url": server.load_url, "folder": server.folder, "answers": answers, "bytes": bytes_}
     start = checking(plan, case, places | await services.addresses(plan.targets[case.server].needs))
     try:
         await run_command(start.words, "", start.folder, start.environment)

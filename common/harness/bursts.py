@@ -21,6 +21,7 @@ from common.model.record import Record
 OVERRUN_S = 60.0  # that a burst may take longer than it was told: a stuck server, or a tool that waits for answers
 REQUESTS_LIMIT_S = 3600.0  # within which a number of requests has to be sent
 SHORTEST_S = 1e-3
+MOST_KEPT = 4000  # characters of what a tool has written
 FIRST_PORT = 5557  # Locust's own
 
 
@@ -57,7 +58,7 @@ def _port_for(order: Order) -> Iterator[int | None]:
 
 async def _burst_with(tool: Tool, order: Order, record: Record) -> None:
     limit_s = REQUESTS_LIMIT_S if order.requests else order.time_s + tool.driver.start_s + OVERRUN_S
-    command = tool.command(order)
+    command = await asyncio.to_thread(tool.command, order)  # it may write many paths, which must not delay a ping
     record.tool_command = [Path(word).name if word == tool.program else word for word in command]
     began_s = time.monotonic()
     process = Started(command, environment=tool.environment(), may_hide=False)
@@ -72,7 +73,8 @@ async def _burst_with(tool: Tool, order: Order, record: Record) -> None:
         told = Told(process.process.poll() or 0, stdout.text(), stderr.text(), tool.results())
     finally:
         await process.stop(grace_s=0)
-        record.tool_report = "\n".join(filter(None, [record.tool_report, stdout.text(), stderr.text()]))
+        said = stdout.text(), stderr.text(), *(text[:MOST_KEPT] for text in tool.results().values())
+        record.tool_report = "\n".join(filter(None, [record.tool_report, *said]))
     totals = tool.driver.totals(told, order)
     if totals is None:
         raise CaseFailedError(f"{tool.driver.name}_failed", _last_words(tool.driver.name, told))

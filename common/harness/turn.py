@@ -14,7 +14,7 @@ from common.harness.aftermath import check_afterwards
 from common.harness.beside.checker import Checker, interval_s
 from common.harness.beside.machine import machine_between, watching_machine
 from common.harness.beside.ports import watching_ports
-from common.harness.beside.probe import probing
+from common.harness.beside.probe import INTERVAL_S, probing
 from common.harness.beside.sampler import sampling, tree_usage
 from common.harness.ceiling import compute_bare
 from common.harness.client import client
@@ -107,7 +107,8 @@ class Turn:
         paths = [(Files.path(path, name), size) for name, size in files.sizes.items()] if files else []
         url, users = server.url + (paths[0][0] if paths else path), self.record.users
         order = order_of(load, users, length.end_s, url, paths, server.folder)
-        return replace(order, patience_s=self.expected.patience_s(users))
+        expected = self.expected.answer if self.expected.size_bytes >= 0 else b""
+        return replace(order, patience_s=self.expected.patience_s(users), expected=expected)
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
         order = self._order(server, self.plan.load_of(self.case), self.length)
@@ -125,7 +126,8 @@ class Turn:
             began_s,
         )
         beside = [  # what goes on beside the load: whoever else wants to watch is one more line
-            probing(session, server.url, server.ping, patience_s, record.pings, began_s),
+            # Not at once: to start the load tool takes us some milliseconds, by which that ping would be late.
+            probing(session, server.url, server.ping, patience_s, record.pings, began_s, after_s=INTERVAL_S),
             checker.checking(interval_s(self.expected.task_s), lambda: self.length.end_s),
             *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
             watching_machine(record),

@@ -25,6 +25,7 @@ class Order:
     paths: tuple[tuple[str, int], ...] = ()  # to be asked for at random in place of that of the URL; bytes of each
     script: str = ""  # what each user does, in place of asking for the URL again and again
     folder: str = ""  # of the target, where a script may look at what that has stored; empty where there is none
+    expected: bytes = b""  # what is right where the URL is asked for, for a script; empty where that may differ
     port: int | None = None  # a free one of this machine, over which its own processes may talk to each other
     patience_s: float = 3600.0  # after which an answer may be given up
 

@@ -22,7 +22,7 @@ from locust import FastHttpUser, events, task
 from locust.runners import WorkerRunner
 
 URL, HEADERS, TIME_S = {url}, {headers}, {time_s}
-HAS_SCRIPT, FOLDER = {has_script}, {folder}
+HAS_SCRIPT, FOLDER, EXPECTED = {has_script}, {folder}, {expected}
 moments = {{}}
 if HAS_SCRIPT:
     from script import visit
@@ -31,7 +31,7 @@ if HAS_SCRIPT:
 class User(FastHttpUser):
     host = URL
     connection_timeout = network_timeout = 3600.0
-    url, headers, folder = URL, HEADERS, FOLDER
+    url, headers, folder, expected = URL, HEADERS, FOLDER, EXPECTED
 
     @task
     def ask(self):
@@ -122,7 +122,7 @@ class Locust(TellsTotals):
         """All that a user of it does."""
         headers = {"Accept-Encoding": "identity"} | ({} if order.keep_alive else {"Connection": "close"})
         words = {"url": json.dumps(order.url), "headers": json.dumps(headers), "time_s": order.time_s}
-        script = {"has_script": bool(order.script), "folder": json.dumps(order.folder)}
+        script = {"has_script": bool(order.script), "folder": json.dumps(order.folder), "expected": order.expected}
         return {_FILE: _LOCUSTFILE.format(**words, **script)} | ({_SCRIPT: order.script} if order.script else {})
 
     def command(self, program: str, home: Path, order: Order) -> list[str]:

@@ -29,7 +29,8 @@ sequences:
   main:
 {activities}
 """
-# In place of which a script may stand; as `$(url)`, `$(headers)` and `$(folder)` it finds what the load is told.
+# In place of which a script may stand; as `$(url)`, `$(headers)` and `$(folder)` it finds what the load is told, and as
+# `$(expected)` a pattern of the right answer.
 _ASK = "- {activity: GetRequest, url: $(url), monitor: true, headers: $(headers)}"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _LENGTH = r"(?:(?P<{0}m>\d{{1,9}}):)?(?P<{0}s>\d{{1,9}}\.\d{{1,9}}) (?:sec|min)"  # `1.011 sec`, `2:05.40 min`
@@ -74,11 +75,13 @@ class Stressor(TellsTotals):
     def files(self, order: Order) -> Mapping[str, str]:
         """All that it is to do."""
         headers = {"Accept-Encoding": "identity"} | ({} if order.keep_alive else {"Connection": "close"})
+        expected = re.escape(order.expected.decode(errors="replace")) or r"[\s\S]*"
+        context = {"url": order.url, "headers": headers, "folder": order.folder, "expected": expected}
         text = _SCENARIO.format(
             url=json.dumps(order.url),
             users=order.users,
             time_s=order.time_s,
-            context=json.dumps({"url": order.url, "headers": headers, "folder": order.folder}),
+            context=json.dumps(context),
             activities=indent(order.script or _ASK, "    "),
         )
         return {_FILE: text}

@@ -8,7 +8,7 @@ from urllib.parse import urljoin
 def visit(user) -> None:
     name = f"of_{id(user)}.txt"
     url, body = urljoin(user.url, f"/temp/{name}"), f"{uuid.uuid4()}\n" * 10
-    asked(user, "GET", user.url)
+    asked(user, "GET", user.url, expected=user.expected or None)
     if asked(user, "PUT", url, data=body):
         asked(user, "GET", url, expected=body.encode(), file=user.folder and Path(user.folder, name))
 
@@ -19,7 +19,7 @@ def asked(user, method: str, url: str, expected: bytes | None = None, file: Path
         if answer.status_code and not 200 <= answer.status_code < 300:
             answer.failure(f"status {answer.status_code}")
         elif answer.status_code and expected is not None and answer.content != expected:
-            answer.failure("wrong contents: not what was PUT there")
+            answer.failure("wrong contents: not what is to be there")
         elif file and not (Path(file).is_file() and Path(file).read_bytes() == expected):
             answer.failure("wrong contents on the disk")
         return bool(answer.status_code and answer.status_code < 300)

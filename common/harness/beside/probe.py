@@ -30,13 +30,18 @@ async def probing(
     pings: Pings,
     began_s: float,
     interval_s: float = INTERVAL_S,
+    after_s: float = 0.0,
 ) -> AsyncIterator[None]:
-    """Pings at a fixed rate as long as the body runs, then waits so long for the answers that are still missing."""
+    """Pings at a fixed rate as long as the body runs, then waits so long for the answers that are still missing.
+
+    Args:
+        after_s: from the beginning until the first one is due.
+    """
     if ping is None:
         yield
         return
     probe = _Probe(session, url, ping, pings, began_s)
-    sending = asyncio.create_task(probe.send(interval_s))
+    sending = asyncio.create_task(probe.send(interval_s, after_s))
     wait_s = 0.0  # if the body fails
     try:
         yield
@@ -53,9 +58,9 @@ class _Probe:
         self._pings, self._began_s = pings, began_s
         self._waiting: set[asyncio.Task[None]] = set()
 
-    async def send(self, interval_s: float) -> None:
+    async def send(self, interval_s: float, after_s: float) -> None:
         for number in itertools.count():
-            due_s = self._began_s + number * interval_s
+            due_s = self._began_s + after_s + number * interval_s
             await asyncio.sleep(due_s - time.monotonic())
             ping = asyncio.create_task(self._ping(due_s))
             self._waiting.add(ping)

@@ -211,7 +211,7 @@ def _expect(top: Table, path: Path, axes: Mapping[str, Sequence[Value]]) -> Expe
     table = top.below("expect", ("status", "body", "file", "check"))
     check = words_of(table, "check")
     for name in names_in(*check):
-        if name not in (places := ("url", "answers", "folder", "suite", "python", *SERVICES, *axes)):
+        if name not in (places := ("url", "answers", "bytes", "folder", "suite", "python", *SERVICES, *axes)):
             raise table.wrong(f"has check = {table.text('check')!r} with {{{name}}}", f"one of {', '.join(places)}")
     reference = None
     if "file" in table:
