@@ -25,6 +25,7 @@ def called(*words: str, folder: Path | None = None, env: dict[str, str] | None =
     """Runs `bench.py` with these words, in that folder or the current one."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder or Path.cwd())
+        patched.setattr("bench.COMMAND", ["bench.py", *words])
         for name, value in (env or {}).items():
             patched.setenv(name, value)
         try:

@@ -280,7 +280,8 @@ def test_a_server_that_takes_no_jobs_is_asked_once(tmp_path: Path, asked: Asked)
     assert sorted(without) == ["it has no broker", "it takes no jobs", "it takes no jobs"]  # their order is shuffled
 
 
-def test_a_server_of_a_suite_is_drilled_as_far_as_that_goes(tmp_path: Path, asked: Asked) -> None:
+def test_a_server_of_a_suite_is_drilled_as_far_as_that_goes(tmp_path: Path, asked: Asked, monkeypatch) -> None:
+    monkeypatch.setenv("SHOP_WAITS_S", "0.1")
     shop = f"{TESTS / 'suites' / 'shop'}:plain"
     marks = drilled_for_real(tmp_path, asked, shop, "--fault", "slow", "--fault", "endless")
     assert {fault for _, fault in marks} == {CONTROL, "slow", "endless"}

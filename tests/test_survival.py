@@ -1,12 +1,14 @@
-"""Every server survives more than it can do, and clients that leave."""
+"""Every server survives more than it can do, and clients that leave; when it ends it leaves nothing."""
 
 import contextlib
 import itertools
+import shutil
+import signal
 import socket
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, SERVERS, Served, receive, serving, wait_until
+from conftest import LIMIT_S, ROOT, SERVERS, TESTS, Served, gone, is_free, receive, serving, wait_until
 
 from common.contract import LONGEST_QUEUE
 from common.harness.drill.plan import drill_plan
@@ -18,14 +20,34 @@ FULL = "the queue is full, 0 requests wait in it"
 BLIND = {"2_async"}  # the loop stands still while others come, so that it can't know of them
 
 
-@pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
+every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
+WORK = """
+import time
+from pathlib import Path
+
+def work():
+    if Path("long").exists():
+        Path("begun").touch()
+        time.sleep(100)
+    return "of the user"
+"""
+
+
+@every_server
 def test_more_than_it_can_do_is_refused_and_who_has_left_costs_nothing(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = tmp_path / "done"
+    """Then Ctrl-C, and that in a folder with a module of the same name as ours."""
+    done, chosen = tmp_path / "done", tmp_path / "chosen"
     done.touch()
+    chosen.write_text("told_when_done")
     monkeypatch.setenv("DONE", str(done))
-    with serving(script, "--workers", "1", "--queue", "3", "--task", "sample_tasks:told_when_done") as served:
+    monkeypatch.setenv("CHOSEN", str(chosen))
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    shutil.copy(TESTS / "sample_tasks.py", tmp_path / "beside_it.py")
+    (tmp_path / "common.py").write_text("raise RuntimeError('not this one')")
+    options = ("--workers", "1", "--queue", "3", "--task", "beside_it:chosen")
+    with serving(script, *options, cwd=tmp_path) as served:
         assert served.request("/").status == 200
         for connection in [served.send("/") for _ in range(4)]:
             connection.close()
@@ -34,9 +56,55 @@ def test_more_than_it_can_do_is_refused_and_who_has_left_costs_nothing(
         assert len(done.read_text()) <= 4
         if script.stem not in BLIND:
             it_refuses(served)
-        served.process.terminate()
-        assert served.process.wait(timeout=20) == 0
-        assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
+        chosen.write_text("moments_then_half_a_minute")
+        told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(served, signal.SIGINT, tmp_path)
+
+
+@every_server
+def test_told_to_stop_while_it_computes_it_does_the_same(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    task = "sample_tasks:moments_then_half_a_minute_of_computing"
+    with serving(script, "--workers", "1", "--task", task) as served:
+        told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(served, signal.SIGTERM, tmp_path)
+
+
+def told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(
+    served: Served, by: signal.Signals, folder: Path
+) -> None:
+    """Of four requests the second is in progress, the third waits its turn, and the fourth would take half a minute."""
+    begun = folder / "begun"
+    begun.unlink(missing_ok=True)
+    connections = [served.send("/") for _ in range(4)]  # one at a time: what waits has been accepted, too
+    wait_until(lambda: begun.exists() and len(begun.read_text()) >= 2)
+    family = served.family()
+    for process in family if by == signal.SIGINT else family[:1]:  # a terminal tells the whole group
+        process.send_signal(by)
+    for connection in connections[:3]:
+        answer = receive(connection)
+        assert (answer.status, answer.body) == (200, "at last" if by == signal.SIGINT else "computed")
+    assert served.process.wait(timeout=LIMIT_S) == 0
+    dropped = f"{served.script.stem}: 1 request dropped, not done within 5 s\n"
+    assert (served.process.stdout.read(), served.process.stderr.read()) == ("", dropped)
+    wait_until(lambda: all(gone(process) for process in family))
+    wait_until(lambda: is_free(served.port))
+
+
+@every_server
+def test_killed_it_leaves_no_worker_behind(script: Path, tmp_path: Path) -> None:
+    """Started as simply as can be, and where the user has a `common` of their own; killed in the midst of a task."""
+    (tmp_path / "common.py").write_text(WORK)
+    with serving(script, "--task", "common:work", cwd=tmp_path) as served:
+        assert served.request("/").body == "of the user"
+        assert int(served.request("/ping").headers["x-workers"]) >= 1
+        (tmp_path / "long").touch()
+        with contextlib.closing(served.send("/")):
+            wait_until((tmp_path / "begun").exists)
+            family = served.family()
+            served.process.kill()
+            wait_until(lambda: all(gone(process) for process in family))
+            wait_until(lambda: is_free(served.port))
 
 
 def it_refuses(served: Served) -> None:

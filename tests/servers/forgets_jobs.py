@@ -15,8 +15,11 @@ jobs: dict[str, float] = {}
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        if not self.path.startswith("/jobs/"):
-            self.answer(200, "pong" if self.path == "/ping" else "done")
+        if self.path == "/ping":
+            self.answer(200, "pong")
+        elif not self.path.startswith("/jobs/"):
+            time.sleep(0.1)
+            self.answer(200, "done")
         elif self.path not in jobs and "REMEMBERS" not in os.environ:
             self.answer(404, "never heard of it")
         elif time.monotonic() < jobs.setdefault(self.path, 0.0) + TAKES_S:

@@ -86,9 +86,10 @@ class Knee:
         """The rate below which the knee lies with so much probability."""
         return float(np.exp(np.interp(share, self._sums, np.log(self._rates))))
 
-    def below(self, per_s: float) -> float:
-        """How probable it is that it lies below that rate."""
-        return float(np.interp(math.log(max(per_s, 1e-12)), np.log(self._rates), self._sums, left=0.0, right=1.0))
+    def below(self, per_s: Floats) -> Floats:
+        """How probable it is that it lies below each of these rates."""
+        probable = np.interp(np.log(per_s), np.log(self._rates), self._sums, left=0.0, right=1.0)
+        return np.asarray(probable, dtype=np.float64)
 
     @property
     def interval(self) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -165,6 +166,7 @@ class _Search:
         """The rate that would have been as much to do at the machine's usual speed."""
         return one.per_s * (self._usual / one.speed) ** one.follows_speed if self._usual and one.speed else one.per_s
 
+    @cached_property
     def knees(self) -> dict[Goal, Knee]:
         """Where each goal begins to be missed."""
         return {one: found for one in self._goals if (found := self._knee(one)) is not None}
@@ -194,9 +196,8 @@ class _Search:
 
     def quantile(self, share: float) -> float:
         """Of the lowest of all knees: they are taken for independent."""
-        knees = list(self.knees().values())
         rates = np.geomspace(self.least, self.most, 600)
-        above = np.prod([[1 - one.below(rate) for rate in rates] for one in knees], axis=0)
+        above = np.prod([1 - one.below(rates) for one in self.knees.values()], axis=0)
         return float(np.exp(np.interp(share, 1 - above, np.log(rates))))
 
     def wanted(self, budget_s: float) -> tuple[float, float] | None:
@@ -253,7 +254,7 @@ class _Search:
         holds: float | None = None
         fails: float | None = None
         breaks = None
-        knees = self.knees()
+        knees = self.knees
         if knees:
             holds, fails = self._interval()
             breaks = self._first_to_break(knees)

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 KIND = sys.argv[2] if len(sys.argv) > 2 else ""
+WAITS_S = float(os.environ.get("SHOP_WAITS_S", "0.02"))
 
 
 class Service(BaseHTTPRequestHandler):
@@ -18,7 +19,7 @@ class Service(BaseHTTPRequestHandler):
         if path == "/health":
             self.tell(204, b"")
         elif path == "/report":
-            time.sleep(0.02)
+            time.sleep(WAITS_S)
             self.tell(*self.report(query))
         else:
             self.tell(404, b"nothing here")
