@@ -30,6 +30,7 @@ from common.harness.ready.virtualenv import FOLDER, with_packages
 from common.report.charts import look
 from common.report.charts.sheet import Sheet
 from common.report.judging.summary import Summary
+from common.report.page import picture
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -224,6 +225,22 @@ def asked(tmp_path: Path) -> Callable[..., Ended]:
         return called(*words, folder=tmp_path, env=env)
 
     return call
+
+
+@contextlib.contextmanager
+def each_kind_drawn_once() -> Iterator[None]:
+    """Of a page with one picture of a kind for each task, only the first is drawn, and stands in all their places."""
+    figure, drawn = picture._figure, {}
+
+    def first_of_its_kind(one: picture.Picture) -> picture.Figure:
+        if one.name not in drawn:
+            drawn[one.name] = figure(one)
+        told = {name: getattr(one, name) for name in ("title", "headline", "how", "conditions")}
+        return dataclasses.replace(drawn[one.name], **told)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(picture, "_figure", first_of_its_kind)
+        yield
 
 
 class Blank:
