@@ -18,11 +18,8 @@ def holds_the_gil_in_c():
     return sum(range(3_000_000))
 
 
-def recurses():
-    def depth(left):
-        return 0 if left == 0 else 1 + depth(left - 1)
-
-    return depth(900)
+def depth(left):
+    return 0 if left == 0 else 1 + depth(left - 1)
 
 
 def recurses_too_deep():
@@ -43,7 +40,7 @@ def answers_with_what_can_not_be_pickled():
     return threading.Lock().locked
 
 
-not_picklable = lambda: f"{LOCK.locked()}"  # noqa: E731
+recurses_and_is_not_picklable = lambda: f"{depth(900)} {LOCK.locked()}"  # noqa: E731
 
 
 async def is_async_generator():
@@ -67,9 +64,9 @@ def keeps_its_answer(times):
     return hashlib.pbkdf2_hmac("sha256", b"a", b"b", 30_000 * times).hex()
 
 
-def keeps_its_answer_by_hand():
+def takes_memory_and_keeps_its_answer_by_hand():
     global counter
-    counter = counter or sum(range(3_000_000))
+    counter = counter or sum(range(3_000_000)) + len(b"x" * 60_000_000)
     return counter
 
 
@@ -83,26 +80,14 @@ def never_ends():
         time.sleep(60)
 
 
-def prints():
+def prints_forks_and_leaves_a_process_and_a_thread():
     print("said something")
     print("and complained", file=sys.stderr)
-    return "printed"
-
-
-def forks():
     child = os.fork()
     if child == 0:
         return "from the child"
     os.waitpid(child, 0)
-    return "forked"
-
-
-def leaves_a_process():
     subprocess.Popen(["sleep", "30"])
-    return "left"
-
-
-def leaves_a_thread():
     threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
     return "left"
 
@@ -128,7 +113,3 @@ def yields_nothing():
     for _ in range(3):
         yield
     return "all the same"
-
-
-def takes_memory():
-    return len(b"x" * 60_000_000)

@@ -28,7 +28,9 @@ from common.harness.ready.interpreter import interpreter
 from common.harness.ready.strategies import read_strategy
 from common.harness.ready.virtualenv import FOLDER, with_packages
 from common.report.charts import look
+from common.report.charts.sheet import Sheet
 from common.report.judging.summary import Summary
+from common.report.page import picture
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -225,9 +227,42 @@ def asked(tmp_path: Path) -> Callable[..., Ended]:
     return call
 
 
+@contextlib.contextmanager
+def each_kind_drawn_once() -> Iterator[None]:
+    """Of a page with one picture of a kind for each task, only the first is drawn, and stands in all their places."""
+    figure, drawn = picture._figure, {}
+
+    def first_of_its_kind(one: picture.Picture) -> picture.Figure:
+        if one.name not in drawn:
+            drawn[one.name] = figure(one)
+        told = {name: getattr(one, name) for name in ("title", "headline", "how", "conditions")}
+        return dataclasses.replace(drawn[one.name], **told)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(picture, "_figure", first_of_its_kind)
+        yield
+
+
+class Blank:
+    """A layer of a chart that is not going to be drawn."""
+
+    def __getattr__(self, _name: str) -> Callable[..., "Blank"]:
+        return lambda *_, **__: self
+
+
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages without what is in their pictures, which takes a second: for what is said beside them."""
+    """Pages without what is in their pictures, which takes a second: for what is said beside them.
+
+    What they would be drawn from is computed; that charts and their drawings are right: test_pictures.py.
+    """
+
+    def layer(sheet: Sheet, name: str, rows: list[dict[str, object]]) -> Blank:
+        sheet.rows[name] = rows
+        return Blank()
+
+    monkeypatch.setattr(Sheet, "of", layer)
+    monkeypatch.setattr(Sheet, "drawn", lambda sheet, *_: look.Drawing(Blank(), sheet.rows))
     monkeypatch.setattr(look, "as_svg", lambda *_: "<svg></svg>")
 
 

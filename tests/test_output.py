@@ -124,12 +124,11 @@ def test_a_report_that_has_no_room_leaves_what_was_there(words: list[str], tmp_p
 def test_a_run_without_room_for_its_raw_values_goes_on_says_it_once_and_shows_its_table(tmp_path, monkeypatch) -> None:
     """On a terminal that knows only ASCII."""
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    ran = limited(4000, *QUICK, "--out", "r.json", "--html", "page.html", cwd=tmp_path)
+    ran = limited(4000, *QUICK, "--out", "r.json", cwd=tmp_path)
     assert ran.stdout.isascii()
     assert "Traceback" not in ran.stderr
     assert ran.stderr.count("'r.json' can't be written: File too large; the run goes on") == 1
     assert "Raw values could not be saved." in ran.stderr
-    assert "'page.html' can't be written: File too large" in ran.stderr
     assert "2_async" in ran.stdout
     assert not list(tmp_path.iterdir())
 
@@ -157,6 +156,17 @@ def test_a_run_whose_table_has_no_room_says_where_its_raw_values_are(
         with pytest.raises(OSError, match="No space left on device"):
             show_all(result_of([record_of("1_a", 1)]), Path("r.json"), None)
     assert capsys.readouterr().err == "Raw values: r.json\n"
+
+
+@NEEDS_DEV_FULL
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_whose_page_has_no_room_has_shown_its_table_before(capsys: pytest.CaptureFixture[str]) -> None:
+    """That the error then is one line: test_a_report_that_has_no_room_leaves_what_was_there."""
+    with pytest.raises(UnwritableError, match="'/dev/full' can't be written: No space left on device"):
+        show_all(result_of([record_of("1_a", 1)]), None, Path("/dev/full"))
+    shown = capsys.readouterr()
+    assert "1_a" in shown.out
+    assert shown.err == "Raw values could not be saved.\n"
 
 
 @NEEDS_DEV_FULL

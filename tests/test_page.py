@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from browser import LEAST_CONTRAST, Opened, chromium, opened
-from conftest import ROOT
+from conftest import ROOT, each_kind_drawn_once
 from playwright.sync_api import Browser
 from simulated_record import bare_record, record_of, result_of
 from test_trace import trace_of
@@ -80,7 +80,8 @@ def browser() -> Iterator[Browser]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     for name in RESULTS:
-        (folder / f"{name}.html").write_text(dressed(result(name), "html"))
+        with each_kind_drawn_once():
+            (folder / f"{name}.html").write_text(dressed(result(name), "html"))
     return {name: folder / f"{name}.html" for name in RESULTS}
 
 

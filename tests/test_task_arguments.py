@@ -131,10 +131,15 @@ def test_the_name_is_escaped_in_markdown(result: Result) -> None:
         assert len(cells) == 1  # in every line of the table
 
 
-def test_the_name_is_escaped_on_the_page_and_in_pictures(result: Result, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_the_name_is_escaped_on_the_page(result: Result) -> None:
     page = dressed(result, "html")
     assert "<i>" not in page
     assert HARD in html.unescape(page)
+
+
+def test_the_name_is_escaped_in_pictures(result: Result, tmp_path: Path) -> None:
+    """In one; in all of a page: test_text_from_outside_is_shown_and_does_nothing."""
     write_picture(result, "timeline", tmp_path / "p.svg")
     drawn = (tmp_path / "p.svg").read_text()
     assert "<i>" not in drawn
@@ -161,6 +166,7 @@ def test_every_command_refuses_it_with_one_line(asked, tmp_path, words, call, co
     assert complaint in ended.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_it_is_measured_traced_and_tried_with_its_arguments(asked, tmp_path: Path) -> None:
     """By a strategy in this process and in others, the bare load, and what looks how long the task takes alone."""
     own = "import time\n\n\ndef wait(*words, wait_s=0.02):\n    time.sleep(wait_s)\n    return repr(words)\n"
