@@ -133,6 +133,26 @@ def test_who_takes_nothing_of_an_answer_is_not_waited_for(monkeypatch: pytest.Mo
             ours.sendall(bytes(10_000_000))
 
 
+def test_a_head_that_comes_in_pieces_has_no_more_time_than_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(client.time, "monotonic", lambda: now_s)
+    ours, theirs = socket.socketpair()
+    with client.HastySocket(ours) as hasty, hasty.makefile("rb", 0) as file, theirs:
+        theirs.sendall(b"GE")
+        assert file.read(2) == b"GE"
+        now_s = client.HEAD_LIMIT_S
+        with pytest.raises(TimeoutError):
+            hasty.recv(1)
+        hasty.head_is_read()
+        theirs.sendall(b"X")
+        assert hasty.recv(1) == b"X"
+        hasty.shutdown(socket.SHUT_WR)
+        now_s += client.LINGER_S
+        theirs.sendall(b"X")
+        with pytest.raises(TimeoutError):
+            hasty.recv(1)
+
+
 def test_the_bench_sends_no_server_of_ours_more_than_it_takes_but_the_drill_does(tmp_path: Path) -> None:
     for strategy in all_strategies():
         assert ("--queue", str(LONGEST_QUEUE)) in itertools.pairwise(strategy.command)
