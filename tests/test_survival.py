@@ -1,5 +1,6 @@
 """Every server survives more than it can do, and clients that leave."""
 
+import asyncio
 import contextlib
 import itertools
 import socket
@@ -13,9 +14,9 @@ from common.harness.drill.plan import drill_plan
 from common.harness.ready.strategies import all_strategies, by_hand, read_strategy, strategies_suite
 from common.serving import client, line
 from common.serving.options import Options
+from common.serving.turns import Turns
 
 FULL = "the queue is full, 0 requests wait in it"
-BLIND = {"2_async"}  # the loop stands still while others come, so that it can't know of them
 
 
 @pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
@@ -32,8 +33,7 @@ def test_more_than_it_can_do_is_refused_and_who_has_left_costs_nothing(
         assert served.request("/").body == "at last"
         # What had begun can't always be stopped, and a pool has more at hand than it works on.
         assert len(done.read_text()) <= 4
-        if script.stem not in BLIND:
-            it_refuses(served)
+        it_refuses(served)
         served.process.terminate()
         assert served.process.wait(timeout=20) == 0
         assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
@@ -47,6 +47,36 @@ def it_refuses(served: Served) -> None:
         assert "\n" not in refused.body
         assert int(refused.headers["retry-after"]) > 0
     assert served.request("/ready").status == 200
+
+
+@pytest.mark.parametrize("name", ["5_asyncio", "6_gevent"])
+def test_a_task_that_never_gives_way_keeps_nobody_from_being_told(name: str) -> None:
+    script = ROOT / "servers" / f"{name}.py"
+    with serving(script, "--queue", "3", "--task", "sample_tasks:a_moment_of_computing") as served:
+        it_refuses(served)
+
+
+def test_between_two_that_begin_the_loop_hears_who_has_come() -> None:
+    happened: list[str] = []
+
+    async def ask(turns: Turns, name: str) -> None:
+        await turns.mine()
+        happened.append(name)
+        asyncio.get_running_loop().call_soon(happened.append, f"after {name}")
+
+    async def all_at_once() -> None:
+        turns = Turns()
+        asking = [asyncio.create_task(ask(turns, name)) for name in "abcd"]
+        await asyncio.sleep(0)
+        asking[1].cancel()
+        await asyncio.wait(asking)
+        await ask(turns, "e")
+        await asyncio.sleep(0)
+
+    asyncio.run(all_at_once())
+    assert [one for one in happened if "after" not in one] == ["a", "c", "d", "e"]
+    for name, following in itertools.pairwise("acd"):
+        assert happened.index(f"after {name}") <= happened.index(following) + 1
 
 
 def test_it_is_not_ready_while_its_queue_is_full_and_the_ping_lives(

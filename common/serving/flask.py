@@ -81,11 +81,17 @@ def _join_line(app: Flask) -> None:
     )
     if line is None or client is None:
         return  # under a server of somebody else, who keeps its line
-    if has_left(client):
-        raise RefusedError("the client has left")
+    _refuse_if_it_has_left(client)
     if refusal := line.refusal():
         raise RefusedError(refusal)
     g.ticket = line.join(client)
+    line.wait_for_turn()
+    _refuse_if_it_has_left(client)
+
+
+def _refuse_if_it_has_left(client: Any) -> None:
+    if has_left(client):
+        raise RefusedError("the client has left")
 
 
 def answer(run: TaskRun) -> Response:
