@@ -190,6 +190,14 @@ def test_what_is_no_proper_request_has_one_answer_at_most(server: Served, bytes_
     assert server.request("/ping").body == "pong"
 
 
+def test_who_says_more_and_stays_keeps_nobody_waiting(server: Served, choose: Choose) -> None:
+    choose("a_blink")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n" + b"G" * 20_000)  # more than is read at once
+        assert client.recv(7) == b"HTTP/1."
+        assert server.request("/ping").body == "pong"
+
+
 def test_it_listens_on_this_machine_only(server: Served) -> None:
     addresses = [
         connection.laddr.ip

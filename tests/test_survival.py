@@ -1,5 +1,6 @@
 """Every server survives more than it can do, and clients that leave; when it ends it leaves nothing."""
 
+import asyncio
 import contextlib
 import itertools
 import shutil
@@ -15,11 +16,9 @@ from common.harness.drill.plan import drill_plan
 from common.harness.ready.strategies import all_strategies, by_hand, read_strategy, strategies_suite
 from common.serving import client, line
 from common.serving.options import Options
+from common.serving.turns import Turns
 
 FULL = "the queue is full, 0 requests wait in it"
-BLIND = {"2_async"}  # the loop stands still while others come, so that it can't know of them
-
-
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
 WORK = """
 import time
@@ -54,8 +53,7 @@ def test_more_than_it_can_do_is_refused_and_who_has_left_costs_nothing(
         assert served.request("/").body == "at last"
         # What had begun can't always be stopped, and a pool has more at hand than it works on.
         assert len(done.read_text()) <= 4
-        if script.stem not in BLIND:
-            it_refuses(served)
+        it_refuses(served)
         chosen.write_text("moments_then_half_a_minute")
         told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(served, signal.SIGINT, tmp_path)
 
@@ -115,6 +113,36 @@ def it_refuses(served: Served) -> None:
         assert "\n" not in refused.body
         assert int(refused.headers["retry-after"]) > 0
     assert served.request("/ready").status == 200
+
+
+@pytest.mark.parametrize("name", ["5_asyncio", "6_gevent"])
+def test_a_task_that_never_gives_way_keeps_nobody_from_being_told(name: str) -> None:
+    script = ROOT / "servers" / f"{name}.py"
+    with serving(script, "--queue", "3", "--task", "sample_tasks:a_moment_of_computing") as served:
+        it_refuses(served)
+
+
+def test_between_two_that_begin_the_loop_hears_who_has_come() -> None:
+    happened: list[str] = []
+
+    async def ask(turns: Turns, name: str) -> None:
+        await turns.mine()
+        happened.append(name)
+        asyncio.get_running_loop().call_soon(happened.append, f"after {name}")
+
+    async def all_at_once() -> None:
+        turns = Turns()
+        asking = [asyncio.create_task(ask(turns, name)) for name in "abcd"]
+        await asyncio.sleep(0)
+        asking[1].cancel()
+        await asyncio.wait(asking)
+        await ask(turns, "e")
+        await asyncio.sleep(0)
+
+    asyncio.run(all_at_once())
+    assert [one for one in happened if "after" not in one] == ["a", "c", "d", "e"]
+    for name, following in itertools.pairwise("acd"):
+        assert happened.index(f"after {name}") <= happened.index(following) + 1
 
 
 def test_it_is_not_ready_while_its_queue_is_full_and_the_ping_lives(
@@ -199,6 +227,26 @@ def test_who_takes_nothing_of_an_answer_is_not_waited_for(monkeypatch: pytest.Mo
         client.limit_answers(ours)
         with pytest.raises(BlockingIOError):
             ours.sendall(bytes(10_000_000))
+
+
+def test_a_head_that_comes_in_pieces_has_no_more_time_than_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+    monkeypatch.setattr(client.time, "monotonic", lambda: now_s)
+    ours, theirs = socket.socketpair()
+    with client.HastySocket(ours) as hasty, hasty.makefile("rb", 0) as file, theirs:
+        theirs.sendall(b"GE")
+        assert file.read(2) == b"GE"
+        now_s = client.HEAD_LIMIT_S
+        with pytest.raises(TimeoutError):
+            hasty.recv(1)
+        hasty.head_is_read()
+        theirs.sendall(b"X")
+        assert hasty.recv(1) == b"X"
+        hasty.shutdown(socket.SHUT_WR)
+        now_s += client.LINGER_S
+        theirs.sendall(b"X")
+        with pytest.raises(TimeoutError):
+            hasty.recv(1)
 
 
 def test_the_bench_sends_no_server_of_ours_more_than_it_takes_but_the_drill_does(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from common.contract import BACKLOG
-from common.serving.client import HEAD_LIMIT_S
+from common.serving.client import HEAD_LIMIT_S, has_left
 from common.serving.line import Line
 from common.serving.listening import announce, let_in_who_waits, listening_socket
 from common.serving.options import Options
@@ -24,10 +24,12 @@ from common.serving.response import (
     task_headers,
 )
 from common.serving.stopping import GRACE_S, on_stop_signal
+from common.serving.turns import Turns
 from common.task import TaskRun
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_LEFT = "the client has left"
 _RECEIVED_S = web.RequestKey("received_s", float)
 
 
@@ -63,11 +65,17 @@ async def _serve(long_task: Handler, options: Options) -> None:
 
 
 def _application(long_task: Handler, options: Options, line: Line) -> web.Application:
+    turns = Turns()
+
     async def in_line(request: web.Request) -> web.StreamResponse:
         if refusal := line.refusal():
             raise RefusedError(refusal)
-        ticket = line.join(_client(request))
+        client = _client(request)
+        ticket = line.join(client)
         try:
+            await turns.mine()
+            if has_left(client):
+                raise RefusedError(_LEFT)
             return await long_task(request)
         finally:
             line.leave(ticket)
@@ -90,7 +98,7 @@ def _client(request: web.Request) -> Any:
     """Its socket, as Python has it; asyncio shows only one that can't be read from."""
     shown = request.get_extra_info("socket")
     if shown is None:
-        raise RefusedError("the client has left")
+        raise RefusedError(_LEFT)
     return shown._sock
 
 

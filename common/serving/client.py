@@ -3,11 +3,50 @@
 import select
 import socket
 import struct
+import time
 from collections.abc import Mapping
 from typing import Any
 
 HEAD_LIMIT_S = 5.0  # for the head of a request; who is silent for longer is not waited for
 ANSWER_LIMIT_S = 5.0  # for each part of an answer, where one client keeps all others waiting
+LINGER_S = 0.1  # for such a one to go when it has its answer
+
+
+class HastySocket(socket.socket):
+    """The socket of a client for whom all others wait: its head has to come soon, in however many pieces it does."""
+
+    def __init__(self, client: socket.socket) -> None:
+        """Takes the place of the other one."""
+        super().__init__(client.family, client.type, client.proto, client.detach())
+        self._until_s: float | None = time.monotonic() + HEAD_LIMIT_S
+
+    def head_is_read(self) -> None:
+        """From now on it may be silent, and has to take the answer."""
+        self._until_s = None
+        limit_answers(self)
+
+    def shutdown(self, how: int) -> None:
+        """Whoever has the whole answer has little time to close the connection, whatever it still sends."""
+        self._until_s = time.monotonic() + LINGER_S
+        super().shutdown(how)
+
+    def recv(self, *arguments: Any) -> bytes:
+        """As any, as long as there is time."""
+        self._keep_time()
+        return super().recv(*arguments)
+
+    def recv_into(self, *arguments: Any) -> int:
+        """As any, as long as there is time."""
+        self._keep_time()
+        return super().recv_into(*arguments)
+
+    def _keep_time(self) -> None:
+        if self._until_s is None:
+            return
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the client takes too long")
+        self.settimeout(left_s)
 
 
 def limit_answers(client: socket.socket) -> None:

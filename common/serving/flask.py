@@ -1,14 +1,18 @@
 """What the Flask servers share: the ping, the line, the headers, the errors, starting and stopping."""
 
+import contextlib
+import socket
 import threading
+from collections.abc import Iterable, Iterator
 from http.server import HTTPServer
 from typing import Any
 
 from flask import Flask, Response, g, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.wsgi import ClosingIterator
 
-from common.serving.client import HEAD_LIMIT_S, has_left, limit_answers
+from common.serving.client import HastySocket, has_left
 from common.serving.line import LineInKernel
 from common.serving.listening import announce, close_the_door, listening_socket, somebody_waits
 from common.serving.options import Options
@@ -77,11 +81,17 @@ def _join_line(app: Flask) -> None:
     )
     if line is None or client is None:
         return  # under a server of somebody else, who keeps its line
-    if has_left(client):
-        raise RefusedError("the client has left")
+    _refuse_if_it_has_left(client)
     if refusal := line.refusal():
         raise RefusedError(refusal)
     g.ticket = line.join(client)
+    line.wait_for_turn()
+    _refuse_if_it_has_left(client)
+
+
+def _refuse_if_it_has_left(client: Any) -> None:
+    if has_left(client):
+        raise RefusedError("the client has left")
 
 
 def answer(run: TaskRun) -> Response:
@@ -89,15 +99,35 @@ def answer(run: TaskRun) -> Response:
     return Response(run.answer, headers=task_headers(run, g.received_s), content_type=PLAIN_TEXT)
 
 
-class _QuietRequestHandler(WSGIRequestHandler):
-    timeout = HEAD_LIMIT_S
+class _RequestHandler(WSGIRequestHandler):
+    connection: HastySocket
 
     def log(self, *_: object) -> None:
         """Nothing per request."""
 
     def run_wsgi(self) -> None:
-        limit_answers(self.connection)
+        self.connection.head_is_read()
         super().run_wsgi()
+
+
+def _saying_where_it_ends(app: Any) -> Any:
+    """The client is told as soon as all has been sent; werkzeug waits for what it may still say: 10 ms, or for ever."""
+
+    def parts(answer: Iterable[bytes], client: socket.socket) -> Iterator[bytes]:
+        yield from answer
+        yield b""  # with this the headers are sent, if there was nothing else
+        with contextlib.suppress(OSError):  # it has left
+            client.shutdown(socket.SHUT_WR)
+
+    def call(environ: dict[str, Any], start_response: Any) -> Any:
+        answer = app(environ, start_response)
+        return ClosingIterator(parts(answer, environ["werkzeug.socket"]), answer.close)
+
+    return call
+
+
+def _hasty(client: socket.socket, address: Any) -> tuple[HastySocket, Any]:
+    return HastySocket(client), address
 
 
 def serve(app: Flask, options: Options, *, threaded: bool) -> None:
@@ -109,12 +139,13 @@ def serve(app: Flask, options: Options, *, threaded: bool) -> None:
     server: Any = make_server(
         options.host,
         listener.getsockname()[1],
-        app,
+        _saying_where_it_ends(app),
         threaded=threaded,
-        request_handler=_QuietRequestHandler,
+        request_handler=_RequestHandler,
         fd=listener.fileno(),
     )
     server.log = server.handle_error = lambda *_: None
+    server.get_request = lambda: _hasty(*server.socket.accept())
     # shutdown() waits for serve_forever() to end, so it must not run on the thread that serves.
     on_stop_signal(options, lambda: threading.Thread(target=server.shutdown).start(), line.unanswered)
     announce(options, listener)

@@ -8,6 +8,7 @@ import gevent
 import gevent.event
 from flask import Flask
 from gevent.hub import get_hub
+from gevent.lock import BoundedSemaphore
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
@@ -23,8 +24,7 @@ _READ = 1  # libev's EV_READ
 
 def serve(app: Flask, options: Options) -> None:
     """Serves the application with a greenlet for each connection until a signal says stop."""
-    # To poll would let other greenlets run, which would take the place that has just been found free.
-    line = Line(options, lambda clients: [ticket for ticket, client in clients.items() if has_left(client)])
+    line = _Line(options)
     app.config.update({OPTIONS: options, LINE: line})
     get_hub().exception_stream = None  # the client is told; the terminal stays quiet
     listener = listening_socket(options)
@@ -43,6 +43,20 @@ def serve(app: Flask, options: Options) -> None:
     server.close()
     _finish_requests(line)
     connections.kill()
+
+
+class _Line(Line):
+    """Between two requests that begin, others are heard: a task may hold the thread."""
+
+    def __init__(self, options: Options) -> None:
+        # To poll would let other greenlets run, which would take the place that has just been found free.
+        super().__init__(options, lambda clients: [ticket for ticket, one in clients.items() if has_left(one)])
+        self._turn = BoundedSemaphore(1)
+
+    def wait_for_turn(self) -> None:
+        """As the loop goes round once more."""
+        with self._turn:
+            gevent.sleep(0)
 
 
 def _finish_requests(line: Line) -> None:

@@ -13,7 +13,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.sync import SyncWorker
 
-from common.serving.client import HEAD_LIMIT_S, limit_answers
+from common.serving.client import HastySocket
 from common.serving.flask import LINE, OPTIONS
 from common.serving.line import LineInKernel
 from common.serving.listening import announce, close_the_door, listening_socket, somebody_waits, waiting_in_kernel
@@ -80,11 +80,10 @@ class _Worker(SyncWorker):  # type: ignore[misc]
                 self.accept(listener)
 
     def handle(self, listener: object, client: socket.socket, addr: object) -> None:
-        client.settimeout(HEAD_LIMIT_S)
-        super().handle(listener, client, addr)
+        super().handle(listener, HastySocket(client), addr)
 
-    def handle_request(self, listener: object, req: object, client: socket.socket, addr: object) -> None:
-        limit_answers(client)
+    def handle_request(self, listener: object, req: object, client: HastySocket, addr: object) -> None:
+        client.head_is_read()
         super().handle_request(listener, req, client, addr)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -41,6 +41,9 @@ class Line:
         self._clients[ticket] = client
         return ticket
 
+    def wait_for_turn(self) -> None:
+        """Returns when one that has joined may begin; here at once."""
+
     def leave(self, ticket: int) -> None:
         """It has ended, however it did."""
         self._clients.pop(ticket, None)

@@ -10,7 +10,7 @@ from common.contract import LONGEST_QUEUE, MOST_WORKERS, default_port, remedy, u
 from common.task import UnknownTaskError, resolve
 
 QUEUE_PER_WORKER = 4
-QUEUE_WITHOUT_WORKERS = 100  # where all requests share one thread, how many may; there is nothing to count them by
+QUEUE_WITHOUT_WORKERS = 80  # where all requests share one thread: as many as are answered before people leave
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,7 @@ class Options:
     task: str
     workers: int
     queue: int  # requests that may wait while all workers are busy; more are refused
+    shares_thread: bool = False  # all that has begun shares one thread with whatever hears who comes
 
 
 def server_options(workers: int | None = None) -> Options:
@@ -48,7 +49,8 @@ def server_options(workers: int | None = None) -> Options:
         given.workers = 1
     if given.queue is None:
         given.queue = QUEUE_WITHOUT_WORKERS if workers is None else QUEUE_PER_WORKER * given.workers
-    return Options(script.stem, given.host, given.port, given.task, given.workers, given.queue)
+    given_options = (given.host, given.port, given.task, given.workers, given.queue)
+    return Options(script.stem, *given_options, shares_thread=workers is None)
 
 
 def quit_with(message: str) -> NoReturn:

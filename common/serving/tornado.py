@@ -32,16 +32,17 @@ from common.serving.response import (
     task_headers,
 )
 from common.serving.stopping import on_stop_signal
+from common.serving.turns import Turns
 from common.task import TaskError, TaskRun
 
 
 class Handler(RequestHandler):
     """What all handlers share: plain text, and errors of one line."""
 
-    def initialize(self, options: Options, line: Line, resource: Any = None) -> None:
+    def initialize(self, options: Options, line: Line, turns: Turns, resource: Any = None) -> None:
         self.server = options  # `self.options` would be the handler of the method OPTIONS
         self.task = options.task
-        self.line = line
+        self.line, self.turns = line, turns
         self.resource = resource  # what the server keeps open as long as it serves
 
     def set_default_headers(self) -> None:
@@ -68,7 +69,7 @@ class TaskHandler(Handler):
     _ticket: int | None = None
     _when_client_leaves: Callable[[], object] | None = None
 
-    def prepare(self) -> None:
+    async def prepare(self) -> None:
         self.received_s = now_s()
         if self.request.method != "GET":
             return  # it is about to be told so
@@ -78,6 +79,10 @@ class TaskHandler(Handler):
         if refusal := self.line.refusal():
             raise RefusedError(refusal)
         self._ticket = self.line.join(client)
+        if self.server.shares_thread:
+            await self.turns.mine()
+            if has_left(client):
+                raise HTTPError(503)
 
     def on_finish(self) -> None:
         if self._ticket is not None:
@@ -162,7 +167,7 @@ async def _serve_with(
 ) -> None:
     must_be_free(options)
     async with resource as opened:
-        await _serve(paths, {"options": options, "line": Line(options), "resource": opened})
+        await _serve(paths, {"options": options, "line": Line(options), "turns": Turns(), "resource": opened})
 
 
 async def _serve(paths: Mapping[str, type[Handler]], settings: dict[str, Any]) -> None:
