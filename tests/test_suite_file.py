@@ -94,6 +94,46 @@ BAD = {
         'has files, and siege asks for one path only: expected tool = "wrk"',
     ),
     "no_headers": (SERVER + "headers = 3", "headers = 3: expected a table of texts"),
+    "number_without_end": (SERVER + "[load]\nusers = " + "9" * 5000, "is not TOML: Exceeds the limit"),
+    "long_number": (
+        SERVER + "[load]\nusers = " + "9" * 4000,
+        "users = 999999999999999999999999999999999999999999999999999",
+    ),
+    "text_with_an_end": ('[servers.one]\ncommand = "serve\\u0000 {port}"', "'serve\\x00 {port}': expected a text"),
+    "variable_of_two_parts": (SERVER + 'environment = { "A=B" = "x" }', "has 'A=B' in environment: expected a name"),
+    "nothing_to_start": ("[servers.one]\ncommand = '\"\" {port}'", "expected a program, and what it is told"),
+    "path_of_other_signs": (
+        SERVER + '[load]\npath = "/caf\u00e9"',
+        "path = '/caf\u00e9': expected one that begins with /",
+    ),
+    "axis_of_other_signs": (
+        SERVER + '[load]\npath = "/{name}"\n[axes]\nname = ["a", "b c"]',
+        "path = '/b c' where name is 'b c': expected one that begins with /",
+    ),
+    "ping_at_an_axis": (
+        SERVER + '[ping]\npath = "/{size}"',
+        "has path = '/{size}' has {size}: expected one path for all",
+    ),
+    "axis_of_axes": (
+        '[servers.one]\ncommand = "serve {port} {a}"\n[axes]\na = ["{port}"]',
+        "a = ['{port}']: expected {port} in the command itself",
+    ),
+    "too_many_points": (
+        '[servers.one]\ncommand = "serve {port} {a} {b}"\n[axes]\n'
+        + "".join(f"{n} = {list(range(200))}\n" for n in "ab"),
+        "all axes together have 40,000 points: expected no more than 10,000",
+    ),
+    "no_file_of_requirements": (SERVER + 'requirements = ["-r gone.txt"]', "expected a file 'gone.txt' in the folder"),
+    "answer_without_end": (SERVER + '[expect]\nfile = "/dev/zero"', "can't be read: larger than 64,000,000 bytes"),
+    "port_of_no_url": (
+        "[servers.one]\nurl = 'http://127.0.0.1:99999'",
+        "url = 'http://127.0.0.1:99999': expected one such",
+    ),
+    "user_in_a_url": ("[servers.one]\nurl = 'http://me:pw@127.0.0.1'", "expected one such as http://127.0.0.1:8000"),
+    "no_server_of_quick": (
+        SERVER + "[quick]\nservers = ['two']",
+        "has no server 'two' to compare: expected one of one",
+    ),
     "strange_name": ('[servers."a b"]\ncommand = "serve {port}"', "has a name of other signs"),
 }
 
@@ -124,7 +164,11 @@ MIXED = {
     ("https://127.0.0.1/",): "can't be asked",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different questions",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "is named twice",
-    ("http://127.0.0.1:1/a", "--ping", "x"): "expected a path that begins with /",
+    ("http://127.0.0.1:1/a", "--ping", "x"): "--ping 'x': expected one that begins with /",
+    ("http://127.0.0.1:99999/",): "can't be asked",
+    ("http://:80/",): "can't be asked",
+    ("http://me:secret@127.0.0.1/",): "can't be asked",
+    ("http://127.0.0.1/caf\u00e9",): "can't be asked",
 }
 
 
@@ -164,6 +208,17 @@ FULL = (
     '[servers.top]\ncommand = "serve {port}"\nceiling = true\n'
 )
 QUICK = '[quick]\nservers = ["two"]\n[quick.load]\ntime = "2s"\nusers = 5\n[quick.axes]\nsize = [1]\n'
+
+
+def test_a_value_is_the_same_in_the_path_and_in_the_command(tmp_path: Path) -> None:
+    text = '[load]\npath = "/{size}"\n[axes]\nsize = [1, 2]\n[servers.one]\ncommand = "serve {port} {size}"'
+    plan = make_plan(read_suite(suite_in(tmp_path, text)), {"python": ["python3"]}, time_s=None, rounds=1)
+    assert [(case.get("size"), plan.load_of(case).path) for case in plan.cases] == [(1, "/1"), (2, "/2")]
+
+
+def test_a_mark_of_the_order_of_bytes_is_no_part_of_a_suite(tmp_path: Path) -> None:
+    (tmp_path / "shop.toml").write_bytes(b"\xef\xbb\xbf" + SERVER.encode())
+    assert read_suite(tmp_path / "shop.toml").targets
 
 
 def test_the_quick_form_says_otherwise_what_it_says_and_nothing_else(tmp_path: Path) -> None:

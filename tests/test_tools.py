@@ -140,6 +140,7 @@ def test_nothing_that_a_tool_says_can_break_its_driver(name: str, data: st.DataO
 def test_what_a_tool_can_not_do_is_said_in_one_line() -> None:
     refused = {
         ("ab", Order(4, 1.0, "", threads=2)): "one thread",
+        ("siege", Order(4, 1.0, "", threads=2)): "a thread for each user, not 2",
         ("ab", Order(4, 1.0, "", requests=3)): "3 requests among 4 users",
         ("wrk", Order(25, 1.0, "", threads=2)): "25 users can't be shared by 2 threads",
         ("wrk", Order(4, 1.0, "", requests=100)): "wrk can't send a number of requests",

@@ -1,6 +1,7 @@
 """The plan: what is to be measured, as frozen values, checked before anything is started."""
 
 import itertools
+import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from common.model.target import Amount, Target
 from common.model.template import filled
 
 _NO_JOBS = "takes no jobs"
+MOST_POINTS = 10_000  # on all axes together
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +144,17 @@ def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
 def _points(targets: Sequence[Target], axes: Mapping[str, Sequence[Value]]) -> list[Case]:
     """Each target at every value of the axes that it depends on, once."""
     given = {name: values for name, values in axes.items() if values}
-    points = [dict(zip(given, values, strict=True)) for values in itertools.product(*given.values())]
+    if (many := math.prod(map(len, given.values()))) > MOST_POINTS:
+        raise BadInputError(f"all axes together have {many:,} points: expected no more than {MOST_POINTS:,}")
+    points = [_at_its_path(dict(zip(given, values, strict=True))) for values in itertools.product(*given.values())]
     cases = [case_of(target.name, point).as_seen_by(target.name, target.axes) for target in targets for point in points]
     return list(dict.fromkeys(cases))
+
+
+def _at_its_path(point: dict[str, Value]) -> dict[str, Value]:
+    """With the values of the point in its path, but for the task, which has a place of its own wherever it is shown."""
+    others = {name: value for name, value in point.items() if name != "task"}
+    return point | ({"path": filled(str(point["path"]), others)} if "path" in point else {})
 
 
 def _named_apart(suite: Suite) -> list[Target]:

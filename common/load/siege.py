@@ -62,6 +62,8 @@ class Siege:
                 f"siege lets each user send the same number of requests: {order.requests} can't be shared by "
                 f"{order.users} users; take a multiple of {order.users}"
             )
+        if order.threads > 1:
+            return f"siege has a thread for each user, not {order.threads}; leave threads out, or take wrk"
         return only_asks(self.name, order)
 
     def files(self, order: Order) -> Mapping[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 PEEKED_BYTES, MOST_BYTES = 4096, 1_000_000_000
 
 
-def read_whole(path: Path, begins_with: bytes) -> bytes:
+def read_whole(path: Path, begins_with: bytes = b"", most_bytes: int = MOST_BYTES) -> bytes:
     """All of it; a pipe that nobody writes into is empty, and what has no end is not read to its end.
 
     Raises:
@@ -18,7 +18,7 @@ def read_whole(path: Path, begins_with: bytes) -> bytes:
         data = file.read(PEEKED_BYTES)
         if not data.lstrip().startswith(begins_with):
             raise ValueError(f"it does not begin with {begins_with.decode()!r}")
-        data += file.read(MOST_BYTES)
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"larger than {MOST_BYTES / 1e9:.0f} GB")
+        data += file.read(most_bytes)
+    if len(data) > most_bytes:
+        raise ValueError(f"larger than {most_bytes:,} bytes")
     return data

@@ -55,8 +55,9 @@ def read_required(top: Table, servers: Sequence[str]) -> tuple[Required, ...]:
     table = top.below("require", [ALL, *servers])
     found: list[Required] = []
     for name, _ in top.tables("require"):
+        texts = table.texts(name)
         try:
-            found += required(table.texts(name), "" if name == ALL else name)
+            found += required(texts, "" if name == ALL else name)
         except BadInputError as error:
             raise BadInputError(f"{table.where} {name}: {error}") from None
     return tuple(found)

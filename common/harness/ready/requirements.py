@@ -51,7 +51,9 @@ async def _make(folder: Path, requirements: tuple[str, ...], python: Interpreter
     inside = str(folder / "bin" / "python")
     if uv := shutil.which("uv"):
         await run_command([uv, "venv", "--quiet", "--clear", "--python", python.path, str(folder)], "uv venv")
-        await run_command([uv, "pip", "install", "--quiet", "--python", inside, *words], "", suite)
+        # As pip does: or the first start of each server would compile what the next ones find.
+        install = [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", inside]
+        await run_command([*install, *words], "", suite)
     else:
         why = f"{python.path!r} can't make a virtual environment"
         await run_command([python.path, "-m", "venv", "--clear", str(folder)], why)

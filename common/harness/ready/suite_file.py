@@ -3,27 +3,28 @@
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from common.contract import MOST_WORKERS
 from common.errors import BadInputError
+from common.harness.ready.address import PATH, is_path, ping_path
 from common.harness.ready.quick_form import KEYS as OF_QUICK
 from common.harness.ready.quick_form import quick_form
 from common.harness.ready.required import read_required
 from common.harness.ready.strategies import BARE
 from common.harness.ready.suite_server import OF_LOAD, PLACES, SERVICES, amount, read_server, words_of
-from common.harness.ready.toml_table import Table
+from common.harness.ready.toml_table import Table, shown
 from common.load.drivers import DRIVERS
 from common.model.case import Value
+from common.model.infile import read_whole
 from common.model.legible import legible
 from common.model.suite import ANY, JSON, OPEN, READY_WITHIN_S, SAME, Expect, Load, Ping, Suite
 from common.model.target import Target
 from common.model.template import filled, names_in
 
 NAME = "suite.toml"  # of the file in a folder
-MOST_BYTES = 1_000_000
+MOST_BYTES, MOST_BYTES_OF_AN_ANSWER = 1_000_000, 64_000_000
 MOST_USERS = 10_000
 
 _TOP = (
@@ -73,9 +74,22 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
         BadInputError: it can't be read, or says what can't be; the message is one line.
     """
     told = _parsed(path)
-    top = Table(str(path), quick_form(path, told) if quick else told, _TOP)
-    few = top.below("quick", OF_QUICK).texts("servers")
-    only = only or (few if quick else ())
+    full = _suite(path, str(path), told, () if quick else only)
+    if not quick and "quick" not in told:
+        return full
+    source = f"{path}, quick form"  # which is read in any case, so that nobody keeps one that can't be
+    few = _suite(path, source, quick_form(path, told), (only if quick else ()) or _few(path, told))
+    return few if quick else full
+
+
+def _few(path: Path, told: dict[str, Any]) -> tuple[str, ...]:
+    """The servers that take part in the quick form; all where none are named."""
+    return Table(str(path), told, tuple(told)).below("quick", OF_QUICK).texts("servers")
+
+
+def _suite(path: Path, source: str, told: dict[str, Any], only: Sequence[str]) -> Suite:
+    """As one of the forms in the file says; raises as `read_suite`."""
+    top = Table(source, told, _TOP)
     table, ping = top.below("load", _LOAD), top.below("ping", ("path", "ready_within"))
     axes = _axes(top, table)
     has_task = "task" in table
@@ -95,10 +109,10 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
         load=_load(table, path.parent),
         axes=axes,
         expect=_expect(top, path, axes),
-        ping=Ping(_path(ping, "path", "/ping")) if "ping" in top else None,
+        ping=Ping(ping_path(f"{ping.where} has path =", ping.text("path", "/ping"))) if "ping" in top else None,
         ready_within_s=ping.seconds("ready_within", READY_WITHIN_S),
         title=legible(top.text("title", path.parent.resolve().name if path.name == NAME else path.stem)),
-        source=f"{path}, quick form" if quick else str(path),
+        source=source,
         folder=path.parent.resolve(),
         has_task=has_task,
         prepare=_prepare(top),
@@ -118,14 +132,10 @@ def _prepare(top: Table) -> tuple[str, ...]:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise BadInputError(f"suite {str(path)!r} is larger than {MOST_BYTES:,} bytes: expected a short TOML file")
-        return tomllib.loads(data.decode())
+        return tomllib.loads(read_whole(path, most_bytes=MOST_BYTES).decode("utf-8-sig"))
     except OSError as error:
         raise BadInputError(f"suite {str(path)!r} can't be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of a number with thousands of digits, too
         raise BadInputError(f"suite {str(path)!r} is not TOML: {' '.join(str(error).split())}") from None
 
 
@@ -137,11 +147,13 @@ def _axes(top: Table, load: Table) -> dict[str, tuple[Value, ...]]:
         if name in (*PLACES, *OF_LOAD) or not re.fullmatch("[a-z][a-z0-9_]*", name):
             raise own.wrong(f"has an axis {name!r}", "a name in small letters that means nothing else")
         axes[name] = own.values(name, "")
+        if names := names_in(*map(str, axes[name])):
+            raise own.wrong(f"has {name} = {shown(list(axes[name]))}", f"{{{names[0]}}} in the command itself")
     if any(not isinstance(one, int) or not 1 <= one <= MOST_WORKERS for one in axes.get("workers", ())):
-        raise own.wrong(f"has workers = {list(axes['workers'])}", f"numbers from 1 to {MOST_WORKERS}")
+        raise own.wrong(f"has workers = {shown(own.raw('workers'))}", f"numbers from 1 to {MOST_WORKERS}")
     axes["users"] = load.values("users", 25)
     if any(not isinstance(one, int) or not 1 <= one <= MOST_USERS for one in axes["users"]):
-        raise load.wrong(f"has users = {list(axes['users'])}", f"numbers from 1 to {MOST_USERS:,}")
+        raise load.wrong(f"has users = {shown(load.raw('users'))}", f"numbers from 1 to {MOST_USERS:,}")
     if "task" in load:
         axes["task"] = tuple(map(str, load.values("task", "")))
     axes["path"] = _paths(load, axes)
@@ -152,27 +164,20 @@ def _axes(top: Table, load: Table) -> dict[str, tuple[Value, ...]]:
 
 
 def _paths(load: Table, axes: Mapping[str, Sequence[Value]]) -> tuple[str, ...]:
-    """What is asked for, at every value of the axes that it names; the task stays in braces."""
-    paths = []
-    for path in map(str, load.values("path", "/")):
-        if not path.startswith("/") or re.search(r"[\s#]", path):
-            raise load.wrong(f"has path = {path!r}", "one that begins with / and has no space")
-        names = [name for name in names_in(path) if name not in ("task", "file")]
+    """What is asked for, with names of axes in braces."""
+    paths = tuple(map(str, load.values("path", "/")))
+    for path in paths:
+        if not is_path(path):
+            raise load.wrong(f"has path = {shown(path)}", PATH)
         if ("file" in names_in(path)) != ("files" in load):
             raise load.wrong(f"has path = {path!r}", "{file} in it where files names a folder, and only there")
         for name in names_in(path):
             if name not in ("file", *axes):
                 raise load.wrong(f"has path = {path!r}, and {{{name}}} is no axis", f"one of {', '.join(axes)}")
-        points = product(*(axes[name] for name in names))
-        paths += [filled(path, dict(zip(names, point, strict=True))) for point in points]
-    return tuple(dict.fromkeys(paths))
-
-
-def _path(table: Table, key: str, default: str) -> str:
-    path = table.text(key, default)
-    if not path.startswith("/") or re.search(r"[\s#]", path):
-        raise table.wrong(f"has {key} = {path!r}", "one that begins with / and has no space")
-    return path
+            for value in axes.get(name, ()):
+                if name != "task" and not is_path(one := filled(path, {name: value})):
+                    raise load.wrong(f"has path = {shown(one)} where {name} is {shown(value)}", PATH)
+    return paths
 
 
 def _load(table: Table, folder: Path) -> Load:
@@ -225,9 +230,10 @@ def _contents(table: Table, folder: Path, key: str) -> bytes:
     """Of the file that is named there."""
     file = folder / table.text(key)
     try:
-        return file.read_bytes()
-    except OSError as error:
-        raise BadInputError(f"{table.where} {key} {str(file)!r} can't be read: {error.strerror}") from None
+        return read_whole(file, most_bytes=MOST_BYTES_OF_AN_ANSWER)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise BadInputError(f"{table.where} {key} {str(file)!r} can't be read: {why}") from None
 
 
 def _refuse_idle(top: Table, axes: Mapping[str, Sequence[Value]], servers: Sequence[tuple[Target, bool]]) -> None:

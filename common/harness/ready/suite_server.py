@@ -8,11 +8,12 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from common.harness.ready.toml_table import Table
+from common.harness.ready.address import address
+from common.harness.ready.toml_table import Table, shown
 from common.model.case import Value
 from common.model.legible import legible
 from common.model.target import Amount, Target
-from common.model.template import filled_words, names_in
+from common.model.template import filled, filled_words, names_in
 
 SERVICES = ("postgresql", "redis")
 PLACES = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # in braces, beside the axes
@@ -46,12 +47,13 @@ def read_server(
     Raises:
         BadInputError: something in it can't be.
     """
-    table = Table(f"{path} [servers.{legible(name)}]", data, KEYS)
+    table = Table(f"{path} [servers.{legible(name)[:60]}]", data, KEYS)
     if not re.fullmatch(r"[\w.+-]{1,60}", name):
         raise table.wrong("has a name of other signs", "letters, digits, and any of _ . + -")
     url = table.text("url").rstrip("/")
-    if url and not re.fullmatch(r"http://[^\s/#?]+(/[^\s#?]*)?", url):
-        raise table.wrong(f"has url = {url!r}", "one such as http://127.0.0.1:8000")
+    named = dict.fromkeys(names_in(url), "1")  # whatever their values, one will do for the form
+    if url and ("?" in url or address(filled(url, named)) is None):
+        raise table.wrong(f"has url = {shown(url)}", "one such as http://127.0.0.1:8000")
     if not url and "command" not in table:
         raise table.wrong("has neither a command nor a url", 'such as command = "uvicorn app:app --port {port}"')
     target = Target(
@@ -71,7 +73,7 @@ def read_server(
         requirements, environment = common
         variables = tuple({**dict(environment), **dict(target.environment)}.items())
         target = replace(target, requirements=(*requirements, *target.requirements), environment=variables)
-    _check_requirements(table, target.requirements, axes)
+    _check_requirements(table, path.parent, target.requirements, axes)
     return _at_places(table, target, axes, has_task=has_task), table.flag("ceiling")
 
 
@@ -95,9 +97,12 @@ def words_of(table: Table, key: str) -> tuple[str, ...]:
     """The words of a command, as in a shell; none where nothing is said."""
     command = table.text(key)
     try:
-        return tuple(shlex.split(command))
+        words = tuple(shlex.split(command))
     except ValueError as error:
-        raise table.wrong(f"has {key} = {command!r}, which is not closed ({error})", "quotes in pairs") from None
+        raise table.wrong(f"has {key} = {shown(command)}, which is not closed ({error})", "quotes in pairs") from None
+    if words and not words[0]:
+        raise table.wrong(f"has {key} = {shown(command)}", "a program, and what it is told")
+    return words
 
 
 def amount(table: Table, key: str) -> Amount:
@@ -113,7 +118,7 @@ def _command(table: Table, folder: Path, *, has_url: bool) -> tuple[str, ...]:
     told = "port" in names_in(*texts) or any(template_text(word, folder) is not None for word in words)
     if not has_url and not told:
         expected = "the port that it is to listen on, as --port {port}, or in a file that the command names"
-        raise table.wrong(f"has command = {command!r} without {{port}}", expected)
+        raise table.wrong(f"has command = {shown(command)} without {{port}}", expected)
     return words
 
 
@@ -129,13 +134,15 @@ def template_text(word: str, folder: Path) -> str | None:
     return text if "port" in names_in(text) else None
 
 
-def _check_requirements(table: Table, requirements: Sequence[str], axes: Axes) -> None:
+def _check_requirements(table: Table, folder: Path, requirements: Sequence[str], axes: Axes) -> None:
     for one in filled_words(requirements, {name: values[0] for name, values in axes.items()}):
+        if one.startswith("-r ") and not (folder / (name := one[3:].strip())).is_file():
+            raise table.wrong(f"has a requirement {shown(one)}", f"a file {name!r} in the folder of the suite")
         if one.startswith(("-r ", "-e ", "./", "../")):
             continue
         try:
             Requirement(one)
         except InvalidRequirement:
             raise table.wrong(
-                f"has a requirement {one!r}", 'one such as "uvicorn==0.54.*", or "-r requirements.txt"'
+                f"has a requirement {shown(one)}", 'one such as "uvicorn==0.54.*", or "-r requirements.txt"'
             ) from None

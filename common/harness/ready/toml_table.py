@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from common.errors import BadInputError
 from common.model.case import Value
@@ -18,13 +18,13 @@ class Table:
     def __init__(self, where: str, data: object, known: Collection[str]) -> None:
         self.where = where
         if not isinstance(data, dict):
-            raise self.wrong(f"is {_shown(data)}", "a table")
+            raise self.wrong(f"is {shown(data)}", "a table")
         self._data: Mapping[str, Any] = data
         for key in data:
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)
                 meant = f" (did you mean {near[0]!r}?)" if near else ""
-                raise self.wrong(f"has an unknown key {key!r}{meant}", f"one of {', '.join(known)}")
+                raise self.wrong(f"has an unknown key {shown(key)}{meant}", f"one of {', '.join(known)}")
 
     def __contains__(self, key: str) -> bool:
         return key in self._data
@@ -40,22 +40,22 @@ class Table:
     def text(self, key: str, default: str = "") -> str:
         """A text that is not empty."""
         value = self._data.get(key, default)
-        if not isinstance(value, str) or (key in self._data and not value.strip()):
-            raise self.wrong(f"has {key} = {_shown(value)}", "a text")
+        if not _is_text(value) or (key in self._data and not value.strip()):
+            raise self.wrong(f"has {key} = {shown(value)}", "a text")
         return value
 
     def choice(self, key: str, choices: Collection[str], default: str) -> str:
         """One of several texts."""
         value = self._data.get(key, default)
         if value not in choices:
-            raise self.wrong(f"has {key} = {_shown(value)}", f"one of {', '.join(choices)}")
+            raise self.wrong(f"has {key} = {shown(value)}", f"one of {', '.join(choices)}")
         return str(value)
 
     def flag(self, key: str) -> bool:
         """True or false; false where nothing is said."""
         value = self._data.get(key, False)
         if not isinstance(value, bool):
-            raise self.wrong(f"has {key} = {_shown(value)}", "true or false")
+            raise self.wrong(f"has {key} = {shown(value)}", "true or false")
         return value
 
     def flags(self, key: str) -> tuple[bool, ...]:
@@ -63,7 +63,7 @@ class Table:
         given = self._data.get(key, False)
         values = given if isinstance(given, list) else [given]
         if not values or not all(isinstance(one, bool) for one in values):
-            raise self.wrong(f"has {key} = {_shown(given)}", "true, false, or a list of both")
+            raise self.wrong(f"has {key} = {shown(given)}", "true, false, or a list of both")
         return tuple(dict.fromkeys(values))
 
     def number(self, key: str, default: int | None, least: int, most: int) -> int | None:
@@ -72,7 +72,7 @@ class Table:
         if value is None:
             return None
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise self.wrong(f"has {key} = {_shown(value)}", f"a whole number from {least} to {most:,}")
+            raise self.wrong(f"has {key} = {shown(value)}", f"a whole number from {least} to {most:,}")
         return value
 
     def seconds(self, key: str, default: float) -> float:
@@ -81,14 +81,14 @@ class Table:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|)", str(value))
         seconds = float(found[1]) * _UNITS_S[found[2]] if found and not isinstance(value, bool) else 0.0
         if not 0 < seconds <= LONGEST_S:
-            raise self.wrong(f"has {key} = {_shown(value)}", 'seconds, or a time such as "30s" or "500ms"')
+            raise self.wrong(f"has {key} = {shown(value)}", 'seconds, or a time such as "30s" or "500ms"')
         return seconds
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts; none where nothing is said."""
         value = self._data.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(one, str) and one.strip() for one in value):
-            raise self.wrong(f"has {key} = {_shown(value)}", "a list of texts")
+        if not isinstance(value, list) or not all(_is_text(one) and one.strip() for one in value):
+            raise self.wrong(f"has {key} = {shown(value)}", "a list of texts")
         return tuple(value)
 
     def values(self, key: str, default: Value) -> tuple[Value, ...]:
@@ -98,24 +98,25 @@ class Table:
         if not values:
             raise self.wrong(f"has {key} = []", "at least one value")
         for one in values:
-            if isinstance(one, bool) or not isinstance(one, (int, float, str)) or one == "":
-                raise self.wrong(f"has {key} = {_shown(given)}", "texts or numbers")
+            if isinstance(one, bool) or not (isinstance(one, (int, float)) or _is_text(one)) or one == "":
+                raise self.wrong(f"has {key} = {shown(given)}", "texts or numbers")
         return tuple(dict.fromkeys(str(one) if isinstance(one, float) else one for one in values))
 
     def environment(self, key: str) -> tuple[tuple[str, str], ...]:
-        """A table of texts."""
+        """A table of texts, by names that a variable or a header may have."""
         value = self._data.get(key, {})
-        if not isinstance(value, dict) or not all(
-            isinstance(one, (str, int)) and not isinstance(one, bool) for one in value.values()
-        ):
-            raise self.wrong(f"has {key} = {_shown(value)}", "a table of texts")
+        if not isinstance(value, dict) or not all(_is_text(one) or type(one) is int for one in value.values()):
+            raise self.wrong(f"has {key} = {shown(value)}", "a table of texts")
+        for name in value:
+            if not re.fullmatch(r"[^\s=:\x00-\x1f]+", name):
+                raise self.wrong(f"has {shown(name)} in {key}", "a name without spaces, = and :")
         return tuple((str(name), str(one)) for name, one in value.items())
 
     def tables(self, key: str) -> Iterator[tuple[str, object]]:
         """The tables below a key, by their names."""
         value = self._data.get(key, {})
         if not isinstance(value, dict):
-            raise self.wrong(f"has {key} = {_shown(value)}", f"tables such as [{key}.NAME]")
+            raise self.wrong(f"has {key} = {shown(value)}", f"tables such as [{key}.NAME]")
         yield from value.items()
 
     def below(self, key: str, known: Collection[str]) -> "Table":
@@ -123,6 +124,12 @@ class Table:
         return Table(f"{self.where} [{key}]", self._data.get(key, {}), known)
 
 
-def _shown(value: object) -> str:
+def _is_text(value: object) -> TypeGuard[str]:
+    """Without what would end it for whoever is told it: no command, file or address can have that."""
+    return isinstance(value, str) and "\0" not in value
+
+
+def shown(value: object) -> str:
+    """As it may stand in a message: short, whatever it is."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -18,6 +18,7 @@ from common.harness.tail import Tail
 FOLDER = ROOT / ".pythons"  # git ignores it
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
+MOST_SAID = 400  # signs of its last line
 _DONE = "missing.json"  # written last, if it is final: which packages there are no builds of
 
 # What pip logs of an index that can't be asked; with a 404 it has answered that there is no such package.
@@ -119,4 +120,5 @@ async def run_command(
         lines = [line for line in (said.text() + "\n" + errors.text()).splitlines() if line.strip()]
         last = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "it said nothing")
         reason = last.strip().removeprefix("ERROR: ") if in_time else f"it took longer than {LIMIT_S:.0f} s"
+        reason = reason[:MOST_SAID]
         raise BadInputError(f"{otherwise}: {reason}" if otherwise else reason)

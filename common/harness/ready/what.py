@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from common.errors import BadInputError
+from common.harness.ready.address import address, path_of, ping_path
 from common.harness.ready.strategies import strategies_suite
 from common.harness.ready.style import in_style
 from common.harness.ready.suite_file import read_suite, suite_path
@@ -69,28 +69,24 @@ def _refuse_a_mixture(names: Sequence[str], some: Sequence[str]) -> None:
 def _running_suite(addresses: Sequence[str], ping: str | None) -> Suite:
     """Servers that run already. Nothing is asked for but what the addresses and the ping name."""
     targets, paths = [], []
-    for address in addresses:
-        parts = urlsplit(address)
-        if parts.scheme != "http" or not parts.hostname or parts.fragment or re.search(r"\s", address):
-            raise BadInputError(
-                f"{legible(address)!r} can't be asked: expected one such as http://127.0.0.1:8000/report"
-            )
-        paths.append((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        targets.append(Target(parts.netloc, address, axes=("users", "path"), url=f"http://{parts.netloc}"))
+    for one in addresses:
+        parts = address(one)
+        if parts is None:
+            raise BadInputError(f"{legible(one)!r} can't be asked: expected one such as http://127.0.0.1:8000/report")
+        paths.append(path_of(parts))
+        targets.append(Target(parts.netloc, one, axes=("users", "path"), url=f"http://{parts.netloc}"))
     if len(set(paths)) > 1:
         raise BadInputError(
             f"{paths[0]} and {paths[1]} are different questions: expected the same path of every server"
         )
     if len(set(targets)) < len(targets):
         raise BadInputError(f"{addresses[0]} is named twice: expected servers that differ")
-    if ping is not None and not ping.startswith("/"):
-        raise BadInputError(f"--ping {ping!r}: expected a path that begins with /")
     return Suite(
         tuple(targets),
         ceiling=None,
         load=Load(),
         axes={"users": (25,), "path": (paths[0],)},
-        ping=Ping(ping) if ping else None,
+        ping=Ping(ping_path("--ping", ping)) if ping is not None else None,
         title="Servers that run already",
         has_task=False,
     )
