@@ -10,9 +10,7 @@ from common.report.figures.measures import Measure
 Load = object  # what a case is asked for; None for a case that can't be trusted
 
 
-def ranks(
-    loads: Sequence[Load], values: Sequence[Estimate | None], *, more_is_better: bool = True
-) -> list[int | None]:
+def ranks(loads: Sequence[Load], values: Sequence[Estimate | None], *, more_is_better: bool = True) -> list[int | None]:
     """The rank of each case in a figure among those with the same load; 1 is the best.
 
     A case shares the rank of the best one that it can't be told apart from, and the next rank counts all before
