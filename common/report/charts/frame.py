@@ -24,6 +24,7 @@ class Frame:
     title: str
     below: str
     aspect: str | None = None  # of a slide; a file is as high as it takes
+    under: str = ""  # the title, in smaller letters: whose names belong to it
 
     @property
     def look(self) -> Look:
@@ -72,7 +73,16 @@ class Frame:
     @property
     def _head(self) -> float:
         lines = self._lines(self.title, self._letters[0], _BOLD_LETTER)
-        return _EDGE + _TITLE * self._letters[0] * len(lines) + (6 if lines else 0)
+        return _EDGE + _TITLE * self._letters[0] * len(lines) + (6 if lines else 0) + self._under_px
+
+    @property
+    def _under_px(self) -> float:
+        return _BELOW * self._names * len(self._lines(self.under, self._names))
+
+    @property
+    def _names(self) -> float:
+        """How high their letters are."""
+        return 12.0 if self.aspect else 12.5
 
     @property
     def _foot(self) -> float:
@@ -83,13 +93,19 @@ class Frame:
         size = self._letters[0]
         lines = self._lines(self.title, size, _BOLD_LETTER)
         style = f'font-size="{size:g}px" font-weight="bold" fill="{FILE.ink}"'
-        return _texts(lines, _EDGE + size * 0.8, _TITLE * size, style)
+        first = self._head - self._under_px + self._names * 0.8
+        names = _texts(self._lines(self.under, self._names), first, _BELOW * self._names, self._style(self._names))
+        return _texts(lines, _EDGE + size * 0.8, _TITLE * size, style) + names
 
     def _below(self, height: float) -> str:
         size = self._letters[1]
         lines = self._lines(self.below, size)
         first = height - _EDGE * 0.6 - _BELOW * size * (len(lines) - 1)
-        return _texts(lines, first, _BELOW * size, f'font-size="{size:g}px" fill="{FILE.quiet}"')
+        return _texts(lines, first, _BELOW * size, self._style(size))
+
+    @staticmethod
+    def _style(size: float) -> str:
+        return f'font-size="{size:g}px" fill="{FILE.quiet}"'
 
 
 def as_png(svg: str, *, is_slide: bool) -> bytes:

@@ -88,7 +88,7 @@ def _narrow(name: str) -> str:
 def _rate(case: Summary) -> str:
     if case.verdict == FAILED or case.rate_per_s is None:
         return "failed"
-    return f"{numbers.rate(case.rate_per_s.mean)}/s"
+    return f"{numbers.rate(case.usual_rate_per_s)}/s"
 
 
 def _share(case: Summary) -> str:

@@ -107,8 +107,3 @@ class Rows:
         if self.look.height is not None:
             return min(46.0, (self.look.height - _AXIS) / max(1, len(self.cases)))
         return self._head + self.wanted + _GAP
-
-
-def usual_rate(case: Summary) -> float:
-    """Answers per second at the usual speed of the machine; 0 where there are none."""
-    return 0.0 if case.rate_per_s is None else case.rate_at_usual_speed_per_s or case.rate_per_s.mean

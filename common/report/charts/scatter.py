@@ -11,7 +11,6 @@ import altair as alt
 
 from common.report.charts.labels import Block, Point, Room, placed
 from common.report.charts.look import Drawing, Look
-from common.report.charts.rows import usual_rate
 from common.report.charts.sheet import Layer, Sheet
 from common.report.judging.summary import Interval, Summary
 from common.report.judging.verdict import OK
@@ -66,11 +65,11 @@ def round_values(most: float, count: int) -> list[float]:
 class _Scatter:
     def __init__(self, cases: Sequence[Summary], across: Across, ceiling: Summary | None, look: Look) -> None:
         self.look, self.across, self.ceiling = look, across, ceiling
-        self.cases = [case for case in cases if across.value(case) and usual_rate(case)]
+        self.cases = [case for case in cases if across.value(case) and case.usual_rate_per_s]
         self.width, self.height = look.width - _LEFT - 12.0, (look.height or _HEIGHT + _FOOT) - _FOOT
         self.span = across.span(self.cases)
-        rates = [usual_rate(case) for case in self.cases if case.verdict == OK] or [1.0]
-        limit = [_edges(ceiling.rate_per_s)[1] or usual_rate(ceiling)] if ceiling else []
+        rates = [case.usual_rate_per_s for case in self.cases if case.verdict == OK] or [1.0]
+        limit = [_edges(ceiling.rate_per_s)[1] or ceiling.usual_rate_per_s] if ceiling else []
         self.most = 1.12 * max([*rates, *limit])
 
     def x(self, value: float) -> float:
@@ -99,14 +98,14 @@ class _Scatter:
         star = "★ " if self.is_best(case) else ""
         figure = "" if self.look.is_slide else f": {self.across.text(value)}"
         text = f"{star}{name}{flag}{figure}"
-        return Point(self.x(value), self.y(usual_rate(case)), text, self.is_best(case))
+        return Point(self.x(value), self.y(case.usual_rate_per_s), text, self.is_best(case))
 
     def dots(self) -> list[Row]:
         ranked = any(case.rank == 1 for case in self.cases)
         return [
             {
                 "x": self.x(self.across.value(case) or 0),
-                "y": self.y(usual_rate(case)),
+                "y": self.y(case.usual_rate_per_s),
                 "strong": case.rank == 1 or not ranked,
             }
             for case in self.cases
@@ -140,14 +139,14 @@ class _Scatter:
         """The ceiling, its interval, and what stands at it."""
         if self.ceiling is None or self.ceiling.rate_per_s is None:
             return [], [], []
-        at, (low, high) = self.y(usual_rate(self.ceiling)), _edges(self.ceiling.rate_per_s)
+        at, (low, high) = self.y(self.ceiling.usual_rate_per_s), _edges(self.ceiling.rate_per_s)
         across = {"x": _LEFT, "x2": _LEFT + self.width}
         band = [{**across, "y": self.y(high), "y2": self.y(low)}] if low is not None and high is not None else []
         text = "ceiling" if self.look.is_narrow else "ceiling: all that this machine can do"
         return (
             [{**across, "y": at, "y2": at}],
             band,
-            [{"x": _LEFT + self.width - 4, "y": self.y(high or usual_rate(self.ceiling)) - 8, "text": text}],
+            [{"x": _LEFT + self.width - 4, "y": self.y(high or self.ceiling.usual_rate_per_s) - 8, "text": text}],
         )
 
 

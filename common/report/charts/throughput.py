@@ -7,7 +7,7 @@ import altair as alt
 
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
-from common.report.charts.rows import Rows, usual_rate
+from common.report.charts.rows import Rows
 from common.report.charts.sheet import Layer, Sheet
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import OK
@@ -37,7 +37,7 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
         assert rate is not None
         strong = rows.leads(case) or not rows.has_leaders
         sound = {"sound": case.verdict == OK, "strong": strong}
-        bars.append({"x": 0, "x2": min(usual_rate(case), most), "y": y, "y2": y + rows.marks, **sound})
+        bars.append({"x": 0, "x2": min(case.usual_rate_per_s, most), "y": y, "y2": y + rows.marks, **sound})
         if rate.low is not None and rate.high is not None and rate.high < most:
             intervals.append({"x": max(0.0, rate.low), "x2": rate.high, "y": y + rows.marks / 2})
     opacity = alt.condition("datum.sound", alt.value(1), alt.value(0.35))
@@ -64,7 +64,7 @@ def _ceilings(
         places = [(0, sheet.height, known[0][1])]
     else:
         places = [(top - 4, top + rows.marks + 4, one) for top, one in known]
-    lines = [{"x": usual_rate(one), "y": top, "y2": bottom} for top, bottom, one in places]
+    lines = [{"x": one.usual_rate_per_s, "y": top, "y2": bottom} for top, bottom, one in places]
     bands: list[Row] = []
     for top, bottom, one in places:
         assert one.rate_per_s is not None
@@ -72,7 +72,7 @@ def _ceilings(
             high = min(most, one.rate_per_s.high)
             bands.append({"x": min(most, one.rate_per_s.low), "x2": high, "y": top, "y2": bottom})
     texts = (
-        [{"x": usual_rate(places[-1][2]), "y": sheet.height - 2, "text": _at_the_line(shared, places, look)}]
+        [{"x": places[-1][2].usual_rate_per_s, "y": sheet.height - 2, "text": _at_the_line(shared, places, look)}]
         if places
         else []
     )
@@ -91,16 +91,16 @@ def _at_the_line(shared: bool, places: Sequence[tuple[float, float, Summary]], l
     ceiling = places[0][2]
     width = half_width(ceiling)
     margin = f" ± {numbers.margin(width)}" if width is not None else ""
-    return f"ceiling: {numbers.rate(usual_rate(ceiling))}/s{margin} is all that this machine can do"
+    return f"ceiling: {numbers.rate(ceiling.usual_rate_per_s)}/s{margin} is all that this machine can do"
 
 
 def _told(case: Summary, most: float, look: Look) -> str:
     width = half_width(case)
     interval = f" ± {numbers.margin(width)}" if width is not None else ""
-    cut = ", off the scale" if usual_rate(case) > most and not look.is_slide else ""
-    return f"{numbers.rate(usual_rate(case))}/s{interval}{cut}"
+    cut = ", off the scale" if case.usual_rate_per_s > most and not look.is_slide else ""
+    return f"{numbers.rate(case.usual_rate_per_s)}/s{interval}{cut}"
 
 
 def _high(case: Summary) -> float:
     assert case.rate_per_s is not None
-    return max(case.rate_per_s.high or 0.0, usual_rate(case))
+    return max(case.rate_per_s.high or 0.0, case.usual_rate_per_s)

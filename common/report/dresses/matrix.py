@@ -17,7 +17,7 @@ from common.report.words.columns import FIGURES
 from common.report.words.naming import across, at, cases_of, name_of
 
 PING_P99 = next(column for column in FIGURES if column.name == "ping p99")
-LEGEND = "each cell: transactions per second, share of the ceiling, ping p99"
+LEGEND = "each cell: transactions per second{}, share of the ceiling, ping p99"
 _STYLES = {FAILED: "red", "suspect": "yellow", "unclear": "yellow"}
 
 
@@ -75,7 +75,7 @@ def _cell(case: Summary | None, shares: set[int]) -> Text:
         return Text("failed  ", style=_STYLES[FAILED])
     best = "rate_per_s" in case.best
     mark = " *" if best else " ?" if case.verdict != OK else "  "
-    lines = [f"{numbers.rate(case.rate_per_s.mean)}{mark}"]
+    lines = [f"{numbers.rate(case.usual_rate_per_s)}{mark}"]
     if case.of_ceiling is not None and id(case) in shares:
         lines.append(f"{numbers.share(case.of_ceiling.mean)}  ")
     if case.ping_s:

@@ -15,7 +15,7 @@ from common.report.judging.comparison import Comparison, summarize
 from common.report.judging.required import judged
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED
-from common.report.words.columns import Cell, Column, columns_for, figures
+from common.report.words.columns import Cell, Column, columns_for, figures, is_corrected
 from common.report.words.conclusion import conclusion
 from common.report.words.flags import flags
 from common.report.words.footnote import footnote
@@ -46,7 +46,8 @@ def _figures(comparison: Comparison) -> Iterator[RenderableType]:
     """All cases that have numbers; of several loads, or along two axes, at a glance."""
     if across(cases_of(comparison.cases)):
         yield Matrix(comparison)
-        yield Text(f"{LEGEND}; all figures: --format markdown, csv or html", style="dim")
+        speed = " at the usual speed of the machine" if is_corrected(comparison.cases) else ""
+        yield Text(f"{LEGEND.format(speed)}; all figures: --format markdown, csv or html", style="dim")
         return
     shown = [one for one in (*comparison.ceilings, *comparison.cases) if one.verdict != FAILED]
     if shown:

@@ -78,8 +78,10 @@ def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool, confid
 def _ranked(cases: Sequence[Summary], measured: dict[str, list[Estimate | None]]) -> list[Summary]:
     loads = [one.case.load if one.verdict == OK else None for one in cases]
     found = ranks(loads, measured["rate_per_s"])
-    best = {name: leaders(loads, measured[name], MEASURES[name]) for name in MEASURES}
-    best["rate_per_s"] = [of_case and rank == 1 for of_case, rank in zip(best["rate_per_s"], found, strict=True)]
+    best = {
+        name: leaders(loads, measured[name], [one.shown(name) for one in cases], measure)
+        for name, measure in MEASURES.items()
+    }
     return [
         msgspec.structs.replace(case, rank=found[place], best=[name for name in MEASURES if best[name][place]])
         for place, case in enumerate(cases)

@@ -81,13 +81,29 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     memory_kind: str = ""
     speed: Speed | None = None
     rank: int | None = None
-    best: list[str] = []  # the figures in which nothing beats it, and something is beaten
+    best: list[str] = []  # the figures in which it can't be told from the best, and something is beaten
 
     @property
     def case(self) -> Case:
         """What was measured."""
         values = {"task": self.task or None, "users": self.users or None, "python": self.python or None}
         return case_of(self.server, {**values, **self.parameters})
+
+    @property
+    def usual_rate_per_s(self) -> float:
+        """As it is compared: at the usual speed of the machine, where that is known; 0 where there is none."""
+        return 0.0 if self.rate_per_s is None else self.rate_at_usual_speed_per_s or self.rate_per_s.mean
+
+    def shown(self, figure: str) -> float | None:
+        """One of the figures that cases are compared in, as it is shown."""
+        if figure == "rate_per_s":
+            return self.usual_rate_per_s or None
+        what, _, percentile = figure.removesuffix("_s").partition("_")
+        latency = {"response": self.response_s, "ping": self.ping_s}.get(what)
+        if what in ("response", "ping"):
+            return None if latency is None else getattr(latency, percentile)
+        value: float | None = getattr(self, figure)
+        return value
 
 
 def summary_of(

@@ -20,12 +20,13 @@ class Picture:
     draw: Callable[[Look], Drawing]
     alternative: str  # in words, for those who can't see it
     on_page: bool = True  # or only in a file of its own
-    headline: str = ""  # what is to be seen, computed from what was measured
+    headline: str = ""  # what is to be seen, computed from what was measured; names may stand in a second line
     conditions: str = ""  # under which that was so
 
     def alone(self, aspect: str | None = None) -> str:
         """As SVG with its headline and its conditions: for a README, or for a slide of that aspect."""
-        frame = Frame(self.headline or self.title, self.conditions, aspect)
+        title, _, under = (self.headline or self.title).partition("\n")
+        frame = Frame(title, self.conditions, aspect, under)
         with debug_mode(False):  # as below
             return frame.around(self.draw(frame.look))
 
@@ -36,6 +37,7 @@ class Figure:
 
     title: str
     headline: str
+    names: str
     how: str
     conditions: str
     wide: Markup
@@ -61,4 +63,5 @@ def _figure(picture: Picture) -> Figure:
             Markup(for_page(picture.draw(look), look, picture.alternative))  # noqa: S704 (escaped there)
             for look in (WIDE, NARROW)
         )
-    return Figure(picture.title, picture.headline, picture.how, picture.conditions, wide, narrow)
+    headline, _, names = picture.headline.partition("\n")
+    return Figure(picture.title, headline, names, picture.how, picture.conditions, wide, narrow)

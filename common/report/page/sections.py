@@ -17,10 +17,11 @@ from common.report.page.picture import Picture, Section
 from common.report.page.siege_pictures import Field, siege_pictures
 from common.report.words.conditions import of_siege, of_traces
 from common.report.words.naming import across, cases_of, full_name, in_words, load_in_words
-from common.report.words.traced import HOW, headline, missing
+from common.report.words.traced import GIL, HOW, headline, missing
 
 MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two
 ON_PAGE = ("rate", "p99", "ping")  # of the figures along an axis
+_ONE_SHOT = " It is one shot of each: in another one some would be quicker, others slower, so who does more is not to be read from it."
 MOST_ROWS = 15  # in rows beyond that there are fewer marks, or the page would grow too large
 
 
@@ -55,7 +56,8 @@ def traced(result: Result, columns: int = 1) -> Picture:
     return Picture(
         "timeline",
         "",
-        f"All requests were sent to each server at the same moment. {HOW}{untold}{longer if users else ''}",
+        f"All requests were sent to each server at the same moment. {HOW}{untold}{_ONE_SHOT}"
+        f"{longer if users else ''}{f' {GIL}' if result.suite is None else ''}",
         lambda look: timeline_chart(drawn, look, columns, absent),
         "Timelines. " + ". ".join(one.described() for one in drawn),
         headline=headline(drawn),
@@ -121,4 +123,4 @@ def _how(over: Over, sweep: Sweep, comparison: Comparison) -> str:
 
 
 def _rate(case: Summary) -> str:
-    return f"{numbers.rate(case.rate_per_s.mean)}/s" if case.rate_per_s else case.verdict
+    return f"{numbers.rate(case.usual_rate_per_s)}/s" if case.rate_per_s else case.verdict

@@ -11,7 +11,6 @@ from common.report.charts.cost import cpu_chart, memory_chart, tradeoff_chart
 from common.report.charts.look import Drawing, Look
 from common.report.charts.moments import moments_chart
 from common.report.charts.pings import pings_chart
-from common.report.charts.rows import usual_rate
 from common.report.charts.throughput import throughput_chart
 from common.report.figures.alone import alone_wall_s
 from common.report.figures.estimates import Estimate
@@ -26,6 +25,11 @@ from common.report.words.naming import label
 
 MOST_STEPS = 600  # of a curve
 MOST_ON_SLIDE = 12
+_BRACKET = "Names in a bracket belong to the points beside it, in the same order from top to bottom."
+_WHY = (
+    " Why threads, greenlets and the event loop reach no more than one core: in one Python process only the thread "
+    "that holds the GIL can compute Python code. Processes have a GIL each."
+)
 _CEILING = "The dashed line is the ceiling, what the same users reach {}; the grey band is its own 95 % interval"
 
 
@@ -42,7 +46,7 @@ class Field:
         """As it is; on a slide the one that does the most work first, and not too many."""
         if not look.is_slide:
             return self
-        by_rate = sorted(self.places, key=lambda place: -usual_rate(self.comparison.cases[place]))
+        by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].usual_rate_per_s)
         return Field(self.result, self.comparison, by_rate[:MOST_ON_SLIDE], self.detail)
 
     @property
@@ -84,13 +88,15 @@ def siege_pictures(field: Field) -> Iterator[Picture]:
 def _work(field: Field, conditions: str) -> Iterator[Picture]:
     cases, dots = field.cases, next(count for count in (100, 50, 20) if count <= 100 * field.detail or count == 20)
     has_ceiling, alone = any(field.ceilings), field.alone_s
-    ceiling = f" {_CEILING.format(_at_the_ceiling(field.comparison))}." if has_ceiling else ""
+    ceiling = f" {_CEILING.format(_at_the_ceiling(field.comparison))}" if has_ceiling else ""
     yield Picture(
         "throughput",
         "How much work got done",
-        "Right answers per second, at the usual speed of the machine; the thin line is the 95 % confidence interval: "
-        f"where the true rate lies, as far as so many rounds can tell.{ceiling} Intervals that overlap may well be of "
-        "the same rate, so a bar that ends a little beyond the line does no more than is possible.",
+        "Right answers per second, at the usual speed of the machine, which is its mean over this run; the thin line "
+        f"is the 95 % confidence interval: where the true rate lies, as far as so many rounds can tell.{ceiling}: a "
+        "bar that ends a little beyond the line does no more than is possible. ★ stands at all that can't be told from "
+        "the fastest. That is not to say that they are equal: all pairs are compared at once, and of so many some are "
+        f"apart by chance, so it takes more than two intervals that just miss each other.{_why(field)}",
         lambda look: _throughput(field.of(look), look),
         "Answers per second: " + _each(cases, _rate),
         headline=headlines.of_throughput(cases),
@@ -101,7 +107,11 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
         "What everybody else felt",
         f"How long a trivial request to the same server took meanwhile. Each dot is {100 // dots} % of the pings, "
         "the black line is the median; further left is better, and each step of the axis is ten times as long. "
-        + ("The dashed line is how long one task takes alone: right of it is who waited for more." if alone else ""),
+        + (
+            "The dashed line is how long one task takes alone; what is right of it waited longer."
+            if alone
+            else ""
+        ),
         lambda look: _pings(field.of(look), dots, look),
         "Ping, 99th percentile: "
         + _each(cases, lambda case: numbers.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
@@ -118,8 +128,8 @@ def _tradeoff(field: Field, conditions: str) -> Picture:
         "tradeoff",
         "Both at once: work, and what everybody else felt",
         "The further up, the more work; the further left, the shorter 99 of 100 pings. So the upper left corner is "
-        "where one wants to be. ★ stands at what nothing beats in both. The thin crosses are 95 % intervals; "
-        "names in a bracket belong to the points that it spans, in the same order from top to bottom.",
+        "where one wants to be. ★ stands at all that can't be told from the best in both, beyond noise: the thin "
+        f"crosses are 95 % intervals. {_BRACKET}",
         lambda look: _scattered(field, look),
         "Work and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
         headline=headlines.of_tradeoff(field.cases),
@@ -133,10 +143,11 @@ def _moments(field: Field, conditions: str) -> Picture:
         "moments",
         "How the siege went on",
         "The blue line climbs by one with each right answer: how steep it is, is the rate. That is counted from when "
-        "nine of ten users have had an answer, so it is not all answers divided by all seconds. "
-        "Below, each ping is a bar as tall as it had to wait: where the bars are tall, the server was stuck. "
-        "All rows have the same scales, written at the dotted lines. This is the first round as it was measured; "
-        "the table has the mean of all rounds.",
+        "nine of ten users have had an answer, so it is not all answers divided by all seconds. A stair is a batch of "
+        "answers that came together. Below, each ping is a bar as tall as it had to wait: where the bars are tall, the "
+        "server was stuck. At the end nobody asks again, and they get shorter. All rows have the same scales, "
+        "written at the dotted lines, and a siege lasts longer where answers take longer. This is the first round as "
+        "it was measured, and so are its longest pings; the table has all rounds.",
         lambda look: _went_on(field.of(look), look),
         "Right answers in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
         headline=headlines.of_moments(cases, field.rounds),
@@ -146,12 +157,13 @@ def _moments(field: Field, conditions: str) -> Picture:
 
 def _costs(field: Field, conditions: str) -> Iterator[Picture]:
     cases, task = field.cases, field.task_cpu
+    both = any(case.rank == 1 and "memory_bytes" in case.best for case in cases)
+    star = f" ★ stands at {'what nothing beats' if both else 'nothing here: none is the best'} in both, beyond noise."
     spent = spent_beside(field.comparison, field.places, task)
     yield Picture(
         "memory",
         "What it costs: memory",
-        "Further up is more work done, further left is less memory taken. ★ stands at what nothing beats in both; "
-        "names in a bracket belong to the points that it spans, in the same order from top to bottom.",
+        f"Further up is more work done, further left is less memory taken.{star} {_BRACKET}",
         lambda look: memory_chart(field.of(look).cases, look),
         "Memory: " + _each(cases, lambda case: numbers.megabytes(case.memory_bytes or 0)),
         headline=headlines.of_memory(cases),
@@ -162,15 +174,22 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         "cpu",
         "What it costs: CPU time for each answer",
         f"CPU time for each right answer {beside}, at the usual speed of the machine. The thin line is the 95 % "
-        "interval: where it reaches 0, nothing says that anything is spent."
+        "interval: where it reaches 0, nothing says that anything is spent, and what is below 0 is noise. "
+        "The table has all of it, with the task, as measured."
         if task
         else "CPU time of the server and all its children for each right answer; the thin line is the 95 % interval.",
         lambda look: _cpu(field.of(look), task, look),
         f"CPU time for each answer {beside}: "
         + ", ".join(f"{label(case, cases)} {_in_ms(one.value)}" for case, one in zip(cases, spent, strict=True)),
-        headline=headlines.of_cpu(spent, task.mean if task else None),
+        headline=headlines.of_cpu(cases, spent, task.mean if task else None),
         conditions=conditions,
     )
+
+
+def _why(field: Field) -> str:
+    """For strategies with a task that holds the GIL, on several cores."""
+    holds = {case.task for case in field.cases} == {"primes"} and field.result.suite is None
+    return _WHY if holds and field.result.environment.usable_cpus > 1 else ""
 
 
 def _throughput(field: Field, look: Look) -> Drawing:
@@ -211,7 +230,7 @@ def _each(cases: Sequence[Summary], told: Callable[[Summary], str]) -> str:
 
 
 def _rate(case: Summary) -> str:
-    return f"{numbers.rate(usual_rate(case))}/s" if case.rate_per_s else case.verdict
+    return f"{numbers.rate(case.usual_rate_per_s)}/s" if case.rate_per_s else case.verdict
 
 
 def _ping(case: Summary) -> str:

@@ -1,7 +1,7 @@
 """The columns of the comparison: one table model for every dress that it is shown in."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from common.report import numbers
@@ -73,7 +73,12 @@ FIGURES = (
     Column("rank", "rank", _figure(lambda case: case.rank, str)),
     Column("workers", "workers", _workers),
     Column("trans/s", "trans/s", _figure(lambda case: _mean(case.rate_per_s), numbers.rate), "rate_per_s"),
-    Column("at usual speed", "at usual\nspeed", _figure(lambda case: case.rate_at_usual_speed_per_s, numbers.rate)),
+    Column(
+        "at usual speed",
+        "at usual\nspeed",
+        _figure(lambda case: case.usual_rate_per_s or None, numbers.rate),
+        "rate_per_s",
+    ),
     Column("±", "±", _figure(half_width, numbers.margin)),
     Column("of ceiling", "of\nceiling", _figure(lambda case: _mean(case.of_ceiling), numbers.share)),
     Column("availability", "avail-\nability", _figure(lambda case: case.availability_pct, numbers.percent)),
@@ -94,13 +99,21 @@ FIGURES = (
 
 
 def columns_for(shown: Sequence[Summary]) -> list[Column]:
-    """The columns in which at least one case has a figure; strategies all start alike."""
-    alike = any(summary.task for summary in shown)
-    return [
-        column
-        for column in FIGURES
-        if any(column.text(summary) for summary in shown) and not (alike and column.name == "ready")
-    ]
+    """The columns in which at least one case has a figure; strategies all start alike.
+
+    Rates are compared as they are at the usual speed: where there is such a column, it has the stars.
+    """
+    needless = {"ready"} if any(summary.task for summary in shown) else set()
+    if is_corrected(shown):
+        columns = [replace(one, figure="") if one.name == "trans/s" else one for one in FIGURES]
+    else:
+        columns, needless = list(FIGURES), {*needless, "at usual speed"}
+    return [one for one in columns if one.name not in needless and any(one.text(summary) for summary in shown)]
+
+
+def is_corrected(shown: Sequence[Summary]) -> bool:
+    """Whether any rate is another at the usual speed of the machine than as it was measured."""
+    return any(summary.rate_at_usual_speed_per_s for summary in shown)
 
 
 def figures(summary: Summary, columns: Sequence[Column]) -> list[Cell]:

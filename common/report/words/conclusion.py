@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from common.report import numbers
 from common.report.figures.alone import alone_wall_s
 from common.report.figures.estimates import Estimate, differ
@@ -21,6 +19,7 @@ from common.report.words.naming import (
 )
 
 MOST_NAMES = 6  # in a sentence
+_MOSTLY = "99 of 100 pings"
 MUCH_LESS = 0.8  # of the memory, and it is worth a word
 
 
@@ -50,14 +49,14 @@ class _Rival:
             return self.name
         return f"{without_capital(what)} ({self.name})"
 
-    def brief(self, *figures: str) -> str:
-        """As short as it can be: of a strategy the plain name and its number; with figures in the same brackets."""
+    @property
+    def brief(self) -> str:
+        """As short as it can be: of a strategy the plain name and its number."""
         number = self.case.server.split("_")[0]
         what = in_plain_words(self.case.server, self.case.title)
         if not number.isdigit() or what == self.case.server:
-            return f"{self.name} ({', '.join(figures)})" if figures else self.name
-        how = self.name.removeprefix(self.case.server)
-        return f"{what} ({', '.join([f'{number}{how}', *figures])})"
+            return self.name
+        return f"{what} ({number}{self.name.removeprefix(self.case.server)})"
 
     @property
     def rate(self) -> float:
@@ -136,9 +135,9 @@ class _Field:
         short = [rival for rival in self._first if rival.keeps_pings_short]
         chosen = min(short or self._first, key=lambda rival: rival.memory_bytes)
         if short:
-            yield f"Take {chosen.plain}: nothing does more, and everybody else waits {chosen.ping}."
+            yield f"Take {chosen.plain}: nothing does more, and everybody else waits at most {chosen.ping} ({_MOSTLY})."
         else:
-            yield f"Take {chosen.plain}: nothing does more. But everybody else waits {chosen.ping}."
+            yield f"Take {chosen.plain}: nothing does more. But everybody else waits up to {chosen.ping} ({_MOSTLY})."
             yield from self._if_nobody_may_wait(chosen)
         yield from self._if_memory_is_short(chosen)
 
@@ -154,7 +153,7 @@ class _Field:
             best = max(lean, key=lambda rival: (rival in self._first, rival.rate))
             does = "as much" if best in self._first else _part(best, chosen)
             blocks = chosen.keeps_pings_short and not best.keeps_pings_short
-            waits = f", but everybody else waits {best.ping}" if blocks else ""
+            waits = f", but everybody else waits up to {best.ping}" if blocks else ""
             sizes = f"{numbers.megabytes(best.memory_bytes)} instead of {numbers.megabytes(chosen.memory_bytes)}"
             yield f"If memory is short: {best.plain} takes {sizes} and does {does}{waits}."
 
@@ -168,13 +167,12 @@ class _Field:
         first, rest = self._first, [rival for rival in self._sound if rival not in self._first]
         if not rest:
             return f"No {self._noun} is faster than another beyond the noise: all reach {_rates(first)}{_share(first)}."
-        times = float(np.mean([rival.rate for rival in first])) / max(rival.rate for rival in rest)
-        are = "is" if len(first) == 1 else "are equally"
-        who = _listed([rival.brief() for rival in first])
+        following = max(rest, key=lambda rival: rival.case.usual_rate_per_s)
+        are = "is the fastest with" if len(first) == 1 else "can't be told from the fastest: they do"
+        who = _listed([rival.brief for rival in first])
         who = who if who.startswith(first[0].case.server) else f"{who[:1].upper()}{who[1:]}"
         return (
-            f"{who} {are} the fastest with {_rates(first)}"
-            f"{_share(first)}, {numbers.significant(times)} times the next best."
+            f"{who} {are} {_rates(first)}{_share(first)}; the next best, {following.brief}, does {_rates([following])}."
         )
 
     def _pings(self) -> str:
@@ -186,34 +184,39 @@ class _Field:
         short = [rival for rival in pinged if rival.keeps_pings_short]
         slow = sorted((rival for rival in pinged if not rival.keeps_pings_short), key=lambda rival: rival.ping_s)
         one = "task" if self._noun == "strategy" else "answer"
-        limit = f"the {_between(numbers.seconds(known[0]), numbers.seconds(known[-1]))} that one {one} takes"
+        limit = _between(numbers.seconds(known[0]), numbers.seconds(known[-1]))
         if not short:
-            return f"None keeps pings short: even {slow[0].brief()} needs {slow[0].ping} (p99), more than {limit}."
-        told = _listed([one.brief(one.ping) for one in short])
+            return (
+                f"None keeps pings short: even with {slow[0].brief} {_MOSTLY} take up to {slow[0].ping}, "
+                f"longer than one {one} alone ({limit})."
+            )
+        told = _listed([f"{rival.brief}: {rival.ping}" for rival in short])
         if not slow:
-            return f"Pings stay below {limit} (p99) with all of them: {told}."
+            return f"{_MOSTLY} take less than one {one} alone ({limit}) with all of them: {told}."
         others = _between(slow[0].ping, slow[-1].ping)
-        return f"Pings stay below {limit} (p99) with {told}; with the others they take {others}."
+        return f"{_MOSTLY} take less than one {one} alone ({limit}) with {told}; with the others they take {others}."
 
     def _undecided(self) -> Iterator[str]:
         """The ties behind the fastest."""
         by_rank: dict[int, list[str]] = {}
         for rival in self._sound:
             if rival.case.rank and rival not in self._first:
-                by_rank.setdefault(rival.case.rank, []).append(rival.brief())
+                by_rank.setdefault(rival.case.rank, []).append(rival.brief)
         for _, names in sorted(by_rank.items()):
             if len(names) > 1:
-                yield f"Which of {_listed(names, 'or')} does more could not be decided."
+                yield f"Of {_listed(names)} none can be told from the best of them."
 
     def _left_out(self) -> str:
-        names = [rival.brief() for rival in self._rivals if rival.case.verdict != OK]
+        names = [rival.brief for rival in self._rivals if rival.case.verdict != OK]
         return f"Not compared, because suspect, unclear or failed: {_listed(names)}." if names else ""
 
 
 def _share(rivals: Sequence[_Rival]) -> str:
-    shares = [rival.case.of_ceiling.mean for rival in rivals if rival.case.of_ceiling is not None]
+    shares = sorted(rival.case.of_ceiling.mean for rival in rivals if rival.case.of_ceiling is not None)
+    if not shares:
+        return ""
     python = " with that Python" if len({rival.case.python for rival in rivals}) > 1 else ""
-    return f", {numbers.share(float(np.mean(shares)))} of what this machine can do at all{python}" if shares else ""
+    return f", {_between(*map(numbers.share, (shares[0], shares[-1])))} of what this machine can do at all{python}"
 
 
 def _part(rival: _Rival, chosen: _Rival) -> str:
@@ -221,8 +224,8 @@ def _part(rival: _Rival, chosen: _Rival) -> str:
 
 
 def _rates(rivals: Sequence[_Rival]) -> str:
-    """As they were measured, like the table."""
-    rates = sorted(rival.case.rate_per_s.mean for rival in rivals if rival.case.rate_per_s)
+    """As they are compared."""
+    rates = sorted(rival.case.usual_rate_per_s for rival in rivals)
     return f"{_between(numbers.rate(rates[0]), numbers.rate(rates[-1]))}/s"
 
 

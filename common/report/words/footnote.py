@@ -2,7 +2,7 @@
 
 from common.model.record import Result
 from common.report.judging.comparison import Comparison
-from common.report.words.conditions import in_common, rounds_of
+from common.report.words.conditions import cores, in_common, rounds_of
 
 
 def footnote(result: Result, comparison: Comparison) -> str:
@@ -14,7 +14,7 @@ def footnote(result: Result, comparison: Comparison) -> str:
         result.suite.source if result.suite else "",
         *in_common(comparison.cases or comparison.ceilings),
         rounds_of(rounds, records),
-        f"{result.environment.usable_cpus} CPUs",
+        cores(result),
         f"memory is {'+'.join(sorted(kinds)).upper()}" if kinds else "",
         _generator_share(result),
         f"seed {result.seed}",
@@ -41,8 +41,9 @@ def _correction(comparison: Comparison) -> str:
     if not shifts:
         return ""
     return (
-        f"rank, ± and share of the ceiling are those at the machine's usual speed (corrected by up to "
-        f"{100 * max(shifts):.0f} %; --uncorrected shows the difference), trans/s is as measured"
+        f"rank, ±, stars and share of the ceiling are those at the machine's usual speed, its mean over this run "
+        f"(corrected by up to {100 * max(shifts):.0f} %; --uncorrected shows the difference); "
+        "trans/s, response and CPU are as measured"
     )
 
 
@@ -52,4 +53,4 @@ def _generator_share(result: Result) -> str:
     used_s = sum((record.tool_cpu_s or 0) + (record.bench_cpu_s or 0) for record in watched)
     total_s = sum(record.machine.total_s for record in watched if record.machine)
     tools = ", ".join(sorted({record.tool for record in watched}))
-    return f"{tools} and measuring took {100 * used_s / total_s:.1f} % of the CPUs" if total_s else ""
+    return f"{tools} and measuring took {100 * used_s / total_s:.1f} % of the cores" if total_s else ""

@@ -4,27 +4,51 @@ import re
 from collections.abc import Iterator
 
 GLOSSARY = {
-    "trans/s": "Transactions per second, as siege calls them: how many right answers came in each second. The word in "
-    "the rest of this page is answers.",
+    "primes": "A task that computes: it counts prime numbers in pure Python, and so holds the GIL as long as it runs.",
+    "digest": "A task that computes inside of hashlib, which lets go of the GIL meanwhile.",
+    "sign_up": "A task that waits, 20, 60 and 200 ms, as for a database, a mail server and another service: it hardly "
+    "computes.",
+    "trans/s": "Transactions per second, as siege calls them: how many right answers came in each second, as it was "
+    "measured. The word in the rest of this page is answers.",
+    "at usual speed": "What trans/s would have been, had the machine been as fast all the time as it was on average "
+    "over this run. Beside every siege the same small work was done on every core 20 times a second, which tells how "
+    "fast the machine was. Ranks, stars, ± and the share of the ceiling are of this figure.",
     "ceiling": "The rate that the same users reach with nothing in the way: no server at all, only the task on every "
-    "core. No server can honestly do more, so whatever is above it is flagged.",
+    "core. No server can honestly do more, so whatever is above it by more than noise is flagged.",
+    "bare": "No server at all: the same users call the task themselves, on every core. Its rate is the ceiling.",
+    "workers": "How many tasks the server may have begun at the same time: threads, processes, or one. How many it "
+    "computes at the same moment is something else: threads of one Python take turns.",
+    "prefork": "Several processes are started before anybody asks, as gunicorn does it; each has one request at a "
+    "time, from its first byte to its last.",
     "p50": "The median: half of all requests took no longer than this.",
     "p99": "The 99th percentile: 99 of 100 requests took no longer than this, one of 100 did.",
-    "ping": "A trivial request that needs no work at all, sent 20 times a second to the same server while it is busy. "
-    "How long it takes is what everybody else on that server feels.",
-    "±": "The 95 % confidence interval: how far the figure may be off, as so many rounds can tell. Two figures whose "
-    "intervals overlap may well be the same.",
-    "rank": "Who is fastest. Those that the rounds can't tell apart share a rank.",
+    "ping": "A trivial request that needs no work at all, sent 20 times a second to the same server while it is busy, "
+    "as a health check does. How long it takes is what everybody else on that server feels.",
+    "±": "The 95 % confidence interval: how far the figure may be off, as so many rounds can tell.",
+    "rank": "Who is fastest. Those that the rounds can't tell from the best among them share a rank: that is not to "
+    "say that they are equal. All pairs are compared at once, so more is asked of a difference than that two "
+    "intervals don't meet: with few rounds some are far from each other by chance.",
     "availability": "The share of all requests that got a right answer.",
-    "CPU per trans": "The CPU time of the server and all its processes for each right answer.",
-    "memory": "The most that the server and all its processes took; what they share counts once.",
-    "speed": "How fast this machine was meanwhile, as a share of its usual speed: machines heat up, and share their "
-    "hosts with others.",
-    "GIL": "The lock of a Python process that only one thread can hold at a time: so threads take turns in computing, "
-    "and do not compute at the same moment.",
+    "CPU per trans": "The CPU time of the server and all its processes for each right answer, as measured: when the "
+    "machine was faster, it is less.",
+    "memory": "The most that the server and all its processes took. Where it is PSS (proportional set size), pages "
+    "that processes share count once.",
+    "speed": "How fast this machine was meanwhile, as a share of its usual speed, the mean over this run: machines "
+    "heat up, and share their hosts with others.",
+    "event loop": "One thread that serves all connections by turns, a short piece of work for each. While it computes "
+    "a task, nobody else is served.",
+    "GIL": "The global interpreter lock of a Python process. Only the thread that holds it can run Python code, so "
+    "threads take turns in computing and do not compute at the same moment; the event loop is a thread, too, and "
+    "waits for it like the others. Each process has a lock of its own.",
 }
-IN_TEXTS = ("ceiling", "p50", "p99", "ping", "GIL")  # the others are explained at their columns
-_OTHERS = {"p99": ("ping p99", "response p99"), "ping": ("pings", "Pings", "Ping"), "ceiling": ("of ceiling",)}
+IN_TEXTS = ("primes", "digest", "sign_up", "prefork", "ceiling", "p50", "p99", "ping", "event loop", "GIL")
+_OTHERS = {
+    "p50": ("ping p50", "response p50"),
+    "p99": ("ping p99", "response p99"),
+    "ping": ("pings", "Pings", "Ping"),
+    "ceiling": ("of ceiling",),
+    "event loop": ("loop",),
+}  # the others are explained at their columns
 
 
 def term_in(text: str, terms: set[str]) -> Iterator[tuple[int, int, str]]:

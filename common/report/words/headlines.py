@@ -1,4 +1,7 @@
-"""What is to be seen in a picture, in a sentence above it: computed from what it shows."""
+"""What is to be seen in a picture, in a sentence above it: computed from what it shows.
+
+Where more names belong to it than can be read at a glance, the sentence counts them, and they stand in a line below.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,13 @@ def of_throughput(cases: Sequence[Summary]) -> str:
     first = [case for case in cases if case.rank == 1 and case.rate_per_s]
     if not first:
         return "Who does more work could not be decided"
-    rates = sorted(case.rate_at_usual_speed_per_s or case.rate_per_s.mean for case in first if case.rate_per_s)
+    rates = sorted(case.usual_rate_per_s for case in first)
     if len(first) == len([case for case in cases if case.verdict == OK]) > 1:
         return f"None does more work than another, beyond noise: {_between(rates, numbers.rate)} answers per second"
-    does = "does" if len(first) == 1 else "do"
-    return f"{_names(first, cases)} {does} the most work: {_between(rates, numbers.rate)} answers per second"
+    if len(first) == 1:
+        return f"{_capital(_who(first, cases))} does the most work: {_between(rates, numbers.rate)} answers per second"
+    told = f"can't be told from the fastest: {_between(rates, numbers.rate)} answers per second"
+    return _said(first, cases, told, "They")
 
 
 def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
@@ -38,30 +43,32 @@ def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
     if len(short) == len(pinged):
         return f"99 of 100 pings are answered within {numbers.seconds(longest)} by all of them"
     rest = sorted(_ping_s(case) for case in pinged if case not in short)
-    return (
-        f"{_names(short, cases)} answer{'s' if len(short) == 1 else ''} others at once; "
-        f"with the rest the slowest of 100 pings takes {_between([rest[0], rest[-1]], numbers.seconds)}"
+    within = _between(sorted(map(_ping_s, short)), numbers.seconds)
+    told = (
+        f"answer{'s' if len(short) == 1 else ''} 99 of 100 pings within {within}, "
+        f"the rest within {_between([rest[0], rest[-1]], numbers.seconds)}"
     )
+    return _said(short, cases, told, "Quick")
 
 
 def of_tradeoff(cases: Sequence[Summary]) -> str:
     """Who is best in both."""
     best = [case for case in cases if case.rank == 1 and "ping_p99_s" in case.best]
     if best:
-        does = "does the most work and keeps" if len(best) == 1 else "do the most work and keep"
-        return f"{_names(best, cases)} {does} pings short"
+        told = "does the most work and keeps pings short" if len(best) == 1 else "do the most work and keep pings short"
+        return _said(best, cases, told, "They")
     return "None does the most work and keeps pings as short as others do"
 
 
 def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> str:
-    """Where pings had to wait longest."""
+    """Where pings had to wait longest, in the round that is drawn."""
     longest = [max(case[0].record.pings.waited_s, default=0.0) for case in rounds]
     worst, best = longest.index(max(longest)), longest.index(min(longest))
     if longest[worst] < 2 * longest[best]:
-        return f"No ping took longer than {numbers.seconds(longest[worst])}"
+        return f"No ping of the first round took longer than {numbers.seconds(longest[worst])}"
     return (
-        f"The longest ping took {numbers.seconds(longest[worst])} with {plain_name(cases[worst], cases)}, "
-        f"{numbers.seconds(longest[best])} with {plain_name(cases[best], cases)}"
+        f"The longest ping of the first round took {numbers.seconds(longest[worst])} with "
+        f"{plain_name(cases[worst], cases)}, {numbers.seconds(longest[best])} with {plain_name(cases[best], cases)}"
     )
 
 
@@ -72,21 +79,24 @@ def of_memory(cases: Sequence[Summary]) -> str:
     if not first:
         return f"They take {_between(everything, numbers.megabytes)}" if everything else "What they take is not known"
     least = "" if first[0] == everything[0] else f"; the leanest takes {numbers.megabytes(everything[0])}"
-    return f"Who does the most work takes {_between(first, numbers.megabytes)}{least}"
+    who = "The fastest takes" if len(first) == 1 else "Those that can't be told from the fastest take"
+    return f"{who} {_between(first, numbers.megabytes)} of memory{least}"
 
 
-def of_cpu(spent: Sequence[Known], task_s: float | None) -> str:
-    """How much is spent beside the task at the most, as far as the intervals say."""
-    surely = [one.low for one in spent if one.low is not None and one.low > 0]
-    highest = [one.high for one in spent if one.high is not None]
-    values = [one.value for one in spent if one.value is not None]
+def of_cpu(cases: Sequence[Summary], spent: Sequence[Known], task_s: float | None) -> str:
+    """Who spends most beside the task, where it is more than noise."""
+    known = [(one.value, one, case) for one, case in zip(spent, cases, strict=True) if one.value is not None]
     if task_s is None:
-        return f"An answer costs {_between(sorted(values), numbers.seconds)} of CPU time" if values else "CPU time"
-    if not highest:
-        return f"What is spent beside a task of {numbers.seconds(task_s)}"
+        values = sorted(value for value, *_ in known)
+        return f"An answer costs {_between(values, numbers.seconds)} of CPU time" if values else "CPU time"
+    task = f"a task of {numbers.seconds(task_s)}"
+    if not any(one.high is not None for _, one, _ in known):
+        return f"What is spent beside {task}"
+    surely = [found for found in known if found[1].low is not None and found[1].low > 0]
     if not surely:
-        return f"What is spent beside a task of {numbers.seconds(task_s)} is lost in the noise"
-    return f"Beside a task of {numbers.seconds(task_s)}, at most {numbers.seconds(max(highest))} of CPU time"
+        return f"What is spent beside {task} is lost in the noise"
+    most_s, _, case = max(surely, key=lambda found: found[0])
+    return f"Most is spent beside {task} by {plain_name(case, cases)}: {numbers.seconds(most_s)} of CPU time"
 
 
 def _ping_s(case: Summary) -> float:
@@ -94,12 +104,21 @@ def _ping_s(case: Summary) -> float:
     return case.ping_s.p99 or case.ping_s.max
 
 
-def _names(found: Sequence[Summary], cases: Sequence[Summary]) -> str:
+def _said(found: Sequence[Summary], cases: Sequence[Summary], told: str, who: str) -> str:
+    """A sentence about these of the cases; of many only how many they are, and their names in a line below."""
+    if len(found) <= _MOST_NAMES:
+        return f"{_capital(_who(found, cases))} {told}"
+    return f"{len(found)} of {len(cases)} {told}\n{who}: {_who(found, cases)}"
+
+
+def _who(found: Sequence[Summary], cases: Sequence[Summary]) -> str:
     names = [plain_name(case, cases) for case in found]
-    if len(names) > _MOST_NAMES:
-        names = [*names[: _MOST_NAMES - 1], f"{len(names) - _MOST_NAMES + 1} others"]
-    told = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"{told[:1].upper()}{told[1:]}" if found[0].server not in told.split(" ")[0] else told
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _capital(names: str) -> str:
+    """At the beginning of a sentence, unless it is the name of a file."""
+    return names if "_" in names.split(" ")[0] else f"{names[:1].upper()}{names[1:]}"
 
 
 def _between(values: Sequence[float], text: Callable[[float], str]) -> str:

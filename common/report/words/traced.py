@@ -8,12 +8,20 @@ from common.report.figures.patterns import Pattern, at_once, bars_of, computed_s
 from common.report.figures.timeline import UNTOLD, Bar, Timeline
 from common.report.words.naming import in_plain_words, with_name
 
+_MOST_NAMES = 3  # in a title
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW = (
     "A bar is a request, in the lane of the worker that had it: pale blue while it waits for its turn, strong blue "
     "while its task computes, yellow while its answer is ready but not yet sent; the numbers say in which order they "
     "were begun. Where the strong blue is broken or paler, something else had the core. "
     "Below are pings, one every 25 ms: each line is as long as that ping had to wait."
+)
+
+GIL = (
+    "Why do threads compute one at a time, though there are several cores? Each Python process has a lock, the GIL "
+    "(global interpreter lock), and only the thread that holds it can run Python code. "
+    "The event loop is such a thread, too: while tasks hold the lock, pings wait, even with a thread for each task. "
+    "Every process has a lock of its own, so that two of them compute at the same moment."
 )
 
 
@@ -82,15 +90,11 @@ def headline(drawn: Sequence[Timeline]) -> str:
         return heading(found[0][0], found[0][1])
     kind, members = found[0]
     if kind.at_once and not kind.is_stuck:
-        who = _listed([plain_name_of_timeline(one) for one in members])
-        return f"{heading(kind, members)}: {who}"
+        names = [plain_name_of_timeline(one) for one in members]
+        who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        count = "" if len(names) <= _MOST_NAMES else f"{len(names)} of {len(drawn)}\n"
+        return f"{heading(kind, members)}: {count}{who}"
     return f"None of these computes several at once and keeps pings quick: {_NUMBERS[len(found)]} ways to wait"
-
-
-def _listed(names: Sequence[str], most: int = 3) -> str:
-    if len(names) > most:
-        names = [*names[: most - 1], f"{len(names) - most + 1} others"]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def fate(bar: Bar, worker: str, one: Timeline) -> str:
