@@ -70,12 +70,13 @@ def judged(claim: Claim, seen: Seen, *, in_doubt: bool = False) -> Judged:
     within = _on_a_quiet_machine(between, one, other) if noise else between
     slots["same"] = BEYOND_NOISE[between[0] <= 1 + ACCURACY and between[1] >= 1 - ACCURACY]
     words = claim.is_.format(cpus=seen.cpus)
+    is_about_noise = words in _EQUAL or words in _OPEN
     if words in _EQUAL:
         outcome = HOLDS if (one.text == other.text) is _EQUAL[words] else NOT_HERE
     else:
         outcome = _outcome_of(words, between, within)
     if outcome == HOLDS:
-        return Judged(claim, HOLDS, claim.says.format(**slots), is_despite_noise=bool(noise))
+        return Judged(claim, HOLDS, claim.says.format(**slots), is_despite_noise=bool(noise) and not is_about_noise)
     if outcome == NOT_HERE:
         return Judged(claim, NOT_HERE, _not_here(claim, slots))
     possible = f"anything from {_number(within[0])} to {_number(within[1])} times as much is possible"
