@@ -195,7 +195,7 @@ def _usual(waits: Latency | None) -> str:
 
 def _in_a_line(one: Judged) -> str:
     told = f"{one.sentence[0].upper()}{one.sentence[1:]}"
-    because = f" can't be told here: {one.reason}." if one.outcome == UNTOLD else ""
+    because = f" can't be told here: {one.reason or one.possible}." if one.outcome == UNTOLD else ""
     return telling.paragraph(f"{telling.MARKS.get(one.outcome, '?')} {told}{because}")
 
 

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 
 from common.errors import BadInputError
-from common.lesson.figures import Amount, Seen
+from common.lesson.amount import Amount
+from common.lesson.figures import Seen
 from common.lesson.step import Answer, Claim, Page
 from common.report import numbers
 from common.report.figures.estimates import ACCURACY, ratio
@@ -15,7 +16,9 @@ from common.report.figures.estimates import ACCURACY, ratio
 HOLDS, NOT_HERE, UNTOLD = "holds", "does not hold here", "can't be told here"
 # What is said of things that are the same: by whether their interval leaves open which is more.
 BEYOND_NOISE = {True: "no difference beyond noise", False: "no difference that would matter here"}
-_OPEN = {"undecided": True, "decided": False, "identical": True, "different": False}  # whether it may be the same
+_OPEN = {"undecided": True, "decided": False}  # whether it may be the same
+_EQUAL = {"identical": True, "different": False}  # of the figures as they are told
+ON_A_BUSY_MACHINE = "(So much is sure even on this busy machine.)"
 SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # what is called the same differs by less than that; more is more than that
 
 
@@ -26,7 +29,9 @@ class Judged:
     claim: Claim
     outcome: str
     sentence: str  # where it can't be told only what is claimed, and the figures
-    reason: str = ""  # why it can't be told
+    reason: str = ""  # why it can't be told, if that is more than the noise of its rounds
+    possible: str = ""  # how far the interval reaches, where that is why
+    is_despite_noise: bool = False  # whether it holds although the machine was busy
 
 
 def band(words: str) -> tuple[float, float]:
@@ -56,29 +61,45 @@ def judged(claim: Claim, seen: Seen, *, in_doubt: bool = False) -> Judged:
         one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
     except LookupError as error:
         return Judged(claim, UNTOLD, f"whether {claim.claim}", " ".join(map(str, error.args)))
-    between, doubt = _between(one, other), "" if in_doubt else one.doubt or other.doubt
     slots = {"of": one.text, "against": other.text, "times": _times(one, other), "cpus": str(seen.cpus)}
+    between, doubt = _between(one, other), "" if in_doubt else one.doubt or other.doubt
     if doubt or between is None:
         reason = doubt or "one round can't tell a difference from noise"
         return Judged(claim, UNTOLD, _untold(claim, slots), reason.rstrip("."))
+    noise = "" if in_doubt else one.noise or other.noise
+    within = _on_a_quiet_machine(between, one, other) if noise else between
     slots["same"] = BEYOND_NOISE[between[0] <= 1 + ACCURACY and between[1] >= 1 - ACCURACY]
-    outcome = _outcome_of(claim.is_.format(cpus=seen.cpus), between)
+    words = claim.is_.format(cpus=seen.cpus)
+    is_about_noise = words in _EQUAL or words in _OPEN
+    if words in _EQUAL:
+        outcome = HOLDS if (one.text == other.text) is _EQUAL[words] else NOT_HERE
+    else:
+        outcome = _outcome_of(words, between, within)
     if outcome == HOLDS:
-        return Judged(claim, HOLDS, claim.says.format(**slots))
+        return Judged(claim, HOLDS, claim.says.format(**slots), is_despite_noise=bool(noise) and not is_about_noise)
     if outcome == NOT_HERE:
         return Judged(claim, NOT_HERE, _not_here(claim, slots))
-    reason = f"the one may be anything from {_number(between[0])} to {_number(between[1])} times the other"
-    return Judged(claim, UNTOLD, _untold(claim, slots), reason.rstrip("."))
+    possible = f"anything from {_number(within[0])} to {_number(within[1])} times as much is possible"
+    return Judged(claim, UNTOLD, _untold(claim, slots), noise, possible)
 
 
-def _outcome_of(words: str, between: tuple[float, float]) -> str:
-    """By the interval: all of it has to be where it is claimed to be, or none."""
-    if words in _OPEN:  # that noise leaves it open, or not, is known as soon as the interval is
-        return HOLDS if (between[0] <= 1 <= between[1]) is _OPEN[words] else NOT_HERE
+def _outcome_of(words: str, between: tuple[float, float], within: tuple[float, float]) -> str:
+    """By the interval: all of it has to be where it is claimed to be, or none; with what else the machine did."""
+    if words in _OPEN:  # noise that leaves it open is the very claim; what a busy machine decides is none
+        if between[0] <= 1 <= between[1]:
+            return HOLDS if _OPEN[words] else NOT_HERE
+        if within[0] <= 1 <= within[1]:
+            return UNTOLD
+        return NOT_HERE if _OPEN[words] else HOLDS
     low, high = band(words)
-    if low <= between[0] and between[1] <= high:
+    if low <= within[0] and within[1] <= high:
         return HOLDS
-    return NOT_HERE if between[1] < low or between[0] > high else UNTOLD
+    return NOT_HERE if within[1] < low or within[0] > high else UNTOLD
+
+
+def _on_a_quiet_machine(between: tuple[float, float], one: Amount, other: Amount) -> tuple[float, float]:
+    """The same interval, as far as a busy machine may have moved both ends."""
+    return _part(between[0] * one.leeway[0], other.leeway[1]), _part(between[1] * one.leeway[1], other.leeway[0])
 
 
 def _between(one: Amount, other: Amount) -> tuple[float, float] | None:
@@ -105,10 +126,11 @@ def _times(one: Amount, other: Amount) -> str:
 
 
 def _number(value: float) -> str:
-    return "any" if value == math.inf else numbers.significant(value, 2)
+    return "any number of" if value == math.inf else numbers.significant(value, 2)
 
 
 def _untold(claim: Claim, slots: dict[str, str]) -> str:
+    """`whether threads do more (24.1/s and 24.3/s)`."""
     against = f" and {slots['against']}" if claim.against else ""
     figures = f" ({slots['of']}{against})" if "?" not in (slots["of"], slots["against"]) else ""
     return f"whether {claim.claim}{figures}"
@@ -135,16 +157,27 @@ class Found:
 
     @property
     def sentences(self) -> list[tuple[str, str]]:
-        """Outcome and sentence of each; what can't be told for the same reason is told together."""
-        untold: dict[str, list[Judged]] = {}
-        for one in self.told:
-            if one.outcome == UNTOLD:
-                untold.setdefault(re.sub(r"\d", "", one.reason), []).append(one)
-        known = [(one.outcome, one.sentence) for one in self.told if one.outcome != UNTOLD]
-        return known + [
-            (UNTOLD, f"It can't be told here {', and '.join(one.sentence for one in alike)}: {alike[0].reason}.")
-            for alike in untold.values()
+        """Outcome and sentence of each; what can't be told last."""
+        first = next((one for one in self.told if one.is_despite_noise), None)
+        known = [
+            (one.outcome, f"{one.sentence} {ON_A_BUSY_MACHINE}" if one is first else one.sentence)
+            for one in self.told
+            if one.outcome != UNTOLD
         ]
+        return known + [
+            (UNTOLD, f"It can't be told here {': '.join(filter(None, (one.sentence, one.possible)))}.")
+            for one in self.told
+            if one.outcome == UNTOLD
+        ]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why something can't be told, each reason once."""
+        alike: dict[str, str] = {}
+        for one in self.claims:
+            if one.outcome == UNTOLD and one.reason:
+                alike.setdefault(re.sub(r"\d", "", one.reason), one.reason)
+        return [f"{reason[0].upper()}{reason[1:]}." for reason in alike.values()]
 
     @property
     def has_untold(self) -> bool:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 
+from common.lesson.amount import Amount, counted
+from common.lesson.noise import is_noisy, leeway, said
+from common.lesson.searches import OF_CAPACITIES
 from common.model.case import Case
 from common.model.goal import goal_names
 from common.model.record import Result, Trace
 from common.report import numbers
 from common.report.figures.alone import alone_wall_s
 from common.report.figures.drills import Drilled, drilled
-from common.report.figures.estimates import Estimate, estimates
-from common.report.figures.offers import MUCH_BY_OTHERS
+from common.report.figures.estimates import estimates
 from common.report.figures.rounds import Round
 from common.report.judging.capacity import Capacity, capacities
 from common.report.judging.comparison import Comparison, summarize
@@ -35,23 +37,6 @@ _TEXTS: dict[str, Callable[[float], str]] = {
     "of_ceiling": numbers.share,
     "availability_pct": numbers.percent,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """A figure with the interval that it lies in; what was counted is as it is."""
-
-    text: str
-    value: float | None = None  # None: not known, or beyond what was seen
-    low: float | None = None
-    high: float | None = None
-    estimate: Estimate | None = None  # where two of the kind can be compared as rounds are
-    doubt: str = ""  # why it can't be trusted
-
-
-def counted(value: float, text: str = "") -> Amount:
-    """What knows no noise."""
-    return Amount(text or f"{value:g}", value, value, value)
 
 
 class Seen:
@@ -84,8 +69,8 @@ class Seen:
         first, _, rest = what.partition(" ")
         if what in _OF_TRACES:
             return _OF_TRACES[what](_only("trace", who, self._result.traces))
-        if what in _OF_CAPACITIES:
-            return _OF_CAPACITIES[what](_only("search", who, self._capacities))
+        if what in OF_CAPACITIES:
+            return OF_CAPACITIES[what](_only("search", who, self._capacities))
         if first == "drill":
             return self._of_drill(rest, who)
         place = self._place(who)
@@ -103,13 +88,16 @@ class Seen:
             return counted(float(match[1]) * _UNITS[match[2]], against)
         if against == "task":
             case = self.comparison.cases[self._place(who)]
-            alone_s = alone_wall_s(self.comparison.rounds_of(case.case.work))
-            return counted(alone_s, numbers.seconds(alone_s)) if alone_s else Amount("?", doubt="nothing ran alone")
+            rounds = self.comparison.rounds_of(case.case.work)
+            alone_s = alone_wall_s(rounds)
+            if not alone_s:
+                return Amount("?", doubt="nothing ran alone")
+            return self._with_noise(counted(alone_s, numbers.seconds(alone_s)), "alone_s", case, rounds)
         if against == "users":
             return counted(self.comparison.cases[self._place(who)].users)
         if against == "cpus":
             return counted(self.cpus)
-        if against in _OF_CAPACITIES:
+        if against in OF_CAPACITIES:
             return self.amount(against, who)
         return self.amount(what, against)
 
@@ -134,22 +122,48 @@ class Seen:
         if what == "users inside":
             return self._inside(case, place)
         figure = goal_names()[what]
-        doubt = _doubt(case) if figure != "memory_bytes" or case.verdict == FAILED else ""  # that is no matter of time
+        doubt = (
+            self._doubt(case) if figure != "memory_bytes" or case.verdict == FAILED else ""
+        )  # that is no matter of time
+        rounds = self.comparison.rounds[place]
         found = known(self.comparison, place, figure) if case.verdict != FAILED else None
         if found is None:
             return Amount("?", doubt=doubt or f"{case.server} has no {what}")
         text_of = _TEXTS.get(figure, numbers.seconds)
         text = f"more than {text_of(found.low or 0.0)}" if found.value is None else text_of(found.value)
         estimate = self.comparison.measured.get(figure, [None] * (place + 1))[place]
-        return Amount(text, found.value, found.low, found.high, estimate, doubt)
+        amount = Amount(text, found.value, found.low, found.high, estimate, doubt)
+        return self._with_noise(amount, figure, case, rounds)
+
+    def _with_noise(self, amount: Amount, figure: str, case: Summary, rounds: Sequence[Round]) -> Amount:
+        """With how far a busy machine may have carried it, if nothing else speaks against its case."""
+        if not is_noisy(case) or figure == "memory_bytes":
+            return amount
+        weather, own = self.comparison.weather, self.comparison.rounds[self.comparison.cases.index(case)]
+        room = leeway(figure, amount.value or amount.low, rounds, weather)
+        return replace(amount, noise=said(own, weather), leeway=room)
+
+    def _doubt(self, case: Summary) -> str:
+        """Why nothing can be told of it: the first of its reasons, which is no reason where it is but noise."""
+        if case.verdict == OK or is_noisy(case):
+            return ""
+        if case.reasons and case.reasons[0].code == "busy_machine":  # it explains the others
+            return said(self.comparison.rounds[self.comparison.cases.index(case)], self.comparison.weather)
+        message = case.reasons[0].message if case.reasons else case.verdict
+        message = re.sub(r"^round \d+: ", "", message).rpartition("; ")[0] or message  # without what to do about it
+        return f"{case.server} failed: {message}" if case.verdict == FAILED else message
 
     def _inside(self, case: Summary, place: int) -> Amount:
         """Little's law: how many are inside is the rate times how long one is."""
         found = estimates([[_inside_of(one) for one in self.comparison.rounds[place]]])[0]
         if found is None or case.verdict == FAILED:
-            return Amount("?", doubt=_doubt(case) or "no answer came")
+            return Amount("?", doubt=self._doubt(case) or "no answer came")
         low, high = found.interval() or (None, None)
-        return Amount(f"{numbers.significant(found.mean)} users", found.mean, low, high, found, _doubt(case))
+        rates = [one.rate.per_s for one in self.comparison.rounds[place] if one.rate.per_s]
+        rate = float(np.exp(np.mean(np.log(rates))))
+        took, users = numbers.seconds(found.mean / rate), numbers.significant(found.mean, 2)
+        text = f"{numbers.rate(rate)}/s times {took} = {users}"
+        return Amount(text, found.mean, low, high, found, self._doubt(case))  # true on any machine
 
     def _of_drill(self, what: str, who: str) -> Amount:
         fault, _, figure = what.partition(" ")
@@ -160,46 +174,6 @@ class Seen:
         if value is None:
             return Amount("never", math.inf, math.inf, math.inf)
         return counted(value, numbers.seconds(value) if figure.endswith("_s") else f"{value:g}")
-
-
-def _capacity(found: Capacity) -> Amount:
-    """Between the rate that holds and the one that does not."""
-    if found.failure:
-        return Amount("?", doubt=found.failure)
-    text = f"{numbers.rate(found.holds)}/s" if found.holds else "nothing"
-    return Amount(text, found.holds or 0.0, found.holds or 0.0, found.fails or math.inf, doubt=_others(found))
-
-
-def _others(found: Capacity) -> str:
-    """What else the machine did, where that was much."""
-    most = max((one.by_others for one in found.steps), default=0.0)
-    return f"other work took up to {numbers.share(most)} of the machine's CPUs" if most > MUCH_BY_OTHERS else ""
-
-
-def _ceiling(found: Capacity) -> Amount:
-    """What as many users as it takes get who never pause."""
-    if not found.ceiling_per_s:
-        return Amount("?", doubt="the ceiling could not be measured")
-    return counted(found.ceiling_per_s, f"{numbers.rate(found.ceiling_per_s)}/s")
-
-
-def _growth(found: Capacity) -> Amount:
-    """The longest waits at the highest rate that was offered, as a multiple of those at the lowest."""
-    waits = [(one.per_s, one.percentile_s("response", 99)) for one in found.steps]
-    known = [(per_s, wait_s) for per_s, wait_s in waits if wait_s]
-    if len(known) < 2:
-        return Amount("?", doubt=found.failure or "too few rates were offered")
-    (low, first_s), (high, last_s) = known[0], known[-1]
-    told = [f"{'for ever' if wait_s == math.inf else numbers.seconds(wait_s)}" for wait_s in (first_s, last_s)]
-    text = f"{told[0]} at {numbers.rate(low)}/s and {told[1]} at {numbers.rate(high)}/s"
-    return replace(counted(last_s / first_s, text), doubt=_others(found))
-
-
-_OF_CAPACITIES: dict[str, Callable[[Capacity], Amount]] = {
-    "capacity": _capacity,
-    "capacity ceiling": _ceiling,
-    "capacity growth": _growth,
-}
 
 
 def _only(what: str, who: str, several: Sequence[T]) -> T:
@@ -221,15 +195,6 @@ def _fits(who: str, server: str, values: Sequence[str]) -> bool:
     return name in (stem, server, stem.split("_")[0]) and all(
         any(fnmatchcase(v, one) for v in values) for one in wanted
     )
-
-
-def _doubt(case: Summary) -> str:
-    """Why nothing can be told of it: the first of its reasons."""
-    if case.verdict == OK:
-        return ""
-    message = case.reasons[0].message if case.reasons else case.verdict
-    message = re.sub(r"^round \d+: ", "", message).rpartition("; ")[0] or message  # without what to do about it
-    return f"{case.server} failed: {message}" if case.verdict == FAILED else message
 
 
 def _printed(rates: Sequence[float]) -> Amount:

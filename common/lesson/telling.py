@@ -8,8 +8,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from common.lesson.amount import Amount
 from common.lesson.claims import HOLDS, NOT_HERE, Found, found_in
-from common.lesson.figures import Amount, Seen
+from common.lesson.figures import Seen
 from common.lesson.notebook import Notebook
 from common.lesson.step import ROOT, Code, Page, Step, committed, lines_of
 from common.model.record import Result, load
@@ -147,7 +148,7 @@ def verdict(page: Page, predicted: str, found: Found) -> str:
 def explained(page: Page, found: Found) -> list[str]:
     """A line for each claim that is a sentence, with its mark, and why it is so, if it is."""
     told = [f"{MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in found.sentences]
-    return [*told, *filter(None, [why(page, found)])]
+    return [*told, *filter(None, [" ".join(found.reasons), why(page, found)])]
 
 
 def why(page: Page, found: Found) -> str:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from common.model.record import Result
 from common.report import numbers
+from common.report.figures.elsewhere import waits_elsewhere
 from common.report.figures.patterns import grouped, pattern
 from common.report.figures.timeline import UNTOLD, Bar, Timeline, span_s, ticks_s, timelines
 from common.report.words.conditions import of_traces
@@ -16,12 +17,18 @@ from common.report.words.traced import fates, heading, in_a_line, missing, name_
 
 _COMPUTING, _WAITING, _LATE, _PINGS = "bold blue", "bright_black", "yellow", "dark_orange3"
 _SHADES = ((0.75, "█"), (0.35, "▓"), (0.08, "▒"))  # the share of the time from which on each is drawn
-_UNTOLD, _WAITS, _READY = "┄", "░", "="
+_UNTOLD, _WAITS, _ELSEWHERE, _READY = "┄", "░", "·", "="
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _MARGIN, _LEAST, _NARROW = 9, 14, 60  # columns
+WIDTH = 80  # of what is told line by line
 LEGEND = (
-    f"█ computes   ▓▒ takes turns   {_WAITS} waits for its turn   {_READY} computed, not yet sent   "
-    "1 2 3 in the order in which they were begun   ▁█ a ping, as tall as it had to wait"
+    "█ computes",
+    "▓▒ takes turns, or other programs had the core",
+    f"{_WAITS} waits for its turn",
+    f"{_ELSEWHERE} waits for something else, and needs no core",
+    f"{_READY} computed, not yet sent",
+    "1 2 3 in the order in which they were begun",
+    "▁█ a ping, as tall as it had to wait",
 )
 
 
@@ -46,7 +53,7 @@ class TimelinesAsText:
         self._result, self._beside = result, beside
         self._timelines = timelines(result.traces)
 
-    def __rich_console__(self, _console: Console, _options: ConsoleOptions) -> RenderResult:
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         scale = _Scale.of(self._timelines)
         if self._beside:
             yield _beside(self._timelines, scale)
@@ -54,13 +61,14 @@ class TimelinesAsText:
             yield from self._groups(scale)
         for text in missing(self._result):
             yield Text(f"{text}\n", style="cyan")
-        unknown = f"   {_UNTOLD} not told" if any(one.is_untold for one in self._timelines) else ""
-        yield Text(f"{LEGEND}{unknown}", style="dim")
+        unknown = [f"{_UNTOLD} not told"] if any(one.is_untold for one in self._timelines) else []
+        yield Text(_in_lines([*LEGEND, *unknown], options.max_width), style="dim")
         yield Text(of_traces(self._result), style="dim")
 
     def _groups(self, scale: _Scale) -> Iterator[RenderableType]:
         for kind, members in grouped(self._timelines):
-            yield Text(f"{heading(kind, members)}\n", style="bold cyan")
+            if kind.at_once is not None or kind.is_failed:  # else there is nothing that one could say of all of them
+                yield Text(f"{heading(kind, members)}\n", style="bold cyan")
             for one in members:
                 yield _Lines(one, scale)
                 yield Text()
@@ -70,10 +78,22 @@ def steps(result: Result, *, beside: bool = False) -> Iterator[RenderableType]:
     """Request by request what became of it: each strategy on its own, or all of them beside each other."""
     drawn = timelines(result.traces)
     scale = _Scale.of(drawn)
-    yield Text(f"{LEGEND}\n{of_traces(result)}\n", style="dim")
+    yield Text(f"{_in_lines(LEGEND, WIDTH)}\n{of_traces(result)}\n", style="dim")
     for together in [drawn] if beside else [[one] for one in drawn]:
         for number in range(1, max((one.requests for one in together), default=0) + 1):
             yield Group(_beside(together, scale, number), *_told(together, number), Text())
+
+
+def _in_lines(several: Sequence[str], width: int) -> str:
+    """As many beside each other as there is room for."""
+    lines = [""]
+    for text in several:
+        beside = f"{lines[-1]}   {text}".lstrip()
+        if len(beside) > width:
+            lines.append(text)
+        else:
+            lines[-1] = beside
+    return "\n".join(lines)
 
 
 def _told(drawn: Sequence[Timeline], number: int) -> Iterator[Text]:
@@ -107,6 +127,7 @@ class _Lines:
         self._label = 14 if options.max_width > _NARROW else 11
         self._columns = max(_LEAST, options.max_width - self._label - _MARGIN)
         self._column_s = self._scale.to_s / self._columns
+        self._elsewhere = waits_elsewhere(one.lanes)
         yield Text(name_of_timeline(one), style="bold")
         if self._most is None or one.failure:
             yield Text(in_a_line(one), style="red" if one.failure else "")
@@ -133,6 +154,8 @@ class _Lines:
             from_s = column * self._column_s
             share = bar.share_between(from_s, from_s + self._column_s)
             nothing, style = (_UNTOLD, _WAITING) if not bar.ran else (_WAITS, _WAITING)
+            if any(since <= from_s + self._column_s / 2 < to for since, to in self._elsewhere.get(bar.number, ())):
+                nothing = _ELSEWHERE
             if bar.ran and column > done:
                 nothing, style = _READY, _LATE
             shade = next((shade for least, shade in _SHADES if share >= least), nothing)
