@@ -107,11 +107,7 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
         "What everybody else felt",
         f"How long a trivial request to the same server took meanwhile. Each dot is {100 // dots} % of the pings, "
         "the black line is the median; further left is better, and each step of the axis is ten times as long. "
-        + (
-            "The dashed line is how long one task takes alone; what is right of it waited longer."
-            if alone
-            else ""
-        ),
+        + ("The dashed line is how long one task takes alone; what is right of it waited longer." if alone else ""),
         lambda look: _pings(field.of(look), dots, look),
         "Ping, 99th percentile: "
         + _each(cases, lambda case: numbers.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
