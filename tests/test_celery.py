@@ -200,7 +200,12 @@ def a_job_tells_how_far_it_is(served: Served, chosen: Path, folder: Path) -> Non
     assert (answer.status, answer.body) == (200, "told")
     assert asked(served, "GET", job).body == "told"
     assert asked(served, "GET", "/jobs/0123").status == 404
-    assert (asked(served, "GET", "/jobs").status, asked(served, "POST", job).status) == (405, 405)
+    head = asked(served, "HEAD", job)
+    assert (head.status, head.headers["content-length"], head.body) == (200, "4", "")
+    for method, path, allowed in (("GET", "/jobs", "POST"), ("DELETE", job, "GET, HEAD")):
+        answer = asked(served, method, path)
+        assert (answer.status, answer.headers["allow"]) == (405, allowed)
+        assert answer.body == f"405 Method Not Allowed: only {allowed}"
 
 
 def a_job_that_raises_is_told_in_one_line(served: Served, chosen: Path) -> None:
