@@ -88,6 +88,7 @@ def test_on_a_broker_and_workers_of_others(
             tasks_run_in_its_processes(served, elsewhere)
             what_a_lost_process_had_is_done_again(served, elsewhere, chosen, tmp_path)
             what_ends_its_process_again_and_again_is_given_up(served, chosen)
+            what_was_given_up_while_the_broker_was_stopped_is_not_begun(served, elsewhere, chosen, tmp_path)
             while_the_broker_is_stopped_everybody_is_told(served, elsewhere, chosen)
             when_the_broker_is_gone_everybody_is_told_and_it_is_whole_when_that_is_back(served, elsewhere, chosen)
             a_job_tells_how_far_it_is(served, chosen, tmp_path)
@@ -132,6 +133,25 @@ def while_the_broker_is_stopped_everybody_is_told(served: Served, elsewhere: Els
     everybody_is_told(served)
     elsewhere.broker.send_signal(signal.SIGCONT)
     it_is_whole_again(served)
+
+
+def what_was_given_up_while_the_broker_was_stopped_is_not_begun(
+    served: Served, elsewhere: Elsewhere, chosen: Path, folder: Path
+) -> None:
+    begun, told = folder / "begun", folder / "told"
+    chosen.write_text("waits_to_be_told")
+    for file in (begun, told):
+        file.unlink()
+    requests = [served.send("/") for _ in range(6)]
+    with redis.Redis(unix_socket_path=str(elsewhere.socket)) as broker:
+        wait_until(lambda: begun.exists() and begun.read_text() == "xx" and broker.llen("under_siege"))
+        elsewhere.broker.send_signal(signal.SIGSTOP)
+        assert {receive(request).status for request in requests} == {503}
+        elsewhere.broker.send_signal(signal.SIGCONT)
+        wait_until(lambda: len(broker.keys("unwanted-*")) == len(requests))
+    told.touch()
+    assert served.request("/").body == "told"
+    assert begun.read_text() == "xxx"  # the two before, and this one
 
 
 def when_the_broker_is_gone_everybody_is_told_and_it_is_whole_when_that_is_back(
@@ -180,7 +200,12 @@ def a_job_tells_how_far_it_is(served: Served, chosen: Path, folder: Path) -> Non
     assert (answer.status, answer.body) == (200, "told")
     assert asked(served, "GET", job).body == "told"
     assert asked(served, "GET", "/jobs/0123").status == 404
-    assert (asked(served, "GET", "/jobs").status, asked(served, "POST", job).status) == (405, 405)
+    head = asked(served, "HEAD", job)
+    assert (head.status, head.headers["content-length"], head.body) == (200, "4", "")
+    for method, path, allowed in (("GET", "/jobs", "POST"), ("DELETE", job, "GET, HEAD")):
+        answer = asked(served, method, path)
+        assert (answer.status, answer.headers["allow"]) == (405, allowed)
+        assert answer.body == f"405 Method Not Allowed: only {allowed}"
 
 
 def a_job_that_raises_is_told_in_one_line(served: Served, chosen: Path) -> None:

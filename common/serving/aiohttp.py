@@ -20,6 +20,7 @@ from common.serving.response import (
     error_text,
     now_s,
     ping_headers,
+    status_headers,
     status_text,
     task_headers,
 )
@@ -108,7 +109,7 @@ async def _one_line_errors(request: web.Request, handler: Handler) -> web.Stream
     try:
         return await handler(request)
     except web.HTTPException as error:
-        return _plain(status_text(error.status), error.status, {})
+        return _plain(status_text(error.status), error.status, status_headers(error.status))
     except RefusedError as error:
         return _plain(str(error), 503, RETRY_LATER)
     except Exception as error:

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from common.errors import one_line
 from common.serving.broker import private_broker
 from common.serving.celery_app import MOST_CRASHES, app, perform_job, trouble_with
-from common.serving.celery_sending import KEY, ONCE_MORE, post, send, take_back
+from common.serving.celery_sending import KEY, ONCE_MORE, forget, post, send, take_back
 from common.serving.jobs import Job
 from common.serving.options import Options, quit_with
 from common.serving.quiet import quieten
@@ -84,6 +84,7 @@ class JobQueue:
         self._name = uuid.uuid4().hex  # all that is sent from here is called so, and we are told of that only
         self._waiting: dict[str, asyncio.Future[Any]] = {}
         self._fetched: list[str] = []
+        self._given_up: list[str] = []  # whose askers were told that the broker is away
         self._watched: weakref.WeakValueDictionary[str, asyncio.Event] = weakref.WeakValueDictionary()  # jobs
         self._sought: dict[str, asyncio.Future[Any]] = {}  # jobs that are looked for next
         self._loop = asyncio.get_running_loop()
@@ -121,6 +122,9 @@ class JobQueue:
         except asyncio.CancelledError:
             if not sent.cancel():
                 self._sender.submit(take_back, name)
+            raise
+        except RefusedError:
+            self._given_up.append(name)
             raise
         finally:
             sent.cancel()
@@ -227,11 +231,11 @@ class JobQueue:
         reading = asyncio.create_task(self._read(channel))
         try:
             while True:
+                await _in_time(forget(self._redis, self._fetched, self._given_up))
                 await asyncio.wait([reading], timeout=LOOK_S)
                 if reading.done():
                     reading.result()
                 self._asked_s = time.monotonic()
-                await _in_time(self._forget_what_has_been_fetched())
         finally:
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError, RedisError, OSError):
@@ -250,10 +254,6 @@ class JobQueue:
         if names := [KEY + name for name in self._waiting]:  # whose answers may have come while nobody listened
             for found in filter(None, await self._redis.mget(names)):
                 self._take(found)
-
-    async def _forget_what_has_been_fetched(self) -> None:
-        names, self._fetched = self._fetched, []
-        await (self._redis.unlink(*names) if names else self._redis.ping())
 
     def _take(self, told: Any) -> None:
         """What Celery tells of a task: `{"task_id": ..., "status": ..., "result": ...}`."""

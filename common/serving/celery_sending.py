@@ -1,9 +1,10 @@
-"""What the server tells the broker: on a thread of its own, because it may have to wait for that."""
+"""What the server tells the broker: mostly on a thread of its own, because it may have to wait for that."""
 
 import contextlib
 import json
 
 from celery.canvas import Signature
+from redis.asyncio import Redis
 
 from common.serving.celery_app import KEPT_S, UNWANTED, app
 from common.serving.response import RefusedError
@@ -34,3 +35,16 @@ def take_back(name: str) -> None:
     """Notes that nobody wants it any more; what a worker has begun goes on."""
     with contextlib.suppress(Exception):
         app.backend.set(UNWANTED + name, "1", max_retries=0)
+
+
+async def forget(redis: "Redis", fetched: list[str], given_up: list[str]) -> None:
+    """Has it keep no answer that was fetched, and no worker begin what was given up; asks it whether it is there."""
+    async with redis.pipeline(transaction=False) as pipe:
+        pipe.ping()
+        if fetched:
+            pipe.unlink(*fetched)
+        for name in given_up:
+            pipe.setex(UNWANTED + name, KEPT_S, "1")
+        told = len(fetched), len(given_up)
+        await pipe.execute()
+    del fetched[: told[0]], given_up[: told[1]]

@@ -28,6 +28,7 @@ from common.serving.response import (
     error_text,
     now_s,
     ping_headers,
+    status_headers,
     status_text,
     task_headers,
 )
@@ -82,7 +83,7 @@ async def _told_in_one_line(_request: Request, error: Exception) -> Response:
     if isinstance(error, RefusedError):
         return _plain(str(error), 503, RETRY_LATER)
     if isinstance(error, StarletteHTTPException):
-        return _plain(status_text(error.status_code), error.status_code)
+        return _plain(status_text(error.status_code), error.status_code, status_headers(error.status_code))
     return _plain(error_text(error), 500)
 
 

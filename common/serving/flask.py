@@ -25,6 +25,7 @@ from common.serving.response import (
     error_text,
     now_s,
     ping_headers,
+    status_headers,
     status_text,
     task_headers,
 )
@@ -69,7 +70,7 @@ def task_app() -> Flask:
             return Response(str(error), 503, RETRY_LATER, content_type=PLAIN_TEXT)
         status = error.code or 500 if isinstance(error, HTTPException) else 500
         text = error_text(error) if status == 500 else status_text(status)
-        return Response(text, status, content_type=PLAIN_TEXT)
+        return Response(text, status, status_headers(status), content_type=PLAIN_TEXT)
 
     return app
 

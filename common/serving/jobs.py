@@ -37,6 +37,8 @@ class Jobs(Protocol):
 class PostJob(Handler):
     """`POST /jobs`: 202 with its `Location`."""
 
+    allowed = "POST"
+
     async def post(self) -> None:
         name = await self.resource.post(self.task)
         self.set_status(202)
@@ -44,14 +46,15 @@ class PostJob(Handler):
         self.set_header("Retry-After", "0")  # one may wait there
         self.finish("queued")
 
-    async def get(self) -> None:
-        self.set_status(405)
-        self.set_header("Allow", "POST")
-        self.finish("405 Method Not Allowed: only POST")
-
 
 class FindJob(Handler):
     """`GET /jobs/ID`: 200 with the answer, or 202 with the state; `Prefer: wait=5` (RFC 7240) waits for the answer."""
+
+    allowed = "GET, HEAD"
+
+    async def head(self, name: str) -> None:
+        """The same without the answer."""
+        await self.get(name)
 
     async def get(self, name: str) -> None:
         wait_s = self._wait_s()
@@ -73,7 +76,7 @@ class FindJob(Handler):
         self.finish(job.run.answer)
 
     def _wait_s(self) -> float:
-        wanted = re.search(r"\bwait=(\d{1,3})\b", self.request.headers.get("Prefer", ""), re.ASCII)
+        wanted = re.search(r'\bwait="?(\d{1,9})\b', self.request.headers.get("Prefer", ""), re.ASCII)
         return min(LONGEST_WAIT_S, float(wanted[1])) if wanted else 0.0
 
 

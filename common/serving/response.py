@@ -11,7 +11,8 @@ from common.task import TaskError, TaskRun
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
 NO_SUCH_PAGE = "404 Not Found: there are /, /ping and /ready"
-WRONG_METHOD = "405 Method Not Allowed: only GET"
+WRONG_METHOD = "405 Method Not Allowed: only"
+ONLY_GET = "GET"
 RETRY_LATER = {"Retry-After": "1"}  # in seconds; any more and a queue that is full would run empty
 
 
@@ -57,9 +58,15 @@ def error_text(error: BaseException) -> str:
     return str(error) if isinstance(error, TaskError) else one_line(error)
 
 
-def status_text(status: int) -> str:
+def status_text(status: int, allowed: str = ONLY_GET) -> str:
     """One line for the body of any other status that is not 200."""
-    return {404: NO_SUCH_PAGE, 405: WRONG_METHOD}.get(status) or f"{status} {HTTPStatus(status).phrase}"
+    known = {404: NO_SUCH_PAGE, 405: f"{WRONG_METHOD} {allowed}"}
+    return known.get(status) or f"{status} {HTTPStatus(status).phrase}"
+
+
+def status_headers(status: int, allowed: str = ONLY_GET) -> dict[str, str]:
+    """What has to stand beside it: which methods there are (RFC 9110, 15.5.6)."""
+    return {"Allow": allowed} if status == HTTPStatus.METHOD_NOT_ALLOWED else {}
 
 
 def now_s() -> float:

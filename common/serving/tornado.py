@@ -22,12 +22,14 @@ from common.serving.quiet import quieten
 from common.serving.readiness import why_not_ready
 from common.serving.request import Request
 from common.serving.response import (
+    ONLY_GET,
     PLAIN_TEXT,
     RETRY_LATER,
     RefusedError,
     error_text,
     now_s,
     ping_headers,
+    status_headers,
     status_text,
     task_headers,
 )
@@ -38,6 +40,8 @@ from common.task import TaskError, TaskRun
 
 class Handler(RequestHandler):
     """What all handlers share: plain text, and errors of one line."""
+
+    allowed = ONLY_GET  # the methods that there are
 
     def initialize(self, options: Options, line: Line, turns: Turns, resource: Any = None) -> None:
         self.server = options  # `self.options` would be the handler of the method OPTIONS
@@ -56,7 +60,10 @@ class Handler(RequestHandler):
                 self.set_header(name, value)
             self.finish(str(error))
         else:
-            self.finish(error_text(error) if error and status_code == 500 else status_text(status_code))
+            for name, value in status_headers(status_code, self.allowed).items():
+                self.set_header(name, value)
+            told = status_text(status_code, self.allowed)
+            self.finish(error_text(error) if error and status_code == 500 else told)
 
     def log_exception(self, *_: Any) -> None:
         """The client is told; the terminal stays quiet."""
