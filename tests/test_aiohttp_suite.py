@@ -50,6 +50,8 @@ async def update(self, count):
 Orm.update = update
 runpy.run_path("app.py")
 """
+
+
 def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
     aiohttp = pytest.importorskip("aiohttp")
     pytest.importorskip("asyncpg")
