@@ -59,6 +59,22 @@ def test_a_daemon_with_nothing_in_its_environment_ends_with_its_server(daemon_pi
 
 
 @ON_LINUX
+def test_no_semaphore_is_left_of_one_that_does_not_end_when_it_is_told(tmp_path: Path) -> None:
+    says = tmp_path / "semaphores"
+    code = (
+        "import multiprocessing, pathlib, signal, sys; signal.signal(15, signal.SIG_IGN)\n"
+        "lock = multiprocessing.get_context('spawn').Lock()\n"
+        f"pathlib.Path({str(says)!r}).write_text(lock._semlock.name)\n{DAEMON}"
+    )
+    stubborn = started("-c", code)
+    name = wait_until(lambda: says.exists() and says.read_text())
+    semaphore = Path("/dev/shm", f"sem.{name.lstrip('/')}")  # noqa: S108 (where Linux keeps them: sem_overview(7))
+    assert semaphore.exists()
+    asyncio.run(stubborn.stop(grace_s=0.0))
+    assert not semaphore.exists()
+
+
+@ON_LINUX
 def test_who_was_started_by_another_lives_on(daemon_pid: Path) -> None:
     server = started(str(HIDES), "--port", "0")
     hidden = wait_until(lambda: daemon(daemon_pid))

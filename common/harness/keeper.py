@@ -30,6 +30,7 @@ import psutil
 RUN_MARK = "UNDER_SIEGE_RUN"  # an environment variable that all inherit
 SET_CHILD_SUBREAPER = 36  # prctl(2)
 LIMIT_S, LOOK_S = 10.0, 0.01  # for ending what is left
+TIDY_S = 2.0  # within which Python's resource tracker has removed what those whom it follows had
 
 
 class Keeper:
@@ -116,11 +117,12 @@ class Keeper:
 
     def end_all(self) -> None:
         """Ends whatever is left, and removes the folders."""
-        deadline_s = time.monotonic() + LIMIT_S
-        while (left := list(self._left())) and time.monotonic() < deadline_s:
+        began_s = time.monotonic()
+        while (left := list(self._left())) and (for_s := time.monotonic() - began_s) < LIMIT_S:
             for process in left:
                 with contextlib.suppress(psutil.Error):
-                    process.kill()
+                    if for_s > TIDY_S or not is_tracker(process):
+                        process.kill()
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
@@ -136,6 +138,14 @@ class Keeper:
                 is_ours = process.pid in ours or process.environ().get(RUN_MARK) == self._mark
                 if is_ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                     yield process
+
+
+def is_tracker(process: psutil.Process) -> bool:
+    """Whether it is Python's resource tracker: it ends by itself when all are gone whose semaphores it removes then."""
+    try:
+        return any("multiprocessing.resource_tracker" in word for word in process.cmdline())
+    except (psutil.Error, OSError):
+        return False
 
 
 def _children() -> list[int]:

@@ -14,6 +14,7 @@ from typing import IO
 import psutil
 
 from common.harness.child import Child
+from common.harness.keeper import TIDY_S, is_tracker
 
 MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that children inherit, wherever they hide
 GRACE_S = 5.0
@@ -59,6 +60,8 @@ class Started:
         if not self.ended():
             self.process.terminate()
             await self.wait(grace_s)
+        if self._may_hide:
+            await self._let_tidy()
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM if only zombies are left
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
@@ -70,6 +73,16 @@ class Started:
             await until(lambda: not any(map(_works, left)), deadline_s - time.monotonic())
         self.process.close()
         self.process.keeper.end_if_idle()
+
+    async def _let_tidy(self) -> None:
+        """Ends all but Python's resource trackers, which then remove the semaphores of those."""
+        left = self._left()
+        if trackers := [process for process in left if is_tracker(process)]:
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    if process not in trackers:
+                        process.kill()
+            await until(lambda: not any(map(_works, trackers)), TIDY_S)
 
     def _left(self) -> list[psutil.Process]:
         """Who has the mark; and those without any that became children of the keeper since this was started.

@@ -88,7 +88,7 @@ def _failure(one: Round) -> Reason | None:
         return Reason(
             "wrong_answer",
             f"{contents} of {one.attempts} answers under load had a good status and wrong contents: "
-            "what was stored is not what was sent",
+            "what was read, or stored, is not what it should be",
         )
     if (hollow := _of_another_length(one)) is not None:
         return hollow
