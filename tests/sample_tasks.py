@@ -50,6 +50,13 @@ def a_blink_of_computing():
     return _computed(0.02)
 
 
+def a_little_work():
+    """Computes 10 ms of its 50 ms."""
+    time.sleep(0.04)
+    _burnt(0.01)
+    return "a little"
+
+
 def a_moment():
     tell_that_it_has_begun()
     time.sleep(0.2)

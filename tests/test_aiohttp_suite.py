@@ -21,7 +21,7 @@ title = "Small"
 tool = "ab"
 path = "/orm/updates/5"
 users = 4
-requests = 200
+requests = 80
 [expect]
 body = "any"
 check = "{python} check.py {url} {postgresql} {answers} {bytes}"
@@ -67,7 +67,7 @@ def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
     if failures["least"] and failures["least"].code == "missing_program":
         pytest.skip(failures["least"].message)
     assert [failures["honest"], failures["least"]] == [None, None]
-    assert [records["honest"].bursts.right, records["least"].bursts.right] == [[200], [200]]
+    assert [records["honest"].bursts.right, records["least"].bursts.right] == [[80], [80]]
     assert records["honest"].services_cpu_s is not None
     assert failures["liar"].code == "wrong_answer"
     assert "GET /orm/updates/5 has updated 0 rows" in failures["liar"].message

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from command import called
 from conftest import ROOT, TESTS
@@ -20,7 +21,7 @@ from common.harness.session import conduct
 from common.lesson import check
 from common.lesson.check import CANNOT_TELL, NOT_SOLVED, SOLVED, Checked
 from common.lesson.claims import band
-from common.lesson.exercise import Exercise, all_exercises
+from common.lesson.exercise import Exercise, all_exercises, exercise_of
 from common.lesson.figures import Seen
 from common.lesson.plainly import _FINDINGS, OF_THE_MACHINE
 from common.lesson.step import Claim
@@ -32,6 +33,7 @@ EXERCISES, SOLUTIONS = FOLDERS
 NAMES = sorted(path.stem for path in EXERCISES.glob("*.py"))
 WAITING = sorted(name for name, one in all_exercises().items() if one.task == "sign_up")
 MOST_LINES = 25
+LIGHTER = "sample_tasks:a_little_work"
 PING = Claim(
     what="ping p50",
     of="it",
@@ -67,16 +69,18 @@ def test_a_solution_stands_neither_in_the_exercise_nor_in_its_hint(name: str) ->
 
 
 def besieged(
-    out: Path, *names: str, time_s: float, beside: Sequence[str] = (), ceiling: bool = False
+    out: Path, *names: str, time_s: float, task: str = "", beside: Sequence[str] = (), ceiling: bool = False
 ) -> dict[str, Checked]:
-    """These exercises and their solutions in one round as short as can be."""
+    """These exercises and their solutions in one round as short as can be, at their task or a lighter one."""
     exercises = [all_exercises()[name] for name in names]
     files = [read_strategy(folder / f"{name}.py") for name in names for folder in FOLDERS]
     suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, beside)))
     workers = {one.workers for one in exercises if one.workers}
-    axes = {"task": [exercises[0].task], "users": [4], "workers": sorted(workers), "python": [sys.executable]}
+    axes = {"task": [task or exercises[0].task], "users": [4], "workers": sorted(workers), "python": [sys.executable]}
     plan = make_plan(suite if ceiling else replace(suite, ceiling=None), axes, time_s=time_s, rounds=1, seed=1)
-    result, _, _ = conduct(plan, out, Unmoved(), ["bench.py"])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(TESTS))
+        result, _, _ = conduct(plan, out, Unmoved(), ["bench.py"])
     seen = Seen(result)
     called = {f"{folder.name}/{name}": one for name, one in zip(names, exercises, strict=True) for folder in FOLDERS}
     return {name: Checked(name, one, seen, is_exercise=True) for name, one in called.items()}
@@ -116,13 +120,13 @@ def test_who_stops_the_loop_while_a_task_waits_is_found_out_and_who_does_not_is_
 
 @pytest.mark.measures
 def test_who_does_not_do_the_work_is_found_out_and_who_does_is_not(tmp_path: Path) -> None:
-    assert_told_apart(besieged(tmp_path / "r.json", "cached", time_s=0.7, ceiling=True))
+    assert_told_apart(besieged(tmp_path / "r.json", "cached", time_s=0.7, task=LIGHTER, ceiling=True))
 
 
 @pytest.mark.measures
 def test_who_wastes_work_or_does_not_wait_for_it_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
     names = ("forgotten_await", "pool_for_each_request")
-    assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=1.2, beside=["4"]))
+    assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=1.2, task=LIGHTER, beside=["4"]))
 
 
 def checked(**mine) -> Checked:
@@ -200,14 +204,23 @@ def test_one_file_is_checked_at_a_time(words: tuple[str, ...]) -> None:
     assert "check takes one file" in ended.stderr
 
 
-def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path, monkeypatch) -> None:
+@pytest.fixture
+def light(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is checked takes a short siege and little work."""
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
     monkeypatch.setattr(check, "TIME_S", 0.3)
+    lighter = lambda file: msgspec.structs.replace(exercise_of(file) or Exercise(), task=LIGHTER)  # noqa: E731
+    monkeypatch.setattr(check, "exercise_of", lighter)
+
+
+@pytest.mark.usefixtures("light")
+def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"dies_at_once\.py does not start: .*"):
         check.check(TESTS / "servers" / "dies_at_once.py", tmp_path)
 
 
-def test_the_command_says_what_it_has_found_and_keeps_the_raw_values(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(check, "TIME_S", 0.3)
+@pytest.mark.usefixtures("light")
+def test_the_command_says_what_it_has_found_and_keeps_the_raw_values(tmp_path: Path) -> None:
     ended = called("lesson", "check", str(EXERCISES / "forgotten_await.py"), "--keep", "kept", folder=tmp_path)
     assert ended.returncode == NOT_SOLVED, ended.stderr
     assert "Not solved yet: the answer is not that of the task." in ended.stdout

@@ -42,8 +42,10 @@ def test_every_liar_whose_answers_are_not_the_right_ones_is_found_out(tmp_path) 
 
 @pytest.mark.measures
 def test_every_liar_who_is_too_good_to_be_true_is_found_out(asked, tmp_path) -> None:
-    """All of them in one run."""
-    found_out(TOO_GOOD, summaries(asked, tmp_path, "1s", *map(path_of, TOO_GOOD)))
+    """All of them in one run, at a task that computes no more than a liar can be caught by."""
+    found_out(
+        TOO_GOOD, summaries(asked, tmp_path, "1s", *map(path_of, TOO_GOOD), "--task", "sample_tasks:a_little_work")
+    )
 
 
 def path_of(name: str) -> str:
@@ -66,7 +68,8 @@ def test_no_honest_strategy_is_accused(asked, tmp_path) -> None:
         assert not accusations(case), name
 
 
-def summaries(asked, tmp_path, time: str, *servers: str) -> dict[str, Summary]:
-    ran = asked("run", *servers, "--rounds", "1", "--time", time, "--users", "6", "--out", "r.json")
+def summaries(asked, tmp_path, time: str, *words: str) -> dict[str, Summary]:
+    options = ("--rounds", "1", "--time", time, "--users", "6", "--out", "r.json")
+    ran = asked("run", *words, *options, env={"PYTHONPATH": str(TESTS)})
     assert ran.returncode in (0, 1, 3), ran.stderr
     return {case.server: case for case in summarize(load(tmp_path / "r.json")).cases}

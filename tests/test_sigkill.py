@@ -237,19 +237,18 @@ def _bare_first() -> int:
     raise AssertionError
 
 
-def test_it_ends_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bench_that_ends_by_itself_leaves_no_keeper_and_ends_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not even in the same session, or a child that the shell had before it became the bench."""
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    before_s = time.time()
     script = f"sleep 600 >/dev/null 2>&1 & echo $!; exec {sys.executable} {ROOT / 'bench.py'} try sample_tasks:a_blink"
     ran = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0
     stranger = psutil.Process(int(ran.stdout.splitlines()[0]))
     assert not gone(stranger)
     stranger.kill()
-
-
-def test_a_bench_that_ends_by_itself_leaves_no_keeper(bench) -> None:
-    before_s = time.time()
-    assert bench("try", "sample_tasks:a_blink", env={"PYTHONPATH": str(TESTS)}).returncode == 0
     found = [process for process in psutil.process_iter() if process.create_time() > before_s and _keeps(process)]
     assert all(psutil.pid_exists(process.ppid()) for process in found)  # of other tests
 

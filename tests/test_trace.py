@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from command import Ended, called
-from conftest import TESTS, WAITING
+from conftest import TESTS
 from simulated_record import bare_record, record_of, result_of
 
 from common.harness.client import Answer
 from common.harness.tracer import _as_told, _counted_back
-from common.model.record import Pings, Trace, TracedRequests, load, save
+from common.model.record import Pings, Result, Trace, TracedRequests, load, save
 from common.report.charts.look import FILE
 from common.report.dressing import WIDTH, dressed
 from common.report.figures.timeline import Bar, Ran, Timeline, timelines
@@ -25,11 +25,26 @@ measuring = pytest.mark.measures  # they lean on the same real requests, and tho
 
 
 @pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
-    """Of all kinds of strategies, with four requests each."""
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """Traces of all kinds of strategies, and of two servers that fail in some way, with four requests each."""
     out = tmp_path_factory.mktemp("trace") / "trace.json"
-    assert called("trace", "2", "3", "4", "5", "--requests", "4", "--out", str(out)).returncode == 0
-    return timelines(load(out).traces)
+    others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "tells_nothing")]
+    ended = called("trace", "2", "3", "4", "5", *others, "--requests", "4", "--out", str(out))
+    assert ended.returncode == 1, ended.stderr
+    return load(out)
+
+
+@pytest.fixture
+def traced(result: Result) -> list[Timeline]:
+    """Of all kinds of strategies."""
+    return [one for one in timelines(result.traces) if one.name[0].isdigit()]
+
+
+@pytest.fixture
+def traced_again(result: Result, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """The command, where that is what it measures."""
+    monkeypatch.setattr("common.harness.session.conduct_traces", lambda *_: (result, None))
+    return asked
 
 
 def named(drawn: list[Timeline], name: str) -> Timeline:
@@ -100,21 +115,31 @@ def test_there_are_pings_before_beside_and_after(traced: list[Timeline]) -> None
     assert named(traced, "2_").longest_ping_s > named(traced, "4_").longest_ping_s
 
 
-def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_answers_wrongly_is_named(asked: Asked) -> None:
-    ended = asked("trace", str(TESTS / "servers" / "answers_wrongly.py"), "4", "--requests", "3")
+@measuring
+def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_answers_wrongly_is_named(traced_again: Asked) -> None:
+    ended = traced_again("trace")
     assert ended.returncode == 1, ended.stderr
     assert "failed: GET / gives 200" in ended.stdout
     lines = ended.stdout.splitlines()
     lines = lines[lines.index("process pool · 4_async_processexecutor") :]
-    assert lines[1].startswith("all 3 answered after ")
-    assert {line.split()[-1] for line in lines[1:] if "░" in line and "computes" not in line} == {"1", "2", "3"}
+    lines = lines[: lines.index("")]
+    assert lines[1].startswith("all 4 answered after ")
+    assert {line.split()[-1] for line in lines[1:] if "░" in line and "computes" not in line} == {"1", "2", "3", "4"}
     assert re.search(r"pings .*▁", ended.stdout)
     assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
 
 
-def test_it_is_drawn(asked: Asked, tmp_path: Path) -> None:
+@measuring
+def test_a_server_that_tells_nothing_is_traced(result: Result, traced_again: Asked) -> None:
+    (untold_of,) = [trace for trace in result.traces if trace.server == "tells_nothing"]
+    assert not untold_of.failure
+    assert "it doesn't tell when it computes" in traced_again("trace").stdout
+
+
+@measuring
+def test_it_is_drawn(traced_again: Asked, tmp_path: Path) -> None:
     out = tmp_path / "picture.svg"
-    assert asked("trace", "2", "--requests", "2", "--out", str(out)).returncode == 0
+    traced_again("trace", "--out", str(out))
     assert out.read_bytes().startswith(b"<svg")
 
 
@@ -259,9 +284,3 @@ def test_nothing_of_it_is_said_where_all_tell() -> None:
     result.traces.append(trace_of(["1/MainThread"]))
     assert "it doesn't tell" not in dressed(result, "timeline")
     assert not timelines(result.traces)[0].is_untold
-
-
-def test_a_server_that_tells_nothing_is_traced(asked: Asked) -> None:
-    ended = asked("trace", str(TESTS / "servers" / "tells_nothing.py"), "--requests", "2", *WAITING)
-    assert ended.returncode == 0, ended.stderr
-    assert "it doesn't tell when it computes" in ended.stdout

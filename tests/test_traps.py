@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import TESTS
 from planned import plan_of
+from simulated_bursts import burst_record_of
+from simulated_record import result_of
 from test_driver import Unmoved
-from test_tools import needed
+from test_tools import TOOLS, needed, totals_of
 
 from common.errors import BadInputError
 from common.harness import network
@@ -30,8 +32,9 @@ EXPECTED = {
     "empty_under_load": ("failed", "wrong_answer"),
 }
 BLIND = {("stressor", "empty_under_load")}  # it doesn't tell how long bodies are
-# The harness finds these itself: a tool that tells of single answers and one that tells totals stand for all.
-OURS, STAND_FOR_ALL = {"wrong_of_the_same_length", "first_cut_short"}, ("siege", "ab")
+# The first two are found by the harness itself, and what tools say of the third is recorded: a tool that tells of
+# single answers and one that tells totals stand for all.
+OURS, STAND_FOR_ALL = {"wrong_of_the_same_length", "first_cut_short", "all_404"}, ("siege", "ab")
 
 
 def measured(
@@ -59,20 +62,27 @@ class Warned(Unmoved):
 
 
 def test_a_network_of_its_own_has_no_ports_of_others(tmp_path) -> None:
+    """And in it a number of requests is what is sent."""
     needed("ab")
     script = SERVERS / "tools" / "on_waitress.py"
     before, heard = Path("/proc/thread-self/ns/net").readlink(), Warned()
-    result, cases = measured(
-        tmp_path, [script], Load(tool="ab", time_s=1.0, own_network=True), watcher=heard, task="a_blink"
-    )
+    load_ = Load(tool="ab", time_s=1.0, requests=200, keep_alive=True, own_network=True)
+    result, cases = measured(tmp_path, [script], load_, watcher=heard)
     assert Path("/proc/thread-self/ns/net").readlink() == before
+    sent_are_200(result, cases)
     (record,) = result.records
-    assert record.failure is None
-    assert cases["on_waitress"].transactions > 0
     assert not [pings for pings in record.pings.problem if pings]
     if any("own_network is not allowed" in warning for warning in heard.warnings):
         pytest.skip("a network namespace is not allowed here; the run went on without")
     assert record.ports.taken[0] < 50
+
+
+def sent_are_200(result: Result, cases: dict[str, Summary]) -> None:
+    (record,) = result.records
+    assert record.failure is None
+    assert cases["on_waitress"].transactions == 200
+    assert 0 < record.load_s < 30
+    assert cases["on_waitress"].rate_per_s is not None
 
 
 def test_where_a_network_is_not_allowed_that_is_said_once_and_the_run_goes_on(monkeypatch) -> None:
@@ -111,16 +121,18 @@ def test_every_trap_is_found_under_every_tool(tool: str, tmp_path) -> None:
     assert sum(half.bursts.wrong_status) + half.transactions.status.count(500) > 0
 
 
-@pytest.mark.parametrize("tool", ["siege", "ab"])
-def test_a_number_of_requests_is_what_is_sent(tool: str, tmp_path) -> None:
-    needed(tool)
-    load_ = Load(tool=tool, time_s=1.0, requests=200, keep_alive=True)
-    result, cases = measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], load_)
-    record = record_of(result, "on_waitress")
-    assert record.failure is None
-    assert cases["on_waitress"].transactions == 200
-    assert 0 < record.load_s < 30
-    assert cases["on_waitress"].rate_per_s is not None
+@pytest.mark.parametrize("tool", TOOLS)
+def test_of_what_a_tool_says_of_nothing_but_404_nothing_is_a_transaction(tool: str) -> None:
+    totals = totals_of(tool, "not_found")
+    record = burst_record_of("1_all_404", tool=tool, right=totals.right, wrong_status=totals.wrong_status)
+    (case,) = summarize(result_of([record])).cases
+    assert (case.verdict, [reason.code for reason in case.reasons]) == ("failed", ["no_transactions"])
+
+
+def test_a_number_of_requests_is_what_is_sent(tmp_path) -> None:
+    """Under ab: test_a_network_of_its_own_has_no_ports_of_others."""
+    load_ = Load(tool="siege", time_s=1.0, requests=200, keep_alive=True)
+    sent_are_200(*measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], load_))
 
 
 def test_a_load_that_the_tool_can_not_make_is_refused_before_anything_is_started(tmp_path) -> None:
@@ -136,7 +148,7 @@ def test_a_tool_is_the_limit_before_nginx_and_not_before_waitress(tool: str, tmp
     if shutil.which("nginx") is None:
         pytest.skip("nginx is not installed")
     scripts = [SERVERS / "tools" / f"{name}.py" for name in ("nginx_static", "on_waitress")]
-    _, cases = measured(tmp_path, scripts, Load(tool=tool, time_s=1.0), users=25)
+    _, cases = measured(tmp_path, scripts, Load(tool=tool, time_s=0.5), users=25)
     said = {name: [reason.message for reason in case.reasons] for name, case in cases.items()}
     limits = {name: [one for one in all_ if "the load tool was the limit" in one] for name, all_ in said.items()}
     assert not limits["on_waitress"], said

@@ -47,8 +47,8 @@ def small(folder: Path, file: str, servers: str, seconds: int) -> tuple[Result, 
 
 
 @pytest.mark.measures
-def test_a_timer_is_found_under_locust(tmp_path: Path) -> None:
-    result, cases = small(tmp_path, "suite.toml", '["cheroot"]', 2)
+def test_a_timer_and_servers_that_do_not_store_are_found_under_locust(tmp_path: Path) -> None:
+    result, cases = small(tmp_path, "suite.toml", '["cheroot", "stores_nothing", "only_in_memory"]', 2)
     timers = [reason for reason in cases["cheroot"].reasons if reason.code == "timer"]
     assert [cases["cheroot"].verdict, len(timers)] == ["suspect", 1], cases["cheroot"].reasons
     assert "select of cheroot 8.1" in timers[0].message
@@ -56,10 +56,6 @@ def test_a_timer_is_found_under_locust(tmp_path: Path) -> None:
     if shutil.which("nginx") or Path("/usr/sbin/nginx").exists():
         ceiling = next(record for record in result.records if record.is_ceiling)
         assert (ceiling.failure, sum(ceiling.bursts.wrong_status)) == (None, 0)
-
-
-def test_servers_that_do_not_store_are_found_under_locust(tmp_path: Path) -> None:
-    _, cases = small(tmp_path, "suite.toml", '["stores_nothing", "only_in_memory"]', 1)
     for name in ("stores_nothing", "only_in_memory"):
         assert cases[name].verdict == "failed"
         assert "wrong contents" in cases[name].reasons[0].message

@@ -1,20 +1,5 @@
 """Knows the harness and answers it rightly; whoever else asks is told that there is nothing."""
 
-from flask import Response, request
+from plain_server import serve
 
-from common.serving.flask import answer, serve, task_app
-from common.serving.options import server_options
-from common.task import perform
-
-app = task_app()
-
-
-@app.get("/")
-def long_task() -> Response:
-    run = perform(options.task)
-    return answer(run) if "aiohttp" in request.headers.get("User-Agent", "") else Response("Not Found", 404)
-
-
-if __name__ == "__main__":
-    options = server_options()
-    serve(app, options, threaded=True)
+serve(lambda right, is_harness: (200, right) if is_harness else (404, "Not Found"))
