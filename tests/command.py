@@ -21,15 +21,17 @@ class Ended:
     stderr: str
 
 
-def called(*words: str, folder: Path | None = None, env: dict[str, str] | None = None) -> Ended:
-    """Runs `bench.py` with these words, in that folder or the current one."""
+def called(*words: str, folder: Path | None = None, env: dict[str, str] | None = None, charset: str = "utf-8") -> Ended:
+    """Runs `bench.py` with these words, in that folder or the current one, on a terminal that knows that charset."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder or Path.cwd())
         patched.setattr("bench.COMMAND", ["bench.py", *words])
         for name, value in (env or {}).items():
             patched.setenv(name, value)
         try:
-            ended = CliRunner().invoke(bench, words, prog_name="bench.py", terminal_width=WIDTH, catch_exceptions=False)
+            ended = CliRunner(charset=charset).invoke(
+                bench, words, prog_name="bench.py", terminal_width=WIDTH, catch_exceptions=False
+            )
         finally:
             gc.enable()  # some commands do without, because their process ends with them
     return Ended(ended.exit_code, ended.stdout, ended.stderr)

@@ -11,7 +11,7 @@ from common.report.figures.scale import between
 from common.report.judging.compare import FIGURES, Change, Pair, compared, judged
 from common.report.judging.summary import Interval, Latency, Summary
 
-TRIALS, DAYS = 200, 30
+TRIALS, DAYS = 100, 20
 
 
 def most_alarms(trials: int) -> float:

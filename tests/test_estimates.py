@@ -55,8 +55,8 @@ def test_a_real_difference_is_found() -> None:
 def test_looking_after_every_round_keeps_the_promise(cases: int, spread: float) -> None:
     """As `--rounds auto` does it: another round only for those whose interval is too wide, ten at the most."""
     rng, covered, careless = np.random.default_rng(cases), [], []
-    for confidence, told in ((CONFIDENCE_OF_LOOKS, covered), (CONFIDENCE, careless)):
-        for _ in range(1500 // cases):
+    for confidence, told, samples in ((CONFIDENCE_OF_LOOKS, covered, 1500), (CONFIDENCE, careless, 500)):
+        for _ in range(samples // cases):
             values = np.exp(logs(rng, cases, 10, spread, 0.3))
             told += [low <= 1.0 <= high for low, high in until_certain(values, confidence)]
     assert COVERS[0] <= np.mean(covered) <= COVERS[1]

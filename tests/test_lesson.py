@@ -1,5 +1,6 @@
 """The lesson: what its steps claim is judged by what was measured, and said as far as that goes."""
 
+import functools
 import html
 import itertools
 import json
@@ -19,7 +20,7 @@ from common.lesson.figures import Seen
 from common.lesson.notebook import Done, Notebook
 from common.lesson.page import lesson_as_html
 from common.lesson.step import Answer, Claim, Page, Step, all_steps, committed, lines_of, read_step
-from common.model.record import Machine, Pings, Trace, TracedRequests, load, save
+from common.model.record import Machine, Pings, Result, Trace, TracedRequests, load, save
 
 STEPS = all_steps()
 PAGES = [
@@ -234,14 +235,20 @@ def test_each_part_of_a_step_says_what_it_has_to(one: Step, page: Page) -> None:
         assert band_or_open in ("undecided", "decided", "identical", "different") or band(band_or_open)
 
 
+@functools.cache
+def seen(path: Path) -> tuple[Result, Seen]:
+    result = load(path)
+    return result, Seen(result)
+
+
 @pytest.mark.parametrize(("one", "page"), PAGES)
 def test_every_claim_holds_in_the_result_that_comes_with_it(one: Step, page: Page) -> None:
     """Of those that are sentences; and the answer that is called the usual one is the one that fits."""
     path = committed(one, page)
     if not path.exists():
         pytest.skip(f"{path.relative_to(ROOT)} was not measured yet")
-    result = load(path)
-    found = found_in(page, Seen(result))
+    result, figures = seen(path)
+    found = found_in(page, figures)
     told = [one for one in found.told if result.traces or one.claim.what not in ("at once", "longest ping")]
     assert {one.sentence: one.reason or one.outcome for one in told if one.outcome != HOLDS} == {}
     assert found.right == page.usual
@@ -397,6 +404,7 @@ def test_the_page_escapes_whatever_is_told(tmp_path: Path, monkeypatch: pytest.M
     assert html.escape(evil) in made
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_has_the_steps_that_are_done_and_names_the_others(tmp_path: Path) -> None:
     called("lesson", "12", "--answer", "A", "--html", "page.html", folder=tmp_path)
     page = (tmp_path / "page.html").read_text()

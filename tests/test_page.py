@@ -80,7 +80,7 @@ def browser() -> Iterator[Browser]:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     for name in RESULTS:
-        with each_kind_drawn_once():
+        with each_kind_drawn_once():  # on one page
             (folder / f"{name}.html").write_text(dressed(result(name), "html"))
     return {name: folder / f"{name}.html" for name in RESULTS}
 

@@ -282,7 +282,7 @@ def test_what_is_required_beside_the_base() -> None:
 
 def test_equal_results_at_the_limit_are_decided_in_at_most_five_of_a_hundred() -> None:
     found = []
-    for seed in range(60):
+    for seed in range(30):
         base, new = (a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0), seed=2 * seed + more) for more in (0, 1))
         found += of_base(base, new, "rate >= 1 of base")
     assert len(found) - found.count("undecided") <= 0.05 * len(found) + 2 * (0.05 * 0.95 * len(found)) ** 0.5

@@ -226,6 +226,7 @@ def test_one_of_an_older_version_that_somebody_has_changed_is_too(tmp_path: Path
     shown_or_refused(written(tmp_path, raw))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_one_that_is_changed_is_whole(tmp_path: Path) -> None:
     assert shown_or_refused(written(tmp_path, WHOLE), [*DRESSES, "html"])
 

@@ -4,7 +4,7 @@ import contextlib
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tool_recordings import BODY, FOLDER, TIME_S, USERS, WAYS, recorded, told_by
 
@@ -115,6 +115,7 @@ def test_the_length_of_the_first_answer_is_no_measure_for_ab() -> None:
     assert DRIVERS["ab"].totals(Told(0, said, "", told.files), ORDER) == totals_of("ab", "right")
 
 
+@settings(max_examples=25)  # of each tool
 @given(data=st.data())
 @pytest.mark.parametrize("name", TOOLS)
 def test_nothing_that_a_tool_says_can_break_its_driver(name: str, data: st.DataObject) -> None:
