@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import ROOT, TESTS, Served, receive, serving, start, wait_until
+
+from common.serving.quiet import quieten
 
 SERVER = ROOT / "servers" / "10_async_dask.py"
 DASK = str(Path(sys.executable).with_name("dask"))
@@ -126,3 +129,10 @@ def test_without_a_scheduler_it_does_not_start(address: str, monkeypatch: pytest
     assert (process.returncode, output) == (2, "")
     assert errors.startswith(f"10_async_dask: no Dask scheduler at '{address}'")
     assert errors.count("\n") == 1
+
+
+def test_parts_of_a_library_with_a_level_of_their_own_are_quiet_too() -> None:
+    part = logging.getLogger("some_library.part")
+    part.setLevel(logging.WARNING)
+    quieten("some_library")
+    assert not part.isEnabledFor(logging.CRITICAL)

@@ -160,6 +160,17 @@ def test_what_can_not_happen_and_what_could_not_be_tried_are_told_apart() -> Non
         assert "because it needs Python 3.14 or later" in " ".join(dressed(lacking, dress).split())
 
 
+def test_who_was_never_pinged_has_not_left_a_ping_unanswered() -> None:
+    never = incident("slow", left=0.0, from_s=1.0, server="shop")
+    never.pings = Pings([], [], [], [])
+    cells = cells_of(result(never, incident("slow", ping_s=math.inf, left=0.0, from_s=1.0)))
+    assert [(one.mark, marked(one)[1]) for one in cells] == [(DEAD, "no answer"), (DEAD, "–")]  # noqa: RUF001
+    assert list(conclusion(cells))[1:3] == [
+        "Dead, and a health check would notice: 4_pool (50 half requests).",
+        "Dead: shop (50 half requests).",
+    ]
+
+
 def test_every_dress_shows_a_drill() -> None:
     drill = result(*(one for one, _ in MARKS.values()))
     hidden = incident(gap_s=5.0, server="<b>shop</b>")

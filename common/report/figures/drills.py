@@ -84,13 +84,14 @@ def _under_load(one: Incident) -> Figures:
     at_s = one.fault_at_s or 0.0
     ended, lost = np.asarray(one.requests.ended_s), [outcome not in ("", "refused") for outcome in one.requests.outcome]
     before = rate_between(one, SETTLE_S, at_s)
-    found: Figures = {"before_per_s": before, "ping_p99_s": ping_p99_s(one, at_s, one.ended_s)}
-    found["after_per_s"] = rate_between(one, at_s, one.ended_s)
+    found: Figures = {"before_per_s": before, "after_per_s": rate_between(one, at_s, one.ended_s)}
+    if one.pings.due_s:  # a suite may have none
+        found["ping_p99_s"] = ping_p99_s(one, at_s, one.ended_s)
     if one.fault == "worker":
         found["lost"] = float(np.sum(np.asarray(lost, dtype=bool) & (ended >= at_s))) if len(ended) else 0.0
         found["whole_s"] = whole_again_s(one, before)
     for name in ("one", "all"):
-        if f"{name}_from_s" in one.seen:
+        if f"{name}_from_s" in one.seen and one.pings.due_s:
             from_s = one.seen[f"{name}_from_s"]
             found[f"{name}_ping_p99_s"] = ping_p99_s(one, from_s, one.seen.get(f"{name}_to_s", from_s + WATCHED_S))
     return found

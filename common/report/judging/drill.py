@@ -49,7 +49,7 @@ def _dead(ping_s: float | None) -> str:
 def _worker(one: Drilled) -> str:
     whole_s, lost = one.figures["whole_s"], one.figures["lost"] or 0
     if whole_s is None:
-        return _dead(one.figures["ping_p99_s"])
+        return _dead(one.figures.get("ping_p99_s"))
     return OK if whole_s <= WHOLE_WITHIN_S and lost <= FEW else HURT
 
 
@@ -97,7 +97,7 @@ def _endless(one: Drilled) -> str:
 
 def _slow(one: Drilled) -> str:
     left = one.figures["left"] or 0.0
-    return _dead(one.figures["ping_p99_s"]) if left < LEFT_DEAD else OK if left >= LEFT_OK else HURT
+    return _dead(one.figures.get("ping_p99_s")) if left < LEFT_DEAD else OK if left >= LEFT_OK else HURT
 
 
 def _malformed(one: Drilled) -> str:

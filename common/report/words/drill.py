@@ -66,7 +66,10 @@ def _after(value: float | None) -> str:
     return "at once" if value is not None and value < SOON_S else _seconds(value)
 
 
-def _ping(value: float | None) -> str:
+def _ping(figures: Figures, name: str = "ping_p99_s") -> str:
+    if name not in figures:
+        return NOT_POSSIBLE
+    value = figures[name]
     return "no answer" if value is None else numbers.seconds(value)
 
 
@@ -79,7 +82,7 @@ def _count(value: float | None) -> str:
 
 
 def _control(figures: Figures) -> tuple[str, str]:
-    return numbers.rate(figures["before_per_s"] or 0.0), _ping(figures["ping_p99_s"])
+    return numbers.rate(figures["before_per_s"] or 0.0), _ping(figures)
 
 
 def _worker(figures: Figures) -> tuple[str, str]:
@@ -106,13 +109,13 @@ def _overload(figures: Figures) -> tuple[str, str]:
 
 def _endless(figures: Figures) -> tuple[str, str]:
     one, every = (
-        f"{_share(figures.get(f'{name}_left'))}, {_ping(figures.get(f'{name}_ping_p99_s'))}" for name in ("one", "all")
+        f"{_share(figures.get(f'{name}_left'))}, {_ping(figures, f'{name}_ping_p99_s')}" for name in ("one", "all")
     )
     return one, every
 
 
 def _slow(figures: Figures) -> tuple[str, str]:
-    return _share(figures["left"]), _ping(figures["ping_p99_s"])
+    return _share(figures["left"]), _ping(figures)
 
 
 def _malformed(figures: Figures) -> tuple[str, str]:
@@ -149,12 +152,14 @@ def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Itera
         yield f"{_listed(well)} {'survives' if len(well) == 1 else 'survive'} all of it."
     else:
         yield "None survives everything unhurt." if hurt.issuperset(servers) else "None is known to survive all of it."
-    for mark, words in (
-        (HIDDEN, "A health check would keep in service what does no work any more: {}."),
-        (DEAD, "Dead, and a health check would notice: {}."),
+    pinged = {one.drilled.case.server for one in cells if any(found.pings.due_s for found in one.drilled.incidents)}
+    for mark, is_pinged, words in (
+        (HIDDEN, True, "A health check would keep in service what does no work any more: {}."),
+        (DEAD, True, "Dead, and a health check would notice: {}."),
+        (DEAD, False, "Dead: {}."),
     ):
-        found = [f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)})" for one in cells if one.mark == mark]
-        if found:
+        of_these = [one for one in cells if one.mark == mark and (one.drilled.case.server in pinged) == is_pinged]
+        if found := [f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)})" for one in of_these]:
             yield words.format(_listed(found))
     replaced = [
         f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)})"
