@@ -26,7 +26,7 @@ from common.harness.failures import CaseFailedError
 from common.harness.listeners import must_be_its_own
 from common.harness.plan import make_plan
 from common.harness.ready.expectation import Expectation
-from common.harness.ready.services import Services, services
+from common.harness.ready.services import Services, _Running, services
 from common.harness.ready.what import suite_of
 from common.harness.server import running as server_running
 from common.model.record import Result, load
@@ -243,6 +243,23 @@ def test_a_service_is_private_and_is_gone_at_the_end(name: str) -> None:
     assert [_listener(port) for port in ports] == [None, None]
 
 
+class Said:
+    """What a service has printed."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def text(self) -> str:
+        return self._text
+
+
+def test_a_service_that_can_not_be_made_says_why_and_not_what_it_did_then() -> None:
+    said = Said("initdb: error: could not write: No space left on device\ninitdb: removing data directory\n"), Said("")
+    failed = _Running(SimpleNamespace(), said, "")
+    assert failed.last_error() == "; it says: initdb: error: could not write: No space left on device"
+    assert failed.last_line() == "; its last line: initdb: removing data directory"
+
+
 async def _death_is_noticed(needed: Services, name: str) -> None:
     """Soon, and said once the keeper has seen it."""
     deadline_s = asyncio.get_running_loop().time() + LIMIT_S
@@ -250,7 +267,7 @@ async def _death_is_noticed(needed: Services, name: str) -> None:
         try:
             await needed.must_live([name])
         except CaseFailedError as failed:
-            assert f"{name}, which the server needs, ended meanwhile" in str(failed)  # noqa: PT017
+            assert f"{name}, which the server needs, was ended by SIGKILL meanwhile" in str(failed)  # noqa: PT017
             return
         await asyncio.sleep(0.01)  # between two looks
     pytest.fail("it was not noticed")

@@ -6,7 +6,6 @@ Or one that runs elsewhere, and is neither started nor stopped.
 import asyncio
 import contextlib
 import re
-import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from common.harness.listeners import must_be_its_own, where_it_listens
 from common.harness.ours import HOST
 from common.harness.plan import Plan
 from common.harness.ports import claimed_port, port_is_free
-from common.harness.processes import CALM_LOOK_S, GRACE_S, LOOK_S, Started, until
+from common.harness.processes import CALM_LOOK_S, GRACE_S, LOOK_S, Started, how_it_ended, until
 from common.harness.ready.services import Services
 from common.harness.start import Start, start_of
 from common.harness.tail import Tail
@@ -126,14 +125,13 @@ class Server:
         status = process.wait()
         if process.keeper.is_lost:
             return CaseFailedError("died", "the process that had started the server was killed, perhaps by it")
-        how = f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
         lines = _lines_of(stderr) or _lines_of(self._stdout)
         if lines and (lacking := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
             raise self._missing(lacking[1])
         said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing"
         if status == 0 and self.age_s() < self._limit_s:
             said += "; if it went to the background, tell it to stay in the foreground"
-        return CaseFailedError("died", f"the server {how} after {self.age_s():.1f} s{said}")
+        return CaseFailedError("died", f"the server {how_it_ended(status)} after {self.age_s():.1f} s{said}")
 
     def _missing(self, package: str) -> CaseFailedError:
         why = self._python.why_missing(package)
