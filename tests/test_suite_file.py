@@ -161,6 +161,7 @@ MIXED = {
     ("http://127.0.0.1:1/a", "--quick"): "--quick goes with a suite that has a quick form",
     ("shop.toml", "--ping", "/x"): "--ping goes with the address of a server",
     ("gone.toml",): "can't be read: No such file",
+    (".",): "'.' has no suite.toml: expected one, as bench.py init writes it there",
     ("https://127.0.0.1/",): "can't be asked",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different questions",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "is named twice",
