@@ -69,13 +69,14 @@ def list_servers(as_json: bool) -> None:
 @click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="Where it goes.")
 def init(app: str, out: Path) -> None:
     """Write a suite file to begin with, for the application APP (module:name) in this folder."""
-    from common.harness.ready.first_suite import first_suite
+    from common.harness.ready.first_suite import first_suite, own_python
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} is there already; expected a new file: --out FILE")
     text = first_suite(app, str(out), Path.cwd())
     write_whole(writable(out), text.encode())
-    click.echo(f"{out} written: look at the path and the ping in it, then run: bench.py run {out}")
+    how = f" --python {python}" if (python := own_python(Path.cwd())) else ""
+    click.echo(f"{out} written: look at the path and the ping in it, then run: bench.py run {out}{how}")
 
 
 @bench.command()

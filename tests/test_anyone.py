@@ -10,7 +10,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import aiohttp
 import msgspec
 import psutil
 import pytest
@@ -19,10 +21,14 @@ from borrowed_pip import borrowed_pip
 from command import Ended, called
 from conftest import LIMIT_S, TESTS, is_free, wait_until
 
+from common.harness.client import Answer
 from common.harness.failures import CaseFailedError
 from common.harness.listeners import must_be_its_own
+from common.harness.plan import make_plan
 from common.harness.ready.expectation import Expectation
-from common.harness.ready.services import Services, services
+from common.harness.ready.services import Services, _Running, services
+from common.harness.ready.what import suite_of
+from common.harness.server import running as server_running
 from common.model.record import Result, load
 from common.model.suite import ANY, JSON, SAME
 from common.report.dressing import dressed
@@ -72,6 +78,7 @@ WRONG = {
     "wrong": ("wrong_answer", "GET /report?customer=acme gives 200 with 10 bytes 'other of 4' instead of 200 with"),
     "failing": ("no_answer", "GET http://"),
     "absent": ("no_command", "'no-such-server-here' can't be started: No such file or directory"),
+    "mute": ("died", "the server ended with exit code 0 after "),
     "unmade": ("no_environment", "its requirements can't be installed"),
     "elsewhere": ("not_ready", "it listens on port"),
     "needy": ("missing_program", "no-such-program is not installed; install it with: "),
@@ -84,6 +91,10 @@ def test_one_that_can_not_be_measured_fails_alone_and_says_why(name: str, shop: 
     assert shop[0][name].summary.verdict == "failed"
     assert shop[0][name].why == code
     assert words in shop[0][name].words
+
+
+def test_the_last_words_of_one_that_says_nothing_on_stderr_are_those_on_stdout(shop: Shop) -> None:
+    assert "; its last line: no licence here; if it went to the background" in shop[0]["mute"].words
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -172,6 +183,30 @@ def test_an_address_at_which_nothing_answers_is_said(tmp_path: Path) -> None:
     assert f"nothing listens at http://127.0.0.1:{port}" in result.records[0].failure.message
 
 
+class NoNames:
+    """A session where no host has a name."""
+
+    def get(self, *_: object, **__: object) -> None:
+        key = aiohttp.client_reqrep.ConnectionKey("gone.invalid", 80, False, True, None, None, None)
+        raise aiohttp.ClientConnectorDNSError(key, OSError(-2, "Name or service not known"))
+
+
+def test_a_host_that_nobody_knows_is_not_waited_for() -> None:
+    plan = make_plan(suite_of(["http://gone.invalid/report"]), {"python": ["python3"]}, time_s=None, rounds=1)
+
+    async def go() -> None:
+        async with server_running(plan, plan.cases[0], SimpleNamespace(), Services()) as server:
+            await server.ready(NoNames())
+
+    with pytest.raises(CaseFailedError, match=r"no host is known by the name 'gone\.invalid'"):
+        asyncio.run(go())
+
+
+def test_an_answer_that_leads_elsewhere_says_where() -> None:
+    answer = Answer(308, b"", {"location": "/report/\x1b[31m"})
+    assert answer.described() == "308 to '/report/\ufffd[31m' with 0 bytes ''"
+
+
 def test_an_answer_has_to_come_from_the_processes_that_were_started() -> None:
     with socket.create_server(("127.0.0.1", 0)) as ours:
         port = ours.getsockname()[1]
@@ -208,6 +243,23 @@ def test_a_service_is_private_and_is_gone_at_the_end(name: str) -> None:
     assert [_listener(port) for port in ports] == [None, None]
 
 
+class Said:
+    """What a service has printed."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def text(self) -> str:
+        return self._text
+
+
+def test_a_service_that_can_not_be_made_says_why_and_not_what_it_did_then() -> None:
+    said = Said("initdb: error: could not write: No space left on device\ninitdb: removing data directory\n"), Said("")
+    failed = _Running(SimpleNamespace(), said, "")
+    assert failed.last_error() == "; it says: initdb: error: could not write: No space left on device"
+    assert failed.last_line() == "; its last line: initdb: removing data directory"
+
+
 async def _death_is_noticed(needed: Services, name: str) -> None:
     """Soon, and said once the keeper has seen it."""
     deadline_s = asyncio.get_running_loop().time() + LIMIT_S
@@ -215,7 +267,7 @@ async def _death_is_noticed(needed: Services, name: str) -> None:
         try:
             await needed.must_live([name])
         except CaseFailedError as failed:
-            assert f"{name}, which the server needs, ended meanwhile" in str(failed)  # noqa: PT017
+            assert f"{name}, which the server needs, was ended by SIGKILL meanwhile" in str(failed)  # noqa: PT017
             return
         await asyncio.sleep(0.01)  # between two looks
     pytest.fail("it was not noticed")

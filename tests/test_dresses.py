@@ -91,3 +91,16 @@ def test_all_dresses_agree_on_who_is_fastest() -> None:
         said = " ".join(dressed(result, dress).split())
         number = first[-1].split("_")[0]
         assert f"({number}) {'is' if len(first) == 1 else 'are equally'} the fastest" in said
+
+
+def test_a_column_of_two_lines_has_both_wherever_a_long_name_breaks_the_table() -> None:
+    broken = 0
+    for length in range(10, 110, 4):
+        text = dressed(result_of([record_of("x" * length, number) for number in (1, 2)]), "table")
+        lines = text.splitlines()
+        for place, line in enumerate(lines):
+            if line.startswith("────") and "p99" in (names := lines[place - 1]):
+                above = [lines[place - 2].find(name) for name in ("response", "ping")]
+                assert min(at for at in above if at >= 0) <= min(names.find(name) % 999 for name in ("p50", "p99"))
+                broken += "p50" not in names
+    assert broken  # between two that share what stands above them

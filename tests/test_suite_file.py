@@ -161,6 +161,7 @@ MIXED = {
     ("http://127.0.0.1:1/a", "--quick"): "--quick goes with a suite that has a quick form",
     ("shop.toml", "--ping", "/x"): "--ping goes with the address of a server",
     ("gone.toml",): "can't be read: No such file",
+    (".",): "'.' has no suite.toml: expected one, as bench.py init writes it there",
     ("https://127.0.0.1/",): "can't be asked",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different questions",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "is named twice",
@@ -318,7 +319,10 @@ def test_suites_that_come_with_the_project_can_be_read() -> None:
         assert read_suite(path).targets
 
 
-FASTAPI = "from fastapi import FastAPI\napp = FastAPI()\n@app.get('/healthz')\ndef health(): ...\n"
+FASTAPI = (
+    "from fastapi import FastAPI\napp = FastAPI()\n@app.get('/healthz')\ndef health(): ...\n"
+    "@app.get('/orders/{customer}')\ndef orders(): ...\n@app.get('/report')\ndef report(): ...\n"
+)
 FLASK = "import flask\napp = flask.Flask(__name__)\n"
 
 
@@ -335,6 +339,22 @@ def test_a_suite_to_begin_with_is_a_suite(source: str, servers: list[str], ping,
     assert all("shop:app" in target.command for target in suite.targets)
     assert suite.axes["workers"] == (1, 2)
     assert suite.ping == ping
+    assert suite.axes["path"] == ("/report" if ping else "/",)  # the first without parameters that is no health check
+    wanted = {"uvicorn": ("fastapi", "uvicorn", "granian"), "sync": ("flask", "gunicorn")}[servers[0]]
+    assert {target.requirements for target in suite.targets} == {wanted}
+
+
+def test_a_suite_to_begin_with_takes_what_is_there(tmp_path: Path, asked: Asked) -> None:
+    (tmp_path / "shop.py").write_text(FASTAPI + "def make_app(): return app\n")
+    (tmp_path / "requirements.txt").write_text("fastapi\n")
+    assert asked("init", "shop:make_app()", "--out", "a.toml").returncode == 0
+    for target in read_suite(tmp_path / "a.toml").targets:
+        assert target.requirements == ("-r requirements.txt", "uvicorn", "granian")
+        assert target.command[target.command.index("shop:make_app") + 1] == "--factory"
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "python").write_text("")
+    assert "bench.py run b.toml --python venv/bin/python" in asked("init", "shop:app", "--out", "b.toml").stdout
+    assert not any(target.requirements for target in read_suite(tmp_path / "b.toml").targets)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import aiohttp
 
 from common.errors import one_line
 from common.harness.failures import CaseFailedError
+from common.model.legible import legible
 
 ACCEPTED, ASK_AGAIN_S = 202, 0.05
 MORE_BYTES = 65536  # than are expected may come: enough to show what is wrong
@@ -27,7 +28,9 @@ class Answer:
         """Short, for a message."""
         text = self.body.decode(errors="replace")
         shown = text if len(text) <= 60 else f"{text[:57]}..."
-        return f"{self.status} with {len(self.body)} bytes {' '.join(shown.split())!r}"
+        elsewhere = self.headers.get("location", "") if 300 <= self.status < 400 else ""
+        where = f" to {legible(elsewhere)[:100]!r}" if elsewhere else ""
+        return f"{self.status}{where} with {len(self.body)} bytes {' '.join(shown.split())!r}"
 
 
 @contextlib.asynccontextmanager

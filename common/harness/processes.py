@@ -22,6 +22,11 @@ LOOK_S = 0.01  # between two looks while something is awaited
 CALM_LOOK_S = 0.05  # while a measurement is on, which every look disturbs
 
 
+def how_it_ended(status: int) -> str:
+    """`ended with exit code 1`, `was ended by SIGKILL`; negative are signals."""
+    return f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
+
+
 class Started:
     """A process that leads a session of its own. It, and all that it starts in turn, descends from the keeper."""
 

@@ -6,7 +6,6 @@ Or one that runs elsewhere, and is neither started nor stopped.
 import asyncio
 import contextlib
 import re
-import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from typing import Any, TypeVar
@@ -20,7 +19,7 @@ from common.harness.listeners import must_be_its_own, where_it_listens
 from common.harness.ours import HOST
 from common.harness.plan import Plan
 from common.harness.ports import claimed_port, port_is_free
-from common.harness.processes import CALM_LOOK_S, GRACE_S, LOOK_S, Started, until
+from common.harness.processes import CALM_LOOK_S, GRACE_S, LOOK_S, Started, how_it_ended, until
 from common.harness.ready.services import Services
 from common.harness.start import Start, start_of
 from common.harness.tail import Tail
@@ -30,6 +29,7 @@ from common.model.record import Record
 from common.model.template import filled
 
 DYING_LIMIT_S = 2.0  # from when a request fails because the server is ending to its end; Python takes its time for that
+LATE = 0.1  # of its time is left: what is not answered then tells less than what was seen before
 WORDS_LIMIT_S = 0.1  # from an answer with an error to the traceback on stderr
 T = TypeVar("T")
 
@@ -41,6 +41,7 @@ class Server:
         target, suite = plan.targets[case.server], plan.suite
         self.started_s = time.monotonic()
         self.url, self._port, self._python = url, port, plan.python_of(case)
+        self._has_requirements = bool(target.requirements)
         self.load_url = url + plan.load_of(case).path
         self.asking = get_job if plan.load.posts_jobs else get  # for what the load asks for
         self.ping, self._status = suite.ping, suite.expect.status
@@ -124,18 +125,18 @@ class Server:
         status = process.wait()
         if process.keeper.is_lost:
             return CaseFailedError("died", "the process that had started the server was killed, perhaps by it")
-        how = f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
-        lines = [line for line in self.last_words().splitlines() if re.search(r"\w", line)]
+        lines = _lines_of(stderr) or _lines_of(self._stdout)
         if lines and (lacking := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
             raise self._missing(lacking[1])
-        said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing on stderr"
+        said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing"
         if status == 0 and self.age_s() < self._limit_s:
             said += "; if it went to the background, tell it to stay in the foreground"
-        return CaseFailedError("died", f"the server {how} after {self.age_s():.1f} s{said}")
+        return CaseFailedError("died", f"the server {how_it_ended(status)} after {self.age_s():.1f} s{said}")
 
     def _missing(self, package: str) -> CaseFailedError:
         why = self._python.why_missing(package)
-        because = f": {why}" if why else "; install it there"
+        what_to_do = "add it to the requirements of the suite" if self._has_requirements else "install it there"
+        because = f": {why}" if why else f"; {what_to_do}"
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
     async def ready(self, session: aiohttp.ClientSession) -> Answer:
@@ -146,20 +147,24 @@ class Server:
         """
         url, ask = (self.load_url, self.asking) if self.ping is None else (self.url + self.ping.path, get)
         seen = ""
-        while self.age_s() < self._limit_s:
+        while (left_s := self._limit_s - self.age_s()) > 0:
             try:
-                answer = await ask(session, url, self._limit_s - self.age_s())
+                answer = await ask(session, url, left_s)
                 if self._is_right(answer):
                     if self._port is not None and self.pid is not None:
                         must_be_its_own(self.pid, self._port, self._keeper_pid())
                     return answer
                 seen = f"GET {url.removeprefix(self.url)} gives {answer.described()}"
+            except aiohttp.ClientConnectorDNSError as error:
+                if self._started is None:
+                    raise CaseFailedError("not_ready", f"no host is known by the name {error.host!r}") from None
             except aiohttp.ClientConnectorError:
                 pass  # it doesn't listen yet
             except CaseFailedError as failed:
                 if failed.code == "stranger":
                     raise
-                seen = str(failed)
+                if left_s > LATE * self._limit_s:
+                    seen = str(failed)
             await asyncio.sleep(LOOK_S)
         where = where_it_listens(self.pid) if self.pid is not None else ""
         seen = seen or f"nothing listens at {self.url}{where}"
@@ -193,12 +198,19 @@ class Server:
             raise CaseFailedError("port_kept", f"port {port} is still taken after the server was ended")
 
 
+def _lines_of(tail: Tail | None) -> list[str]:
+    """What it said there, without rules and empty lines."""
+    return [line for line in tail.text().splitlines() if re.search(r"\w", line)] if tail else []
+
+
 def _begun(start: Start) -> Started:
     try:
         return Started(start.words, environment=start.environment, folder=start.folder)
     except OSError as error:
         why = f"{start.words[0]!r} can't be started: {error.strerror}"
-        raise CaseFailedError("no_command", f"{why}; is it installed, and spelled as in a shell?") from None
+        raise CaseFailedError(
+            "no_command", f"{why}; is it installed, as by requirements in the suite, and spelled as in a shell?"
+        ) from None
 
 
 @contextlib.asynccontextmanager

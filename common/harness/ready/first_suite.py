@@ -2,13 +2,24 @@
 
 import ast
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from common.errors import BadInputError
+from common.harness.ready.address import is_path
 from common.load.drivers import DRIVERS
+from common.model.suite import JOBS
 
 _WSGI = {"Flask", "Bottle", "get_wsgi_application", "Pyramid", "make_wsgi_app"}
 _ASGI = {"FastAPI", "Starlette", "Quart", "Litestar", "Sanic", "get_asgi_application"}
+
+_FRAMEWORKS = (
+    *("bottle", "django", "falcon", "fastapi", "flask", "litestar", "pyramid", "quart", "sanic", "starlette"),
+)
+_ENVIRONMENTS = (".venv", "venv", "env")
+_REQUIREMENTS = "requirements.txt"
+_ROUTE = {"get", "route", "api_route"}  # decorators of what may be asked for
+_MOST_ROUTES = 5
 
 _HEALTH = ("/health", "/healthz", "/ping", "/ready", "/readyz", "/livez", "/status")
 
@@ -16,13 +27,13 @@ _HEAD = """\
 # What is compared, and how: `bench.py run {file}` measures it, `bench.py run {file}:{first}` one server of it.
 title = "How should {module} be deployed?"
 
-# Without requirements, commands run with the Python that --python names (or else that of the bench), as it is:
-# bench.py run {file} --python .venv/bin/python
-# With them, an environment is made once and kept; one server may have further ones of its own.
-# requirements = ["-r requirements.txt", "{package}"]
+# With requirements an environment is made once and kept; one server may have further ones of its own.
+# Without, commands run with the Python that --python names (or else that of the bench), as it is:
+# bench.py run {file} --python {python}
+{no_requirements}requirements = [{requirements}]
 
 [load]
-path = "/"           # what users ask for, such as "/report?customer=acme"
+path = "{path}"{routes}
 users = [25]         # at the same time; a list is an axis: [5, 25] measures both
 # time = "auto"      # how long each load lasts
 # tool = "siege"     # or {tools}
@@ -37,6 +48,7 @@ users = [25]         # at the same time; a list is an axis: [5, 25] measures bot
 [axes]
 workers = [1, 2]     # may be used as {{workers}} below; one case for each value
 """
+_ANY_PATH = '           # what users ask for, such as "/report?customer=acme"'
 _SERVER = """
 [servers.{name}]
 title = "{title}"
@@ -75,20 +87,60 @@ def first_suite(app: str, file: str, folder: Path) -> str:
     tree = _source(module, folder)
     servers = _WSGI_SERVERS if _is_wsgi(tree) else _ASGI_SERVERS
     ping = next((path for path in _HEALTH if path in _texts(tree)), None)
-    first, _, command = servers[0]
-    others = ", ".join(tool for tool in DRIVERS if tool != "siege")
-    package = command.split()[0]
+    others = ", ".join(tool for tool in DRIVERS if tool not in ("siege", JOBS))
+    routes = [one for one in _routes(tree) if one != ping]
     head = _HEAD.format(
         file=file,
-        first=first,
+        first=servers[0][0],
         module=module,
-        package=package,
+        python=own_python(folder) or ".venv/bin/python",
+        requirements=", ".join(f'"{one}"' for one in _requirements(tree, folder, servers)),
+        no_requirements="# " if own_python(folder) else "",
+        path=next((one for one in routes if not re.search("[{<]", one)), "/"),
+        routes=f"   # what users ask for; {module} has {', '.join(routes[:_MOST_ROUTES])}" if routes else _ANY_PATH,
         tools=others,
         ping=ping or _HEALTH[0],
         off="" if ping else "# ",
     )
-    told = [_SERVER.format(name=name, title=title, command=text.format(app=app)) for name, title, text in servers]
+    told = [
+        _SERVER.format(name=name, title=title, command=_command(text, app, asgi=servers is _ASGI_SERVERS))
+        for name, title, text in servers
+    ]
     return "".join([head, *told, _CEILING])
+
+
+def own_python(folder: Path) -> str:
+    """The Python of the virtual environment in that folder, as it is called from there; empty if there is none."""
+    found = (Path(name, "bin", "python") for name in _ENVIRONMENTS)
+    return next((str(one) for one in found if (folder / one).exists()), "")
+
+
+def _command(text: str, app: str, *, asgi: bool) -> str:
+    """What starts the application; a function that makes it is called by servers of ASGI if they are told."""
+    if asgi and app.endswith("()"):
+        return text.format(app=f"{app.removesuffix('()')} --factory")
+    return text.format(app=app)
+
+
+def _requirements(tree: ast.Module, folder: Path, servers: Sequence[tuple[str, str, str]]) -> list[str]:
+    """What the application and the servers need, as far as it can be seen."""
+    imported = {name.name.split(".")[0] for one in ast.walk(tree) if isinstance(one, ast.Import) for name in one.names}
+    imported |= {(one.module or "").split(".")[0] for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}
+    own = [name for name in _FRAMEWORKS if name in imported]
+    if (folder / _REQUIREMENTS).is_file():
+        own = [f"-r {_REQUIREMENTS}"]
+    return list(dict.fromkeys([*own, *(command.split()[0] for _, _, command in servers)]))
+
+
+def _routes(tree: ast.Module) -> list[str]:
+    """The paths that its decorators name, such as `@app.get("/report")`."""
+    found = []
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _ROUTE:
+            first = call.args[0] if call.args else None
+            if isinstance(first, ast.Constant) and isinstance(first.value, str) and is_path(first.value):
+                found.append(first.value)
+    return [one for one in dict.fromkeys(found) if not re.search(r'["\\]', one)]
 
 
 def _source(module: str, folder: Path) -> ast.Module:

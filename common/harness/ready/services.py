@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import pwd
+import re
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from common.harness.child import kept
 from common.harness.failures import CaseFailedError
 from common.harness.ours import HOST
 from common.harness.ports import claimed_port
-from common.harness.processes import Started, until
+from common.harness.processes import Started, how_it_ended, until
 from common.harness.tail import Tail
 from common.model.record import Record
 from common.packages import install_command
@@ -76,6 +77,9 @@ SERVICES = {
 }
 
 
+_TELLS_WHY = re.compile(r"\b(error|fatal|panic|could not|can't)\b", re.IGNORECASE)
+
+
 class Services:
     """Those that run, by name. Each is started when it is needed for the first time, and again if it died."""
 
@@ -105,10 +109,10 @@ class Services:
             CaseFailedError: one has died.
         """
         for name in needs:
-            if name in self._running and self._running[name].started.ended():
-                raise CaseFailedError(
-                    "service_died", f"{name}, which the server needs, ended meanwhile{self._running[name].last_line()}"
-                )
+            running = self._running.get(name)
+            if running is not None and (status := running.started.process.poll()) is not None:
+                said = f"{how_it_ended(status)} meanwhile{running.last_line()}"
+                raise CaseFailedError("service_died", f"{name}, which the server needs, {said}")
 
     def cpu_s(self, needs: Sequence[str]) -> float | None:
         """The CPU time that those of them have used that run; None if none does."""
@@ -141,6 +145,11 @@ class _Running:
     def last_line(self) -> str:
         lines = [line for tail in self.said for line in tail.text().splitlines() if line.strip()]
         return f"; its last line: {lines[-1].strip()[:200]}" if lines else ""
+
+    def last_error(self) -> str:
+        """Of a start that failed: what it says of that, which may not be the last thing that it says."""
+        lines = [line for tail in self.said for line in tail.text().splitlines() if _TELLS_WHY.search(line)]
+        return f"; it says: {lines[-1].strip()[:200]}" if lines else self.last_line()
 
 
 @contextlib.asynccontextmanager
@@ -224,7 +233,7 @@ async def _done(command: list[str], environment: dict[str, str], name: str, fold
     finally:
         await started.stop()
     if started.process.returncode != 0:
-        raise CaseFailedError("no_service", f"{name} can't be prepared{_Running(started, said, '').last_line()}")
+        raise CaseFailedError("no_service", f"{name} can't be prepared{_Running(started, said, '').last_error()}")
 
 
 async def _answering(running: _Running, name: str, port: int) -> None:
@@ -244,4 +253,4 @@ async def _answering(running: _Running, name: str, port: int) -> None:
             return
         await asyncio.sleep(0.02)
     await until(lambda: not any(tail.reading() for tail in running.said), 0.5)
-    raise CaseFailedError("no_service", f"{name} can't be started{running.last_line()}")
+    raise CaseFailedError("no_service", f"{name} can't be started{running.last_error()}")

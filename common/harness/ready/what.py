@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from common.errors import BadInputError
 from common.harness.ready.address import address, path_of, ping_path
 from common.harness.ready.strategies import strategies_suite
 from common.harness.ready.style import in_style
-from common.harness.ready.suite_file import read_suite, suite_path
+from common.harness.ready.suite_file import NAME, read_suite, suite_path
 from common.model.legible import legible
 from common.model.suite import Load, Ping, Suite
 from common.model.target import Target
@@ -35,6 +36,8 @@ def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suit
     files = {name: found for name in names if (found := _file_and_server(name)) is not None}
     if quick and not files:
         raise BadInputError("--quick goes with a suite that has a quick form: expected such as suites/wsgi --quick")
+    if folder := next((name for name in names if Path(name).is_dir() and name not in files), None):
+        raise BadInputError(f"{legible(folder)!r} has no {NAME}: expected one, as bench.py init writes it there")
     if addresses:
         _refuse_a_mixture(names, addresses)
         return _running_suite(addresses, ping)

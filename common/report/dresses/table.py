@@ -69,8 +69,11 @@ class _Figures:
         differing = columned(cases_of(self._comparison.cases))
         for heading in (self._comparison.noun, *differing):
             table.add_column(heading, no_wrap=True)
-        for column in columns:
-            table.add_column(column.heading, justify="right", no_wrap=True)
+        for place, column in enumerate(columns):
+            # What stands over several columns is said again where another table begins amidst them.
+            is_apart = place == 0 and column.heading.startswith("\n")
+            heading = column.name.replace(" ", "\n") if is_apart else column.heading
+            table.add_column(heading, justify="right", no_wrap=True)
         for summary in self._shown:
             names = [Text(summary.server, style=_STYLES.get(summary.verdict, ""))]
             names += [Text(str(value or "")) for value in at(summary.case, differing)]
