@@ -25,9 +25,12 @@ from common.report.words.naming import label
 
 MOST_STEPS = 600  # of a curve
 MOST_ON_SLIDE = 12
-_BRACKET = "Names in a bracket belong to the points beside it, in the same order from top to bottom."
+_BRACKET = (
+    "Names in a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
+    "where they lie side by side."
+)
 _WHY = (
-    " Why threads, greenlets and the event loop reach no more than one core: in one Python process only the thread "
+    "\nWhy threads, greenlets and the event loop reach no more than one core: in one Python process only the thread "
     "that holds the GIL can compute Python code. Processes have a GIL each."
 )
 _CEILING = "The dashed line is the ceiling, what the same users reach {}; the grey band is its own 95 % interval"
@@ -107,11 +110,7 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
         "What everybody else felt",
         f"How long a trivial request to the same server took meanwhile. Each dot is {100 // dots} % of the pings, "
         "the black line is the median; further left is better, and each step of the axis is ten times as long. "
-        + (
-            "The dashed line is how long one task takes alone; what is right of it waited longer."
-            if alone
-            else ""
-        ),
+        + ("The dashed line is how long one task takes alone; what is right of it waited longer." if alone else ""),
         lambda look: _pings(field.of(look), dots, look),
         "Ping, 99th percentile: "
         + _each(cases, lambda case: numbers.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
