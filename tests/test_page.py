@@ -90,12 +90,21 @@ def test_it_opens_offline_fits_and_can_be_read(browser: Browser, pages: dict[str
     with opened(browser, pages[name]) as shown:
         for flag in shown.page.locator("summary").all():
             flag.click()
-        for width, scheme in itertools.product((390, 1440), ("light", "dark")):
+        for width, scheme in itertools.product((390, 768, 1100, 1440), ("light", "dark")):
             shown.look(width, scheme)
             assert shown.overflow() <= 0, (width, scheme)
+            assert cut(shown) == [], (width, scheme)
             contrast, text = shown.page.evaluate(LEAST_CONTRAST)
             assert contrast >= 4.5, (text, width, scheme)
         assert shown.complaints == []
+
+
+def cut(shown: Opened) -> list[str]:
+    """What is wider than there is room for it, in a window or on paper."""
+    return shown.page.evaluate(
+        """[...document.querySelectorAll('.scroll, table, caption, p, dl')].filter(
+            (one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0).map((one) => one.className)"""
+    )
 
 
 @pytest.mark.parametrize("name", RESULTS)
@@ -190,9 +199,9 @@ def test_who_can_not_see_the_pictures_is_told_what_they_show(browser: Browser, p
 @pytest.mark.parametrize("width", [390, 1440])
 def test_a_word_explains_itself_when_it_is_touched(browser: Browser, pages: dict[str, Path], width: int) -> None:
     with opened(browser, pages["sample"], width) as shown:
-        first = shown.page.locator(".answer .term", has_text="p99")
+        first = shown.page.locator(".answer .term", has_text="pings")
         assert first.count() == 1  # where it first stands, and not again
-        note = shown.page.get_by_text("99 of 100 requests took no longer than this")
+        note = shown.page.locator(".note", has_text="A trivial request that needs no work at all")
         assert not note.is_visible()
         first.click()
         assert note.is_visible()
@@ -230,6 +239,10 @@ def test_it_can_be_printed(browser: Browser, pages: dict[str, Path], tmp_path: P
         shown.page.pdf(path=tmp_path / "page.pdf", format="A4")
         assert (tmp_path / "page.pdf").stat().st_size > 10_000
         shown.page.emulate_media(media="print")
+        assert cut(shown) == []
+        words = shown.page.locator("dl.glossary dt")
+        assert {"GIL", "ping", "rank", "p99", "trans/s"} <= set(words.all_inner_texts())
+        assert all(word.is_visible() for word in words.all())
         flagged = shown.page.get_by_role("heading", name="What was flagged").locator("+ ul")
         assert flagged.get_by_text("it died").first.is_visible()  # though no flag was touched
 

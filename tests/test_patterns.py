@@ -47,7 +47,7 @@ def test_the_same_title_says_something_else_where_something_else_was_measured() 
 def test_of_threads_whose_answers_lie_ready_that_is_said() -> None:
     threads = drawn(in_slices(0.2, 0.6, threads=True))
     assert take_turns(threads)
-    assert "in turns; an answer was ready 200 ms before it was sent" in in_a_line(threads)
+    assert "tasks take turns; an answer was ready 200 ms before it was sent" in in_a_line(threads)
     assert "ready" not in in_a_line(drawn(in_slices()))
 
 

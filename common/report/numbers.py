@@ -1,6 +1,7 @@
 """How numbers become text, for every report."""
 
 import math
+import re
 
 
 def rate(per_s: float) -> str:
@@ -53,3 +54,8 @@ def duration(value_s: float) -> str:
 def margin(value: float) -> str:
     """What stands behind a ±: two significant digits below ten, none behind the point above."""
     return significant(value, 2) if value < 10 else f"{value:,.0f}"
+
+
+def unbroken(text: str) -> str:
+    """With spaces between numbers and their units at which no line ends."""
+    return re.sub(r"(?<=\d) (?=(?:ms|s|MB)\b|%)", "\N{NO-BREAK SPACE}", text)

@@ -52,6 +52,7 @@ def cpu_chart(cases: Sequence[Summary], spent: Sequence[Known], look: Look, *, b
     return sheet.drawn(
         sheet.bars("cpu", bars).encode(color=color),
         sheet.posts("zero", [{"x": 0, "y": row["y"] - 2, "y2": row["y2"] + 2} for row in bars], color=look.limit),
+        sheet.rules("halo", intervals, color=look.paper, strokeWidth=5, opacity=0.75),
         sheet.rules("margins", intervals, color=look.ink, strokeWidth=2),
         *rows.texts(sheet, figures),
     )

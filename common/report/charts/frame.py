@@ -9,11 +9,12 @@ import vl_convert
 from common.errors import BadInputError
 from common.report.charts import look as looks
 from common.report.charts.look import FILE, FONT, Drawing, Look, escaped
+from common.report.numbers import unbroken
 
 # Pixels, and how many times as large as in a file everything is, so that it can be read from the last row.
 ASPECTS = {"16:9": (1280, 720, 1.8), "4:3": (1024, 768, 1.6), "1:1": (900, 900, 1.7)}
 _EDGE = 14  # pixels
-_LETTER, _BOLD_LETTER = 0.56, 0.67  # the width of a letter as a part of its height, about
+_LETTER, _BOLD_LETTER, _SMALL_LETTER = 0.56, 0.67, 0.53  # the width of a letter as a part of its height, about
 _TITLE, _BELOW = 1.25, 1.45  # the height of a line, as multiples of that of its letters
 
 
@@ -68,7 +69,7 @@ class Frame:
 
     def _lines(self, text: str, size: float, letter: float = _LETTER) -> list[str]:
         width = (self._size[0] if self.aspect else FILE.width) - 2 * _EDGE
-        return textwrap.wrap(text, int(width / (letter * size)))
+        return textwrap.wrap(unbroken(text), int(width / (letter * size)))
 
     @property
     def _head(self) -> float:
@@ -77,7 +78,7 @@ class Frame:
 
     @property
     def _under_px(self) -> float:
-        return _BELOW * self._names * len(self._lines(self.under, self._names))
+        return _BELOW * self._names * len(self._lines(self.under, self._names, _SMALL_LETTER))
 
     @property
     def _names(self) -> float:
@@ -94,8 +95,9 @@ class Frame:
         lines = self._lines(self.title, size, _BOLD_LETTER)
         style = f'font-size="{size:g}px" font-weight="bold" fill="{FILE.ink}"'
         first = self._head - self._under_px + self._names * 0.8
-        names = _texts(self._lines(self.under, self._names), first, _BELOW * self._names, self._style(self._names))
-        return _texts(lines, _EDGE + size * 0.8, _TITLE * size, style) + names
+        names = self._lines(self.under, self._names, _SMALL_LETTER)
+        below = _texts(names, first, _BELOW * self._names, self._style(self._names))
+        return _texts(lines, _EDGE + size * 0.8, _TITLE * size, style) + below
 
     def _below(self, height: float) -> str:
         size = self._letters[1]

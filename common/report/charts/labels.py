@@ -1,4 +1,4 @@
-"""Where names stand beside points, so that none covers another; points close to each other share a bracket."""
+"""Where names stand beside points: none on another or on a line; those of points close to each other in a bracket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 _DOT = 7.0  # pixels
 _CLOSE = (26.0, 14.0)  # pixels across and down
 _WIDEST = 160.0  # a bracket around more than that would be about nothing
-_SHIFTS = (0.0, -6.0, 6.0, -11.0, 11.0, -18.0, 18.0, -26.0, 26.0)  # up and down from beside the point
+_SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)  # up and down from beside the point
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,17 @@ class Room:
     letter: float  # the width of a letter
 
 
-def placed(points: Sequence[Point], room: Room) -> list[Block]:
-    """A block for each group of points that are close to each other; where names would cover others, groups join."""
+def placed(points: Sequence[Point], room: Room, lines: Sequence[Box] = ()) -> list[Block]:
+    """A block for each group of points that are close to each other; where names would cover others, groups join.
+
+    Args:
+        lines: what no name should be written on, if there is room beside it.
+    """
     groups = [[point] for point in points]
     while (pair := _to_join(groups, [])) is not None:
         _join(groups, *pair)
     while True:
-        blocks = _blocks(groups, points, room)
+        blocks = _blocks(groups, points, room, lines)
         pair = _to_join(groups, blocks)
         if pair is None:
             return blocks
@@ -74,7 +78,10 @@ def placed(points: Sequence[Point], room: Room) -> list[Block]:
 
 
 def _join(groups: list[list[Point]], one: int, other: int) -> None:
-    groups[one] = sorted([*groups[one], *groups.pop(other)], key=lambda point: (point.y, point.x))
+    """In their order: from top to bottom, or from left to right where they lie side by side."""
+    both = [*groups[one], *groups.pop(other)]
+    wide, high = (max(side) - min(side) for side in ([point.x for point in both], [point.y for point in both]))
+    groups[one] = sorted(both, key=lambda point: (point.x, point.y) if wide > high else (point.y, point.x))
 
 
 def _to_join(groups: Sequence[Sequence[Point]], blocks: Sequence[Block]) -> tuple[int, int] | None:
@@ -98,7 +105,9 @@ def _spread(groups: Sequence[Sequence[Point]], pair: tuple[int, int]) -> float:
     return max(max(side) - min(side) for side in sides)
 
 
-def _blocks(groups: Sequence[Sequence[Point]], points: Sequence[Point], room: Room) -> list[Block]:
+def _blocks(
+    groups: Sequence[Sequence[Point]], points: Sequence[Point], room: Room, lines: Sequence[Box]
+) -> list[Block]:
     """Each where it covers least of the others; the large ones choose first."""
     found: dict[int, Block] = {}
     for place in sorted(range(len(groups)), key=lambda number: -len(groups[number])):
@@ -109,16 +118,17 @@ def _blocks(groups: Sequence[Sequence[Point]], points: Sequence[Point], room: Ro
             for is_left in (False, True)
             for away in _SHIFTS
         ]
-        found[place] = min(candidates, key=lambda block: _cost(block, taken, room))
+        found[place] = min(candidates, key=lambda block: _cost(block, taken, lines, room))
     return [found[place] for place in range(len(groups))]
 
 
-def _cost(block: Block, taken: Sequence[Box], room: Room) -> float:
+def _cost(block: Block, taken: Sequence[Box], lines: Sequence[Box], room: Room) -> float:
     box = block.names
     outside = max(0.0, room.left - box.x) + max(0.0, box.x2 - room.width)
     middle = (min(point.y for point in block.points) + max(point.y for point in block.points)) / 2
     shifted = abs((box.y + box.y2) / 2 - middle)
-    return 1000 * sum(map(box.touches, taken)) + 100 * outside + shifted + 3 * block.is_left
+    crossed = sum(map(box.touches, lines))
+    return 1000 * sum(map(box.touches, taken)) + 100 * outside + 60 * crossed + shifted + 3 * block.is_left
 
 
 def _names(group: Sequence[Point], room: Room, shift: float, *, is_left: bool) -> Box:

@@ -19,13 +19,12 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
     rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, look, "rate_per_s")
     part = rows.marks / rows.wanted
     answers_px, pings_px = _ANSWERS * part, _PINGS * part
+    climb_px = answers_px - (0 if look.is_slide else 6)  # below the name of the row
     first = [case[0] for case in rounds]
     end_s = max(one.record.load_s or one.record.time_s for one in first)
     most = max([1, *(_by_then(one, end_s)[-1][1] for one in first)])
     longest_s = max([0.001, *(value for one in first for value in one.record.pings.waited_s)])
-    beside = " (on the right: the rate, and the longest ping)" if look.is_slide else ""
-    axis = alt.Axis(title=f"seconds since the siege began{beside}", orient="top", tickCount=look.width // 100)
-    sheet = rows.sheet(alt.Scale(domain=[0, end_s], nice=False), axis)
+    sheet = rows.sheet(alt.Scale(domain=[0, end_s], nice=False), _axis(look))
     answers, pings, grounds, marks = [], [], [], []
     for number, one in enumerate(first):
         floor = rows.top(number) + answers_px
@@ -35,7 +34,7 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
             answers.append(
                 {
                     "x": at_s,
-                    "y": floor - answers_px * count / most,
+                    "y": floor - climb_px * count / most,
                     "row": number,
                 }
             )
@@ -43,7 +42,7 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
             if due_s <= end_s:
                 pings.append({"x": due_s, "y": ground - max(1.5, pings_px * waited_s / longest_s), "y2": ground})
         grounds += [{"x": 0, "x2": end_s, "y": floor + 0.5}, {"x": 0, "x2": end_s, "y": ground + 0.5}]
-        marks += _scales(floor, answers_px, most, ground, pings_px, longest_s) if not look.is_slide else []
+        marks += _scales(floor, climb_px, most, ground, pings_px, longest_s) if not look.is_slide else []
     line = sheet.of("answers", answers).mark_line(interpolate="step-after", strokeWidth=2, color=look.work)
     return sheet.drawn(
         sheet.rules("grounds", grounds, color=look.grid),
@@ -54,6 +53,13 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
         sheet.text("waits", marks[1::2], sheet.width - 2, align="right", dy=-5, fontSize=9.5, color=look.quiet),
         *rows.texts(sheet, [_told(one, look) for one in first]),
     )
+
+
+def _axis(look: Look) -> alt.Axis:
+    """Of the seconds; on a slide it says what the colours are, too."""
+    colours = "seconds · blue: answers so far, and their rate · orange: each ping, and the longest"
+    title = colours if look.is_slide else "seconds since the siege began"
+    return alt.Axis(title=title, orient="top", tickCount=look.width // 100)
 
 
 def _by_then(one: Round, end_s: float) -> list[tuple[float, int]]:

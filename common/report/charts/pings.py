@@ -28,9 +28,9 @@ def pings_chart(
     waited_s = [np.maximum(_LEAST_S, np.concatenate([one.record.pings.waited_s for one in case])) for case in rounds]
     longest_s = float(max([0.1, task_s or 0.0, *(values.max() for values in waited_s if len(values))]))
     steps = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
-    axis = alt.Axis(
-        title="how long a ping took: each step is ten times as long", orient="top", values=steps, labelExpr=_LABELS
-    )
+    title = "how long a ping took: each step is ten times as long"
+    title += " (dashed: one task)" if look.is_slide and task_s else ""
+    axis = alt.Axis(title=title, orient="top", values=steps, labelExpr=_LABELS)
     scale = alt.Scale(type="log", domain=[_LEAST_S, longest_s * 1.3], nice=False)
     sheet = rows.sheet(scale, axis)
     dots, medians, figures = [], [], ["no pings"] * len(cases)

@@ -12,8 +12,8 @@ from common.report.judging.verdict import OK
 from common.report.words.naming import plain_name, with_file
 
 _LINE, _GAP = 18, 12  # pixels
-_AXIS, _NAMES, _FIGURES = 34, 200, 104  # of a slide: above, on the left and on the right
-_LETTERS = 32  # there is room for in a name there
+_AXIS, _NAMES, _FIGURES = 34, 226, 104  # of a slide: above, on the left and on the right
+_LETTERS = 36  # there is room for in a name there
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import altair as alt
 
-from common.report.charts.labels import Block, Point, Room, placed
+from common.report.charts.labels import Block, Box, Point, Room, placed
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Layer, Sheet
 from common.report.judging.summary import Interval, Summary
@@ -84,7 +84,10 @@ class _Scatter:
     def blocks(self) -> list[Block]:
         """The names, each with its figure."""
         room = Room(_LEFT, _LEFT + self.width, self.height, _LINE, _LETTER)
-        return placed([self._point(case) for case in self.cases], room)
+        at, _, told = self.limit()
+        lines = [Box(row["x"] - 1, row["y2"] - 1, row["x2"] + 1, row["y"] + 1) for row in (*self.intervals(), *at)]
+        lines += [Box(row["x"] - _LETTER * len(row["text"]), row["y"] - 8, row["x"], row["y"] + 8) for row in told]
+        return placed([self._point(case) for case in self.cases], room, lines)
 
     def _point(self, case: Summary) -> Point:
         value = self.across.value(case)

@@ -46,6 +46,7 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
     return sheet.drawn(
         band,
         sheet.bars("bars", bars).encode(opacity=opacity, color=color),
+        sheet.rules("halo", intervals, color=look.paper, strokeWidth=5, opacity=0.75),
         sheet.rules("intervals", intervals, color=look.ink, strokeWidth=2),
         *lines,
         *rows.texts(sheet, [_told(case, most, look) for case in cases]),
@@ -79,19 +80,19 @@ def _ceilings(
     texts = [] if look.is_slide else texts
     return sheet.bars("ceiling_interval", bands, color=look.limit, opacity=0.13), [
         sheet.posts("ceiling", lines, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
-        sheet.text("ceiling_label", texts, align="right", dx=-5, color=look.ink),
+        sheet.text("ceiling_label", texts, align="left", dx=6, dy=-2, color=look.ink),
     ]
 
 
 def _at_the_line(shared: bool, places: Sequence[tuple[float, float, Summary]], look: Look) -> str:
     if look.is_narrow:
-        return "ceiling" if shared else "dashed: its ceiling"
+        return "ceiling"
     if not shared:
-        return "dashed: the ceiling, all that this machine can do with that Python"
+        return "dashed: the ceiling of that Python"
     ceiling = places[0][2]
     width = half_width(ceiling)
     margin = f" ± {numbers.margin(width)}" if width is not None else ""
-    return f"ceiling: {numbers.rate(ceiling.usual_rate_per_s)}/s{margin} is all that this machine can do"
+    return f"ceiling: {numbers.rate(ceiling.usual_rate_per_s)}/s{margin}"
 
 
 def _told(case: Summary, most: float, look: Look) -> str:

@@ -179,7 +179,7 @@ def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, miss
     """
     if look.is_slide and len(drawn) > 1:
         drawn = drawn if columns > 1 else _one_of_each_group(drawn)
-        columns = 2 if look.width > look.height * 1.2 and len(drawn) > 1 else columns  # type: ignore[operator]
+        columns = 2 if look.width > look.height * 1.1 and len(drawn) > 1 else columns  # type: ignore[operator]
     bars = _BARS_OF_A_SLIDE if look.is_slide else (_BAR,)
     for bar in bars:
         canvas = _drawn(drawn, look, columns, bar, missing)

@@ -1,8 +1,15 @@
 """Terms that explain themselves when they are touched: buttons that open a note, without any script."""
 
+import re
+
 from markupsafe import Markup, escape
 
+from common.report.numbers import unbroken
 from common.report.words.glossary import GLOSSARY, IN_TEXTS, term_in, term_of
+
+_WHOLE = Markup('<span class="whole">{}</span>')
+_MARKS = re.compile(r"[).,;:!?]+")  # behind a button a line may end, but not before these
+_OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
 
 
 class Explained:
@@ -15,10 +22,12 @@ class Explained:
         """With a button for each term that stands here for the first time on the page."""
         told, last = Markup(), 0
         for start, end, term in term_in(text, self._left):
-            told += escape(text[last:start]) + self._button(term, text[start:end])
+            mark = _MARKS.match(text, end)
+            after = mark[0] if mark else ""
+            told += _unbroken(text[last:start]) + _WHOLE.format(self._button(term, text[start:end]) + escape(after))
             self._left.discard(term)
-            last = end
-        return told + escape(text[last:])
+            last = end + len(after)
+        return told + _unbroken(text[last:])
 
     @staticmethod
     def is_explained(name: str) -> bool:
@@ -42,3 +51,9 @@ class Explained:
 
 def _place(term: str) -> str:
     return f"term-{list(GLOSSARY).index(term)}"
+
+
+def _unbroken(text: str) -> Markup:
+    """Escaped, and no line ends within an option of the command, or between a number and its unit."""
+    parts = _OPTION.split(unbroken(text))
+    return Markup().join(_WHOLE.format(part) if place % 2 else escape(part) for place, part in enumerate(parts))

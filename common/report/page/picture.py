@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from common.report.charts.frame import Frame
 from common.report.charts.look import NARROW, WIDE, Drawing, Look, for_page
+from common.report.numbers import unbroken
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,5 +64,5 @@ def _figure(picture: Picture) -> Figure:
             Markup(for_page(picture.draw(look), look, picture.alternative))  # noqa: S704 (escaped there)
             for look in (WIDE, NARROW)
         )
-    headline, _, names = picture.headline.partition("\n")
+    headline, _, names = unbroken(picture.headline).partition("\n")
     return Figure(picture.title, headline, names, picture.how, picture.conditions, wide, narrow)

@@ -21,7 +21,10 @@ from common.report.words.traced import GIL, HOW, headline, missing
 
 MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two
 ON_PAGE = ("rate", "p99", "ping")  # of the figures along an axis
-_ONE_SHOT = " It is one shot of each: in another one some would be quicker, others slower, so who does more is not to be read from it."
+_ONE_SHOT = (
+    " It is one shot of each: in another one some would be quicker and others slower, so who does more is not to be "
+    "read from it."
+)
 MOST_ROWS = 15  # in rows beyond that there are fewer marks, or the page would grow too large
 
 
@@ -57,7 +60,7 @@ def traced(result: Result, columns: int = 1) -> Picture:
         "timeline",
         "",
         f"All requests were sent to each server at the same moment. {HOW}{untold}{_ONE_SHOT}"
-        f"{longer if users else ''}{f' {GIL}' if result.suite is None else ''}",
+        f"{longer if users else ''}" + (f"\n{GIL}" if result.suite is None else ""),
         lambda look: timeline_chart(drawn, look, columns, absent),
         "Timelines. " + ". ".join(one.described() for one in drawn),
         headline=headline(drawn),

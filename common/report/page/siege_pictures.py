@@ -25,9 +25,12 @@ from common.report.words.naming import label
 
 MOST_STEPS = 600  # of a curve
 MOST_ON_SLIDE = 12
-_BRACKET = "Names in a bracket belong to the points beside it, in the same order from top to bottom."
+_BRACKET = (
+    "Names in a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
+    "where they lie side by side."
+)
 _WHY = (
-    " Why threads, greenlets and the event loop reach no more than one core: in one Python process only the thread "
+    "\nWhy threads, greenlets and the event loop reach no more than one core: in one Python process only the thread "
     "that holds the GIL can compute Python code. Processes have a GIL each."
 )
 _CEILING = "The dashed line is the ceiling, what the same users reach {}; the grey band is its own 95 % interval"

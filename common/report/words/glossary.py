@@ -47,7 +47,6 @@ _OTHERS = {
     "p99": ("ping p99", "response p99"),
     "ping": ("pings", "Pings", "Ping"),
     "ceiling": ("of ceiling",),
-    "event loop": ("loop",),
 }  # the others are explained at their columns
 
 
@@ -55,7 +54,8 @@ def term_in(text: str, terms: set[str]) -> Iterator[tuple[int, int, str]]:
     """Where each of these terms stands in a text for the first time: from, to, and the term; from left to right."""
     found = []
     for term in terms:
-        forms = "|".join(re.escape(form) for form in (term, *_OTHERS.get(term, ())) if " " not in form)
+        others = [form for form in _OTHERS.get(term, ()) if " " not in form]
+        forms = "|".join(map(re.escape, (term, *others)))
         if (match := re.search(rf"(?<![\w/])(?:{forms})(?![\w/])", text)) is not None:
             found.append((match.start(), match.end(), term))
     last = 0

@@ -67,7 +67,7 @@ def in_a_line(one: Timeline) -> str:
     elif at_once(one) is None:
         told.append("the task waits in between, or something else had the cores")
     if take_turns(one):
-        told.append("in turns")
+        told.append("tasks take turns")
     if late_s := longest_late_s(one):
         told.append(f"an answer was ready {numbers.seconds(late_s)} before it was sent")
     if one.pings:
