@@ -22,7 +22,8 @@ def trace_of(*requests: tuple[str, list[Stretch]]) -> Trace:
 
 def waits(*requests: tuple[str, list[Stretch]]) -> list[list[tuple[float, float]]]:
     [drawn] = timelines([trace_of(*requests)])
-    return list(waits_elsewhere(drawn.lanes).values())
+    found = waits_elsewhere(drawn.lanes)
+    return [found.get(number, []) for number in range(1, len(requests) + 1)]
 
 
 PAUSING = [(0.0, 0.01, 0.01), (0.31, 0.32, 0.01)]
@@ -46,6 +47,10 @@ def test_what_another_process_does_is_in_nobodys_way() -> None:
 def test_a_task_that_sleeps_without_giving_way_waits_too() -> None:
     assert waits(("1/a", [(0.0, 0.3, 0.0)]), ("1/b", [(0.0, 0.3, 0.0)])) == [[(0.0, 0.3)], [(0.0, 0.3)]]
     assert waits(("1/a", [(0.0, 0.3, 0.0)]), ("1/b", [(0.0, 0.3, 0.3)])) == [[], []]
+
+
+def test_who_computes_much_was_kept_from_a_core_by_other_programs() -> None:
+    assert waits(("1/a", [(0.0, 0.1, 0.1), (0.2, 0.3, 0.1)]), ("2/a", PAUSING)) == [[], [(0.01, 0.31)]]
 
 
 def test_it_has_a_sign_of_its_own_on_the_terminal() -> None:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from common.report.figures.patterns import computed_s, in_hand_s
 from common.report.figures.timeline import Bar, Lane
 
-HARDLY = 0.08  # of a stretch: a task that computes less than that waits in it
+HARDLY = 0.15  # of the time in hand: a task that computes more may just have been kept from a core by other programs
 OTHERS = 0.5  # of a pause: if others of the same process ran for so much of it, it waited for its turn
 SHORT_S = 0.001  # such a pause nobody can see
 
@@ -20,7 +21,8 @@ def waits_elsewhere(lanes: Sequence[Lane]) -> dict[int, list[tuple[float, float]
     for lane in lanes:
         beside = [bar for other in lanes if _process(other) == _process(lane) for bar in other.bars]
         for bar in lane.bars:
-            found[bar.number] = list(_waits(bar, _Ran([one for one in beside if one is not bar])))
+            if bar.ran and computed_s(bar) < HARDLY * in_hand_s(bar):
+                found[bar.number] = list(_waits(bar, _Ran([one for one in beside if one is not bar])))
     return found
 
 
