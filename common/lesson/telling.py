@@ -74,7 +74,7 @@ def pictures(page: Page, result: Result, seen: Seen) -> Iterator[RenderableType]
     if "table" in page.show and result.incidents:
         yield drill_dresses.as_table(result)
     elif "table" in page.show and result.steps:
-        yield Group(_rates(result), Text("\n".join(OF_RATES), style="dim"))
+        yield Group(_rates(page, result, seen), Text("\n".join(OF_RATES), style="dim"))
     elif "table" in page.show and result.records:
         yield Group(_table(page, seen), Text("\n".join(legend(page)), style="dim"))
 
@@ -82,16 +82,17 @@ def pictures(page: Page, result: Result, seen: Seen) -> Iterator[RenderableType]
 RATES = ("arrivals/s", "in time/s", "p99 wait", "", "p99 ping", "")
 OF_RATES = (
     "in time: answered within the promise",
-    "p99: 99 of 100 took less (the bar: each step ten times as long)",
+    "p99: 99 of 100 took less; two blocks more: ten times as long; never: refused or lost",
     "✗: the promise is broken",
 )
 _SHORTEST_S, _LONGEST_S = 0.001, 10.0  # between which a bar grows
 
 
-def _rates(result: Result) -> Table:
+def _rates(page: Page, result: Result, seen: Seen) -> Table:
     """What became of each rate that was offered, with a bar as long as the wait, and last the ceiling."""
     table = _columns(RATES, "right right right left right left")
-    for one in capacities(result):
+    meant = [claim.of for claim in page.claims]
+    for one in (each for each in capacities(result) if seen.is_about(each.case, meant)):
         for step in one.steps:
             missed = {goal.figure.partition("_")[0] for goal in one.missed_at(step)}
             told = [numbers.rate(step.per_s), numbers.rate(step.good_per_s(one.in_time_s))]
