@@ -339,10 +339,21 @@ def test_where_the_machine_lacks_something_the_result_of_another_one_is_shown(
     monkeypatch.setattr(measuring, "usable_cpus", lambda: 1)
     monkeypatch.setattr(measuring, "pythons_for", lambda _: ["python3"])
     said = " ".join(called("lesson", "7", "--answer", "B", folder=tmp_path).stdout.split())
-    assert "This machine has 1 CPU to give, and this takes 2." in said
+    assert "This machine has 1 CPU to give, and this takes 2: with one no two tasks" in said
     assert "measured on another, with 2 CPUs" in said
     assert "results/pythons.json" in said
     assert "You said B, and so it is." in said
+
+
+def test_the_plan_of_a_teacher_has_the_right_letters_and_its_minutes() -> None:
+    text = (ROOT / "docs" / "teaching.md").read_text()
+    for one in STEPS:
+        assert re.search(
+            rf"^\| {one.number} [^|]+\| {' '.join(page.usual for page in one.pages)} \|", text, re.MULTILINE
+        )
+    sums = [sum(map(int, re.findall(r"^\| (\d+) \|", part, re.MULTILINE))) for part in text.split("\n## ")[1:3]]
+    assert sums == [90, 250]
+    assert "".join(page.usual for one in STEPS for page in one.pages) in text
 
 
 SMALL = """

@@ -40,7 +40,8 @@ def lacking(page: Page) -> str:
     for need in page.needs:
         if need.startswith("cpus>="):
             if usable_cpus() < int(need.removeprefix("cpus>=")):
-                return f"has {usable_cpus()} CPU to give, and this takes {need.removeprefix('cpus>=')}"
+                few = f"has {usable_cpus()} CPU to give, and this takes {need.removeprefix('cpus>=')}"
+                return f"{few}: with one no two tasks are ever computed at the same moment"
         elif lacks := unmet(need):
             return lacks.replace("needs", "has no")
     return ""

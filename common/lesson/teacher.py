@@ -128,6 +128,8 @@ class Teacher:
 
     def _measured_elsewhere(self, step: Step, page: Page, lacks: str) -> tuple[Result, str, str]:
         result, name = load(committed(step, page)), committed(step, page).relative_to(ROOT)
+        if not result.traces and (traced := telling.as_elsewhere(step, page)):
+            result.traces = traced.traces
         cpus, day = result.environment.usable_cpus, result.began_at[:10]
         said = f"This machine {lacks}. So what follows was measured on another, with {cpus} CPUs, on {day}: {name}"
         self._say("\n" + telling.paragraph(said))
