@@ -26,11 +26,11 @@ def waits(*requests: tuple[str, list[Stretch]]) -> list[list[tuple[float, float]
     return [found.get(number, []) for number in range(1, len(requests) + 1)]
 
 
-PAUSING = [(0.0, 0.01, 0.01), (0.31, 0.32, 0.01)]
+PAUSING = [(0.0, 0.01, 0.001), (0.31, 0.32, 0.001)]
 
 
 def test_who_pauses_while_nobody_computes_waits_for_something_else() -> None:
-    assert waits(("1/a", PAUSING), ("1/a", [(0.01, 0.02, 0.01), (0.32, 0.33, 0.01)])) == [
+    assert waits(("1/a", PAUSING), ("1/a", [(0.01, 0.02, 0.001), (0.32, 0.33, 0.001)])) == [
         [(0.01, 0.31)],
         [(0.02, 0.32)],
     ]
@@ -59,6 +59,6 @@ def test_it_has_a_sign_of_its_own_on_the_terminal() -> None:
     Console(file=page, width=80, color_system=None).print(TimelinesAsText(result))
     [drawn] = [line for line in page.getvalue().splitlines() if line.startswith("thread 1")]
     assert drawn.count("·") > 40
-    assert "░" not in drawn
+    assert drawn.count("░") <= 4  # where it computes next to nothing
     assert max(map(len, page.getvalue().splitlines())) <= 80
     assert "· waits for something else" in page.getvalue()

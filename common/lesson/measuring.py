@@ -68,7 +68,8 @@ def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str], say: 
         return conduct_drill(plan, run.faults, out, watcher, command)[:2]
     if run.goals:
         searched = capacity_plan(suite, run.goals, axes, seed=SEED)
-        return conduct_capacity(searched, run.goals, run.time_s, wanted, out, watcher, command)[:2]
+        time_s = run.time_s * _times(1.0, run.time_s, say)
+        return conduct_capacity(searched, run.goals, time_s, wanted, out, watcher, command)[:2]
     users = run.users if run.time_s else (run.requests,)
     suite = replace(suite, ceiling=None)  # these servers are ours, and what they can do at the most is no question here
     plan = _only(make_plan(suite, {**axes, "users": users}, time_s=run.time_s, rounds=run.rounds, seed=SEED), run.only)
@@ -86,15 +87,21 @@ def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], No
     for name, one in tasks.items():
         say(f"One task ({name}) takes {numbers.seconds(one.task_s)} here if it is alone.")
     computing_s = [one.task_s for one in tasks.values() if one.cpu_s > one.task_s / 2]
+    times = _times(
+        max([1.0, *(task_s / USUAL_S for task_s in computing_s)]), plan.turns() * (plan.load.time_s or 0.0), say
+    )
+    return replace(plan, load=replace(plan.load, time_s=round(times * (plan.load.time_s or 0.0), 1)))
+
+
+def _times(slow: float, in_all_s: float, say: Callable[[str], None]) -> float:
+    """How many times as long it has to take, on a machine that is so slow; says so where that is worth a word."""
     by_others = min(0.99, psutil.cpu_percent(LOOK_AROUND_S) / 100)
-    times = min(LONGEST, max([1.0, *(task_s / USUAL_S for task_s in computing_s)]) / (1 - by_others))
-    time_s = plan.load.time_s or 0.0
-    more_s = (times - 1) * time_s * plan.turns()
-    if more_s < WORTH_A_WORD_S:
-        return plan
+    times = min(LONGEST, slow / (1 - by_others))
+    if (more_s := (times - 1) * in_all_s) < WORTH_A_WORD_S:
+        return 1.0
     others = f"Other programs take {numbers.share(by_others)} of the CPUs"
     say(f"{others if by_others > OTHER_WORK else 'This machine is slow'}: so this takes {more_s:.0f} s more today.")
-    return replace(plan, load=replace(plan.load, time_s=round(times * time_s, 1)))
+    return times
 
 
 def turns(run: Run) -> int:
