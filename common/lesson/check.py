@@ -17,13 +17,13 @@ from common.lesson.claims import NOT_HERE, UNTOLD, Judged, judged
 from common.lesson.exercise import Exercise, exercise_of
 from common.lesson.figures import Seen
 from common.lesson.plainly import OF_THE_MACHINE, finding
+from common.lesson.progress import LessonProgress
 from common.model.case import Case
 from common.model.legible import legible
 from common.model.record import Result
 from common.report import numbers
 from common.report.judging.summary import Latency, Summary
 from common.report.judging.verdict import FAILED, Reason
-from common.report.progress import ProgressBar
 
 SOLVED, NOT_SOLVED, CANNOT_TELL = 0, 1, 3
 TIME_S, ROUNDS, SEED = 1.5, 2, 1
@@ -45,7 +45,7 @@ def check(file: Path, keep: Path) -> int:
     plan = plan_for(file, exercise or Exercise())
     keep.mkdir(parents=True, exist_ok=True)
     out = keep / f"check-{legible(file.stem)}.json"
-    with _Progress(plan.turns(), quiet=False) as progress:
+    with LessonProgress(plan.turns()) as progress:
         words = ["bench.py", "lesson", "check", str(file)]
         result, stopped_by, _ = conduct(plan, out, progress, words, uncertain=_unless_it_failed)
     if stopped_by:
@@ -89,18 +89,6 @@ def _refuse_what_does_not_start(file: Path, plan: Plan, result: Result) -> None:
     for record in result.records:
         if record.server == _name_in(plan, file) and record.failure and record.ready_s is None:
             raise BadInputError(f"{file} does not start: {record.failure.message}")
-
-
-class _Progress(ProgressBar):
-    """Without advice on options that there are not here."""
-
-    def say(self, message: str) -> None:
-        """Nothing: a check takes as long as it takes."""
-
-    def warn(self, message: str) -> None:
-        """One line."""
-        if not message.startswith("--"):
-            super().warn(message)
 
 
 class Checked:

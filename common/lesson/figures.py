@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from common.lesson.amount import Amount, counted
-from common.lesson.noise import is_noisy, leeway, said
+from common.lesson.noise import is_noisy, leeway, leeway_alone, said
 from common.lesson.searches import OF_CAPACITIES
 from common.model.case import Case
 from common.model.goal import goal_names
@@ -92,7 +92,10 @@ class Seen:
             alone_s = alone_wall_s(rounds)
             if not alone_s:
                 return Amount("?", doubt="nothing ran alone")
-            return self._with_noise(counted(alone_s, numbers.seconds(alone_s)), "alone_s", case, rounds)
+            amount = counted(alone_s, numbers.seconds(alone_s))
+            if not is_noisy(case):
+                return amount
+            return replace(amount, leeway=leeway_alone(alone_s, rounds, self.comparison.weather))
         if against == "users":
             return counted(self.comparison.cases[self._place(who)].users)
         if against == "cpus":
@@ -133,15 +136,11 @@ class Seen:
         text = f"more than {text_of(found.low or 0.0)}" if found.value is None else text_of(found.value)
         estimate = self.comparison.measured.get(figure, [None] * (place + 1))[place]
         amount = Amount(text, found.value, found.low, found.high, estimate, doubt)
-        return self._with_noise(amount, figure, case, rounds)
-
-    def _with_noise(self, amount: Amount, figure: str, case: Summary, rounds: Sequence[Round]) -> Amount:
-        """With how far a busy machine may have carried it, if nothing else speaks against its case."""
         if not is_noisy(case) or figure == "memory_bytes":
             return amount
-        weather, own = self.comparison.weather, self.comparison.rounds[self.comparison.cases.index(case)]
+        weather = self.comparison.weather
         room = leeway(figure, amount.value or amount.low, rounds, weather)
-        return replace(amount, noise=said(own, weather), leeway=room)
+        return replace(amount, noise=said(rounds, weather), leeway=room)
 
     def _doubt(self, case: Summary) -> str:
         """Why nothing can be told of it: the first of its reasons, which is no reason where it is but noise."""

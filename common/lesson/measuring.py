@@ -2,24 +2,34 @@
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+import psutil
 
 from common.contract import unmet
 from common.cpus import usable_cpus
 from common.harness.capacity.plan import capacity_plan
 from common.harness.drill.plan import drill_plan
 from common.harness.plan import Plan, make_plan
+from common.harness.ready.expectation import Expectations
 from common.harness.ready.what import suite_of
 from common.harness.session import conduct, conduct_capacity, conduct_drill, conduct_traces
 from common.harness.watcher import Watcher
 from common.lesson.step import ROOT, Page, Run
 from common.model.case import Case, Value
 from common.model.record import Result, save
+from common.report import numbers
 from common.report.judging.capacity import wanted
+from common.report.judging.evidence import OTHER_WORK
 
 SEED = 1
+USUAL_S = 0.08  # what a task that computes takes at the most on a machine for which the steps' times are right
+LONGEST = 3.0  # times as long as it should: then a step takes a minute
+WORTH_A_WORD_S = 2.0
+LOOK_AROUND_S = 0.3
 Measured = tuple[Result, int | None]
 
 
@@ -30,7 +40,8 @@ def lacking(page: Page) -> str:
     for need in page.needs:
         if need.startswith("cpus>="):
             if usable_cpus() < int(need.removeprefix("cpus>=")):
-                return f"has {usable_cpus()} CPU to give, and this takes {need.removeprefix('cpus>=')}"
+                few = f"has {usable_cpus()} CPU to give, and this takes {need.removeprefix('cpus>=')}"
+                return f"{few}: with one no two tasks are ever computed at the same moment"
         elif lacks := unmet(need):
             return lacks.replace("needs", "has no")
     return ""
@@ -41,8 +52,8 @@ def pythons_for(run: Run) -> list[str]:
     return [name for name in run.pythons if shutil.which(name)] if run.pythons else [sys.executable]
 
 
-def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str]) -> Measured:
-    """Runs it, and writes the raw values.
+def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str], say: Callable[[str], None]) -> Measured:
+    """Runs it, and writes the raw values; `say` is told what one task takes, and if it all takes longer today.
 
     Returns:
         What was measured, and the number of the signal that stopped it or None.
@@ -57,15 +68,40 @@ def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str]) -> Me
         return conduct_drill(plan, run.faults, out, watcher, command)[:2]
     if run.goals:
         searched = capacity_plan(suite, run.goals, axes, seed=SEED)
-        return conduct_capacity(searched, run.goals, run.time_s, wanted, out, watcher, command)[:2]
+        time_s = run.time_s * _times(1.0, run.time_s, say)
+        return conduct_capacity(searched, run.goals, time_s, wanted, out, watcher, command)[:2]
     users = run.users if run.time_s else (run.requests,)
     suite = replace(suite, ceiling=None)  # these servers are ours, and what they can do at the most is no question here
     plan = _only(make_plan(suite, {**axes, "users": users}, time_s=run.time_s, rounds=run.rounds, seed=SEED), run.only)
     if run.time_s:
-        return conduct(plan, out, watcher, command, traced_requests=run.requests)[:2]
+        adapted = partial(_long_enough, say=say)
+        return conduct(plan, out, watcher, command, traced_requests=run.requests, adapted=adapted)[:2]
     result, stopped_by = conduct_traces(plan, run.requests, watcher, command)
     save(result, out)
     return result, stopped_by
+
+
+def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], None]) -> Plan:
+    """The same with sieges that are so much longer as the machine is slower, or busy with something else."""
+    tasks = {case.task: expectations[case.work] for case in plan.cases}
+    for name, one in tasks.items():
+        say(f"One task ({name}) takes {numbers.seconds(one.task_s)} here if it is alone.")
+    computing_s = [one.task_s for one in tasks.values() if one.cpu_s > one.task_s / 2]
+    times = _times(
+        max([1.0, *(task_s / USUAL_S for task_s in computing_s)]), plan.turns() * (plan.load.time_s or 0.0), say
+    )
+    return replace(plan, load=replace(plan.load, time_s=round(times * (plan.load.time_s or 0.0), 1)))
+
+
+def _times(slow: float, in_all_s: float, say: Callable[[str], None]) -> float:
+    """How many times as long it has to take, on a machine that is so slow; says so where that is worth a word."""
+    by_others = min(0.99, psutil.cpu_percent(LOOK_AROUND_S) / 100)
+    times = min(LONGEST, slow / (1 - by_others))
+    if (more_s := (times - 1) * in_all_s) < WORTH_A_WORD_S:
+        return 1.0
+    others = f"Other programs take {numbers.share(by_others)} of the CPUs"
+    say(f"{others if by_others > OTHER_WORK else 'This machine is slow'}: so this takes {more_s:.0f} s more today.")
+    return times
 
 
 def turns(run: Run) -> int:

@@ -40,12 +40,28 @@ def leeway(figure: str, value_s: float | None, rounds: Sequence[Round], weather:
     if figure in NOT_OF_TIME:
         return AS_IT_IS
     slowed = max(map(slowdown, rounds))
-    speeds = [speed for one in rounds if (speed := weather.speed(one))] or [1.0]
-    slowest, fastest = min(*speeds, 1.0), max(*speeds, 1.0)
+    slowest, fastest = _speeds(rounds, weather)
     if figure == "rate_per_s":
         return 1 / fastest, slowed / slowest
     late = TURNS_OF_A_PING * _late_s(figure, rounds) / value_s if value_s and figure.startswith("ping_") else 0.0
     return max(0.0, slowest / slowed - late), fastest
+
+
+def leeway_alone(alone_s: float, rounds: Sequence[Round], weather: Weather) -> tuple[float, float]:
+    """The same of what the task takes alone: no less than what it waits and computes, no more than the quickest run."""
+    runs = [run for one in rounds for run in zip(one.record.alone_wall_s, one.record.alone_cpu_s, strict=False)]
+    if not runs:
+        return AS_IT_IS
+    slowest, fastest = _speeds(rounds, weather)
+    least_s = max(0.0, min(wall_s - cpu_s for wall_s, cpu_s in runs)) + min(cpu_s for _, cpu_s in runs) * slowest
+    most_s = min(wall_s for wall_s, _ in runs) * fastest
+    return min(least_s, most_s) / alone_s, most_s / alone_s
+
+
+def _speeds(rounds: Sequence[Round], weather: Weather) -> tuple[float, float]:
+    """The slowest and the fastest of the rounds, as multiples of the usual speed."""
+    speeds = [speed for one in rounds if (speed := weather.speed(one))] or [1.0]
+    return min(*speeds, 1.0), max(*speeds, 1.0)
 
 
 def slowdown(one: Round) -> float:

@@ -61,6 +61,7 @@ class Code(_Strict, frozen=True):
     file: str
     line: str
     lines: int = 1
+    says: str = ""  # what is to be seen there
 
 
 class Page(_Strict, frozen=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from common.errors import BadInputError
 from common.lesson import telling
@@ -14,10 +14,11 @@ from common.lesson.claims import Found, found_in
 from common.lesson.figures import Seen
 from common.lesson.measuring import lacking, measure, turns
 from common.lesson.notebook import Done, Notebook
+from common.lesson.progress import LessonProgress
 from common.lesson.step import ROOT, Page, Run, Step, all_steps, committed
 from common.model.outfile import write_whole
 from common.model.record import Result, load
-from common.report.progress import ProgressBar
+from common.report.dresses.timeline_text import TimelinesAsText
 
 FAILED, CANNOT_TELL = 1, 3
 
@@ -73,8 +74,10 @@ class Teacher:
             result, instead, path = self._result_for(step, page)
             kept = kept or path
             found = self._shown(page, result, letter)
-            if found.has_untold and not instead and (told := telling.elsewhere(step, page)):
-                self._say(telling.paragraph(told))
+            if found.has_untold and not instead:
+                self._show_elsewhere(step, page)
+            if place < len(step.pages):
+                self._pause("Enter: the next question")
             right += found.right or "?"
             if page.run is not None and not instead and _has_failed(result):
                 codes.add(FAILED)
@@ -114,8 +117,9 @@ class Teacher:
         self._say(f"\n{_announced(page.run)}")
         kept = self._notebook.result_of(step)
         unfinished = kept.with_suffix(".unfinished.json")  # what was kept before stays until there is something new
-        with ProgressBar(turns(page.run), quiet=False) as progress:
-            result, stopped_by = measure(page.run, unfinished, progress, ["bench.py", "lesson", str(step.number)])
+        command = ["bench.py", "lesson", str(step.number)]
+        with LessonProgress(turns(page.run)) as progress:
+            result, stopped_by = measure(page.run, unfinished, progress, command, self._say)
         if stopped_by:
             raise StoppedError(stopped_by)
         if unfinished.exists():  # there may have been no room
@@ -124,6 +128,8 @@ class Teacher:
 
     def _measured_elsewhere(self, step: Step, page: Page, lacks: str) -> tuple[Result, str, str]:
         result, name = load(committed(step, page)), committed(step, page).relative_to(ROOT)
+        if not result.traces and (traced := telling.as_elsewhere(step, page)):
+            result.traces = traced.traces
         cpus, day = result.environment.usable_cpus, result.began_at[:10]
         said = f"This machine {lacks}. So what follows was measured on another, with {cpus} CPUs, on {day}: {name}"
         self._say("\n" + telling.paragraph(said))
@@ -133,13 +139,47 @@ class Teacher:
         seen = Seen(result)
         found = found_in(page, seen)
         for picture in telling.pictures(page, result, seen):
-            self._console.print()
-            self._console.print(picture)
+            self._show(picture)
+        self._pause("Enter: what it means")
         self._say("\n" + telling.paragraph(telling.verdict(page, predicted, found)))
         self._say("\n".join(map(telling.paragraph, telling.explained(page, found))))
         if page.code:
             self._say(f"In the code:\n{telling.in_code(page.code)}")
         return found
+
+    def _show_elsewhere(self, step: Step, page: Page) -> None:
+        """What a quieter machine had to say, and its picture."""
+        if not (told := telling.elsewhere(step, page)):
+            return
+        self._say("\n" + telling.paragraph(told))
+        if "timeline" in page.show and (result := telling.as_elsewhere(step, page)):
+            self._pause("Enter: the picture of that machine")
+            self._show(TimelinesAsText(result))
+
+    def _show(self, picture: RenderableType) -> None:
+        """A screen at a time."""
+        with self._console.capture() as captured:
+            self._console.print(picture)
+        lines = captured.get().splitlines()
+        most = self._console.height - 2 if self._is_read else len(lines)
+        self._say("")
+        for first in range(0, len(lines), most):
+            if first:
+                self._pause("Enter: go on")
+            sys.stdout.write("\n".join([*lines[first : first + most], ""]))
+            sys.stdout.flush()
+
+    @property
+    def _is_read(self) -> bool:
+        """Whether there is somebody at a terminal who reads along."""
+        return not self._answers and sys.stdin.isatty() and sys.stdout.isatty()
+
+    def _pause(self, what: str) -> None:
+        """Waits for the reader; q stops."""
+        if self._is_read:
+            click.echo(click.style(f"[{what}] ", dim=True), nl=False)
+            if sys.stdin.readline().strip().lower() == "q":
+                raise StoppedError(0)
 
     def _write_page(self) -> None:
         if self._page is not None:

@@ -1,5 +1,6 @@
 """What a step says on a terminal: the question, then what was seen, in lines of 80 columns at the most."""
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 
@@ -15,12 +16,14 @@ from common.lesson.notebook import Notebook
 from common.lesson.step import ROOT, Code, Page, Step, committed, lines_of
 from common.model.record import Result, load
 from common.report import numbers
-from common.report.dresses import capacity_dresses, drill_dresses
+from common.report.dresses import drill_dresses
 from common.report.dresses.timeline_text import TimelinesAsText
+from common.report.judging.capacity import capacities
 from common.report.judging.verdict import FAILED
-from common.report.words.naming import cases_of, in_plain_words, in_words, varying, with_name
+from common.report.words.naming import cases_of, in_plain_words, in_words, varying
 
 WIDTH = 80
+TRACES = "results/sample.json"  # which has those of every server at primes
 MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # and a question mark where it can't be told
 # What a column of the table is called, by the figure that is in it, and what that means in a few words.
 COLUMNS = {
@@ -71,21 +74,53 @@ def pictures(page: Page, result: Result, seen: Seen) -> Iterator[RenderableType]
     if "table" in page.show and result.incidents:
         yield drill_dresses.as_table(result)
     elif "table" in page.show and result.steps:
-        yield _rates(result)
+        yield Group(_rates(page, result, seen), Text("\n".join(OF_RATES), style="dim"))
     elif "table" in page.show and result.records:
         yield Group(_table(page, seen), Text("\n".join(legend(page)), style="dim"))
 
 
-def _rates(result: Result) -> Table:
-    """What became of each rate that was offered."""
+RATES = ("arrivals/s", "in time/s", "p99 wait", "", "p99 ping", "")
+OF_RATES = (
+    "in time: answered within the promise",
+    "p99: 99 of 100 took less; two blocks more: ten times as long; never: refused or lost",
+    "✗: the promise is broken",
+)
+_SHORTEST_S, _LONGEST_S = 0.001, 10.0  # between which a bar grows
+
+
+def _rates(page: Page, result: Result, seen: Seen) -> Table:
+    """What became of each rate that was offered, with a bar as long as the wait, and last the ceiling."""
+    table = _columns(RATES, "right right right left right left")
+    meant = [claim.of for claim in page.claims]
+    for one in (each for each in capacities(result) if seen.is_about(each.case, meant)):
+        for step in one.steps:
+            missed = {goal.figure.partition("_")[0] for goal in one.missed_at(step)}
+            told = [numbers.rate(step.per_s), numbers.rate(step.good_per_s(one.in_time_s))]
+            for kind in ("response", "ping"):
+                wait_s = step.percentile_s(kind, 99)
+                told += [_wait(wait_s), f"{_bar(wait_s)}{' ✗' if kind in missed else ''}"]
+            table.add_row(*map(Text, told))
+        if one.ceiling_per_s:
+            table.add_row(Text(f"{numbers.rate(one.ceiling_per_s)}"), Text("the ceiling", style="dim"))
+    return table
+
+
+def _wait(wait_s: float | None) -> str:
+    return "?" if wait_s is None else "never" if wait_s == math.inf else numbers.seconds(wait_s)
+
+
+def _bar(wait_s: float | None) -> str:
+    """Two blocks for each factor of ten."""
+    if wait_s is None:
+        return ""
+    decades = math.log10(min(max(wait_s, _SHORTEST_S), _LONGEST_S) / _SHORTEST_S)
+    return "█" * max(1, round(2 * decades))
+
+
+def _columns(headings: Sequence[str], justified: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("arrivals/s", "in time/s", "longest waits (p99)", "longest pings (p99)", "promises missed"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for case in capacity_dresses.as_data(result):
-        for one in case["steps"]:
-            rates = [numbers.rate(one[name]) for name in ("offered_per_s", "good_per_s")]
-            waits = ["lost" if one[name] is None else numbers.seconds(one[name]) for name in ("p99_s", "ping_p99_s")]
-            table.add_row(*map(Text, [*rates, *waits, ", ".join(one["missed"])]))
+    for heading, justify in zip(headings, justified.split(), strict=True):
+        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     return table
 
 
@@ -97,14 +132,20 @@ def cells(page: Page, seen: Seen) -> Iterator[tuple[str, list[str]]]:
     cases = cases_of(shown)
     for summary in shown:
         who = " ".join([summary.server, *(str(value) for _, value in summary.case.values)])
-        plain = with_name(in_plain_words(summary.server, summary.title), summary.server, is_narrow=True)
+        plain = _numbered(summary.server, summary.title)
         differing = in_words(summary.case, varying(cases))
         amounts = [seen.amount(what, who) for what in page.columns]
         told = [
-            "failed" if summary.verdict == FAILED else amount.text + _margin(amount, what)
+            "failed" if summary.verdict == FAILED else amount.text.replace("more than ", "> ") + _margin(amount, what)
             for what, amount in zip(page.columns, amounts, strict=True)
         ]
         yield f"{plain}, {differing}" if differing else plain, told
+
+
+def _numbered(server: str, title: str) -> str:
+    """`4 process pool`: the question has the number, the picture has the words."""
+    plain, number = in_plain_words(server, title), server.split("_")[0]
+    return f"{number} {plain}" if number.isdecimal() and plain != server else server.rpartition("/")[2]
 
 
 def _margin(amount: Amount, what: str) -> str:
@@ -121,10 +162,8 @@ def legend(page: Page) -> list[str]:
 
 
 def _table(page: Page, seen: Seen) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("server", no_wrap=True)
-    for what in page.columns:
-        table.add_column(COLUMNS[what][0], justify="right", no_wrap=True)
+    headings = ["server", *(COLUMNS[what][0] for what in page.columns)]
+    table = _columns(headings, f"left {'right ' * len(page.columns)}")
     for name, texts in cells(page, seen):
         table.add_row(Text(name), *map(Text, texts))
     return table
@@ -155,7 +194,25 @@ def why(page: Page, found: Found) -> str:
     """The reason, with a word before it where what was measured is something else."""
     if not page.why or found.right == page.usual:
         return _flat(page.why)
-    return f"Where it is as usual: {_flat(page.why)}"
+    return f"Why it is {page.usual} on most machines: {_flat(page.why)}"
+
+
+def as_elsewhere(step: Step, page: Page) -> Result | None:
+    """The traces of these servers on a quieter machine, for those who could see little; None if there are none."""
+    if page.run is None or not page.run.requests:
+        return None
+    own = committed(step, page)
+    result = load(own) if own.exists() else None
+    if result is None or not result.traces:
+        result = load(ROOT / TRACES)
+    numbers_of = {name.partition("_")[0] for name in page.run.servers}
+    result.traces = [
+        one
+        for one in result.traces
+        if one.server.partition("_")[0] in numbers_of and one.case.task in (None, *page.run.tasks)
+    ]
+    result.left_out = []
+    return result if result.traces else None
 
 
 def elsewhere(step: Step, page: Page) -> str:
@@ -170,16 +227,13 @@ def elsewhere(step: Step, page: Page) -> str:
 
 
 def in_code(several: Sequence[Code]) -> str:
-    """The lines that matter, each with its file."""
+    """The lines that matter, each with its file, and what is to be seen there."""
     told = []
     for one in several:
-        told += [f"  {one.file}", *(f"    {_cut(line)}" for line in lines_of(one).splitlines())]
+        told.append(paragraph(f"{one.file}: {one.says}" if one.says else one.file, "  "))
+        for line in lines_of(one).splitlines():
+            told += textwrap.wrap(line, WIDTH - 2, initial_indent="    ", subsequent_indent="        ")
     return "\n".join(told)
-
-
-def _cut(line: str) -> str:
-    """No longer than there is room."""
-    return line if len(line) <= WIDTH - 5 else f"{line[: WIDTH - 6]}…"
 
 
 def overview(steps: Sequence[Step], notebook: Notebook) -> str:
@@ -187,6 +241,11 @@ def overview(steps: Sequence[Step], notebook: Notebook) -> str:
     lines = []
     for step in steps:
         done = notebook.done.get(step.name)
-        told = f"  you said {done.predicted}, it was {done.right}" if done else ""
-        lines.append(f"{'✓' if done else ' '} {step.number:2}  {step.title:<58}{told}".rstrip())
+        usual = "".join(page.usual for page in step.pages)
+        told = f"you said {done.predicted}, {_came(done.right, usual)}" if done else ""
+        lines.append(f"{step.number:2}  {'done' if done else '':4}  {step.title:<30}  {told}".rstrip())
     return "\n".join(lines)
+
+
+def _came(right: str, usual: str) -> str:
+    return f"it was {right}" if "?" not in right else f"usually {usual}"

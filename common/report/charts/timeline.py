@@ -15,6 +15,7 @@ from common.report.words.traced import heading, in_a_line, in_short, name_of_tim
 
 _BAR, _LANE_GAP, _PING, _GAP, _LINE = 11, 5, 2.5, 14, 16  # pixels
 _BARS_OF_A_SLIDE = (11, 9, 8, 7, 6, 5, 4, 3)
+_LABEL = 11  # the height of one, so that no two stand in each other
 _BETWEEN = 24  # two panels
 _PING_ROWS, _PING_ROWS_OF_A_SLIDE = 12, 6
 _LETTER = 6.3  # pixels, about
@@ -103,9 +104,11 @@ class _Canvas:
         self._axis(top)
         self.height = top
         for lane in one.lanes:
+            least = self.height + _LABEL
             self._label(lane.worker)
             for bar in lane.bars:
                 self._request(bar)
+            self.height = max(self.height, least)
             self.height += _LANE_GAP * self._bar / _BAR
         if one.pings:
             self._pings(one)

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from common.report.figures.patterns import computed_s
 from common.report.figures.timeline import Bar, Lane
 
-HARDLY = 0.08  # of a stretch: a task that computes less than that waits in it
+HARDLY = 0.05  # of a core: with tasks that compute more, one that pauses may just be kept from it by other programs
 OTHERS = 0.5  # of a pause: if others of the same process ran for so much of it, it waited for its turn
 SHORT_S = 0.001  # such a pause nobody can see
 
@@ -19,6 +20,8 @@ def waits_elsewhere(lanes: Sequence[Lane]) -> dict[int, list[tuple[float, float]
     found: dict[int, list[tuple[float, float]]] = {}
     for lane in lanes:
         beside = [bar for other in lanes if _process(other) == _process(lane) for bar in other.bars]
+        if not all(bar.ran for bar in beside) or sum(map(computed_s, beside)) >= HARDLY * _lasted_s(beside):
+            continue
         for bar in lane.bars:
             found[bar.number] = list(_waits(bar, _Ran([one for one in beside if one is not bar])))
     return found
@@ -45,6 +48,11 @@ def _waits(bar: Bar, others: _Ran) -> Iterator[tuple[float, float]]:
     for before, after in zip(bar.ran, bar.ran[1:], strict=False):
         if after.from_s - before.to_s > SHORT_S and others.between(before.to_s, after.from_s)[0] < OTHERS:
             yield before.to_s, after.from_s
+
+
+def _lasted_s(bars: Sequence[Bar]) -> float:
+    """From when the first task was begun until the last one was done."""
+    return max(bar.ran[-1].to_s for bar in bars) - min(bar.ran[0].from_s for bar in bars)
 
 
 def _process(lane: Lane) -> str:
