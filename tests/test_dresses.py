@@ -94,7 +94,6 @@ def test_all_dresses_agree_on_who_is_fastest() -> None:
         assert f"({number}) {are} the fastest" in said.replace("&#39;", "'")
 
 
-
 def test_a_column_of_two_lines_has_both_wherever_a_long_name_breaks_the_table() -> None:
     broken = 0
     for length in range(10, 110, 4):
