@@ -63,8 +63,7 @@ def conduct(
     """Runs the whole plan; the file is written after every case. `meanwhile` is done while it is prepared.
 
     `uncertain` tells before each round but the first which cases still need one; without it all of them do.
-    If `traced_requests` is not 0, every strategy is traced at the end with so many. `adapted` may change the plan
-    when it is known what the tasks take.
+    `traced_requests` are sent to every strategy at the end; `adapted` changes the plan when it is known what tasks take.
 
     Returns:
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
@@ -85,14 +84,12 @@ def conduct(
             with contextlib.ExitStack() as network:
                 async with services() as needed:
                     ready, expectations = await _prepared(plan, result, needed, watcher, network, meanwhile)
-                    ready = adapted(ready, expectations)
-                    await _say_what_to_expect(ready, expectations, others, watcher)
+                    await _say_what_to_expect(ready := adapted(ready, expectations), expectations, others, watcher)
                     await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted)
                     if traced_requests:
                         await trace_all(ready, traced_requests, expectations, needed, watcher, raw.keep)
 
-        stopped_by = until_signal(go(OtherWork()))
-    return result, stopped_by, raw.are_saved
+        return result, until_signal(go(OtherWork())), raw.are_saved
 
 
 def _driver_for(plan: Plan) -> Driver:
