@@ -63,7 +63,7 @@ def conduct(
     """Runs the whole plan; the file is written after every case. `meanwhile` is done while it is prepared.
 
     `uncertain` tells before each round but the first which cases still need one; without it all of them do.
-    `traced_requests` are sent to every strategy at the end; `adapted` changes the plan when it is known what tasks take.
+    `traced_requests` are sent to every strategy at the end; `adapted` changes the plan when tasks are known.
 
     Returns:
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
