@@ -7,7 +7,8 @@ from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation, Expectations
 from common.model.case import Case
 
-# scripts/cut_sieges: verdicts and intervals are those of 3 s and 4 s; 2 s would leave but 80 pings of two rounds.
+# By scripts/cut_sieges, and simulate_weather --siege: verdicts, intervals and their coverage are those of 3 s and 4 s.
+# With 2 s equal servers are told apart too often where the machine changes its speed, and two rounds have but 80 pings.
 LEAST_S = 2.5
 SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
 TIMES_SETTLED = 2.75  # so much longer than until then: more than one and a half cycles of request and answer
