@@ -118,7 +118,6 @@ def test_who_stops_the_loop_while_a_task_waits_is_found_out_and_who_does_not_is_
     assert_told_apart(besieged(tmp_path / "r.json", *WAITING, time_s=1.0))
 
 
-@pytest.mark.measures
 def test_who_does_not_do_the_work_is_found_out_and_who_does_is_not(tmp_path: Path) -> None:
     assert_told_apart(besieged(tmp_path / "r.json", "cached", time_s=0.7, task=LIGHTER, ceiling=True))
 

@@ -77,6 +77,7 @@ def server(request: pytest.FixtureRequest, choose: Choose, tmp_path_factory) -> 
     And an idle client does not keep it from ending: nothing of it is ended by force when the grace is over.
     """
     ended = tmp_path_factory.mktemp("ended") / "by themselves"
+    ended.touch()
     with contextlib.ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("ENDED", str(ended))
