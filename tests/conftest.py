@@ -44,6 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--measuring", choices=["no", "only"], help="leave out the tests that measure, or all others")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where only those that measure are wanted, the other files need not even be imported."""
+    if config.getoption("--measuring") == "only" and collection_path.is_file():
+        return "mark.measures" not in collection_path.read_text() or None
+    return None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Those that measure want the machine for themselves; run_tests.sh runs them after all others."""
     if wanted := config.getoption("--measuring"):
