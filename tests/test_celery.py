@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -228,9 +229,18 @@ def what_its_workers_cannot_import_is_told_at_the_start(folder: Path) -> None:
     assert errors.startswith("12_async_celery: a Celery worker says: cannot import task 'only_here:work' from ")
 
 
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where what is started keeps its files; none is left of what was killed. A short name, as sockets need it."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+        wait_until(lambda: not list(Path(folder).iterdir()))
+
+
 @needs_redis
 def test_what_the_server_has_started_is_started_again_when_it_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BEGUN", str(begun := tmp_path / "begun"))
     with serving(SERVER, "--task", "sample_tasks:half_a_second", "--workers", "1") as served:
@@ -244,6 +254,7 @@ def test_what_the_server_has_started_is_started_again_when_it_is_lost(
         broker.kill()
         assert receive(request).status == 503
         it_is_whole_again(served)
+        assert len(list(temporary.iterdir())) == 1
 
 
 def its_worker(served: Served) -> psutil.Process:

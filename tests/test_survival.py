@@ -6,6 +6,7 @@ import itertools
 import shutil
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from common.contract import LONGEST_QUEUE
 from common.harness.drill.plan import drill_plan
 from common.harness.ready.strategies import all_strategies, by_hand, read_strategy, strategies_suite
 from common.serving import client, line
-from common.serving.options import Options
+from common.serving.options import Options, server_options
 from common.serving.turns import Turns
 
 FULL = "the queue is full, 0 requests wait in it"
@@ -120,6 +121,17 @@ def test_a_task_that_never_gives_way_keeps_nobody_from_being_told(name: str) -> 
     script = ROOT / "servers" / f"{name}.py"
     with serving(script, "--queue", "3", "--task", "sample_tasks:a_moment_of_computing") as served:
         it_refuses(served)
+
+
+@pytest.mark.parametrize(
+    ("given", "queue"), [((), 80), ((3,), 12), ((40, 1), 40)], ids=["one thread", "processes", "threads"]
+)
+def test_so_many_may_wait_unless_told_otherwise(given: tuple[int, ...], queue: int, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["1_name.py"])
+    options = server_options(*given)
+    assert (options.queue, options.shares_thread) == (queue, not given)
+    monkeypatch.setattr(sys, "argv", ["1_name.py", "--queue", "7"])
+    assert server_options(*given).queue == 7
 
 
 def test_between_two_that_begin_the_loop_hears_who_has_come() -> None:

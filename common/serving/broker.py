@@ -3,14 +3,17 @@
 import asyncio
 import contextlib
 import os
+import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from common.contract import path_of
 from common.serving.options import quit_with
 
+# The folder goes with its server, whoever ends that: this is no child of it, and not of its group, to be ended first.
+REMOVE = 'exec 3<&0; { read -r _ <&3; rm -rf -- "$1"; } >/dev/null 2>&1 &'
 FOLLOWER = Path(__file__).with_name("follower.py")
 ROOT = Path(__file__).parents[2]
 PAUSE_S = 0.2  # before a process that has ended is started again
@@ -23,7 +26,7 @@ async def private_broker(workers: int) -> AsyncIterator[str]:
 
     It keeps nothing on disk: with the server goes what is in it.
     """
-    with tempfile.TemporaryDirectory(prefix="under-siege-", ignore_cleanup_errors=True) as folder:
+    with _folder() as folder:
         socket, log = Path(folder) / "redis.sock", Path(folder) / "log"
         program = path_of("redis-server") or "redis-server"
         settings = {"port": "0", "unixsocket": str(socket), "unixsocketperm": "700", "dir": folder, "logfile": str(log)}
@@ -35,6 +38,20 @@ async def private_broker(workers: int) -> AsyncIterator[str]:
             await _listening(process, socket, log)
             async with _kept(worker, {"CELERY_BROKER_URL": address, "PYTHONPATH": _with_ours()}):
                 yield address
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[str]:
+    """One that is gone when this process is."""
+    with tempfile.TemporaryDirectory(prefix="under-siege-", ignore_cleanup_errors=True) as folder:
+        until_closed, ours = os.pipe()
+        try:
+            words = ["sh", "-c", REMOVE, "sh", folder]
+            subprocess.run(words, stdin=until_closed, start_new_session=True, check=True)
+            os.close(until_closed)
+            yield folder
+        finally:
+            os.close(ours)
 
 
 def _with_ours() -> str:

@@ -1,9 +1,12 @@
 """The Celery worker of a server with a broker of its own: a process that takes tasks, and some that perform them."""
 
+import multiprocessing
 import os
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from celery import signals
 from celery.exceptions import SecurityWarning
@@ -31,8 +34,15 @@ def _put_back_what_a_lost_worker_had() -> None:
         put_back(channel.client, app.conf.task_default_queue)
 
 
+def _keep_files_where_the_broker_is() -> None:
+    """Nobody removes those of a process that is killed, but that folder is removed."""
+    this: Any = multiprocessing.current_process()
+    this._config["tempdir"] = str(Path(urlsplit(app.conf.broker_url).path).parent)
+
+
 def main(processes: int) -> None:
     """Works until it is killed."""
+    _keep_files_where_the_broker_is()
     quieten("celery", "kombu", "amqp", "multiprocessing")
     warnings.simplefilter("ignore", SecurityWarning)  # of root, for whom pickle would be dangerous; here all is JSON
     signals.setup_logging.connect(_log_nothing)
