@@ -21,7 +21,7 @@ from borrowed_pip import borrowed_pip
 from command import Ended, called
 from conftest import LIMIT_S, TESTS, is_free, wait_until
 
-from common.harness.client import Answer
+from common.harness.client import Answer, client, get
 from common.harness.failures import CaseFailedError
 from common.harness.listeners import must_be_its_own
 from common.harness.plan import make_plan
@@ -200,6 +200,23 @@ def test_a_host_that_nobody_knows_is_not_waited_for() -> None:
 
     with pytest.raises(CaseFailedError, match=r"no host is known by the name 'gone\.invalid'"):
         asyncio.run(go())
+
+
+def test_an_address_is_asked_for_as_it_is_written() -> None:
+    async def go() -> str:
+        heard: list[str] = []
+
+        async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.append((await reader.readline()).decode())
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+            writer.close()
+
+        async with await asyncio.start_server(hear, "127.0.0.1", 0) as listening, client() as session:
+            port = listening.sockets[0].getsockname()[1]
+            await get(session, f"http://127.0.0.1:{port}/%41%c3%a9/../b?q=%2B+&r[]=1", LIMIT_S)
+        return heard[0]
+
+    assert asyncio.run(go()).startswith("GET /%41%c3%a9/../b?q=%2B+&r[]=1 HTTP")
 
 
 def test_an_answer_that_leads_elsewhere_says_where() -> None:

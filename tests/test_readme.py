@@ -1,5 +1,6 @@
 """The README and docs/: what commands are said to print they print, and commands, files and links exist."""
 
+import difflib
 import re
 import shlex
 from pathlib import Path
@@ -14,6 +15,7 @@ README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "suites").glob("*/README.md"))]
 MOST_LINES = 250
 BLOCK = re.compile(r"<!-- python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
+LINES = re.compile(r"<!-- lines of: python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
 RENDERED = re.compile(r"<!-- python (bench\.py report \S+ --format markdown) -->\n\n(.*?)\n<!-- end -->", re.DOTALL)
 PICTURE = re.compile(r"<!-- python (bench\.py report .*?) --out (\S+) -->\n!\[[^\]]+\]\((\S+)\)")
 QUOTED = re.compile(r"<!-- (\S+\.(?:py|toml)) -->\n```(?:python|toml)\n(.*?)```", re.DOTALL)
@@ -52,6 +54,21 @@ def test_what_a_command_is_said_to_print_is_what_it_prints(
         before = f"<!-- python {words} -->\n```text\n"
         page.write_text(page.read_text().replace(f"{before}{said}```", f"{before}{printed}```"))
     assert (printed if renew else said) == printed
+
+
+@pytest.mark.parametrize(("page", "words", "said"), on_every_page(LINES))
+def test_some_lines_of_what_a_command_prints_are_lines_that_it_prints(
+    page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In their order; renewed, they are those that are most like them."""
+    monkeypatch.chdir(ROOT)
+    printed, chosen = printed_by(words).splitlines(), said.splitlines()
+    assert chosen
+    if renew:
+        chosen = [difflib.get_close_matches(line, printed, 1, cutoff=0)[0] for line in chosen]
+        page.write_text(page.read_text().replace(said, "".join(f"{line}\n" for line in chosen)))
+    rest = iter(printed)
+    assert all(line in rest for line in chosen)
 
 
 @pytest.mark.parametrize(("page", "words", "said"), on_every_page(RENDERED))

@@ -106,6 +106,8 @@ BAD = {
         SERVER + '[load]\npath = "/caf\u00e9"',
         "path = '/caf\u00e9': expected one that begins with /",
     ),
+    "path_of_dots": (SERVER + '[load]\npath = "/a/../b"', "path = '/a/../b': expected one that begins with /"),
+    "path_with_quotes": (SERVER + "[load]\npath = '/a?b=\"c\"'", "expected one that begins with /"),
     "axis_of_other_signs": (
         SERVER + '[load]\npath = "/{name}"\n[axes]\nname = ["a", "b c"]',
         "path = '/b c' where name is 'b c': expected one that begins with /",

@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.metadata
+import os
 import subprocess
 import sys
 import zipfile
@@ -16,7 +17,7 @@ from planned import plan_of
 
 from common.errors import BadInputError
 from common.harness.failures import CaseFailedError
-from common.harness.ready import virtualenv
+from common.harness.ready import requirements, virtualenv
 from common.harness.ready.interpreter import Interpreter, interpreter, told_apart
 from common.harness.ready.services import Services
 from common.harness.server import running
@@ -59,6 +60,30 @@ def test_it_has_the_users_packages_and_is_made_once(real: Path) -> None:
     script = "import their_package; print(their_package.ANSWER)"
     assert subprocess.run([python.path, "-c", script], capture_output=True, text=True, check=True).stdout == "42\n"
     assert prepared(real) == (python, [])
+
+
+def test_what_is_installed_from_a_folder_is_made_again_when_that_was_changed(tmp_path: Path, monkeypatch) -> None:
+    made = []
+
+    async def make(folder: Path, *_: object) -> None:
+        await asyncio.to_thread(folder.mkdir, exist_ok=True)
+        made.append(folder)
+
+    monkeypatch.setattr(requirements, "FOLDER", tmp_path / "made")
+    monkeypatch.setattr(requirements, "_make", make)
+    (tmp_path / "made").mkdir()
+    (source := tmp_path / "mine" / "shop.py").parent.mkdir()
+    source.write_text("answer = 1")
+
+    def environment(*names: str) -> Path | str:
+        return asyncio.run(requirements.environment_with(names, interpreter(), tmp_path, lambda _told: None))
+
+    first = environment("flask", "./mine")
+    (tmp_path / "mine" / "result.json").write_text("{}")
+    assert (environment("./mine", "flask"), len(made)) == (first, 1)
+    os.utime(source, ns=(0, source.stat().st_mtime_ns + 1))
+    assert (environment("flask", "./mine"), len(made)) == (first, 2)
+    assert (environment("flask", "./mine"), len(made)) == (first, 2)
 
 
 def test_other_requirements_make_another_one(users: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import time
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 MORE_BYTES = 65536  # than the right answer has are read of any
 TELL_EVERY_S = 0.05
@@ -67,7 +68,7 @@ class OpenLoad:
 
     async def _outcome(self, session: aiohttp.ClientSession) -> str:
         try:
-            async with session.get(self._url, allow_redirects=False) as response:
+            async with session.get(URL(self._url, encoded=True), allow_redirects=False) as response:
                 body = await _read(response, len(self._answer) + MORE_BYTES)
                 if response.status == self._status and self._fits(body):
                     return NONE

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+from yarl import URL
 
 from common.errors import one_line
 from common.harness.failures import CaseFailedError
@@ -41,6 +42,11 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
+def as_it_is(url: str) -> URL:
+    """What load tools ask for, too: nothing in it is written otherwise, and no `..` resolved."""
+    return URL(url, encoded=True)
+
+
 async def get(
     session: aiohttp.ClientSession,
     url: str,
@@ -56,7 +62,7 @@ async def get(
     """
     timeout = aiohttp.ClientTimeout(total=limit_s)
     try:
-        async with session.get(url, timeout=timeout, allow_redirects=False, headers=headers) as response:
+        async with session.get(as_it_is(url), timeout=timeout, allow_redirects=False, headers=headers) as response:
             return await _answer(response, expected_bytes)
     except aiohttp.ClientConnectorError:
         raise
@@ -74,7 +80,7 @@ async def get_job(
     """What comes of a job that is posted there; raises as `get`."""
     try:
         async with asyncio.timeout(limit_s):
-            async with session.post(url, allow_redirects=False) as posted:
+            async with session.post(as_it_is(url), allow_redirects=False) as posted:
                 answer = await _answer(posted, expected_bytes)
             place = urljoin(url, answer.headers.get("location", "nowhere:"))
             if answer.status == ACCEPTED and urlsplit(place)[:2] != urlsplit(url)[:2]:

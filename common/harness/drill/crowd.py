@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from common.harness.client import MORE_BYTES
+from common.harness.client import MORE_BYTES, as_it_is
 from common.harness.ready.expectation import Expectation
 from common.model.record import Requests
 
@@ -34,7 +34,7 @@ class Crowd:
     async def _outcome(self, patience_s: float) -> str:
         timeout = aiohttp.ClientTimeout(total=patience_s)
         try:
-            async with self._session.get(self._url, timeout=timeout, allow_redirects=False) as response:
+            async with self._session.get(as_it_is(self._url), timeout=timeout, allow_redirects=False) as response:
                 body = await response.content.read(len(self.expected.answer) + MORE_BYTES)
                 if self.expected.fits(response.status, body):
                     return ""

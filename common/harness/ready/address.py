@@ -7,13 +7,16 @@ from common.errors import BadInputError
 from common.harness.ready.toml_table import shown
 from common.model.template import names_in
 
-PATH = "one that begins with /, of visible ASCII signs without #; any other as %20, %C3%A9"
-_PATH = re.compile(r"/[!-\"$-~]*")
+PATH = "one that begins with /, of letters, digits and signs that an address may have, others as %20, %C3%A9, no /../"
+# RFC 3986, and brackets, which all tools leave alone, and braces, for names: what else there is they write each in a
+# way of its own.
+_PATH = re.compile(r"/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*", re.ASCII)
+_DOTS = re.compile(r"/\.{1,2}(/|$)")  # which some tools resolve, and others send
 
 
 def is_path(text: str) -> bool:
     """Whether every load tool asks for the same with it."""
-    return bool(_PATH.fullmatch(text))
+    return bool(_PATH.fullmatch(text)) and not _DOTS.search(text.partition("?")[0])
 
 
 def address(text: str) -> SplitResult | None:

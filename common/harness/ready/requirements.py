@@ -1,15 +1,19 @@
 """The virtual environments of servers that name their requirements: each made once, kept, and shared by equal ones."""
 
 import hashlib
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from common.errors import BadInputError
 from common.harness.ready.interpreter import Interpreter
 from common.harness.ready.virtualenv import FOLDER, run_command
 
-_DONE = "done"  # written last
+_DONE = "done"  # written last: what it was made of
+_MADE = ("build", "dist", "node_modules", "venv", "env")
+_SUFFIXES = (".py", ".pyi", ".pyx", ".c", ".h", ".cpp", ".rs")
+_SETTINGS = ("pyproject.toml", "setup.cfg", "Cargo.toml")
 
 
 async def environment_with(
@@ -17,10 +21,12 @@ async def environment_with(
 ) -> Path | str:
     """The folder of a virtual environment of that Python with these packages, or why there can't be one."""
     folder = FOLDER / _name(requirements, python, suite)
-    if not (folder / _DONE).exists():
+    state = _state(requirements, suite)
+    if not (folder / _DONE).exists() or (folder / _DONE).read_text(encoding="utf-8") != state:
         tell(f"making a virtual environment with {', '.join(requirements)}; this is done once")
         try:
             await _make(folder, requirements, python, suite)
+            (folder / _DONE).write_text(state, encoding="utf-8")
         except BadInputError as error:
             shutil.rmtree(folder, ignore_errors=True)
             return f"its requirements can't be installed: {error}"
@@ -32,7 +38,12 @@ async def environment_with(
 
 def _name(requirements: tuple[str, ...], python: Interpreter, suite: Path) -> str:
     """The version, and a digest of all that it depends on."""
-    parts = [python.prefix, python.build, *sorted(requirements), *(_contents(one, suite) for one in requirements)]
+    parts = [
+        python.prefix,
+        python.build,
+        *sorted(requirements),
+        *(_contents(one, suite) for one in sorted(requirements)),
+    ]
     return f"{python.version.split()[0]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 
 
@@ -44,6 +55,24 @@ def _contents(requirement: str, suite: Path) -> str:
         except (OSError, ValueError) as error:
             return str(error)
     return str(suite) if requirement.startswith(("-e ", ".")) else ""
+
+
+def _state(requirements: tuple[str, ...], suite: Path) -> str:
+    """What it was made of: the requirements; of a folder how many sources it has, and when the newest was changed."""
+    told = sorted(requirements)
+    for one in told.copy():
+        if one.startswith("."):
+            changed_ns = [path.stat().st_mtime_ns for path in _sources(suite / one)]
+            told.append(f"{len(changed_ns)} sources until {max(changed_ns, default=0)}")
+    return "\n".join(told) + "\n"
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    """What somebody may have written that is installed; nothing hidden, and nothing that was made of it."""
+    for where, names, files in os.walk(folder):
+        names[:] = [name for name in names if not name.startswith(".") and name not in _MADE]
+        paths = (Path(where, name) for name in files if name.endswith(_SUFFIXES) or name in _SETTINGS)
+        yield from (path for path in paths if path.is_file())
 
 
 async def _make(folder: Path, requirements: tuple[str, ...], python: Interpreter, suite: Path) -> None:
@@ -59,4 +88,3 @@ async def _make(folder: Path, requirements: tuple[str, ...], python: Interpreter
         await run_command([python.path, "-m", "venv", "--clear", str(folder)], why)
         pip = [inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
         await run_command([*pip, *words], "", suite)
-    (folder / _DONE).write_text("\n".join(requirements) + "\n", encoding="utf-8")

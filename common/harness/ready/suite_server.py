@@ -138,7 +138,7 @@ def _check_requirements(table: Table, folder: Path, requirements: Sequence[str],
     for one in filled_words(requirements, {name: values[0] for name, values in axes.items()}):
         if one.startswith("-r ") and not (folder / (name := one[3:].strip())).is_file():
             raise table.wrong(f"has a requirement {shown(one)}", f"a file {name!r} in the folder of the suite")
-        if one.startswith(("-r ", "-e ", "./", "../")):
+        if one.startswith(("-r ", "-e ", "./", "../")) or one == ".":
             continue
         try:
             Requirement(one)
