@@ -25,9 +25,10 @@ GLOSSARY = {
     "ping": "A trivial request that needs no work at all, sent 20 times a second to the same server while it is busy, "
     "as a health check does. How long it takes is what everybody else on that server feels.",
     "±": "The 95 % confidence interval: how far the figure may be off, as so many rounds can tell.",
-    "rank": "Who is fastest. Those that the rounds can't tell from the best among them share a rank: that is not to "
-    "say that they are equal. All pairs are compared at once, so more is asked of a difference than that two "
-    "intervals don't meet: with few rounds some are far from each other by chance.",
+    "rank": "Who is fastest. Those that the rounds can't tell from the best among them share a rank, and the next one "
+    "counts all before it: after five with rank 1 comes rank 6. That is not to say that the five are equal. All pairs "
+    "are compared at once, so more is asked of a difference than that two intervals don't meet: with few rounds some "
+    "are far from each other by chance.",
     "availability": "The share of all requests that got a right answer.",
     "CPU per trans": "The CPU time of the server and all its processes for each right answer, as measured: when the "
     "machine was faster, it is less.",
@@ -37,11 +38,18 @@ GLOSSARY = {
     "heat up, and share their hosts with others.",
     "event loop": "One thread that serves all connections by turns, a short piece of work for each. While it computes "
     "a task, nobody else is served.",
+    "slices": "The task is cut into short pieces, and gives way after each of them, so that others get a turn between.",
+    "greenlet": "Like a thread, but all of them share one, and each gives way only where it waits or says so.",
+    "cluster": "A scheduler and its workers, each a process of its own; they might as well be on other machines.",
+    "job queue": "The server puts a task into a queue in Redis; workers, each a process of its own, take it out.",
     "GIL": "The global interpreter lock of a Python process. Only the thread that holds it can run Python code, so "
     "threads take turns in computing and do not compute at the same moment; the event loop is a thread, too, and "
     "waits for it like the others. Each process has a lock of its own.",
 }
-IN_TEXTS = ("primes", "digest", "sign_up", "prefork", "ceiling", "p50", "p99", "ping", "event loop", "GIL")
+IN_TEXTS = (
+    *("primes", "digest", "sign_up", "prefork", "slices", "greenlet", "cluster", "job queue"),
+    *("ceiling", "p50", "p99", "ping", "event loop", "GIL"),
+)
 _OTHERS = {
     "p50": ("ping p50", "response p50"),
     "p99": ("ping p99", "response p99"),
