@@ -121,8 +121,8 @@ def _bar(wait_s: float | None) -> str:
 
 def _columns(headings: Sequence[str], justified: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    for heading, justify in zip(headings, justified.split(), strict=True):
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for place, (heading, justify) in enumerate(zip(headings, justified.split(), strict=True)):
+        table.add_column(heading, justify=justify, no_wrap=place > 0)  # type: ignore[arg-type]
     return table
 
 
