@@ -2,6 +2,7 @@
 
 import functools
 import html
+import io
 import itertools
 import json
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from command import called
 from conftest import ROOT
+from rich.console import Console
 from simulated_record import result_of
 from simulated_results import a_result, suspicious
 
@@ -215,6 +217,19 @@ def test_a_question_fits_on_twelve_lines_of_80_columns(one: Step, page: Page) ->
     lines = telling.asked(one, page, 1).splitlines()
     assert len(lines) <= MOST_LINES
     assert max(map(len, lines)) <= telling.WIDTH
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_a_table_keeps_its_figures_at_80_columns(one: Step, page: Page) -> None:
+    path = committed(one, page)
+    if "table" not in page.show or not path.exists():
+        pytest.skip("there is none")
+    result, paper = load(path), io.StringIO()
+    result.traces = []
+    for picture in telling.pictures(page, result, Seen(result)):
+        Console(file=paper, width=telling.WIDTH, color_system=None).print(picture)
+    if not result.incidents:  # a drill has a table of its own, which breaks itself
+        assert "…" not in paper.getvalue()
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)

@@ -35,8 +35,6 @@ Measured = tuple[Result, int | None]
 
 def lacking(page: Page) -> str:
     """What this machine lacks for it, such as `has 1 CPU to give, and this takes 2`; empty if nothing."""
-    if page.run is not None and page.run.pythons and not pythons_for(page.run):
-        return f"has no {' and no '.join(page.run.pythons)}"
     for need in page.needs:
         if need.startswith("cpus>="):
             if usable_cpus() < int(need.removeprefix("cpus>=")):
@@ -44,7 +42,8 @@ def lacking(page: Page) -> str:
                 return f"{few}: with one no two tasks are ever computed at the same moment"
         elif lacks := unmet(need):
             return lacks.replace("needs", "has no")
-    return ""
+    missing = [name for name in page.run.pythons if name not in pythons_for(page.run)] if page.run else []
+    return f"has no {' and no '.join(missing)}" if missing else ""
 
 
 def pythons_for(run: Run) -> list[str]:

@@ -91,9 +91,19 @@ def _told(step: Step, page: Page, predicted: str, result: Result | None, instead
         "rows": list(telling.cells(page, seen)) if seen and has_table else [],
         "found": [(telling.MARKS.get(outcome, "?"), sentence) for outcome, sentence in found.sentences],
         "elsewhere": telling.elsewhere(step, page) if found.has_untold and not instead else "",
+        "drawn_elsewhere": _drawn_elsewhere(step, page) if found.has_untold and not instead else [],
+        "reasons": " ".join(found.reasons),
         "why": telling.why(page, found),
-        "code": [(one.file, lines_of(one)) for one in page.code],
+        "code": [(one.file, one.says, lines_of(one)) for one in page.code],
     }
+
+
+def _drawn_elsewhere(step: Step, page: Page) -> list[Any]:
+    """The timeline of a quieter machine."""
+    result = telling.as_elsewhere(step, page)
+    if result is None or "timeline" not in page.show:
+        return []
+    return Section("", [picture for picture in _pictures(page, result) if picture.name == "timeline"]).figures
 
 
 def _with_code(text: str) -> Markup:

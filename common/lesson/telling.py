@@ -19,6 +19,7 @@ from common.report import numbers
 from common.report.dresses import drill_dresses
 from common.report.dresses.timeline_text import TimelinesAsText
 from common.report.judging.capacity import capacities
+from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED
 from common.report.words.naming import cases_of, in_plain_words, in_words, varying
 
@@ -76,7 +77,8 @@ def pictures(page: Page, result: Result, seen: Seen) -> Iterator[RenderableType]
     elif "table" in page.show and result.steps:
         yield Group(_rates(page, result, seen), Text("\n".join(OF_RATES), style="dim"))
     elif "table" in page.show and result.records:
-        yield Group(_table(page, seen), Text("\n".join(legend(page)), style="dim"))
+        beside = [paragraph(line) for line in (*failures(page, seen), *legend(page))]
+        yield Group(_table(page, seen), Text("\n".join(beside), style="dim"))
 
 
 RATES = ("arrivals/s", "in time/s", "p99 wait", "", "p99 ping", "")
@@ -119,16 +121,14 @@ def _bar(wait_s: float | None) -> str:
 
 def _columns(headings: Sequence[str], justified: str) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-    for heading, justify in zip(headings, justified.split(), strict=True):
-        table.add_column(heading, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for place, (heading, justify) in enumerate(zip(headings, justified.split(), strict=True)):
+        table.add_column(heading, justify=justify, no_wrap=place > 0)  # type: ignore[arg-type]
     return table
 
 
 def cells(page: Page, seen: Seen) -> Iterator[tuple[str, list[str]]]:
     """For each case its name and its figures."""
-    meant = [who for claim in page.claims for who in (claim.of, claim.against)]
-    everything = seen.comparison.cases
-    shown = [one for one in everything if page.run is None or seen.is_about(one.case, meant)]
+    shown = _shown(page, seen)
     cases = cases_of(shown)
     for summary in shown:
         who = " ".join([summary.server, *(str(value) for _, value in summary.case.values)])
@@ -154,6 +154,18 @@ def _margin(amount: Amount, what: str) -> str:
         return ""
     half = (amount.high - amount.low) / 2
     return f" ± {numbers.margin(half)}" if half < amount.value else ""
+
+
+def failures(page: Page, seen: Seen) -> list[str]:
+    """Why there are no figures of some."""
+    failed = [one for one in _shown(page, seen) if one.verdict == FAILED and one.reasons]
+    return [f"{_numbered(one.server, one.title)} failed: {one.reasons[0].message}" for one in failed]
+
+
+def _shown(page: Page, seen: Seen) -> list[Summary]:
+    """The cases of the table."""
+    meant = [who for claim in page.claims for who in (claim.of, claim.against)]
+    return [one for one in seen.comparison.cases if page.run is None or seen.is_about(one.case, meant)]
 
 
 def legend(page: Page) -> list[str]:

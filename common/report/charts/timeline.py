@@ -1,7 +1,7 @@
 """Who computed when: timelines below or beside each other on the same axis, grouped by what they show."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import altair as alt
@@ -9,6 +9,7 @@ import altair as alt
 from common.report import numbers
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
+from common.report.figures.elsewhere import waits_elsewhere
 from common.report.figures.patterns import Pattern, grouped, pattern
 from common.report.figures.timeline import Bar, Timeline, span_s, ticks_s
 from common.report.words.traced import heading, in_a_line, in_short, name_of_timeline, plain_name_of_timeline
@@ -20,11 +21,18 @@ _BETWEEN = 24  # two panels
 _PING_ROWS, _PING_ROWS_OF_A_SLIDE = 12, 6
 _LETTER = 6.3  # pixels, about
 _MOST_PANELS = 4  # of a slide
-_LEGEND = ("waits for its turn", "computes", "computed, not yet sent", "ping, as long as it took", "not told")
+_LEGEND = {
+    "waits for its turn": "waiting",
+    "waits for something else, and needs no core": "elsewhere",
+    "computes": "computing",
+    "computed, not yet sent": "late",
+    "ping, as long as it took": "pings",
+    "not told": "untold",
+}
 _BESIDE_THE_LEGEND = (
     "1, 2, 3: the order in which they were begun. Broken or paler blue: something else had the core for a moment."
 )
-_LAYERS = ("grid", "waiting", "computing", "late", "untold", "pings", "numbers", "labels")
+_LAYERS = ("grid", "waiting", "elsewhere", "computing", "late", "untold", "pings", "numbers", "labels")
 _TEXTS = ("names", "groups", "results", "ticks", "legend")
 Row = dict[str, Any]
 
@@ -39,12 +47,10 @@ class _Canvas:
         self._left, self.height = 0.0, 0.0
         self.rows: dict[str, list[Row]] = {name: [] for name in (*_LAYERS, *_TEXTS)}
 
-    def legend(self, *, has_late: bool, has_untold: bool) -> None:
-        """Out of the same marks, in as many lines as it takes."""
+    def legend(self, without: Collection[str]) -> None:
+        """Out of the same marks, in as many lines as it takes; without those of some layers."""
         x, y = 0.0, 4.0
-        for text in _LEGEND:
-            if (text == _LEGEND[2] and not has_late) or (text == _LEGEND[4] and not has_untold):
-                continue
+        for text in (text for text, layer in _LEGEND.items() if layer not in without):
             wide = 24 + _LETTER * len(text) + 14
             if x and x + wide > self.look.width:
                 x, y = 0.0, y + _LINE
@@ -56,8 +62,10 @@ class _Canvas:
             self.height += 6
 
     def _key(self, text: str, mark: Row, y: float) -> None:
-        layer = dict(zip(_LEGEND, ("waiting", "computing", "late", "pings", "untold"), strict=True))[text]
-        place = {"y": y + _BAR / 2} if layer in ("pings", "untold") else {"y": y, "y2": y + _BAR, "share": 1}
+        layer = _LEGEND[text]
+        place = (
+            {"y": y + _BAR / 2} if layer in ("pings", "untold", "elsewhere") else {"y": y, "y2": y + _BAR, "share": 1}
+        )
         self.rows[layer].append({**mark, **place})
         self._text("legend", mark["x"] + 24, y + _BAR / 2, text)
 
@@ -100,14 +108,14 @@ class _Canvas:
         self.height += _GAP
 
     def _lanes(self, one: Timeline) -> None:
-        top = self.height + _LINE
+        top, elsewhere = self.height + _LINE, waits_elsewhere(one.lanes)
         self._axis(top)
         self.height = top
         for lane in one.lanes:
             least = self.height + _LABEL
             self._label(lane.worker)
             for bar in lane.bars:
-                self._request(bar)
+                self._request(bar, elsewhere.get(bar.number, ()))
             self.height = max(self.height, least)
             self.height += _LANE_GAP * self._bar / _BAR
         if one.pings:
@@ -124,14 +132,18 @@ class _Canvas:
                 {"x": self._x(at_s), "y": y - 7, "text": numbers.seconds(at_s) if at_s else "sent"}
             )
 
-    def _request(self, bar: Bar) -> None:
+    def _request(self, bar: Bar, elsewhere: Sequence[tuple[float, float]]) -> None:
         place = {"y": self.height, "y2": self.height + self._bar - 1}
         sent, answered = self._x(bar.sent_s), self._x(bar.answered_s)
         if bar.done_s is None:
             self.rows["untold"].append({"x": sent, "x2": answered, "y": self.height + self._bar / 2})
         else:
             done = self._x(bar.done_s)
-            self.rows["waiting"].append({**place, "x": sent, "x2": done})
+            edges = [sent, *(self._x(at_s) for waits in sorted(elsewhere) for at_s in waits), done]
+            for since, to in zip(edges[::2], edges[1::2], strict=True):
+                self.rows["waiting"].append({**place, "x": since, "x2": to})
+            for since, to in zip(edges[1:-1:2], edges[2:-1:2], strict=True):
+                self.rows["elsewhere"].append({"x": since, "x2": to, "y": self.height + self._bar / 2})
             if answered - done > 0.5:
                 self.rows["late"].append({**place, "x": done, "x2": answered})
         for ran in bar.ran:
@@ -194,7 +206,9 @@ def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, miss
 def _drawn(drawn: Sequence[Timeline], look: Look, columns: int, bar: float, missing: Sequence[str]) -> _Canvas:
     canvas = _Canvas(look, span_s(drawn), columns, bar)
     late = any((one.late_s or 0) > 0.0005 for timeline in drawn for lane in timeline.lanes for one in lane.bars)
-    canvas.legend(has_late=late, has_untold=any(one.is_untold for one in drawn))
+    there = {"late": late, "untold": any(one.is_untold for one in drawn)}
+    there["elsewhere"] = any(any(waits_elsewhere(one.lanes).values()) for one in drawn)
+    canvas.legend([layer for layer, is_there in there.items() if not is_there])
     if columns == 1 and not look.is_slide:
         for kind, members in grouped(drawn):
             canvas.group(kind, members)
@@ -222,6 +236,9 @@ def _as_drawing(canvas: _Canvas) -> Drawing:
     return sheet.drawn(
         sheet.posts("grid", rows["grid"], color=look.grid),
         sheet.bars("waiting", rows["waiting"], color=look.wait),
+        sheet.rules(
+            "elsewhere", rows["elsewhere"], color=look.work, strokeWidth=1.5, strokeDash=[1, 4], strokeCap="round"
+        ),
         sheet.bars("computing", rows["computing"], share, color=look.work),
         sheet.bars("late", rows["late"], color=look.late),
         sheet.rules("untold", rows["untold"], color=look.quiet, strokeWidth=1.5, strokeDash=[3, 3]),

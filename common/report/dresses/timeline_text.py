@@ -66,9 +66,9 @@ class TimelinesAsText:
         yield Text(of_traces(self._result), style="dim")
 
     def _groups(self, scale: _Scale) -> Iterator[RenderableType]:
-        for kind, members in grouped(self._timelines):
-            if kind.at_once is not None or kind.is_failed:  # else there is nothing that one could say of all of them
-                yield Text(f"{heading(kind, members)}\n", style="bold cyan")
+        for _, members in grouped(self._timelines):
+            if said := _heading(members):
+                yield Text(f"{said}\n", style="bold cyan")
             for one in members:
                 yield _Lines(one, scale)
                 yield Text()
@@ -110,10 +110,14 @@ def _beside(drawn: Sequence[Timeline], scale: _Scale, most: int | None = None) -
     grid = Table.grid(padding=(0, 2), expand=True)
     for _ in drawn:
         grid.add_column(ratio=1)
-    grid.add_row(
-        *(Group(Text(heading(pattern(one), [one]), style="bold cyan"), _Lines(one, scale, most)) for one in drawn)
-    )
+    grid.add_row(*(Group(Text(_heading([one]), style="bold cyan"), _Lines(one, scale, most)) for one in drawn))
     return grid
+
+
+def _heading(members: Sequence[Timeline]) -> str:
+    """Of those that show the same; nothing where nobody can say what that is."""
+    kind = pattern(members[0])
+    return heading(kind, members) if kind.at_once is not None or kind.is_failed else ""
 
 
 class _Lines:

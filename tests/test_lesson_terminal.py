@@ -1,0 +1,62 @@
+"""The lesson at a terminal of 80 columns and 24 lines: it waits for its reader, and nothing scrolls away unread."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+from conftest import ROOT
+
+LINES, COLUMNS, LONGEST_S = 24, 80, 60.0
+_CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+PROMPT = re.compile(r"(Your prediction \([^)]*\): |\[Enter: [^\]]+\] )$")
+
+
+def screens(folder: Path, words: list[str], keys: list[str]) -> tuple[list[str], int]:
+    """What stood there each time that it waited for a key, and how it ended."""
+    ours, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    with subprocess.Popen(
+        [sys.executable, ROOT / "bench.py", *words],
+        cwd=folder,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        env={**os.environ, "TERM": "xterm", "PYTHONWARNINGS": "error"},
+    ) as process:
+        os.close(its)
+        seen, now = [], b""
+        left = iter(keys)
+        while select.select([ours], [], [], LONGEST_S)[0]:
+            try:
+                now += os.read(ours, 65536)
+            except OSError:  # it has ended
+                break
+            text = _CODES.sub(b"", now).decode(errors="replace").replace("\r", "")
+            if PROMPT.search(text):
+                seen.append(text)
+                now = b""
+                os.write(ours, next(left, "q").encode() + b"\n")
+        os.close(ours)
+        seen.append(_CODES.sub(b"", now).decode(errors="replace").replace("\r", ""))
+    return seen, process.returncode
+
+
+def test_a_reader_turns_the_pages_and_stops_with_q(tmp_path: Path) -> None:
+    seen, status = screens(tmp_path, ["lesson", "12"], ["c", "", "", "q"])
+    question, table, *rest = seen
+    assert "591.66" in question
+    assert status == 0
+    assert "answers/s" in table
+    assert not any("You said" in one for one in (question, table)), "the picture is to be looked at before it is told"
+    assert "You said C, and so it is." in rest[0]
+    assert "bench.py lesson 12 goes on with it" in rest[-1]
+    for one in seen:
+        assert max(map(len, one.splitlines())) <= COLUMNS
+        assert len(one.splitlines()) <= LINES
