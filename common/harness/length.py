@@ -7,7 +7,7 @@ from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation, Expectations
 from common.model.case import Case
 
-# By scripts/cut_sieges, 2.5 s would give the same verdicts, and save 4 s of a run; by simulate_weather --siege, it would
+# By scripts/cut_sieges, 2.5 s would give the same verdicts and save 4 s of a run; by simulate_weather --siege, it would
 # call equal servers different three times as often where the machine changes its speed.
 LEAST_S = 3.0
 SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
