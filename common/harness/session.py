@@ -53,13 +53,11 @@ def conduct(
     command: Sequence[str],
     uncertain: Uncertain | None = None,
     traced_requests: int = 0,
-    adapted: Callable[[Plan, Expectations], Plan] = lambda plan, _: plan,
 ) -> tuple[Result, int | None, bool]:
     """Runs the whole plan; the file is written after every case.
 
-    `uncertain` tells before each round but the first which cases still need one; without it all of them do.
-    If `traced_requests` is not 0, every strategy is traced at the end with so many. `adapted` may change the plan
-    when it is known what the tasks take.
+    `uncertain` tells before each round but the first which cases still need one;
+    without it all of them do. If `traced_requests` is not 0, every strategy is traced at the end with so many.
 
     Returns:
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
@@ -80,12 +78,13 @@ def conduct(
             with contextlib.ExitStack() as network:
                 async with services() as needed:
                     ready, expectations = await _prepared(plan, result, needed, watcher, network)
-                    await _say_what_to_expect(ready := adapted(ready, expectations), expectations, watcher)
+                    await _say_what_to_expect(ready, expectations, watcher)
                     await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted)
                     if traced_requests:
                         await trace_all(ready, traced_requests, expectations, needed, watcher, raw.keep)
 
-        return result, until_signal(go()), raw.are_saved
+        stopped_by = until_signal(go())
+    return result, stopped_by, raw.are_saved
 
 
 def _driver_for(plan: Plan) -> Driver:
