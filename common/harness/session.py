@@ -58,12 +58,11 @@ def conduct(
     uncertain: Uncertain | None = None,
     traced_requests: int = 0,
     meanwhile: Meanwhile | None = None,
-    adapted: Callable[[Plan, Expectations], Plan] = lambda plan, _: plan,
 ) -> tuple[Result, int | None, bool]:
     """Runs the whole plan; the file is written after every case. `meanwhile` is done while it is prepared.
 
     `uncertain` tells before each round but the first which cases still need one; without it all of them do.
-    `traced_requests` are sent to every strategy at the end; `adapted` changes the plan when tasks are known.
+    If `traced_requests` is not 0, every strategy is traced at the end with so many.
 
     Returns:
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
@@ -84,7 +83,7 @@ def conduct(
             with contextlib.ExitStack() as network:
                 async with services() as needed:
                     ready, expectations = await _prepared(plan, result, needed, watcher, network, meanwhile)
-                    await _say_what_to_expect(ready := adapted(ready, expectations), expectations, others, watcher)
+                    await _say_what_to_expect(ready, expectations, others, watcher)
                     await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted)
                     if traced_requests:
                         await trace_all(ready, traced_requests, expectations, needed, watcher, raw.keep)

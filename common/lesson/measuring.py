@@ -4,7 +4,6 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import psutil
@@ -13,8 +12,9 @@ from common.contract import unmet
 from common.cpus import usable_cpus
 from common.harness.capacity.plan import capacity_plan
 from common.harness.drill.plan import drill_plan
+from common.harness.interruption import until_signal
 from common.harness.plan import Plan, make_plan
-from common.harness.ready.expectation import Expectations
+from common.harness.ready.expectation import Expectation, try_task
 from common.harness.ready.what import suite_of
 from common.harness.session import conduct, conduct_capacity, conduct_drill, conduct_traces
 from common.harness.watcher import Watcher
@@ -31,6 +31,10 @@ LONGEST = 3.0  # times as long as it should: then a step takes a minute
 WORTH_A_WORD_S = 2.0
 LOOK_AROUND_S = 0.3
 Measured = tuple[Result, int | None]
+
+
+class StoppedError(Exception):
+    """By a signal of that number, or by the reader (0)."""
 
 
 def lacking(page: Page) -> str:
@@ -59,6 +63,7 @@ def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str], say: 
 
     Raises:
         BadInputError: it can't be run; nothing was started.
+        StoppedError: by a signal, before anything was measured.
     """
     axes: dict[str, Sequence[Value]] = {"task": run.tasks, "workers": run.workers, "python": pythons_for(run)}
     suite = suite_of([str(ROOT / name) if "/" in name else name for name in run.servers])
@@ -73,16 +78,24 @@ def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str], say: 
     suite = replace(suite, ceiling=None)  # these servers are ours, and what they can do at the most is no question here
     plan = _only(make_plan(suite, {**axes, "users": users}, time_s=run.time_s, rounds=run.rounds, seed=SEED), run.only)
     if run.time_s:
-        adapted = partial(_long_enough, say=say)
-        return conduct(plan, out, watcher, command, traced_requests=run.requests, adapted=adapted)[:2]
+        plan = _long_enough(plan, say)
+        return conduct(plan, out, watcher, command, traced_requests=run.requests)[:2]
     result, stopped_by = conduct_traces(plan, run.requests, watcher, command)
     save(result, out)
     return result, stopped_by
 
 
-def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], None]) -> Plan:
+def _long_enough(plan: Plan, say: Callable[[str], None]) -> Plan:
     """The same with sieges that are so much longer as the machine is slower, or busy with something else."""
-    tasks = {case.task: expectations[case.work] for case in plan.cases}
+    tasks: dict[str, Expectation] = {}
+
+    async def try_all() -> None:
+        for case in plan.cases:
+            if case.task and case.task not in tasks:
+                tasks[case.task] = await try_task(case.task, plan.python_of(case))
+
+    if number := until_signal(try_all()):
+        raise StoppedError(number)
     for name, one in tasks.items():
         say(f"One task ({name}) takes {numbers.seconds(one.task_s)} here if it is alone.")
     computing_s = [one.task_s for one in tasks.values() if one.cpu_s > one.task_s / 2]

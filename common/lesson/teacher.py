@@ -12,7 +12,7 @@ from common.errors import BadInputError
 from common.lesson import telling
 from common.lesson.claims import Found, found_in
 from common.lesson.figures import Seen
-from common.lesson.measuring import lacking, measure, turns
+from common.lesson.measuring import StoppedError, lacking, measure, turns
 from common.lesson.notebook import Done, Notebook
 from common.lesson.progress import LessonProgress
 from common.lesson.step import ROOT, Page, Run, Step, all_steps, committed
@@ -21,10 +21,6 @@ from common.model.record import Result, load
 from common.report.dresses.timeline_text import TimelinesAsText
 
 FAILED, CANNOT_TELL = 1, 3
-
-
-class StoppedError(Exception):
-    """By a signal of that number, or by the reader (0)."""
 
 
 class Teacher:
