@@ -26,12 +26,12 @@ class Options:
     shares_thread: bool = False  # all that has begun shares one thread with whatever hears who comes
 
 
-def server_options(workers: int | None = None, queue_per_worker: int = QUEUE_PER_WORKER) -> Options:
+def server_options(workers: int | None = None, most_waiting: int = LONGEST_QUEUE) -> Options:
     """The options from the command line.
 
     Args:
         workers: how many workers the server has unless told otherwise; None if its strategy has always one.
-        queue_per_worker: how many requests may wait for each, unless told otherwise.
+        most_waiting: no more requests may wait than that, however many workers there are, unless told otherwise.
     """
     script = Path(sys.argv[0])
     requires = getattr(sys.modules["__main__"], "REQUIRES", "")
@@ -44,12 +44,13 @@ def server_options(workers: int | None = None, queue_per_worker: int = QUEUE_PER
         "--task", type=_task, default="primes", help="a name, module:function, or module:function('acme', 3)"
     )
     parser.add_argument("--workers", type=_workers, default=workers, help="default: %(default)s")
-    parser.add_argument("--queue", type=_queue, help=f"how many may wait; {_default_queue(workers, queue_per_worker)}")
+    parser.add_argument("--queue", type=_queue, help=f"how many may wait; {_default_queue(workers, most_waiting)}")
     given = parser.parse_args()
     if workers is None:
         given.workers = 1
     if given.queue is None:
-        given.queue = QUEUE_WITHOUT_WORKERS if workers is None else queue_per_worker * given.workers
+        wanted = QUEUE_WITHOUT_WORKERS if workers is None else QUEUE_PER_WORKER * given.workers
+        given.queue = min(wanted, most_waiting)
     given_options = (given.host, given.port, given.task, given.workers, given.queue)
     return Options(script.stem, *given_options, shares_thread=workers is None)
 
@@ -81,8 +82,10 @@ def _queue(text: str) -> int:
     return _whole_number(text, 0, LONGEST_QUEUE)
 
 
-def _default_queue(workers: int | None, per_worker: int) -> str:
-    return f"default: {QUEUE_WITHOUT_WORKERS}" if workers is None else f"default: {per_worker} for each worker"
+def _default_queue(workers: int | None, most: int) -> str:
+    if workers is None:
+        return f"default: {QUEUE_WITHOUT_WORKERS}"
+    return f"default: {QUEUE_PER_WORKER} for each worker{f', {most} at most' if most < LONGEST_QUEUE else ''}"
 
 
 def _whole_number(text: str, low: int, high: int) -> int:
