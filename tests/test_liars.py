@@ -40,6 +40,7 @@ def test_every_liar_whose_answers_are_not_the_right_ones_is_found_out(tmp_path) 
     found_out(WRONG, {name: one.summary for name, one in besieged.items()})
 
 
+@pytest.mark.measures
 def test_every_liar_who_is_too_good_to_be_true_is_found_out(asked, tmp_path) -> None:
     """All of them in one run, at a task that computes no more than a liar can be caught by."""
     found_out(
