@@ -18,8 +18,20 @@ from common.harness.ready.interpreter import Interpreter
 from common.model.record import Environment
 
 _PACKAGES = (
-    *("aiohttp", "distributed", "flask", "gevent", "gunicorn", "pebble", "psutil", "tornado", "werkzeug"),
-    *("bottle", "cheroot", "django", "fastapi", "granian", "hypercorn", "starlette", "uvicorn", "waitress"),
+    *(
+        "aiohttp",
+        "celery",
+        "distributed",
+        "flask",
+        "gevent",
+        "gunicorn",
+        "kombu",
+        "pebble",
+        "psutil",
+        "redis",
+        "tornado",
+    ),
+    *("bottle", "cheroot", "django", "fastapi", "granian", "hypercorn", "starlette", "uvicorn", "waitress", "werkzeug"),
 )
 _ASK = """
 import importlib.metadata, json, sys
