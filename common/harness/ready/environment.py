@@ -18,20 +18,9 @@ from common.harness.ready.interpreter import Interpreter
 from common.model.record import Environment
 
 _PACKAGES = (
-    *(
-        "aiohttp",
-        "celery",
-        "distributed",
-        "flask",
-        "gevent",
-        "gunicorn",
-        "kombu",
-        "pebble",
-        "psutil",
-        "redis",
-        "tornado",
-    ),
-    *("bottle", "cheroot", "django", "fastapi", "granian", "hypercorn", "starlette", "uvicorn", "waitress", "werkzeug"),
+    *("aiohttp", "celery", "distributed", "flask", "gevent", "gunicorn", "kombu", "pebble", "psutil", "redis"),
+    *("bottle", "cheroot", "django", "fastapi", "granian", "hypercorn", "starlette", "tornado", "uvicorn"),
+    *("waitress", "werkzeug"),
 )
 _ASK = """
 import importlib.metadata, json, sys
