@@ -72,7 +72,7 @@ def test_told_to_stop_while_it_computes_it_does_the_same(
 def told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(
     served: Served, by: signal.Signals, folder: Path
 ) -> None:
-    """Of four requests the second is in progress, the third waits its turn, and the fourth would take half a minute."""
+    """Of four requests one is in progress, another waits its turn, and the last to begin would take half a minute."""
     begun = folder / "begun"
     begun.unlink(missing_ok=True)
     connections = [served.send("/") for _ in range(4)]  # one at a time: what waits has been accepted, too
@@ -80,9 +80,12 @@ def told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(
     family = served.family()
     for process in family if by == signal.SIGINT else family[:1]:  # a terminal tells the whole group
         process.send_signal(by)
-    for connection in connections[:3]:
-        answer = receive(connection)
-        assert (answer.status, answer.body) == (200, "at last" if by == signal.SIGINT else "computed")
+    answers = []
+    for connection in connections:  # nobody says that they begin in the order in which they were sent
+        with contextlib.suppress(ConnectionError):
+            answers.append(receive(connection))
+    told = [(answer.status, answer.body) for answer in answers]
+    assert told == [(200, "at last" if by == signal.SIGINT else "computed")] * 3
     assert served.process.wait(timeout=LIMIT_S) == 0
     dropped = f"{served.script.stem}: 1 request dropped, not done within 5 s\n"
     assert (served.process.stdout.read(), served.process.stderr.read()) == ("", dropped)
