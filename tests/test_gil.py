@@ -1,5 +1,7 @@
 """Whether the GIL was on while a server served: said where it matters. That it is asked: test_hostile_servers.py."""
 
+import re
+
 import pytest
 from simulated_record import bare_record, record_of, result_of
 
@@ -17,5 +19,6 @@ NOTE = "the GIL was on while it served, though Python 3.14.7t can do without"
 @pytest.mark.parametrize("dress", ["table", "markdown", "html"])
 def test_it_is_noted_where_the_python_could_do_without(python: str, gil: bool | None, noted: bool, dress: str) -> None:
     result = result_of([bare_record(1, python=python), record_of("6_x", 1, python=python, gil=gil)])
-    assert (NOTE in " ".join(dressed(result, dress).split())) is noted
+    words = re.sub(r"<[^>]+>", "", dressed(result, dress))  # on the page a word that is explained has a mark of its own
+    assert (NOTE in " ".join(words.split())) is noted
     assert summarize(result).cases[0].gil is gil

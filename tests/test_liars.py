@@ -42,9 +42,12 @@ def test_every_liar_whose_answers_are_not_the_right_ones_is_found_out(tmp_path) 
 
 @pytest.mark.measures
 def test_every_liar_who_is_too_good_to_be_true_is_found_out(asked, tmp_path) -> None:
-    """All of them in one run, at a task that computes no more than a liar can be caught by."""
+    """All of them in one run, at a task that computes no more than a liar can be caught by.
+
+    Who works after the answer still does so for the warm-up when the siege begins: 1 s may pass like that.
+    """
     found_out(
-        TOO_GOOD, summaries(asked, tmp_path, "1s", *map(path_of, TOO_GOOD), "--task", "sample_tasks:a_little_work")
+        TOO_GOOD, summaries(asked, tmp_path, "2s", *map(path_of, TOO_GOOD), "--task", "sample_tasks:a_little_work")
     )
 
 

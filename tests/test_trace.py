@@ -124,7 +124,7 @@ def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_answers_wrongl
     lines = lines[lines.index("process pool · 4_async_processexecutor") :]
     lines = lines[: lines.index("")]
     assert lines[1].startswith("all 4 answered after ")
-    assert {line.split()[-1] for line in lines[1:] if "░" in line and "computes" not in line} == {"1", "2", "3", "4"}
+    assert {line.split()[-1] for line in lines[1:] if set(line) & set("░▒▓█=")} >= {"1", "2", "3", "4"}
     assert re.search(r"pings .*▁", ended.stdout)
     assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
 
