@@ -137,7 +137,7 @@ def test_so_many_may_wait_unless_told_otherwise(given: tuple[int, ...], queue: i
     assert server_options(*given).queue == 7
 
 
-def test_between_two_that_begin_the_loop_hears_who_has_come() -> None:
+def test_in_a_crowd_the_loop_hears_between_two_that_begin_who_has_come() -> None:
     happened: list[str] = []
 
     async def ask(turns: Turns, name: str) -> None:
@@ -145,8 +145,8 @@ def test_between_two_that_begin_the_loop_hears_who_has_come() -> None:
         happened.append(name)
         asyncio.get_running_loop().call_soon(happened.append, f"after {name}")
 
-    async def all_at_once() -> None:
-        turns = Turns()
+    async def all_at_once(queue: int) -> None:
+        turns = Turns(queue, lambda: 4)
         asking = [asyncio.create_task(ask(turns, name)) for name in "abcd"]
         await asyncio.sleep(0)
         asking[1].cancel()
@@ -154,10 +154,13 @@ def test_between_two_that_begin_the_loop_hears_who_has_come() -> None:
         await ask(turns, "e")
         await asyncio.sleep(0)
 
-    asyncio.run(all_at_once())
+    asyncio.run(all_at_once(3))
     assert [one for one in happened if "after" not in one] == ["a", "c", "d", "e"]
     for name, following in itertools.pairwise("acd"):
         assert happened.index(f"after {name}") <= happened.index(following) + 1
+    happened.clear()
+    asyncio.run(all_at_once(4))  # no more than may wait
+    assert happened[:3] == ["a", "b", "c"]
 
 
 def test_it_is_not_ready_while_its_queue_is_full_and_the_ping_lives(

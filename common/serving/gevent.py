@@ -24,11 +24,11 @@ _READ = 1  # libev's EV_READ
 
 def serve(app: Flask, options: Options) -> None:
     """Serves the application with a greenlet for each connection until a signal says stop."""
-    line = _Line(options)
+    connections = Pool()
+    line = _Line(options, connections)
     app.config.update({OPTIONS: options, LINE: line})
     get_hub().exception_stream = None  # the client is told; the terminal stays quiet
     listener = listening_socket(options)
-    connections = Pool()
     server = WSGIServer(listener, app, spawn=connections, log=None, error_log=None, handler_class=_Handler)
     stop = gevent.event.Event()
     on_stop_signal(options, lambda: get_hub().loop.run_callback_threadsafe(stop.set), line.unanswered)
@@ -46,17 +46,18 @@ def serve(app: Flask, options: Options) -> None:
 
 
 class _Line(Line):
-    """Between two requests that begin, others are heard: a task may hold the thread."""
+    """Where more have come than may wait, others are heard between two that begin: a task may hold the thread."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, connections: Pool) -> None:
         # To poll would let other greenlets run, which would take the place that has just been found free.
         super().__init__(options, lambda clients: [ticket for ticket, one in clients.items() if has_left(one)])
-        self._turn = BoundedSemaphore(1)
+        self._connections, self._turn = connections, BoundedSemaphore(1)
 
     def wait_for_turn(self) -> None:
-        """As the loop goes round once more."""
-        with self._turn:
-            gevent.sleep(0)
+        """In a crowd as the loop goes round once more."""
+        if self._turn.locked() or len(self._connections) > self._queue:
+            with self._turn:
+                gevent.sleep(0)
 
 
 def _finish_requests(line: Line) -> None:

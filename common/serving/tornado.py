@@ -174,11 +174,12 @@ async def _serve_with(
 ) -> None:
     must_be_free(options)
     async with resource as opened:
-        await _serve(paths, {"options": options, "line": Line(options), "turns": Turns(), "resource": opened})
+        await _serve(paths, {"options": options, "line": Line(options), "resource": opened})
 
 
 async def _serve(paths: Mapping[str, type[Handler]], settings: dict[str, Any]) -> None:
     options, line = settings["options"], settings["line"]
+    settings["turns"] = Turns(options.queue, lambda: len(server._connections))
     application = Application(
         [(path, handler, settings) for path, handler in paths.items()],
         default_handler_class=_NotFound,

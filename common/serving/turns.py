@@ -1,21 +1,25 @@
-"""Turns on an event loop: between two requests that begin it hears whoever has come, because a task may hold it."""
+"""Turns on an event loop, where more have come than may wait: between two that begin it hears who is too much."""
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 
 class Turns:
-    """In each turn of the loop one begins, in the order in which they came.
+    """In each turn of the loop one begins, in the order in which they came, while there is a crowd.
 
-    If all began at once, tasks that hold the loop would be done one after the other before anybody else is heard, and
-    who is too much could not be told.
+    Else all that were heard together begin together, as on any loop: tasks that hold it are done one after the other
+    before anybody else is heard. In a crowd nobody could be told so that they are too much.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queue: int, connections: Callable[[], int]) -> None:
+        self._queue, self._connections = queue, connections
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def mine(self) -> None:
         """Returns when it has come."""
+        if not self._waiting and self._connections() <= self._queue:
+            return
         loop = asyncio.get_running_loop()
         if not self._waiting:
             loop.call_soon(self._next)
