@@ -86,9 +86,10 @@ def test_the_answer_comes_first_in_plain_names_with_what_would_change_it() -> No
     result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
     answer, figures = conclusion(summarize(result))
     assert answer == (
-        "Take a process pool (3_c): nothing does more, and everybody else waits at most 2.0 ms (99 of 100 pings). "
+        "Take a process pool (3_c): nothing surely does more, "
+        "and 99 of 100 pings of everybody else take at most 2.0 ms. "
         "If memory is short: the loop (2_b) takes 25 MB instead of 50 MB and does 50 % as much, "
-        "but everybody else waits up to 412 ms."
+        "but 99 of 100 pings take up to 412 ms."
     )
     assert figures == (
         "Process pool (3) is the fastest with 20.0/s, 100 % of what this machine can do at all; "
@@ -106,7 +107,7 @@ def test_of_those_that_nothing_beats_short_pings_decide_and_then_memory() -> Non
         factor = {"1_a": 0.2, "3_c": 0.5}.get(record.server, 1.0)
         record.samples.memory_bytes[:] = [int(factor * size) for size in record.samples.memory_bytes]
     answer = conclusion(summarize(result))[0]
-    assert answer.startswith("Take a process pool (3_c): nothing does more, and everybody else waits at most 2.0 ms")
+    assert answer.startswith("Take a process pool (3_c): nothing surely does more, and 99 of 100 pings of")
     assert (
         "If memory is short: one request at a time (1_a) takes 10 MB instead of 25 MB and does as much, but" in answer
     )
@@ -115,13 +116,13 @@ def test_of_those_that_nothing_beats_short_pings_decide_and_then_memory() -> Non
 def test_where_the_fastest_block_everybody_that_is_said_with_who_does_not() -> None:
     result = with_pings(three_rounds(("1_a", 2, 1.0), ("4_d", 1, 1.0)), 0.4, "1_a")
     answer = conclusion(summarize(result))[0]
-    assert answer.startswith("Take one request at a time (1_a): nothing does more. But everybody else waits up to 412")
+    assert answer.startswith("Take one request at a time (1_a): nothing surely does more. But 99 of 100 pings")
     assert "If nobody may wait: with threads (4_d) it is 2.0 ms, and it does 50 % as much." in answer
 
 
 def test_a_title_without_a_colon_is_no_plain_name() -> None:
     answer = conclusion(summarize(three_rounds(("my_server", 2, 1.0), ("other", 1, 1.0))))[0]
-    assert answer.startswith("Take my_server: nothing does more")
+    assert answer.startswith("Take my_server: nothing surely does more")
 
 
 def test_the_conclusion_calls_a_tie_a_tie() -> None:

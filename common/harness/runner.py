@@ -44,7 +44,8 @@ def say_how_long(plan: Plan, expectations: Expectations, watcher: Watcher) -> No
     if plan.load.requests is not None:
         return
     least_s, most_s = run_length_s(plan, usable_cpus(), expectations)
-    watcher.say(f"{plan.turns()} sieges take {in_words(least_s, most_s)}")
+    sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
+    watcher.say(f"{sieges} {in_words(least_s, most_s)}")
 
 
 async def run(

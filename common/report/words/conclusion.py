@@ -134,10 +134,11 @@ class _Field:
     def _take(self) -> Iterator[str]:
         short = [rival for rival in self._first if rival.keeps_pings_short]
         chosen = min(short or self._first, key=lambda rival: rival.memory_bytes)
+        take, others = f"Take {chosen.plain}: nothing surely does more", f"{_MOSTLY} of everybody else"
         if short:
-            yield f"Take {chosen.plain}: nothing does more, and everybody else waits at most {chosen.ping} ({_MOSTLY})."
+            yield f"{take}, and {others} take at most {chosen.ping}."
         else:
-            yield f"Take {chosen.plain}: nothing does more. But everybody else waits up to {chosen.ping} ({_MOSTLY})."
+            yield f"{take}. But {others} take up to {chosen.ping}."
             yield from self._if_nobody_may_wait(chosen)
         yield from self._if_memory_is_short(chosen)
 
@@ -153,7 +154,7 @@ class _Field:
             best = max(lean, key=lambda rival: (rival in self._first, rival.rate))
             does = "as much" if best in self._first else _part(best, chosen)
             blocks = chosen.keeps_pings_short and not best.keeps_pings_short
-            waits = f", but everybody else waits up to {best.ping}" if blocks else ""
+            waits = f", but {_MOSTLY} take up to {best.ping}" if blocks else ""
             sizes = f"{numbers.megabytes(best.memory_bytes)} instead of {numbers.megabytes(chosen.memory_bytes)}"
             yield f"If memory is short: {best.plain} takes {sizes} and does {does}{waits}."
 
