@@ -197,6 +197,15 @@ def exits():
     sys.exit("a task that thinks it is a program")
 
 
+def raises_generator_exit():
+    raise GeneratorExit("by hand")
+
+
+def raises_keyboard_interrupt():
+    yield 0
+    raise KeyboardInterrupt("by hand")
+
+
 def says_umlauts():
     return "größer als ✓"
 
@@ -264,6 +273,11 @@ async def cancels_itself():
 
 async def raises_cancelled():
     raise asyncio.CancelledError("by hand")
+
+
+async def raises_generator_exit_later():
+    await asyncio.sleep(0)
+    raise GeneratorExit("by hand")
 
 
 async def exits_in_a_task():

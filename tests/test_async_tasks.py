@@ -101,6 +101,7 @@ def test_its_waits_let_others_run() -> None:
         ("times_out", "TimeoutError"),
         ("exits_in_a_task", "SystemExit: from within"),
         ("exits_later", "SystemExit: at last"),
+        ("raises_generator_exit_later", "GeneratorExit: by hand"),
     ],
 )
 def test_whatever_it_raises_is_one_line_and_nothing_hangs(way, task: str, line: str) -> None:

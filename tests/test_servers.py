@@ -228,6 +228,8 @@ def test_every_task_gets_the_same_answer_from_every_strategy(server, choose, tas
         ("raises_cancelled", "CancelledError: by hand"),
         ("raises_awkwardly", "AwkwardError: this and that"),
         ("exits", "SystemExit: a task that thinks it is a program"),
+        ("raises_generator_exit", "GeneratorExit: by hand"),
+        ("raises_keyboard_interrupt", "KeyboardInterrupt: by hand"),
     ],
 )
 def test_a_task_that_raises_is_a_500_of_one_line_and_the_server_goes_on(server, choose, task: str, body: str) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import pickle
 import re
+import signal
 import time
 
 import pytest
 from conftest import TESTS
+from greenlet import GreenletExit
 
 from common.task import TaskError, UnknownTaskError, perform, perform_in_slices, resolve
 from common.task.builtin import BUILTIN_TASKS
@@ -89,3 +91,21 @@ def test_what_is_no_task_is_refused_with_one_line(spec: str, complaint: str) -> 
     with pytest.raises(UnknownTaskError, match=re.escape(complaint)) as caught:
         resolve(spec)
     assert "\n" not in str(caught.value)
+
+
+def test_ctrl_c_ends_a_task_where_python_raises_it(monkeypatch) -> None:
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.default_int_handler)
+    with pytest.raises(KeyboardInterrupt):
+        perform("sample_tasks:raises_keyboard_interrupt")
+    monkeypatch.setattr(signal, "getsignal", lambda _: signal.SIG_IGN)
+    with pytest.raises(TaskError, match="KeyboardInterrupt: by hand"):
+        perform("sample_tasks:raises_keyboard_interrupt")
+
+
+def test_a_greenlet_that_is_killed_ends(monkeypatch) -> None:
+    def killed(_: float) -> None:
+        raise GreenletExit
+
+    monkeypatch.setattr(time, "sleep", killed)
+    with pytest.raises(GreenletExit):
+        perform("sample_tasks:in_slices")

@@ -9,6 +9,7 @@ asyncio is imported where it is needed: that takes twice as long as all else her
 import importlib
 import inspect
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -150,15 +151,20 @@ def _told_in_one_line() -> Iterator[None]:
     """Whatever the task raises is a TaskError; that somebody else wants it to end is not."""
     try:
         yield
-    except (Exception, SystemExit) as error:
-        raise TaskError(one_line(error)) from None
-    except BaseException as error:
-        if not _was_cancelled_by_itself(error):
+    except BaseException as error:  # a GeneratorExit, say, which servers take for their own, and never answer
+        if not isinstance(error, Exception) and _is_from_outside(error):
             raise
         raise TaskError(one_line(error)) from None
 
 
-def _was_cancelled_by_itself(error: BaseException) -> bool:
+def _is_from_outside(error: BaseException) -> bool:
+    """Whether it tells the task to end, by Ctrl-C or because its greenlet or its asyncio task was cancelled."""
+    if isinstance(error, KeyboardInterrupt):
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler  # or Ctrl-C does not raise it
+    return type(error).__name__ == "GreenletExit" or _was_cancelled_by_another(error)
+
+
+def _was_cancelled_by_another(error: BaseException) -> bool:
     import asyncio
 
     if not isinstance(error, asyncio.CancelledError):
@@ -166,8 +172,8 @@ def _was_cancelled_by_itself(error: BaseException) -> bool:
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop runs here
-        return True
-    return task is None or task.cancelling() == 0
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _this_worker() -> str:

@@ -117,6 +117,11 @@ class _Steps:
                     awaited = step(what)
                 except StopIteration as end:
                     return end.value
+                except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+                    if error is what:
+                        raise  # it is being closed
+                    # The first two would end the loop, and so the server; the third would close whoever awaits this.
+                    raise RuntimeError(one_line(error)) from None
             try:
                 step, what = self._coroutine.send, (yield awaited)
             except BaseException as error:  # a cancellation, and GeneratorExit: all of it is the coroutine's business
@@ -167,7 +172,4 @@ def _watched_task(
 
 
 async def _watched(coroutine: Coroutine[Any, Any, Any], shared: _Shared) -> Any:
-    try:
-        return await _Steps(coroutine, shared)
-    except SystemExit as error:  # which would end the loop, and so the server
-        raise RuntimeError(one_line(error)) from None
+    return await _Steps(coroutine, shared)
