@@ -20,7 +20,7 @@ TASK_S = 10.0
 class OneLine:
     """Says that it has so many workers; all requests wait in one line, which takes no time here."""
 
-    load_url = "http://nowhere/"
+    load_url, pid = "http://nowhere/", 4711
 
     def __init__(self, workers: str, named: Callable[[int], str] = "{}/MainThread".format) -> None:
         self.workers, self.named, self.waiting, self.longest, self.asked = workers, named, 0, 0, 0
@@ -63,6 +63,16 @@ def test_many_threads_are_warm_once_some_of_their_process_have_worked(monkeypatc
     server = OneLine("40", "1/thread_{}".format)
     assert warmed_up(server, monkeypatch).workers == 40
     assert 2 <= server.longest <= server.asked <= 1 + 2 * usable_cpus()
+
+
+@pytest.mark.parametrize(
+    ("worker", "others_are_asked"),
+    [("4711/thread_{}", False), ("4711/Interpreter-{}", True), ("4712/MainThread", True), ("", True)],
+)
+def test_only_the_server_itself_has_no_others_to_wake(worker: str, others_are_asked: bool, monkeypatch) -> None:
+    server = OneLine("40", worker.format)
+    assert warmed_up(server, monkeypatch).workers == 40
+    assert (server.asked > 1) == others_are_asked
 
 
 def test_threads_of_several_processes_are_asked_until_no_new_process_comes(monkeypatch) -> None:

@@ -31,7 +31,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
     few = min(wanted, usable_cpus())
-    for number in range(BATCHES):
+    for number in range(0 if _is_the_server(server, answer) else BATCHES):
         if len(seen) >= wanted:
             break
         # Twice as many at once as there are workers: a pool starts a worker only if none is idle. But few at first,
@@ -49,6 +49,12 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
             break  # whoever was at work for so long was all that there is: it has fewer workers than it says
     record.warm_s = server.age_s()
     record.workers = workers
+
+
+def _is_the_server(server: Server, answer: Answer) -> bool:
+    """Whether the very process that listens has worked: what is loaded there all of its threads have."""
+    process, _, thread = answer.headers.get("x-worker", "").partition("/")
+    return process == str(server.pid) and not thread.startswith("Interpreter")  # which shares nothing with others
 
 
 def _processes(workers: Iterable[str | None]) -> set[str]:
