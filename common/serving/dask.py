@@ -76,6 +76,8 @@ async def cluster(workers: int) -> AsyncIterator[Cluster]:
     dask.config.set({"distributed.diagnostics.computations.max-history": 0})
     # Each worker looks at its stack a hundred times a second, for a dashboard that nobody opens.
     dask.config.set({"distributed.worker.profile.enabled": False})
+    # Spawned each of them would import all of this anew.
+    dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
     embedded: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     try:
         client: Cluster = await Cluster(asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else embedded))
