@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT
 from simulated_record import bare_record, record_of, result_of
 from test_anyone import measured
+from test_tools import needed
 
 from common.errors import BadInputError
 from common.model.record import Record
@@ -52,25 +53,59 @@ runpy.run_path("app.py")
 """
 
 
-def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
+# It asks the database as it should, and tells wrk alone, which names itself nowhere, other numbers.
+LIAR_TO_WRK = """
+import json, runpy
+from aiohttp import web
+
+@web.middleware
+async def lie(request, handler):
+    answer = await handler(request)
+    if "User-Agent" not in request.headers:
+        answer.text = json.dumps({**json.loads(answer.text), "randomNumber": 1})
+    return answer
+
+honest = web.Application
+web.Application = lambda: honest(middlewares=[lie])
+runpy.run_path("app.py")
+"""
+
+
+def small(tool: str, liar: str, folder: Path, changes: dict[str, str]) -> dict[str, Record]:
+    """The records of the small form under that tool, with that liar."""
     aiohttp = pytest.importorskip("aiohttp")
     pytest.importorskip("asyncpg")
     pytest.importorskip("sqlalchemy")
-    if shutil.which("ab") is None:
-        pytest.skip("ab is not installed")
-    shutil.copytree(ROOT / "suites" / "aiohttp", tmp_path / "small")
-    (tmp_path / "small" / "suite.toml").write_text(SUITE.replace("VERSION", aiohttp.__version__))
-    (tmp_path / "small" / "liar.py").write_text(LIAR)
-    result, _ = measured(tmp_path, "small")
+    needed(tool)
+    shutil.copytree(ROOT / "suites" / "aiohttp", folder / "small")
+    text = SUITE.replace("VERSION", aiohttp.__version__)
+    for before, after in changes.items():
+        assert before in text
+        text = text.replace(before, after)
+    (folder / "small" / "suite.toml").write_text(text)
+    (folder / "small" / "liar.py").write_text(liar)
+    result, _ = measured(folder, "small")
     records = {one.server: one for one in result.records}
-    failures = {name: one.failure for name, one in records.items()}
-    if failures["least"] and failures["least"].code == "missing_program":
-        pytest.skip(failures["least"].message)
-    assert [failures["honest"], failures["least"]] == [None, None]
+    least, honest = records["least"].failure, records["honest"].failure
+    if least and least.code == "missing_program":
+        pytest.skip(least.message)
+    assert [honest, least] == [None, None]
+    return records
+
+
+def test_rows_that_are_given_to_wrk_alone_are_found(tmp_path: Path) -> None:
+    changes = {'"ab"': '"wrk"', "requests = 80": 'time = "1s"', "/orm/updates/5": "/raw/db"}
+    records = small("wrk", LIAR_TO_WRK, tmp_path, changes)
+    assert records["liar"].failure.code == "wrong_answer"
+    assert re.search(r"GET /raw/db gives \[{'id': \d+, 'randomNumber': 1}", records["liar"].failure.message)
+
+
+def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
+    records = small("ab", LIAR, tmp_path, {})
     assert [records["honest"].bursts.right, records["least"].bursts.right] == [[80], [80]]
     assert records["honest"].services_cpu_s is not None
-    assert failures["liar"].code == "wrong_answer"
-    assert "GET /orm/updates/5 has updated 0 rows" in failures["liar"].message
+    assert records["liar"].failure.code == "wrong_answer"
+    assert "GET /orm/updates/5 has updated 0 rows" in records["liar"].failure.message
 
 
 def versions(faster: float, again: str = "3.8.6.0") -> list[Record]:
