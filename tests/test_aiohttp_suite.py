@@ -1,5 +1,6 @@
 """A small form of suites/aiohttp: what is not asked of the database, or not written there, is found; and its tables."""
 
+import io
 import re
 import shutil
 from pathlib import Path
@@ -139,7 +140,23 @@ def test_the_table_says_how_large_noise_is_and_one_value_is_no_axis(capsys: pyte
     Console(width=136).print(across_shown(result, "aiohttp"))
     printed = capsys.readouterr().out
     assert re.search(r"\d  +\+2[45] %", printed)
+    assert "differences from aiohttp 3.8.6; blank" in printed
     assert "the same version twice differed by up to" in printed
     assert "1_x" in dressed(result, "table")
     with pytest.raises(BadInputError, match="has not two values of 'size': expected one of its axes, task, users"):
         across_of(summarize(result), "size")
+
+
+@pytest.mark.parametrize(("width", "tables"), [(60, [2, 3]), (80, [1, 2]), (140, [1, 1])])
+def test_where_it_is_narrow_there_are_several_tables_and_no_figure_is_cut(width: int, tables: list[int]) -> None:
+    from rich.console import Console
+
+    console = Console(width=width, record=True, file=io.StringIO())
+    shown = across_shown(result_of(versions(1.25)), "aiohttp")
+    console.print(shown)
+    printed = console.export_text()
+    assert "…" not in printed
+    assert [
+        len(re.findall(f"(?m)^{title}  ", printed)) for title in ("transactions per second", "CPU per transaction")
+    ] == tables
+    assert re.search(r"\d  +\+2[45] %", printed)
