@@ -4,6 +4,7 @@ import io
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
@@ -12,7 +13,7 @@ from test_anyone import measured
 from test_tools import needed
 
 from common.errors import BadInputError
-from common.model.record import Record
+from common.model.record import Machine, Record
 from common.report.dressing import across_shown, dressed
 from common.report.judging.across import across_of
 from common.report.judging.comparison import summarize
@@ -109,12 +110,13 @@ def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
     assert "GET /orm/updates/5 has updated 0 rows" in records["liar"].failure.message
 
 
-def versions(faster: float, again: str = "3.8.6.0") -> list[Record]:
+def versions(faster: float, again: float = 0.765, **changes: Any) -> list[Record]:
     """Two of one version, whose rounds differ by some per cent, and one that is so many times as fast."""
     found = [bare_record(round_) for round_ in (1, 2, 3)]
-    for version, speed in (("3.10.1", 0.75 * faster), ("3.8.6", 0.75), (again, 0.765)):
+    for version, speed in (("3.10.1", 0.75 * faster), ("3.8.6", 0.75), ("3.8.6.0", again)):
         for round_, noise in ((1, 0.98), (2, 1.0), (3, 1.01)):
-            found.append(record_of("1_x", round_, speed=speed * noise, parameters={"aiohttp": version}))
+            parameters = {"aiohttp": version}
+            found.append(record_of("1_x", round_, speed=speed * noise, parameters=parameters, **changes))
     return found
 
 
@@ -126,6 +128,15 @@ def test_a_difference_is_shown_where_it_is_more_than_noise_and_more_than_the_sam
     assert cells["3.8.6.0"].differences == {"rate_per_s": None, "cpu_s_per_transaction": None}
     assert cells["3.8.6"].differences["rate_per_s"] is None
     assert across.noise["rate_per_s"] == pytest.approx(0.02, abs=0.01)
+
+
+def test_noise_is_that_of_what_is_compared() -> None:
+    """Where the machine had other work nothing is compared, and what the same twice differed by says nothing."""
+    busy = Machine(total_s=8, busy_s=8, steal_s=0)
+    restless = versions(1.25, again=0.4, machine=busy, users=20)[3:]
+    across = across_of(summarize(result_of([*versions(1.25), *restless])), "aiohttp")
+    assert across.noise["rate_per_s"] == pytest.approx(0.02, abs=0.01)
+    assert across_of(summarize(result_of([*versions(1)[:3], *restless])), "aiohttp").noise["rate_per_s"] > 0.5
 
 
 def test_a_difference_no_larger_than_that_of_the_same_version_twice_is_left_blank() -> None:
