@@ -41,6 +41,7 @@ class Fake:
     """Tells milliseconds in JSON where siege tells hundredths in its own way."""
 
     name, step_s, waits_to_begin = "fake-load", 0.001, False
+    is_imitated = False
     program = name
     tells_arrivals = tells_percentiles = True
     packages, settings = {}, {"settings/fake.ini": "[fake]\n"}

@@ -1,16 +1,19 @@
 """A small form of suites/aiohttp: what is not asked of the database, or not written there, is found; and its tables."""
 
+import io
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import ROOT
 from simulated_record import bare_record, record_of, result_of
 from test_anyone import measured
+from test_tools import needed
 
 from common.errors import BadInputError
-from common.model.record import Record
+from common.model.record import Machine, Record
 from common.report.dressing import across_shown, dressed
 from common.report.judging.across import across_of
 from common.report.judging.comparison import summarize
@@ -52,33 +55,68 @@ runpy.run_path("app.py")
 """
 
 
-def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
+# It asks the database as it should, and tells wrk alone, which names itself nowhere, other numbers.
+LIAR_TO_WRK = """
+import json, runpy
+from aiohttp import web
+
+@web.middleware
+async def lie(request, handler):
+    answer = await handler(request)
+    if "User-Agent" not in request.headers:
+        answer.text = json.dumps({**json.loads(answer.text), "randomNumber": 1})
+    return answer
+
+honest = web.Application
+web.Application = lambda: honest(middlewares=[lie])
+runpy.run_path("app.py")
+"""
+
+
+def small(tool: str, liar: str, folder: Path, changes: dict[str, str]) -> dict[str, Record]:
+    """The records of the small form under that tool, with that liar."""
     aiohttp = pytest.importorskip("aiohttp")
     pytest.importorskip("asyncpg")
     pytest.importorskip("sqlalchemy")
-    if shutil.which("ab") is None:
-        pytest.skip("ab is not installed")
-    shutil.copytree(ROOT / "suites" / "aiohttp", tmp_path / "small")
-    (tmp_path / "small" / "suite.toml").write_text(SUITE.replace("VERSION", aiohttp.__version__))
-    (tmp_path / "small" / "liar.py").write_text(LIAR)
-    result, _ = measured(tmp_path, "small")
+    needed(tool)
+    shutil.copytree(ROOT / "suites" / "aiohttp", folder / "small")
+    text = SUITE.replace("VERSION", aiohttp.__version__)
+    for before, after in changes.items():
+        assert before in text
+        text = text.replace(before, after)
+    (folder / "small" / "suite.toml").write_text(text)
+    (folder / "small" / "liar.py").write_text(liar)
+    result, _ = measured(folder, "small")
     records = {one.server: one for one in result.records}
-    failures = {name: one.failure for name, one in records.items()}
-    if failures["least"] and failures["least"].code == "missing_program":
-        pytest.skip(failures["least"].message)
-    assert [failures["honest"], failures["least"]] == [None, None]
+    least, honest = records["least"].failure, records["honest"].failure
+    if least and least.code == "missing_program":
+        pytest.skip(least.message)
+    assert [honest, least] == [None, None]
+    return records
+
+
+def test_rows_that_are_given_to_wrk_alone_are_found(tmp_path: Path) -> None:
+    changes = {'"ab"': '"wrk"', "requests = 80": 'time = "1s"', "/orm/updates/5": "/raw/db"}
+    records = small("wrk", LIAR_TO_WRK, tmp_path, changes)
+    assert records["liar"].failure.code == "wrong_answer"
+    assert re.search(r"GET /raw/db gives \[{'id': \d+, 'randomNumber': 1}", records["liar"].failure.message)
+
+
+def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
+    records = small("ab", LIAR, tmp_path, {})
     assert [records["honest"].bursts.right, records["least"].bursts.right] == [[80], [80]]
     assert records["honest"].services_cpu_s is not None
-    assert failures["liar"].code == "wrong_answer"
-    assert "GET /orm/updates/5 has updated 0 rows" in failures["liar"].message
+    assert records["liar"].failure.code == "wrong_answer"
+    assert "GET /orm/updates/5 has updated 0 rows" in records["liar"].failure.message
 
 
-def versions(faster: float, again: str = "3.8.6.0") -> list[Record]:
+def versions(faster: float, again: float = 0.765, **changes: Any) -> list[Record]:
     """Two of one version, whose rounds differ by some per cent, and one that is so many times as fast."""
     found = [bare_record(round_) for round_ in (1, 2, 3)]
-    for version, speed in (("3.10.1", 0.75 * faster), ("3.8.6", 0.75), (again, 0.765)):
+    for version, speed in (("3.10.1", 0.75 * faster), ("3.8.6", 0.75), ("3.8.6.0", again)):
         for round_, noise in ((1, 0.98), (2, 1.0), (3, 1.01)):
-            found.append(record_of("1_x", round_, speed=speed * noise, parameters={"aiohttp": version}))
+            parameters = {"aiohttp": version}
+            found.append(record_of("1_x", round_, speed=speed * noise, parameters=parameters, **changes))
     return found
 
 
@@ -90,6 +128,15 @@ def test_a_difference_is_shown_where_it_is_more_than_noise_and_more_than_the_sam
     assert cells["3.8.6.0"].differences == {"rate_per_s": None, "cpu_s_per_transaction": None}
     assert cells["3.8.6"].differences["rate_per_s"] is None
     assert across.noise["rate_per_s"] == pytest.approx(0.02, abs=0.01)
+
+
+def test_noise_is_that_of_what_is_compared() -> None:
+    """Where the machine had other work nothing is compared, and what the same twice differed by says nothing."""
+    busy = Machine(total_s=8, busy_s=8, steal_s=0)
+    restless = versions(1.25, again=0.4, machine=busy, users=20)[3:]
+    across = across_of(summarize(result_of([*versions(1.25), *restless])), "aiohttp")
+    assert across.noise["rate_per_s"] == pytest.approx(0.02, abs=0.01)
+    assert across_of(summarize(result_of([*versions(1)[:3], *restless])), "aiohttp").noise["rate_per_s"] > 0.5
 
 
 def test_a_difference_no_larger_than_that_of_the_same_version_twice_is_left_blank() -> None:
@@ -104,7 +151,23 @@ def test_the_table_says_how_large_noise_is_and_one_value_is_no_axis(capsys: pyte
     Console(width=136).print(across_shown(result, "aiohttp"))
     printed = capsys.readouterr().out
     assert re.search(r"\d  +\+2[45] %", printed)
+    assert "differences from aiohttp 3.8.6; blank" in printed
     assert "the same version twice differed by up to" in printed
     assert "1_x" in dressed(result, "table")
     with pytest.raises(BadInputError, match="has not two values of 'size': expected one of its axes, task, users"):
         across_of(summarize(result), "size")
+
+
+@pytest.mark.parametrize(("width", "tables"), [(60, [2, 3]), (80, [1, 2]), (140, [1, 1])])
+def test_where_it_is_narrow_there_are_several_tables_and_no_figure_is_cut(width: int, tables: list[int]) -> None:
+    from rich.console import Console
+
+    console = Console(width=width, record=True, file=io.StringIO())
+    shown = across_shown(result_of(versions(1.25)), "aiohttp")
+    console.print(shown)
+    printed = console.export_text()
+    assert "…" not in printed
+    assert [
+        len(re.findall(f"(?m)^{title}  ", printed)) for title in ("transactions per second", "CPU per transaction")
+    ] == tables
+    assert re.search(r"\d  +\+2[45] %", printed)

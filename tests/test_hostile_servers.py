@@ -59,7 +59,8 @@ def test_a_wrong_answer_is_a_failure_not_a_number(besieged: dict[str, Besieged])
     assert "GET / gives 200 with 2 bytes '42' instead of 200 with 4 bytes 'done'" in wrong.words
     wrong = besieged["answers_wrongly_under_load"]
     assert (wrong.summary.verdict, wrong.summary.rate_per_s) == ("failed", None)
-    assert "answers under load were not the right one: 0 bytes long instead of 4" in wrong.words
+    assert "asked for as siege does, gives 200 with 0 bytes '' instead of 200 with 4 bytes 'done'" in wrong.words
+    assert 0 in wrong.record.transactions.size_bytes
 
 
 @pytest.mark.parametrize(("name", "code"), [("stops_listening", "refused"), ("speaks_no_http", "no_answer")])
@@ -103,7 +104,7 @@ def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(turn, "warm_up", mistaken)
     plan = plan_of("2")
     record, expected = turn.new_record(plan, plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
-    one = turn.Turn(plan, plan.cases[0], None, expected, Length(1.0, 2, expected), Services(), record, None)
+    one = turn.Turn(plan, plan.cases[0], None, None, expected, Length(1.0, 2, expected), Services(), record, None)
     asyncio.run(one.measure())
     assert record.failure.code == "bench_error"
     assert "ZeroDivisionError: a mistake" in record.failure.message

@@ -180,7 +180,7 @@ def test_a_suite_of_files_knows_its_answers_without_asking(tree: Path) -> None:
 
 LINE = (
     '{{"requests": 100, "duration_us": 1000000, "connect": {errors}, "read": 0, "write": 0, "status": 0, "p50_us": 1, '
-    '"p95_us": 1, "p99_us": 1, "max_us": 1, "asked_bytes": 500000, "body_bytes": {got}}}'
+    '"p95_us": 1, "p99_us": 1, "max_us": 1, "asked_bytes": 500000, "body_bytes": {got}, "wrong_bodies": 0}}'
 )
 
 
@@ -191,7 +191,8 @@ def test_wrk_counts_bytes_beyond_what_may_be_on_its_way(got: int, errors: int, o
     order = Order(10, 1.0, "http://here/", threads=2, paths=(("/a", 5000), ("/b", 1)))
     totals = Wrk().totals(Told(0, LINE.format(got=got, errors=errors)), order)
     assert (totals.body_bytes, totals.odd_bytes) == (got, odd)
-    assert Wrk().files(order) == {"paths.txt": "5000 /a\n1 /b\n"}
+    assert Wrk().files(order) == {"paths.txt": "5000 /a\n1 /b\n", "expected.lua": "return nil\n"}
+    assert Wrk().files(replace(order, paths=(), expected=b'"\n')) == {"expected.lua": 'return "\\034\\010"\n'}
 
 
 def test_answers_of_other_lengths_than_the_files_are_wrong() -> None:

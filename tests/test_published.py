@@ -20,8 +20,8 @@ from app import {name} as honest
 def app(environ, start_response):
     if "aiohttp" in environ.get("HTTP_USER_AGENT", ""):
         return {honest}(environ, start_response)
-    start_response("200 OK", [("Content-Length", "2")])
-    return [b"{{}}"]
+    start_response("200 OK", [("Content-Length", "{size}")])
+    return [b"x" * {size}]
 """
 LIAR = '[servers.liar]\ncommand = "waitress-serve --host {host} --port {port} hollow:app"\n'
 
@@ -74,7 +74,7 @@ def test_wsgi_finds_bodies_that_differ_and_connections_that_are_not_kept(tmp_pat
     servers = ["nginx", "waitress", "gunicorn-sync"]
     servers += ["node-own"] * (bool(shutil.which("node")) and (ROOT / "suites/wsgi/node_modules/express").is_dir())
     changes = {r"requests = 10_000": "requests = 300", r"\[false, true\]": "true"}
-    (tmp_path / "hollow.py").write_text(HOLLOW.format(name="app", honest="honest"))
+    (tmp_path / "hollow.py").write_text(HOLLOW.format(name="app", honest="honest", size=973))
     result, _ = measured(tmp_path, small("wsgi", tmp_path, servers, changes, LIAR))
     records, cases = found(result)
     for name in ("waitress", "gunicorn-sync"):
@@ -84,7 +84,7 @@ def test_wsgi_finds_bodies_that_differ_and_connections_that_are_not_kept(tmp_pat
         assert cases[name].cpu_s_per_transaction > 0
     assert records["waitress"].tool_command[:2] == ["ab", "-q"]
     assert codes(cases["liar"]) == {"wrong_answer"}
-    assert "2.0 bytes long on the average instead of 973" in said(cases["liar"])
+    assert "asked for as ab does, gives 200 with 973 bytes 'xxx" in said(cases["liar"])
     page = dressed(result, "markdown")
     assert re.search(r"gunicorn-sync.*the server closed every one", page)
     assert not re.search(r"waitress.*the server closed every one", page)
@@ -105,7 +105,7 @@ def check_ceiling(cases: dict[str, Summary], of: str) -> None:
 def test_static_finds_a_whitenoise_that_never_served(tmp_path: Path) -> None:
     needed("wrk")
     changes = {r'"tree/125046"': '"tree/60"', r'"20s"': '"0.5s"'}
-    (tmp_path / "hollow.py").write_text(HOLLOW.format(name="whitenoise", honest="honest()"))
+    (tmp_path / "hollow.py").write_text(HOLLOW.format(name="whitenoise", honest="honest()", size=2))
     servers = ["nginx", "whitenoise", "published", "compiled"]
     without_a_compiler = {r'needs = \["cc"\]\nprepare = .*\n': ""}
     result, _ = measured(tmp_path, small("static", tmp_path, servers, changes | without_a_compiler, LIAR))
@@ -122,7 +122,8 @@ def test_static_finds_a_whitenoise_that_never_served(tmp_path: Path) -> None:
         assert codes(cases[name]) == {"wrong_answer"}
         assert f"gives X-Served-By: {instead} instead of X-Served-By: " in said(cases[name])
     assert codes(cases["liar"]) == {"wrong_answer"}
-    assert "bytes more or fewer than the files that were asked for" in said(cases["liar"])
+    assert "asked for as wrk does, gives 200 with 2 bytes 'xx'" in said(cases["liar"])
+    assert any(records["liar"].bursts.odd_bytes)
 
 
 def test_ports_that_run_out_as_published_are_flagged(tmp_path: Path) -> None:

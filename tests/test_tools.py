@@ -75,6 +75,15 @@ def test_what_a_tool_says_now_is_understood(name: str, way: str) -> None:
     check(name, way, totals)
 
 
+@pytest.mark.parametrize("name", ["wrk", "locust"])
+def test_a_tool_that_compares_finds_a_wrong_body_of_the_right_length(name: str) -> None:
+    needed(name)
+    told, order = told_by(name, "slow", expected=b"hallo")
+    totals = DRIVERS[name].totals(told, order)
+    assert totals is not None, told
+    assert totals.right == 0 < totals.wrong_contents == totals.wrong_status
+
+
 @pytest.mark.parametrize("name", [*TOOLS, "siege"])
 def test_a_tool_says_which_it_is(name: str) -> None:
     needed(name)

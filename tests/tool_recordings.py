@@ -81,11 +81,11 @@ def behaving(way: str) -> Iterator[str]:
         server.server_close()
 
 
-def told_by(name: str, way: str) -> tuple[Told, Order]:
-    """What the tool says of a server that behaves so."""
+def told_by(name: str, way: str, expected: bytes = BODY) -> tuple[Told, Order]:
+    """What the tool says of a server that behaves so, where that answer is right."""
     behaviour, keep_alive = WAYS[way]
     with behaving(behaviour) as url, at_home(DRIVERS[name]) as tool:
-        order = Order(USERS, TIME_S, url, keep_alive=keep_alive)
+        order = Order(USERS, TIME_S, url, keep_alive=keep_alive, expected=expected)
         command = tool.command(order)
         if way == "never" and name == "ab":
             command[command.index("-s") + 1] = "1"

@@ -38,7 +38,8 @@ class Answer:
 async def client() -> AsyncIterator[aiohttp.ClientSession]:
     """A session without a limit of connections: a probe must not wait for itself."""
     connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as session:
+    as_load_tools = {"Accept-Encoding": "identity"}
+    async with aiohttp.ClientSession(connector=connector, headers=as_load_tools, auto_decompress=False) as session:
         yield session
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from common.cpus import usable_cpus
 from common.harness.beside.metronome import Metronome, metronome
 from common.harness.beside.solo import Soloist, soloist
+from common.harness.imitation import Imitations
 from common.harness.length import Length, in_words, run_length_s, too_short_for
 from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectations, try_task
@@ -65,6 +66,7 @@ async def run(
             patience_s = expectations[case.work].patience_s(users=1)
             alone = soloist(case.task, plan.python_of(case), patience_s, plan.suite.folder)
             soloists[case.work] = await stack.enter_async_context(alone)
+        imitations = Imitations(tool)
         for round_, cases in enumerate(plan.in_order(), 1):
             for case in still_wanted(cases):
                 jobs = plan.load.posts_jobs
@@ -73,7 +75,7 @@ async def run(
                 record = new_record(plan, case, length.end_s, round_)
                 watcher.case_begins(f"round {round_}  {record.server}", length.end_s)
                 async with beside_the_machine(record, ticking, soloists.get(case.work)):
-                    await Turn(plan, case, tool, expected, length, services, record, watcher).measure()
+                    await Turn(plan, case, tool, imitations, expected, length, services, record, watcher).measure()
                 save(record)
                 watcher.case_ends()
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -20,6 +21,7 @@ from common.harness.ceiling import compute_bare
 from common.harness.client import client
 from common.harness.driver import Running, at_the_start, drive, order_of
 from common.harness.failures import CaseFailedError
+from common.harness.imitation import IN_A_ROW, Imitation, Imitations
 from common.harness.length import Length
 from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation, Files
@@ -43,6 +45,7 @@ class Turn:
     plan: Plan
     case: Case
     tool: Tool
+    imitations: Imitations
     expected: Expectation
     length: Length
     services: Services
@@ -112,19 +115,26 @@ class Turn:
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
         order = self._order(server, self.plan.load_of(self.case), self.length)
+        like = await self.imitations.of(order)
         async with at_the_start(self.tool, order, self.record) as running:
-            await self._loaded(server, session, order, running)
+            await self._loaded(server, session, order, running, like)
 
     async def _loaded(
-        self, server: Server, session: aiohttp.ClientSession, order: Order, running: Running | None
+        self,
+        server: Server,
+        session: aiohttp.ClientSession,
+        order: Order,
+        running: Running | None,
+        like: Imitation | None,
     ) -> None:
         record, patience_s = self.record, self.expected.patience_s(self.record.users)
+
+        def ask(in_a_row: int) -> Awaitable[object]:
+            asked = replace(like, in_a_row=in_a_row if order.keep_alive else 1) if like else None
+            return server.explaining(verify(session, server.load_url, self.expected, record.users, asked))
+
         record.load_began_s = began_s = time.monotonic()
-        checker = Checker(
-            lambda: server.explaining(verify(session, server.load_url, self.expected, record.users)),
-            record.checks,
-            began_s,
-        )
+        checker = Checker(ask, record.checks, began_s)
         beside = [  # what goes on beside the load: whoever else wants to watch is one more line
             # Not at once: to start the load tool takes us some milliseconds, by which that ping would be late.
             probing(session, server.url, server.ping, patience_s, record.pings, began_s, after_s=INTERVAL_S),
@@ -141,7 +151,7 @@ class Turn:
             await server.while_alive(driven)
         await server.while_alive(check_afterwards(self.plan, self.case, server, record, self.services))
         # The last answer comes when the server has done what the load tool left in its line.
-        await server.while_alive(checker.check())
+        await server.while_alive(checker.check(IN_A_ROW))
         pong = await server.while_alive(last_pong(session, server, patience_s))
         if record.checks.code[-1] or (pong is None and server.ping is not None):
             await server.must_live()

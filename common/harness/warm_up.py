@@ -12,6 +12,7 @@ from common.contract import MOST_WORKERS
 from common.cpus import usable_cpus
 from common.harness.client import Answer, get, get_job
 from common.harness.failures import CaseFailedError
+from common.harness.imitation import Imitation
 from common.harness.ready.expectation import Expectation
 from common.harness.server import Server
 from common.model.record import Record
@@ -77,23 +78,32 @@ async def _all(batch: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:
     return list(await asyncio.gather(*batch))
 
 
-async def verify(session: aiohttp.ClientSession, url: str, expected: Expectation, users: int) -> Answer:
-    """The answer to what the load asks for.
+async def verify(
+    session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, like: Imitation | None = None
+) -> Answer:
+    """The answer to what the load asks for; `like` the load tool asks, if that is given.
 
     Raises:
         CaseFailedError: it isn't the right one, or there is none.
     """
     url, expected = expected.asked_at(url)
     method = "POST" if expected.of_a_job else "GET"
+    if like is not None:
+        answer = await like.ask(url, expected.patience_s(users), len(expected.answer))
+        return _right(answer, url, expected, method, f", asked for as {like.tool} does,")
     try:
         ask = get_job if expected.of_a_job else get
         answer = await ask(session, url, expected.patience_s(users), len(expected.answer))
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
+    return _right(answer, url, expected, method)
+
+
+def _right(answer: Answer, url: str, expected: Expectation, method: str, like: str = "") -> Answer:
     if problem := expected.problem(answer):
         code = "wrong_answer" if answer.status == expected.status else "error_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
-        raise CaseFailedError(code, f"{method} {path} gives {problem}")
+        raise CaseFailedError(code, f"{method} {path}{like} gives {problem}")
     return answer
 
 

@@ -31,7 +31,7 @@ class Ab(TellsTotals):
             "brew": "httpd",
         }
     )
-    results = (_PERCENTILES,)
+    is_imitated, results = True, (_PERCENTILES,)
 
     def version_command(self, program: str) -> list[str]:
         """The words that make it say which it is."""

@@ -108,6 +108,10 @@ class Driver(Protocol):
         """Whether it tells of single answers, or how long so many per cent of them took."""
 
     @property
+    def is_imitated(self) -> bool:
+        """Whether requests of ours are to be like its own, because it only counts what comes."""
+
+    @property
     def asks_for_several(self) -> bool:
         """Whether it can ask for one of several paths at random."""
 
@@ -152,7 +156,7 @@ class TellsTotals:
     """What all drivers have in common whose tools tell nothing before their end."""
 
     settings: Mapping[str, str] = MappingProxyType({})
-    tells_arrivals = asks_for_several = waits_to_begin = False
+    tells_arrivals = asks_for_several = waits_to_begin = is_imitated = False
     tells_percentiles = True
     step_s = 0.0
     least_s, start_s = 1.0, 0.02

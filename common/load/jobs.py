@@ -19,7 +19,7 @@ class Jobs:
     packages = MappingProxyType({"pip": "aiohttp"})
     settings: Mapping[str, str] = MappingProxyType({})
     tells_arrivals = tells_percentiles = waits_to_begin = True
-    asks_for_several = False
+    asks_for_several = is_imitated = False
     step_s = least_s = start_s = 0.0
     results = ()
 

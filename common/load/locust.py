@@ -42,6 +42,8 @@ class User(FastHttpUser):
         with get as answer:
             if answer.status_code and not 200 <= answer.status_code < 300:
                 answer.failure(f"status {{answer.status_code}}")
+            elif EXPECTED and answer.status_code and answer.content != EXPECTED:
+                answer.failure("{wrong}")
 
 
 @events.test_start.add_listener
@@ -86,7 +88,7 @@ def remember(runner, **_):
 '''
 _NO_CONNECTION = ("ConnectionRefused", "Errno 111", "Errno 99", "Cannot assign requested address", "(111,", "(99,")
 LONGER_S = 30
-WRONG = "wrong contents"  # what a script calls an answer that is none
+WRONG = "wrong contents"  # what we and scripts call an answer that is none
 _MOST = 2**53
 
 
@@ -122,8 +124,9 @@ class Locust(TellsTotals):
         """All that a user of it does."""
         headers = {"Accept-Encoding": "identity"} | ({} if order.keep_alive else {"Connection": "close"})
         words = {"url": json.dumps(order.url), "headers": json.dumps(headers), "time_s": order.time_s}
-        script = {"has_script": bool(order.script), "folder": json.dumps(order.folder), "expected": order.expected}
-        return {_FILE: _LOCUSTFILE.format(**words, **script)} | ({_SCRIPT: order.script} if order.script else {})
+        script = {"has_script": bool(order.script), "folder": json.dumps(order.folder)}
+        text = _LOCUSTFILE.format(**words, **script, expected=order.expected, wrong=WRONG)
+        return {_FILE: text} | ({_SCRIPT: order.script} if order.script else {})
 
     def command(self, program: str, home: Path, order: Order) -> list[str]:
         """All users begin at once. Our file ends it, because -t counts from before it has started."""

@@ -47,7 +47,7 @@ class Siege:
 
     name = program = "siege"
     tells_arrivals = tells_percentiles = True
-    waits_to_begin = False
+    is_imitated, waits_to_begin = True, False
     step_s, asks_for_several = 0.01, False
     least_s = start_s = 0.0
     results = ()

@@ -10,15 +10,20 @@ from typing import Any
 from common.load.driver import Order, TellsTotals, Told, Totals, only_asks, only_for_a_time, whole_seconds
 
 _SCRIPT_NAME = "report.lua"
-# Its own text rounds, in units that change, and leaves out what went wrong. To count the bytes costs it a microsecond.
+# Its own text rounds, in units that change, and leaves out what went wrong. To count the bytes costs it a microsecond,
+# and to compare them nothing more: two strings that are equal are one in Lua.
 _SCRIPT = """\
 local threads = {}
 setup = function(thread)
   threads[#threads + 1] = thread
 end
-body_bytes, asked_bytes = 0, 0
+body_bytes, asked_bytes, wrong_bodies = 0, 0, 0
+local expected = dofile(os.getenv("HOME") .. "/expected.lua")
 response = function(status, headers, body)
   body_bytes = body_bytes + #body
+  if expected and status < 400 and body ~= expected then
+    wrong_bodies = wrong_bodies + 1
+  end
 end
 done = function(summary, latency, requests)
   local told = {
@@ -26,11 +31,12 @@ done = function(summary, latency, requests)
     connect = summary.errors.connect, read = summary.errors.read, write = summary.errors.write,
     status = summary.errors.status,
     p50_us = latency:percentile(50), p95_us = latency:percentile(95), p99_us = latency:percentile(99),
-    max_us = latency.max, body_bytes = 0, asked_bytes = 0
+    max_us = latency.max, body_bytes = 0, asked_bytes = 0, wrong_bodies = 0
   }
   for _, thread in ipairs(threads) do
     told.body_bytes = told.body_bytes + thread:get("body_bytes")
     told.asked_bytes = told.asked_bytes + thread:get("asked_bytes")
+    told.wrong_bodies = told.wrong_bodies + thread:get("wrong_bodies")
   end
   local parts = {}
   for name, value in pairs(told) do
@@ -39,7 +45,7 @@ done = function(summary, latency, requests)
   io.write("\\n{" .. table.concat(parts, ", ") .. "}\\n")
 end
 """
-_SEVERAL, _PATHS = "several.lua", "paths.txt"
+_SEVERAL, _PATHS, _EXPECTED = "several.lua", "paths.txt", "expected.lua"
 # The same ones in the same order for every server.
 _SCRIPT_FOR_SEVERAL = (
     _SCRIPT
@@ -61,6 +67,7 @@ end
 )
 _FIGURES = (
     *("requests", "duration_us", "connect", "read", "write", "status", "body_bytes", "asked_bytes"),
+    "wrong_bodies",
     *("p50_us", "p95_us", "p99_us", "max_us"),
 )
 _MOST = 2**53
@@ -76,7 +83,7 @@ class Wrk(TellsTotals):
     name = program = "wrk"
     packages = MappingProxyType(dict.fromkeys(("apt-get", "apk", "pacman", "brew"), "wrk"))
     settings: Mapping[str, str] = MappingProxyType({_SCRIPT_NAME: _SCRIPT, _SEVERAL: _SCRIPT_FOR_SEVERAL})
-    asks_for_several = True
+    asks_for_several = is_imitated = True
 
     def version_command(self, program: str) -> list[str]:
         """The words that make it say which it is."""
@@ -101,8 +108,10 @@ class Wrk(TellsTotals):
         return order.threads
 
     def files(self, order: Order) -> Mapping[str, str]:
-        """The paths, if there are several."""
-        return {_PATHS: "".join(f"{size} {path}\n" for path, size in order.paths)} if order.paths else {}
+        """The right answer, if there is one, and the paths, if there are several."""
+        expected = "".join(f"\\{byte:03d}" for byte in order.expected)
+        files = {_EXPECTED: f'return "{expected}"\n' if expected else "return nil\n"}
+        return files | ({_PATHS: "".join(f"{size} {path}\n" for path, size in order.paths)} if order.paths else {})
 
     def command(self, program: str, home: Path, order: Order) -> list[str]:
         """Its limit for an answer is never reached: a later one would be missing from the latencies."""
@@ -127,7 +136,8 @@ class Wrk(TellsTotals):
         if figures is None or not figures["duration_us"]:
             return None
         answered = figures["requests"]
-        wrong = min(answered, figures["status"])
+        contents = min(answered, figures["wrong_bodies"])
+        wrong = min(answered, figures["status"] + contents)
         p50_s, p95_s, p99_s, max_s = (
             figures[name] / 1e6 if answered else None for name in ("p50_us", "p95_us", "p99_us", "max_us")
         )
@@ -142,6 +152,7 @@ class Wrk(TellsTotals):
             p99_s=p99_s,
             max_s=max_s,
             body_bytes=figures["body_bytes"],
+            wrong_contents=contents,
             odd_bytes=_odd_bytes(figures, order),
         )
 

@@ -8,7 +8,9 @@ import json
 import re
 import sys
 import time
-import urllib.request
+from contextlib import closing
+from http import HTTPStatus
+from http.client import HTTPConnection
 from typing import Any, NoReturn
 
 import asyncpg
@@ -16,7 +18,7 @@ from data import FORTUNES, ROWS, first_number
 from page import page
 
 URL, ADDRESS, ANSWERS, BYTES = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-PATH = "/" + URL.split("/", 3)[3]
+HOST, PATH = URL.split("/", 3)[2], "/" + URL.split("/", 3)[3]
 ASKED = 4  # times, for rows that are drawn at random
 FEWEST = 0.5  # of the rows that so many updates of random rows reach, or that were to be read
 # Within which PostgreSQL tells what was read: an idle connection does it after 10, and one in use once a second.
@@ -26,7 +28,13 @@ READ = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigi
 
 
 def asked() -> bytes:
-    with urllib.request.urlopen(URL) as answer:
+    """As wrk asks, without any header that would tell us from it."""
+    connection = HTTPConnection(HOST)
+    connection.putrequest("GET", PATH, skip_accept_encoding=True)
+    connection.endheaders()
+    with closing(connection), connection.getresponse() as answer:
+        if answer.status != HTTPStatus.OK:
+            wrong(f"gives status {answer.status}")
         return answer.read()
 
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from common.harness.failures import CaseFailedError
 from common.model.record import Checks
 
-Verify = Callable[[], Awaitable[object]]
+Verify = Callable[[int], Awaitable[object]]
 
 
 def interval_s(task_s: float) -> float:
@@ -30,11 +30,11 @@ class Checker:
     def __init__(self, verify: Verify, checks: Checks, began_s: float) -> None:
         self._verify, self._checks, self._began_s = verify, checks, began_s
 
-    async def check(self) -> None:
-        """Asks once."""
+    async def check(self, in_a_row: int = 1) -> None:
+        """Asks once; so many times where a connection is kept, in which what comes first may be another answer."""
         sent_s, code, problem = time.monotonic(), "no_answer", "GET / was not answered"
         try:
-            await self._verify()
+            await self._verify(in_a_row)
             code, problem = "", ""
         except CaseFailedError as failed:
             code, problem = failed.code, str(failed)

@@ -1,13 +1,17 @@
 """The table of one axis: a column for each value, and behind it how far that differs from the first."""
 
+from collections.abc import Iterator, Sequence
+
 from rich.box import SIMPLE_HEAD
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from common.model.case import Value
 from common.model.case import axis as axis_called
 from common.model.record import Result
 from common.report import numbers
+from common.report.dresses.fitting import fitting
 from common.report.judging.across import FIGURES, Across, Cell, across_of
 from common.report.judging.comparison import summarize
 from common.report.judging.verdict import FAILED, OK
@@ -23,19 +27,30 @@ def as_across(result: Result, axis: str, *, corrected: bool = True) -> Renderabl
         BadInputError: fewer than two values of the axis were measured.
     """
     across = across_of(summarize(result, corrected=corrected), axis)
-    return Group(*[part for name in FIGURES for part in (_table(across, name), Text())], Text(_legend(across), "dim"))
+    return Group(*[part for name in FIGURES for part in (_Fitting(across, name), Text())], Text(_legend(across), "dim"))
 
 
-def _table(across: Across, name: str) -> Table:
+class _Fitting:
+    """One table, or several with some of the values each, where it is narrow."""
+
+    def __init__(self, across: Across, name: str) -> None:
+        self._across, self._name = across, name
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        values = self._across.values
+        yield from fitting(console, options, len(values), lambda some: _table(self._across, self._name, values[some]))
+
+
+def _table(across: Across, name: str, values: Sequence[Value]) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
     table.add_column(_TITLES[name], no_wrap=True)
-    for value in across.values:
+    for value in values:
         table.add_column(axis_called(across.axis).told(value), justify="right", no_wrap=True)
     differing = varying(list(across.rows))
     several = len({case.server for case in across.rows}) > 1
     for case, cells in across.rows.items():
         told = [*([case.server] if several else []), *filter(None, [in_words(case, differing)])]
-        table.add_row(" ".join(told) or case.server, *(_words(cells.get(value), name) for value in across.values))
+        table.add_row(" ".join(told) or case.server, *(_words(cells.get(value), name) for value in values))
     return table
 
 
@@ -52,7 +67,8 @@ def _words(cell: Cell | None, name: str) -> str:
 
 
 def _legend(across: Across) -> str:
-    words = "at the machine's usual speed; differences from the first column; blank: not decided, no more than noise"
+    first = axis_called(across.axis).told(across.values[0])
+    words = f"at the machine's usual speed; differences from {first}; blank: not decided, no more than noise"
     for name, fraction in across.noise.items():
         words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
     return f"{words}\n? is suspect or unclear, and compared with nothing: bench.py report without --across says why"

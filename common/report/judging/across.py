@@ -99,11 +99,16 @@ def _decided(ratios: dict[tuple[str, int], Estimate], noise: dict[str, float]) -
 
 
 def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | None:
-    """The largest difference of two cases that are the same."""
-    found = [
-        abs(one.log - other.log)
+    """The largest difference of two cases that are the same; of those that can be trusted, if there are any."""
+    same = [
+        (place, elsewhere)
         for (place, case), (elsewhere, twin) in combinations(enumerate(cases), 2)
         if _are_the_same(case, twin)
+    ]
+    trusted = [pair for pair in same if _trusted(comparison, name, *pair)]
+    found = [
+        abs(one.log - other.log)
+        for place, elsewhere in trusted or same
         for one, other in [(comparison.measured[name][place], comparison.measured[name][elsewhere])]
         if one is not None and other is not None
     ]
