@@ -43,10 +43,6 @@ def answers_with_what_can_not_be_pickled():
 recurses_and_is_not_picklable = lambda: f"{depth(900)} {LOCK.locked()}"  # noqa: E731
 
 
-async def is_async_generator():
-    yield 1
-
-
 async def awaits():
     """Twice to wait, once only to let others run."""
     await asyncio.sleep(0)

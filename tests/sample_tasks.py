@@ -130,11 +130,6 @@ def _burnt(seconds):
         sum(range(200))
 
 
-def waits_long():
-    time.sleep(1.2)
-    return "waited"
-
-
 def half_a_minute():
     tell_that_it_has_begun()
     time.sleep(30)

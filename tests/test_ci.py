@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from command import called
 from conftest import ROOT, TESTS
 from simulated_results import a_result
 
@@ -57,6 +58,20 @@ def add_the_bench(folder: Path) -> None:
     (folder / "under-siege").mkdir(parents=True)
     (folder / "under-siege" / ".venv").symlink_to(sys.prefix)
     (folder / "under-siege" / "bench.py").symlink_to(ROOT / "bench.py")
+
+
+COMPARE = ("compare", "base.json", "new.json", "--format", "markdown")
+
+
+def add_what_the_bench_says(folder: Path) -> None:
+    """In place of a Python one that has compared these results before, and says that to these words and no others."""
+    said = called(*COMPARE, folder=folder)
+    (folder / "said.md").write_text(said.stdout)
+    python = folder / "under-siege" / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    words = f"under-siege/bench.py {' '.join(COMPARE)}"
+    python.write_text(f'#!/bin/sh\n[ "$*" = "{words}" ] || exit 99\ncat said.md; exit {said.returncode}\n')
+    python.chmod(0o755)
 
 
 def run_in(folder: Path, script: str, variables: dict[str, object]) -> subprocess.CompletedProcess[str]:
@@ -109,6 +124,8 @@ def check_all_commands_of_gitlab_in_their_order(clone: Path, measured: Path) -> 
     assert (clone / "base" / OTHER_JOB["variables"]["SUITE"]).is_file()
     for name in ("base.json", "new.json", "page.html"):
         shutil.copy(measured / name, clone)
+    shutil.rmtree(clone / "under-siege")
+    add_what_the_bench_says(clone)  # that it says so itself: GitHub's, above
     ended = of_gitlab(clone, script[script.index(measuring[-1]) + 1 :])
     assert ended.returncode == 3, ended.stderr
     assert "`rate >= 0.1 of base` | " in (clone / "comparison.md").read_text()
@@ -131,9 +148,9 @@ NEW = {
 @pytest.fixture(params=NEW)
 def compared(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, int]:
     """A folder with two results, and the exit code that they are worth."""
-    add_the_bench(tmp_path)
     save(a_result(("1_a", 1, 1.0)), tmp_path / "base.json")
     save(NEW[request.param](), tmp_path / "new.json")
+    add_what_the_bench_says(tmp_path)
     return tmp_path, request.param
 
 
@@ -178,11 +195,11 @@ def notes() -> Iterator[tuple[str, list[tuple[str, str | None, bytes]]]]:
 @pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl here")
 def test_with_a_token_gitlab_has_a_note(tmp_path: Path, notes) -> None:
     address, sent = notes
-    add_the_bench(tmp_path)
     for name, quality in (("base", 1.0), ("new", 0.5)):
         result = a_result(("1_a", 1, quality))
         result.requirements.append(Required("rate >= 0.97 of base"))
         save(result, tmp_path / f"{name}.json")
+    add_what_the_bench_says(tmp_path)
     here = {"BENCH_TOKEN": "s3", "CI_API_V4_URL": address, "CI_PROJECT_ID": 7, "CI_MERGE_REQUEST_IID": 8}
     assert of_gitlab(tmp_path, COMPARING, **here).returncode == 1
     ((path, token, body),) = sent

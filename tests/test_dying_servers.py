@@ -1,14 +1,13 @@
 """Servers that die: reported as dead, with their last words, whoever notices it first."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 from besieging import HOSTILE, Besieged, besiege, hostile
 
 from common.load.siege import Siege
 
-WAYS = [f"dies-{at}-{how}" for at in (1, 2, 3) for how in ("suddenly", "slowly")]
+WAYS = ("dies-1-suddenly", "dies-1-slowly", "dies-2-slowly", "dies-3-suddenly")
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +16,11 @@ def besieged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Besieged]:
     folder = tmp_path_factory.mktemp("dying")
     for way in WAYS:
         shutil.copy(HOSTILE / "dies_when_asked.py", folder / f"{way}.py")
+    shutil.copy(HOSTILE / "dies_after_a_second.py", folder / "dies_at_work.py")
     servers = [hostile(name) for name in ("dies_at_once", "dies_in_the_middle", "dies_after_a_second")]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Siege, "is_imitated", False)
-        return besiege(folder, [*servers, *(f"{way}.py" for way in WAYS), "2"])
+        return besiege(folder, [*servers, *(f"{way}.py" for way in ("dies_at_work", *WAYS)), "2"])
 
 
 def test_one_that_dies_at_once_is_reported_at_once_with_its_last_words(besieged: dict[str, Besieged]) -> None:
@@ -56,8 +56,8 @@ def test_one_that_dies_by_itself_is_reported_with_its_last_words(besieged: dict[
     assert "its last line: no licence any more" in besieged["dies_after_a_second"].words
 
 
-def test_one_that_dies_by_itself_while_it_warms_up_is_too(tmp_path: Path) -> None:
-    dead = besiege(tmp_path, [hostile("dies_after_a_second")], task="waits_long")["dies_after_a_second"]
+def test_one_that_dies_by_itself_while_it_warms_up_is_too(besieged: dict[str, Besieged]) -> None:
+    dead = besieged["dies_at_work"]
     assert dead.why == "died"
     assert "its last line: no licence any more" in dead.words
     assert not dead.record.tool_command

@@ -20,7 +20,7 @@ from common.load.drivers import DRIVERS
 from common.model.record import load, save
 
 SERVER = TESTS / "servers" / "takes_jobs.py"
-QUICK = ("--rounds", "1", "--time", "2s", "--users", "3", "--quiet")
+QUICK = ("--rounds", "1", "--time", "1s", "--users", "3", "--quiet")
 
 
 def test_the_rate_is_of_results_and_the_time_is_that_from_the_post_to_the_answer(asked, tmp_path: Path) -> None:

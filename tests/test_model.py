@@ -8,6 +8,7 @@ from conftest import SERVERS, TESTS
 from planned import plan_of
 from simulated_record import bare_record, record_of, result_of
 
+from common.harness.ready import strategies
 from common.harness.ready.strategies import all_strategies, read_strategy
 from common.harness.start import start_of
 from common.model.case import case_of
@@ -160,6 +161,14 @@ def test_what_kind_a_strategy_is_follows_from_its_code_and_not_from_its_name(tmp
     unknown = tmp_path / "98_other.py"
     unknown.write_text('"""A server of somebody, on a --port."""\n')
     assert read_strategy(unknown).kind == Kind.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["3", "3_async_threadexecutor"])
+def test_of_a_strategy_that_is_named_only_its_own_file_is_read(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    monkeypatch.setattr(strategies, "read_strategy", lambda path: read.append(path.stem))
+    strategies.find_strategy(name)
+    assert read == ["3_async_threadexecutor"]
 
 
 def test_a_rule_is_not_applied_where_what_it_needs_is_missing() -> None:

@@ -1,19 +1,24 @@
 """Where results go: files are whole or not there, links stay links, devices stay devices, a full disk is one line."""
 
+import contextlib
+import gc
 import io
 import os
+import resource
 import shutil
 import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import called
+from command import Ended, called
 from conftest import ROOT, TESTS, WAITING, bench_command
 from simulated_record import record_of, result_of
 
+from bench import bench as commands
 from common.model.outfile import UnwritableError, write_whole
 from common.model.record import save
 from common.report.dressing import show_all
@@ -35,7 +40,20 @@ def limited(bytes_: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=cwd, env=whole, capture_output=True, text=True)
 
 
-def is_one_line(ran: subprocess.CompletedProcess[str]) -> bool:
+@contextlib.contextmanager
+def files_of_at_most(bytes_: int) -> Iterator[None]:
+    """The same within this process, which Python has told to ignore SIGXFSZ."""
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "dont_write_bytecode", True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
+
+
+def is_one_line(ran: subprocess.CompletedProcess[str] | Ended) -> bool:
     return len(ran.stderr.splitlines()) == 1 and ran.stderr.startswith("bench.py: ")
 
 
@@ -91,13 +109,11 @@ def test_a_device_stays_a_device(asked, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "null"]
 
 
-def test_stdout_under_its_other_name_is_stdout(bench, asked, tmp_path: Path) -> None:
+def test_stdout_under_its_other_name_is_stdout(bench, asked, capfd) -> None:
     expected = asked("report", RESULT, "--format", "csv").stdout
     assert bench("report", RESULT, "--format", "csv", "--out", "/dev/stdout").stdout == expected
-    with (tmp_path / "file").open("w") as file:
-        command = bench_command("report", RESULT, "--format", "csv", "--out", "/dev/fd/1")
-        assert subprocess.run(command, stdout=file).returncode == 0
-    assert (tmp_path / "file").read_text() == expected
+    assert asked("report", RESULT, "--format", "csv", "--out", "/dev/fd/1").stdout == ""  # what this process has there
+    assert capfd.readouterr().out == expected
 
 
 def test_a_run_refuses_a_pipe_for_its_raw_values(asked, tmp_path: Path) -> None:
@@ -111,7 +127,8 @@ def test_a_report_that_has_no_room_leaves_what_was_there(tmp_path: Path) -> None
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "page.html").write_text("before")
     save(result_of([]), tmp_path / "r.json")  # it has no pictures, whose drawing takes a second
-    ran = limited(10, "report", "../r.json", "--out", "page.html", "--format", "html", cwd=tmp_path / "there")
+    with files_of_at_most(10):
+        ran = called("report", "../r.json", "--out", "page.html", "--format", "html", folder=tmp_path / "there")
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
     assert "'page.html' can't be written: File too large" in ran.stderr
     assert {path.name: path.read_text() for path in (tmp_path / "there").iterdir()} == {"page.html": "before"}
@@ -130,14 +147,23 @@ def test_a_run_without_room_for_its_raw_values_goes_on_says_it_once_and_shows_it
 
 
 @NEEDS_DEV_FULL
-@pytest.mark.parametrize(
-    "words",
-    [["list"], ["report", RESULT], ["report", RESULT, "--format", "json"]],
-    ids=["list", "table", "JSON"],
-)
-def test_a_full_disk_behind_stdout_is_one_line(words: list[str], tmp_path: Path) -> None:
+def test_a_full_disk_behind_stdout_is_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
-        ran = subprocess.run(bench_command(*words), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+        ran = subprocess.run(bench_command("list"), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "No space left on device" in ran.stderr
+
+
+@NEEDS_DEV_FULL
+@pytest.mark.parametrize("dress", ["table", "json"])
+def test_so_it_is_for_a_report(dress: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Within this process; that nothing is said after it when a process ends: the test before."""
+    with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(full, write_through=True))
+        with pytest.raises(SystemExit) as ended:
+            commands.main(["report", RESULT, "--format", dress], prog_name="bench.py")
+    gc.enable()  # a report does without
+    ran = Ended(ended.value.code, "", capsys.readouterr().err)
     assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
     assert "No space left on device" in ran.stderr
 

@@ -33,8 +33,11 @@ def pictures(name: str) -> list[Picture]:
     return [picture for section in sections(result(name), summarize(result(name))) for picture in section.pictures]
 
 
-@pytest.mark.parametrize("look", [FILE, NARROW], ids=lambda look: str(look.width))
-@pytest.mark.parametrize("name", ["sample", "published", "several", "hostile"])
+@pytest.mark.parametrize(
+    ("name", "look"),
+    [("sample", FILE), ("published", FILE), ("several", NARROW), ("hostile", NARROW)],
+    ids=lambda one: str(getattr(one, "width", one)),
+)
 def test_every_picture_keeps_the_schema(name: str, look: Look) -> None:
     """One of each kind; a wide page has the width of a file and the colours of a narrow page."""
     drawn = {picture.name: picture for picture in pictures(name)}
@@ -43,12 +46,12 @@ def test_every_picture_keeps_the_schema(name: str, look: Look) -> None:
         specification(picture.draw(look), look, validate=True)
 
 
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
-def test_it_can_be_drawn_alone(suffix: str, tmp_path: Path) -> None:
-    out = tmp_path / f"picture{suffix}"
+def test_it_can_be_drawn_alone(tmp_path: Path) -> None:
+    """As PNG; as SVG: test_a_picture_is_what_its_command_draws."""
+    out = tmp_path / "picture.png"
     ended = called("report", SAMPLE, "--picture", "pings", "--out", str(out))
     assert ended.returncode == 0, ended.stderr
-    assert out.read_bytes().startswith({".svg": b"<svg", ".png": b"\x89PNG"}[suffix])
+    assert out.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("name", ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu"])
@@ -151,7 +154,8 @@ PIXELS = {"16:9": (1280, 720), "4:3": (1024, 768), "1:1": (900, 900)}
     ("name", "aspect"),
     [
         *itertools.product(("timeline", "throughput", "pings", "tradeoff", "memory"), ("16:9",)),
-        *itertools.product(("timeline", "throughput"), ("4:3", "1:1")),
+        ("timeline", "1:1"),
+        ("throughput", "4:3"),
     ],
 )
 def test_a_slide_has_its_shape_and_can_be_read_from_the_last_row(name: str, aspect: str) -> None:

@@ -241,7 +241,7 @@ def test_the_bench_says_it_in_one_line(words: list[str], asked, tmp_path: Path) 
 LINE = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"
 
 
-@settings(QUICK, max_examples=200)
+@settings(QUICK, max_examples=100)
 @given(st.text() | st.builds(lambda at, what: LINE[:at] + what + LINE[at + 1 :], st.integers(0, len(LINE)), st.text()))
 @example("1,HTTP/1.1,200,1.2.3,5,/,0,2026-11-20 04:48:55")
 @example(f"1,HTTP/1.1,200,0.1,{'9' * 5000},/,0,2026-11-20 04:48:55")
@@ -256,7 +256,7 @@ def test_a_line_of_siege_is_a_transaction_or_none(line: str) -> None:
 HEADERS = st.text() | st.text("0123456789/.- e;=,taskdurinf\u00b2", max_size=60)
 
 
-@settings(QUICK, max_examples=200)
+@settings(QUICK, max_examples=100)
 @given(HEADERS)
 @example("nan nan/nan/nan")
 @example("5 1/2/inf")
@@ -268,7 +268,7 @@ def test_a_header_that_says_when_a_task_ran_is_believed_only_if_it_can_be_true(h
         assert 0 <= cpu_s < 1e7
 
 
-@settings(QUICK, max_examples=200)
+@settings(QUICK, max_examples=100)
 @given(HEADERS)
 @example("task;dur=1.2.3")
 @example("task;dur=99999999999999999999")
@@ -278,7 +278,7 @@ def test_a_header_that_says_how_long_it_took_is_believed_only_as_far_as_it_can_b
         assert 4.0 <= since <= to == 8.0
 
 
-@settings(QUICK, max_examples=200)
+@settings(QUICK, max_examples=100)
 @given(HEADERS)
 @example("100000000")
 @example("\u00b2")

@@ -109,7 +109,6 @@ def test_one_that_holds_the_gil_in_c_makes_all_threads_wait(tried: Try) -> None:
     ("name", "word"),
     [
         ("recurses_too_deep", "RecursionError"),
-        ("is_async_generator", "is an async generator function; expected an async function"),
         ("no_such_function", "cannot import task"),
         ("exits_hard", "it ended the process while performing it once"),
         ("only_once", "it worked once and then failed: RuntimeError: once is enough"),

@@ -3,7 +3,6 @@
 usage: python -m common.alone.tryout TASK        a step that can't be done has an "error" of one line
 """
 
-import asyncio
 import inspect
 import json
 import math
@@ -25,7 +24,6 @@ import psutil
 
 from common.errors import one_line
 from common.task import BadCallError, TaskError, TaskRun, UnknownTaskError, as_text, perform, resolve
-from common.task.coroutine import on_this_loop
 from common.worker import follow_server
 
 RUNS, ENOUGH_S = 5, 2.0  # again, so often or for so long
@@ -154,6 +152,10 @@ def _yields(spec: str) -> Found:
     """How often it gives way, and for how long it does not."""
     made, pauses, waits = resolve(spec)(), _Pauses(), 0
     if inspect.iscoroutine(made):
+        import asyncio  # which takes longer than all else here, and few tasks need it
+
+        from common.task.coroutine import on_this_loop
+
         asyncio.run(on_this_loop(as_text(made), pauses))
         waits = pauses.long
     elif inspect.isgenerator(made):

@@ -1,8 +1,9 @@
-"""Ends one second after its start, whatever it does then."""
+"""Ends one second after its start, whatever it does then; as `dies_at_work.py` before it has answered anybody."""
 
 import os
 import sys
 import threading
+from pathlib import Path
 
 from flask import Response
 
@@ -15,6 +16,8 @@ app = task_app()
 
 @app.get("/")
 def long_task() -> Response:
+    if Path(__file__).stem == "dies_at_work":
+        threading.Event().wait()
     return answer(perform(options.task))
 
 

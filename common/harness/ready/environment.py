@@ -5,6 +5,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,15 +23,15 @@ _PACKAGES = (
     *("bottle", "cheroot", "django", "fastapi", "granian", "hypercorn", "starlette", "tornado", "uvicorn"),
     *("waitress", "werkzeug"),
 )
-_ASK = """
-import importlib.metadata, json, sys
-versions = {}
-for name in sys.argv[1:]:
+_ASK = f"""
+import importlib.metadata, json
+versions = {{}}
+for name in {_PACKAGES}:
     try:
         versions[name] = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         pass
-print(json.dumps(versions))
+told = json.dumps(versions)
 """
 
 
@@ -58,13 +59,21 @@ def _work_of_the_metronome() -> str:
 
 def packages_of(python: str) -> dict[str, str]:
     """Name and version of each package that servers need and the Python of that path has; none if it can't be asked."""
-    command = [python, "-P", "-c", _ASK, *_PACKAGES]
     try:
-        asked = subprocess.run(command, env=server_environment(), capture_output=True, timeout=30, check=True)
-        versions: dict[str, str] = json.loads(asked.stdout)
+        versions: dict[str, str] = json.loads(_told_by(python))
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return versions
+
+
+def _told_by(python: str) -> bytes | str:
+    """What it says of its packages; the Python that runs this needs no process for that."""
+    if python == sys.executable:
+        told: dict[str, str] = {}
+        exec(_ASK, told)  # noqa: S102 (a constant)
+        return told["told"]
+    command = [python, "-P", "-c", f"{_ASK}print(told)"]
+    return subprocess.run(command, env=server_environment(), capture_output=True, timeout=30, check=True).stdout
 
 
 def _cpu_model() -> str:

@@ -67,13 +67,12 @@ def find_strategy(name: str) -> Target:
     Raises:
         NoSuchServerError: nothing fits, or the file can't be a server.
     """
-    strategies = all_strategies()
-    for target in strategies:
-        if name in (target.name, str(target.number)):
-            return target
+    for path in SERVERS.glob("*.py"):
+        if name in (path.stem, path.stem.partition("_")[0]):
+            return read_strategy(path)
     if name.endswith(".py") or "/" in name:
         return read_strategy(Path(name))
-    names = ", ".join(target.name for target in strategies)
+    names = ", ".join(target.name for target in all_strategies())
     raise NoSuchServerError(f"unknown server {name!r}: expected a number, a path, or one of {names}")
 
 
