@@ -175,4 +175,5 @@ def test_where_users_wait_for_long_bursts_are_few() -> None:
     assert Length(4.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (4, 1.0)
     assert Length(60.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (8, 7.5)
     assert Length(4.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (1, 4.0)
+    assert Length(60.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (5, 12.0)  # of ten cycles, and a bit
     assert Length(0.5, 2, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (1, 0.5)
