@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from common.cpus import usable_cpu_numbers
 from common.harness.beside import solo
 from common.harness.beside.machine import watching_machine
 from common.harness.beside.metronome import metronome
+from common.harness.beside.sampler import tree_usage
 from common.harness.beside.solo import MOST_RUNS, soloist
 from common.harness.processes import until
 from common.harness.ready.interpreter import interpreter
@@ -132,6 +134,13 @@ def test_a_task_that_hangs_is_given_up_once_and_for_all(monkeypatch) -> None:
     began_s = time.monotonic()
     assert perform("sample_tasks:half_a_minute", times=3, patience_s=0.5).alone_wall_s == []
     assert time.monotonic() - began_s < 15
+
+
+def test_what_a_child_has_used_counts_after_its_end() -> None:
+    """As that of workers which are replaced, or of a process for each request."""
+    before = tree_usage(os.getpid(), memory=False)
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert tree_usage(os.getpid(), memory=False).cpu_s - before.cpu_s > 0.2
 
 
 def test_work_beside_a_case_is_seen() -> None:

@@ -102,6 +102,14 @@ def test_a_tool_that_hardly_sleeps_is_the_limit(tool: str) -> None:
     assert codes(judged(threads)) == []
 
 
+def test_a_worker_of_locust_that_was_busy_is_the_limit_though_the_others_slept() -> None:
+    record = burst_record_of("1_x", tool="locust", tool_awake=0.3)
+    assert codes(judged(record)) == []
+    record.tool_report = "Worker box_1 (index 0) exceeded cpu threshold (will only log this once per worker)"
+    assert codes(judged(record)) == ["generator"]
+    assert "one of Locust's workers" in words(record)
+
+
 @pytest.mark.parametrize(("ceiling_awake", "expected"), [(0.97, {"generator"}), (0.3, {"above_ceiling", "generator"})])
 def test_more_than_a_ceiling_whose_limit_was_the_tool_is_no_lie(ceiling_awake: float, expected: set[str]) -> None:
     """What differs then is how quick the tool was; but where the ceiling was the server's own, it is one."""
@@ -175,4 +183,5 @@ def test_where_users_wait_for_long_bursts_are_few() -> None:
     assert Length(4.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (4, 1.0)
     assert Length(60.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (8, 7.5)
     assert Length(4.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (1, 4.0)
+    assert Length(60.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (5, 12.0)  # of ten cycles, and a bit
     assert Length(0.5, 2, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (1, 0.5)

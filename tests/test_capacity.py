@@ -1,5 +1,6 @@
 """How much a server can take: the real arrivals and the real search before simulated servers, and once a real one."""
 
+import io
 import json
 import math
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import TESTS
+from rich.console import Console
 from simulated_capacity import (
     GOALS,
     SERVERS,
@@ -25,7 +27,7 @@ from common.command_line import telling_of
 from common.errors import BadInputError
 from common.harness.capacity.arrivals import typical_arrivals
 from common.model.record import Failure, LeftOut, Result, load, save
-from common.report.dressing import dressed
+from common.report.dressing import as_shown, dressed
 from common.report.figures.knee import queue_of, usual_time
 from common.report.figures.offers import Offered
 from common.report.judging.capacity import Capacity, capacities, exit_code
@@ -188,6 +190,18 @@ def test_every_dress_shows_a_capacity(tmp_path: Path) -> None:
     assert "<figure>" in dressed(result, "html")
     write_picture(result, "capacity", tmp_path / "capacity.svg")
     assert "requests offered per second" in (tmp_path / "capacity.svg").read_text()
+
+
+def test_a_narrow_terminal_cuts_no_rate_off() -> None:
+    one, result = found("M/D/1", 0)
+    wide, narrow = io.StringIO(), io.StringIO()
+    for page, width in ((wide, 200), (narrow, 44)):
+        Console(file=page, width=width).print(as_shown(result))
+    rates = [[line for line in page.getvalue().splitlines() if "offered" in line] for page in (wide, narrow)]
+    assert len(rates[0]) < len(rates[1])
+    told = [" ".join(line.partition("offered")[2] for line in lines).split() for lines in rates]
+    assert told[0] == told[1]
+    assert len(told[0]) == len(one.steps)
 
 
 @pytest.mark.parametrize(

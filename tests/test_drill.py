@@ -7,16 +7,20 @@ import math
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from conftest import TESTS
+from conftest import LIMIT_S, TESTS
 from simulated_record import result_of
 
-from common.harness.drill import conduct
+from common.harness.client import client
+from common.harness.drill import conduct, jobs
 from common.harness.drill.conduct import chains, with_parts
+from common.harness.drill.crowd import Crowd
 from common.harness.drill.plan import drill_plan
 from common.harness.drill.raw import AMBIGUOUS, malformed
 from common.harness.failures import CaseFailedError
+from common.harness.ready.expectation import Expectation
 from common.harness.ready.what import suite_of
 from common.model.fault import CONTROL, FAULTS
 from common.model.record import Failure, Incident, LeftOut, Pings, Requests, Result, load, save
@@ -327,3 +331,27 @@ def test_what_a_drill_lacks_is_one_line_and_what_is_new_in_it_is_passed_by(tmp_p
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     save(result(incident("worker"), incident("of_the_future")), tmp_path / "new.json")
     assert asked("report", "new.json").returncode == 0
+
+
+@pytest.mark.parametrize("how", ["a request", "a job"])
+def test_an_answer_that_comes_in_pieces_is_read_to_its_end(how: str) -> None:
+    whole = b"x" * 1000
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + whole[:1])
+        await asyncio.sleep(0.05)  # in which that is read
+        writer.write(whole[1:])
+        await writer.drain()
+        writer.close()
+
+    async def ask() -> str:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server, client() as session:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            crowd = Crowd(session, url, Expectation(whole, 0.1, 0.1), LIMIT_S)
+            if how == "a request":
+                return await crowd.ask()
+            return await jobs._ask(SimpleNamespace(session=session, crowd=crowd), url)
+
+    assert asyncio.run(ask()) == ("" if how == "a request" else jobs._ANSWERED)

@@ -1,16 +1,25 @@
 """`bench.py run --style jobs`: each user posts a job, and asks for its answer."""
 
+import asyncio
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Awaitable
 from pathlib import Path
 
+import aiohttp
 import psutil
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from conftest import LIMIT_S, ROOT, TESTS, WAITING, serving, wait_until
 
+from common.alone import job_load
+from common.alone.job_load import Found, JobLoad
 from common.errors import BadInputError
+from common.harness.client import Answer, get_job
+from common.harness.failures import CaseFailedError
 from common.harness.plan import make_plan
 from common.harness.ready.strategies import all_strategies, strategies_suite
 from common.harness.ready.style import in_style
@@ -111,6 +120,53 @@ def test_a_job_that_is_never_done_is_given_up(they_are: str, monkeypatch: pytest
     with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, patience_s=0.2) as users:
         wait_until(lambda: int(served.request("/posted").body) > 2)
         assert users.end() > 0
+
+
+def by_a_user(session: aiohttp.ClientSession, url: str) -> Awaitable[Found]:
+    return JobLoad(url, LIMIT_S)._job(session)
+
+
+def job_of(*states: web.Response, place: str = "/jobs/1", asked=by_a_user) -> Found | Answer:
+    """What comes of a job, of which that is told one after the other."""
+    left = iter(states)
+
+    async def post(_request: web.Request) -> web.Response:
+        return web.Response(status=202, headers={"Location": place})
+
+    async def find(_request: web.Request) -> web.Response:
+        return next(left)
+
+    async def go() -> Found | Answer:
+        app = web.Application()
+        app.add_routes([web.post("/jobs", post), web.get("/jobs/1", find)])
+        async with TestServer(app) as server, aiohttp.ClientSession() as session:
+            return await asked(session, str(server.make_url("/jobs")))
+
+    return asyncio.run(go())
+
+
+def test_a_user_asks_again_while_it_can_not_be_told_whether_the_job_is_done() -> None:
+    later = {"Retry-After": "0"}
+    states = (web.Response(status=503, headers=later), web.Response(status=202, headers=later))
+    assert job_of(*states, web.Response(text="done")) == (200, len("done"))
+
+
+def test_neither_an_answer_without_end_nor_one_from_elsewhere_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_load, "MOST_BYTES", 1000)
+    with pytest.raises(ValueError, match="without an end"):
+        job_of(web.Response(text="x" * 1001))
+    with pytest.raises(ValueError, match="the job is at"):
+        job_of(place="http://127.0.0.2/jobs/1")
+    with pytest.raises(CaseFailedError, match="does not say where its job is, or that is elsewhere"):
+        job_of(place="http://127.0.0.2/jobs/1", asked=get_job)
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "pause_s"),
+    [("3", 3), ("0", 0.01), ("999999999", 60), ("", 1), ("\u00b2", 1), ("-5", 1), ("Sun, 22 Nov 2026 07:28:00 GMT", 1)],
+)
+def test_how_long_a_user_waits_is_bounded_whatever_it_is_told(retry_after: str, pause_s: float) -> None:
+    assert job_load._pause_s(retry_after) == pause_s
 
 
 def test_strategies_say_that_they_take_jobs(asked) -> None:

@@ -38,6 +38,21 @@ def test_a_siege_lasts_as_long_as_its_settled_part_needs() -> None:
     assert together.end_s == LEAST_S
 
 
+def test_a_siege_is_long_enough_for_a_restless_machine_however_quick_its_answers_are() -> None:
+    """By scripts/simulate_weather --siege, equal servers are told apart three times as often after 2.5 s as after 3."""
+    length = Length(None, 1, Expectation(b"4", 0.001, 0.001))
+    assert length.end_s >= 3
+    length.answer(0, 0.001)
+    assert length.end_s >= 3
+
+
+def test_a_server_half_as_fast_as_one_task_after_the_other_is_waited_for() -> None:
+    length = Length(None, 25, WAITS)
+    for user in range(25):
+        length.answer(user, 1.9 * 0.28 * (user + 1))
+    assert length.end_s == pytest.approx(2.75 * 1.9 * 0.28 * 22)
+
+
 def test_only_the_first_answers_of_different_users_count() -> None:
     length = Length(None, 2, COMPUTES)
     before = length.end_s

@@ -60,18 +60,37 @@ def test_a_daemon_with_nothing_in_its_environment_ends_with_its_server(daemon_pi
 
 @ON_LINUX
 def test_no_semaphore_is_left_of_one_that_does_not_end_when_it_is_told(tmp_path: Path) -> None:
-    says = tmp_path / "semaphores"
-    code = (
+    stubborn = started("-c", has_a_semaphore(tmp_path))
+    semaphore = its_semaphore(tmp_path)
+    asyncio.run(stubborn.stop(grace_s=0.0))
+    assert not semaphore.exists()
+
+
+@ON_LINUX
+def test_no_semaphore_is_left_of_what_a_killed_bench_had_started(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", has_a_semaphore(tmp_path)]
+    start = f"import os; from common.harness.processes import Started; Started({words!r}, environment=os.environ)"
+    with subprocess.Popen([sys.executable, "-c", f"{start}; {DAEMON}"], cwd=ROOT) as bench:
+        semaphore = its_semaphore(tmp_path)
+        bench.kill()
+    wait_until(lambda: not semaphore.exists())
+
+
+def has_a_semaphore(folder: Path) -> str:
+    return (
         "import multiprocessing, pathlib, signal, sys; signal.signal(15, signal.SIG_IGN)\n"
         "lock = multiprocessing.get_context('spawn').Lock()\n"
-        f"pathlib.Path({str(says)!r}).write_text(lock._semlock.name)\n{DAEMON}"
+        f"pathlib.Path({str(folder)!r}, 'semaphore').write_text(lock._semlock.name)\n{DAEMON}"
     )
-    stubborn = started("-c", code)
+
+
+def its_semaphore(folder: Path) -> Path:
+    """Once it is there and has said so."""
+    says = folder / "semaphore"
     name = wait_until(lambda: says.exists() and says.read_text())
     semaphore = Path("/dev/shm", f"sem.{name.lstrip('/')}")  # noqa: S108 (where Linux keeps them: sem_overview(7))
     assert semaphore.exists()
-    asyncio.run(stubborn.stop(grace_s=0.0))
-    assert not semaphore.exists()
+    return semaphore
 
 
 @ON_LINUX
@@ -83,6 +102,20 @@ def test_who_was_started_by_another_lives_on(daemon_pid: Path) -> None:
     assert not gone(hidden)
     asyncio.run(server.stop())
     assert gone(hidden)
+
+
+@ON_LINUX
+def test_a_daemon_that_tells_whose_it_is_ends_with_no_other(tmp_path: Path) -> None:
+    says = tmp_path / "daemon"
+    told = f"pathlib.Path({str(says)!r}).write_text(str(os.getpid()))"
+    first = started("-c", DAEMON)
+    second = started("-c", f"import os, pathlib\nif not os.fork():\n  os.setsid()\n  {told}\n  {DAEMON}")
+    marked = wait_until(lambda: daemon(says))
+    wait_until(lambda: marked in kept().orphans())
+    asyncio.run(first.stop())
+    assert not gone(marked)
+    asyncio.run(second.stop())
+    assert gone(marked)
 
 
 @ON_LINUX
@@ -109,6 +142,16 @@ def test_its_status_and_what_it_says_are_those_of_any_child() -> None:
 def test_what_can_not_be_started_is_said_as_ever() -> None:
     with pytest.raises(FileNotFoundError):
         Started(["/no/such/program"], environment={})
+
+
+def test_the_keeper_outlives_what_stops_a_bench() -> None:
+    process = started("-c", DAEMON)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(process.process.keeper.pid, number)
+        next_one = started("-c", "print('fine')")
+        assert next_one.process.keeper is process.process.keeper
+        asyncio.run(next_one.stop())
+    asyncio.run(process.stop())
 
 
 def test_a_server_that_kills_its_parent_kills_neither_the_bench_nor_what_comes_next() -> None:

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM: they end a run within seconds, at whatever point it is, and lose nothing that was done."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import time
@@ -10,11 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 from besieging import hostile
-from conftest import WAITING, bench_command, gone, wait_until
+from conftest import LIMIT_S, WAITING, bench_command, gone, wait_until
 from planned import plan_of
 
 from common.harness import server
 from common.harness.failures import CaseFailedError
+from common.harness.interruption import until_signal
 from common.harness.ready.services import Services
 from common.harness.turn import new_record
 from common.model.record import load
@@ -118,3 +120,23 @@ def test_a_port_that_is_kept_does_not_stand_in_the_way_of_a_signal(cancelled, ra
 
     with pytest.raises(raised):
         asyncio.run(run())
+
+
+def test_only_the_first_signal_cancels_the_work() -> None:
+    """Or impatience would interrupt the cleaning up."""
+    cleaned = False
+
+    async def work() -> None:
+        nonlocal cleaned
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.sleep(LIMIT_S)
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                os.kill(os.getpid(), number)
+                for _ in range(10):  # turns of the loop, in which it hears of that
+                    await asyncio.sleep(0)
+            cleaned = True
+
+    assert until_signal(work()) == signal.SIGINT
+    assert cleaned

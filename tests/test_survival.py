@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -65,8 +66,11 @@ def test_told_to_stop_while_it_computes_it_does_the_same(
 ) -> None:
     monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
     task = "sample_tasks:moments_then_half_a_minute_of_computing"
-    with serving(script, "--workers", "1", "--task", task) as served:
-        told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(served, signal.SIGTERM, tmp_path)
+    with tempfile.TemporaryDirectory() as temporary:  # tmp_path is too long for the paths of sockets
+        monkeypatch.setenv("TMPDIR", temporary)
+        with serving(script, "--workers", "1", "--task", task) as served:
+            told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(served, signal.SIGTERM, tmp_path)
+        assert {path.name for path in Path(temporary).iterdir()} <= {"dask-scratch-space"}
 
 
 def told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(

@@ -47,6 +47,20 @@ def test_a_busy_machine_comes_first_because_it_explains_the_rest() -> None:
     assert (honest.verdict, codes(honest)) == ("unclear", ["busy_machine"])
 
 
+def test_what_the_services_of_a_suite_compute_is_no_other_work() -> None:
+    beside = Machine(total_s=8, busy_s=5.1, steal_s=0)
+    assert codes(judged(record_of("1_x", machine=beside)))[0] == "busy_machine"
+    assert codes(judged(record_of("1_x", machine=beside, services_cpu_s=1.0))) == []
+
+
+def test_looks_at_the_server_that_were_all_at_one_moment_tell_nothing_of_its_cpu() -> None:
+    record = record_of("1_x")
+    record.samples.at_s[:] = [0.0] * len(record.samples.at_s)
+    case = judged(record)
+    assert case.cpu_s_per_transaction is None
+    assert "too_cheap" not in codes(case)
+
+
 def test_without_a_ceiling_the_other_rules_still_hold() -> None:
     (case,) = summarize(result_of([record_of("1_x", tool_unknown=1, tool_unknown_lines=["?"])])).cases
     assert codes(case) == ["unknown_lines", "no_ceiling", "blind"]

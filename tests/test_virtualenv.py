@@ -1,6 +1,7 @@
 """The virtual environments for other Pythons: made once, with the user's packages, and honest about what is missing."""
 
 import asyncio
+import dataclasses
 import importlib.metadata
 import os
 import subprocess
@@ -17,6 +18,7 @@ from planned import plan_of
 
 from common.errors import BadInputError
 from common.harness.failures import CaseFailedError
+from common.harness.processes import until
 from common.harness.ready import requirements, virtualenv
 from common.harness.ready.interpreter import Interpreter, interpreter, told_apart
 from common.harness.ready.services import Services
@@ -84,6 +86,33 @@ def test_what_is_installed_from_a_folder_is_made_again_when_that_was_changed(tmp
     os.utime(source, ns=(0, source.stat().st_mtime_ns + 1))
     assert (environment("flask", "./mine"), len(made)) == (first, 2)
     assert (environment("flask", "./mine"), len(made)) == (first, 2)
+
+
+def test_who_wants_what_another_is_making_waits_for_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at the same time, as two runs are: each has a lock of its own."""
+    said: list[str] = []
+
+    async def make(folder: Path, *_: object) -> dict[str, str]:
+        await asyncio.to_thread(folder.mkdir)  # which fails if it is there
+        assert await until(lambda: any("waited for" in one for one in said), 20)
+        (folder / virtualenv._DONE).write_text("{}")
+        return {}
+
+    async def both(*wanting) -> list[object]:
+        return list(await asyncio.gather(*wanting))
+
+    other = dataclasses.replace(interpreter(), prefix="/elsewhere")
+    for module in (virtualenv, requirements):
+        monkeypatch.setattr(module, "FOLDER", tmp_path / "made")
+        monkeypatch.setattr(module, "_make", make)
+    first, second = asyncio.run(both(*(virtualenv.with_packages(other, said.append) for _ in range(2))))
+    assert first == second
+    assert len(said) == 2
+    said.clear()
+    wanted = (("flask",), interpreter(), tmp_path, said.append)
+    first, second = asyncio.run(both(*(requirements.environment_with(*wanted) for _ in range(2))))
+    assert first == second
+    assert len(said) == 2
 
 
 def test_other_requirements_make_another_one(users: Path, tmp_path: Path) -> None:
@@ -212,13 +241,11 @@ def test_two_pythons_of_the_same_version_are_told_apart(users: Path) -> None:
 
 def test_a_server_that_lacks_a_package_says_which(tmp_path: Path) -> None:
     """As the harness reports it, in place of a traceback's last line."""
-    from dataclasses import replace
-
     script = tmp_path / "9_needs_it.py"
     script.write_text('"""Needs something, on a --port."""\nimport no_such_package.at_all\n')
-    python = replace(interpreter(), missing=(("no_such_package", "there is no build of it"),))
+    python = dataclasses.replace(interpreter(), missing=(("no_such_package", "there is no build of it"),))
     plan = plan_of(script)
-    plan = replace(plan, pythons={plan.cases[0].python: python})
+    plan = dataclasses.replace(plan, pythons={plan.cases[0].python: python})
 
     async def start() -> None:
         async with running(plan, plan.cases[0], new_record(plan, plan.cases[0], 0.0, 1), Services()) as server:

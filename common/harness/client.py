@@ -64,7 +64,7 @@ async def get(
     timeout = aiohttp.ClientTimeout(total=limit_s)
     try:
         async with session.get(as_it_is(url), timeout=timeout, allow_redirects=False, headers=headers) as response:
-            return await _answer(response, expected_bytes)
+            return await answer_of(response, expected_bytes)
     except aiohttp.ClientConnectorError:
         raise
     except TimeoutError:
@@ -82,7 +82,7 @@ async def get_job(
     try:
         async with asyncio.timeout(limit_s):
             async with session.post(as_it_is(url), allow_redirects=False) as posted:
-                answer = await _answer(posted, expected_bytes)
+                answer = await answer_of(posted, expected_bytes)
             place = urljoin(url, answer.headers.get("location", "nowhere:"))
             if answer.status == ACCEPTED and urlsplit(place)[:2] != urlsplit(url)[:2]:
                 raise CaseFailedError("wrong_answer", f"POST {url} does not say where its job is, or that is elsewhere")
@@ -98,13 +98,14 @@ async def get_job(
         raise CaseFailedError("no_answer", f"POST {url}: {one_line(error)}") from None
 
 
-async def _answer(response: aiohttp.ClientResponse, expected_bytes: int) -> Answer:
+async def answer_of(response: aiohttp.ClientResponse, expected_bytes: int) -> Answer:
+    """All of it, in however many pieces it comes; raises CaseFailedError: it has no end."""
     headers = {name.lower(): value for name, value in response.headers.items()}
     return Answer(response.status, await _body(response, expected_bytes + MORE_BYTES), headers)
 
 
 async def _body(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """All of it, if it is no more than so much: a server may send for ever."""
+    """If it is no more than so much: a server may send for ever."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk

@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -32,6 +33,8 @@ def on_stop_signal(options: Options, stop: Callable[[], object], unanswered: Cal
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of ours notice that children end, and would complain
         for child in psutil.Process().children(recursive=True):
             child.kill()
+        if util := sys.modules.get("multiprocessing.util"):  # which removes the folder of its sockets at any other end
+            shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
         os._exit(0)
 
     signal.signal(signal.SIGALRM, end_now)

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from common.harness.client import MORE_BYTES, as_it_is
+from common.harness.client import answer_of, as_it_is
+from common.harness.failures import CaseFailedError
 from common.harness.ready.expectation import Expectation
 from common.model.record import Requests
 
@@ -35,10 +36,12 @@ class Crowd:
         timeout = aiohttp.ClientTimeout(total=patience_s)
         try:
             async with self._session.get(as_it_is(self._url), timeout=timeout, allow_redirects=False) as response:
-                body = await response.content.read(len(self.expected.answer) + MORE_BYTES)
-                if self.expected.fits(response.status, body):
+                answer = await answer_of(response, len(self.expected.answer))
+                if self.expected.fits(answer.status, answer.body):
                     return ""
-                return REFUSED if response.status == 503 and "Retry-After" in response.headers else WRONG
+                return REFUSED if answer.status == 503 and "retry-after" in answer.headers else WRONG
+        except CaseFailedError:  # more than was expected
+            return WRONG
         except TimeoutError:
             return LATE
         except (aiohttp.ClientError, ValueError, OSError):

@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 
 import aiohttp
 
-from common.harness.client import MORE_BYTES
+from common.harness.client import answer_of
 from common.harness.drill.faults import NEVER, strike
 from common.harness.drill.scene import Scene
 from common.harness.failures import CaseFailedError
@@ -135,12 +135,14 @@ async def _ask(scene: Scene, place: str) -> str:
     expected, limit = scene.crowd.expected, aiohttp.ClientTimeout(total=POST_LIMIT_S)
     try:
         async with scene.session.get(place, timeout=limit, allow_redirects=False) as response:
-            body = await response.content.read(len(expected.answer) + MORE_BYTES)
-            if expected.fits(response.status, body):
+            answer = await answer_of(response, len(expected.answer))
+            if expected.fits(answer.status, answer.body):
                 return _ANSWERED
-            if response.status in (202, 503):
+            if answer.status in (202, 503):
                 return _LATER
-            return _UNKNOWN if response.status == 404 else _FAILED
+            return _UNKNOWN if answer.status == 404 else _FAILED
+    except CaseFailedError:  # more than was expected
+        return _FAILED
     except (TimeoutError, aiohttp.ClientError, ValueError, OSError):
         return _LATER
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from common.errors import BadInputError
 from common.harness.ready.interpreter import Interpreter
-from common.harness.ready.virtualenv import FOLDER, run_command
+from common.harness.ready.virtualenv import FOLDER, making, run_command
 
 _DONE = "done"  # written last: what it was made of
 _MADE = ("build", "dist", "node_modules", "venv", "env")
@@ -22,18 +22,22 @@ async def environment_with(
     """The folder of a virtual environment of that Python with these packages, or why there can't be one."""
     folder = FOLDER / _name(requirements, python, suite)
     state = _state(requirements, suite)
-    if not (folder / _DONE).exists() or (folder / _DONE).read_text(encoding="utf-8") != state:
-        tell(f"making a virtual environment with {', '.join(requirements)}; this is done once")
-        try:
-            await _make(folder, requirements, python, suite)
-            (folder / _DONE).write_text(state, encoding="utf-8")
-        except BadInputError as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            return f"its requirements can't be installed: {error}"
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+    if _is_made(folder, state):
+        return folder
+    try:
+        async with making(folder, tell):
+            if not _is_made(folder, state):
+                tell(f"making a virtual environment with {', '.join(requirements)}; this is done once")
+                await _make(folder, requirements, python, suite)
+                (folder / _DONE).write_text(state, encoding="utf-8")
+    except BadInputError as error:
+        return f"its requirements can't be installed: {error}"
     return folder
+
+
+def _is_made(folder: Path, state: str) -> bool:
+    done = folder / _DONE
+    return done.exists() and done.read_text(encoding="utf-8") == state
 
 
 def _name(requirements: tuple[str, ...], python: Interpreter, suite: Path) -> str:

@@ -1,17 +1,21 @@
 """The virtual environments that servers run in under another Python: each made once, and kept beside the project."""
 
+import contextlib
+import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from common.errors import BadInputError
 from common.harness.ours import ROOT
-from common.harness.processes import Started, until
+from common.harness.processes import CALM_LOOK_S, Started, until
 from common.harness.ready.interpreter import Interpreter, interpreter
 from common.harness.tail import Tail
 
@@ -35,18 +39,44 @@ async def with_packages(python: Interpreter, tell: Callable[[str], None]) -> Int
     if python.is_same_as(interpreter()):
         return python
     folder = FOLDER / _name(python)
-    if (folder / _DONE).exists():
-        missing = json.loads((folder / _DONE).read_text())
-    else:
-        tell(f"making a virtual environment for Python {python.version} in {folder}; this is done once")
-        try:
-            missing = await _make(folder, python)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+    if (missing := _known_to_miss(folder)) is None:
+        async with making(folder, tell):
+            if (missing := _known_to_miss(folder)) is None:
+                tell(f"making a virtual environment for Python {python.version} in {folder}; this is done once")
+                missing = await _make(folder, python)
     for package, reason in missing.items():
         tell(f"Python {python.version} can't have {package}: {reason}")
     return replace(python, path=str(folder / "bin" / "python"), missing=tuple(missing.items()))
+
+
+@contextlib.asynccontextmanager
+async def making(folder: Path, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    """While one bench makes the folder, others that want it wait; what could not be completed is removed."""
+    folder.parent.mkdir(exist_ok=True)
+    with folder.with_name(f".{folder.name}.lock").open("w") as lock:  # unlocked by the system if this is killed
+        if not _locked(lock):
+            tell(f"another run makes {folder} at this moment, which is waited for")
+            await until(lambda: _locked(lock), math.inf, CALM_LOOK_S)
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _locked(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _known_to_miss(folder: Path) -> dict[str, str] | None:
+    """The packages that it can't have, each with the reason; None if it is not there, or that is not final."""
+    done = folder / _DONE
+    missing: dict[str, str] | None = json.loads(done.read_text()) if done.exists() else None
+    return missing
 
 
 def _name(python: Interpreter) -> str:

@@ -15,10 +15,12 @@ from common.model.record import Result
 from common.report.dresses.fitting import fitting
 from common.report.dresses.markdown import plain, row
 from common.report.dresses.spreadsheet import as_cell
+from common.report.figures.offers import Offered
 from common.report.judging.capacity import Capacity, capacities
 from common.report.words.capacity import COLUMNS, cells, conclusion, footnote, names_of, per_s, time_of
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
+_GAP, _CELL = 2, 9  # between two columns, and a rate with what was seen at it
 _TALLEST_S, _LOWEST_S = 10.0, 0.001  # between which a curve is drawn, each block a step of the logarithm
 
 
@@ -26,7 +28,7 @@ def as_table(result: Result) -> RenderableType:
     """What each server can take, and below it how that came about."""
     found = capacities(result)
     told = (Text(f"{sentence}\n") for sentence in conclusion(found, result.left_out))
-    return Group(*told, _Sheet(found), Text(), _curves(found), Text(f"\n{footnote(result, found)}", style="dim"))
+    return Group(*told, _Sheet(found), Text(), _Curves(found), Text(f"\n{footnote(result, found)}", style="dim"))
 
 
 class _Sheet:
@@ -48,29 +50,39 @@ class _Sheet:
         return table
 
 
-def _curves(found: Sequence[Capacity]) -> RenderableType:
-    """A row for each server: rates from left to right, the taller the longer; what misses its goal is marked."""
-    table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    for _ in range(2):
-        table.add_column(no_wrap=True)
-    for name, one in zip(names_of(found), found, strict=True):
-        if one.steps:
-            for place, (what, text) in enumerate(_lines(one)):
-                table.add_row(Text(name if not place else ""), Text(f"{what:<9}") + text)
-    return table
+class _Curves:
+    """A row for each server: rates from left to right, the taller the longer; what misses its goal is marked.
+
+    Several rows where the terminal is too narrow for all rates.
+    """
+
+    def __init__(self, found: Sequence[Capacity]) -> None:
+        self._rows = [(name, one) for name, one in zip(names_of(found), found, strict=True) if one.steps]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, _GAP, 0, 0), show_header=False)
+        for _ in range(2):
+            table.add_column(no_wrap=True)
+        names = max((Text(name).cell_len for name, _ in self._rows), default=0)
+        at_once = max(1, (options.max_width - names - _GAP) // _CELL - 1)  # the first cell says what it is
+        for name, one in self._rows:
+            for first in range(0, len(one.steps), at_once):
+                for place, (what, text) in enumerate(_lines(one, one.steps[first : first + at_once])):
+                    table.add_row(Text(name if not place and not first else ""), Text(f"{what:<{_CELL}}") + text)
+        yield table
 
 
-def _lines(one: Capacity) -> Iterator[tuple[str, Text]]:
-    yield "offered", Text("".join(f"{per_s(step.per_s):>9}" for step in one.steps))
+def _lines(one: Capacity, steps: Sequence[Offered]) -> Iterator[tuple[str, Text]]:
+    yield "offered", Text("".join(per_s(step.per_s).rjust(_CELL) for step in steps))
     for what, kind in (("p99", "response"), ("ping p99", "ping")):
         limits = [goal.limit for goal in one.goals if goal.figure == f"{kind}_p99_s"]
         line = Text()
-        for step in one.steps:
+        for step in steps:
             value = step.percentile_s(kind, 99)
             missed = value is not None and any(value >= limit for limit in limits)
-            line.append(f" {_short(value)}{_block(value)}".rjust(9), style="red" if missed else "")
+            line.append(f" {_short(value)}{_block(value)}".rjust(_CELL), style="red" if missed else "")
         yield what, line
-    yield "goodput", Text("".join(f"{per_s(step.good_per_s(one.in_time_s)):>9}" for step in one.steps))
+    yield "goodput", Text("".join(per_s(step.good_per_s(one.in_time_s)).rjust(_CELL) for step in steps))
 
 
 def _short(value: float | None) -> str:

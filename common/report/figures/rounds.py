@@ -160,7 +160,7 @@ class Round:
     def server_cpu_s(self) -> float | None:
         """CPU seconds of the whole server while the siege was on."""
         at_s, used_s = self._used()
-        if len(used_s) < 2:
+        if len(used_s) < 2 or at_s[-1] <= at_s[0]:
             return None
         return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.record.load_s or at_s[-1] - at_s[0]))
 
@@ -179,6 +179,8 @@ class Round:
             answers = self.completed + int(self.checks.good.sum())
             return float((used_s[-1] - used_s[0]) / answers)
         from_s, to_s = max(self.rate.from_s, at_s[0]), min(end_s, at_s[-1])
+        if to_s <= from_s:
+            return None
         used = np.interp([from_s, to_s], at_s, used_s)
         return float((used[1] - used[0]) / (to_s - from_s) / self.rate.per_s)
 
