@@ -1,14 +1,22 @@
-"""A real browser without a network, and what it says of a page."""
+"""A real browser without a network, and what it says of a page.
+
+What drives it is imported only where it is wanted, because every process that runs tests imports this.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HEIGHT = 900
@@ -29,6 +37,8 @@ def chromium() -> Iterator[Browser]:
     """The system's Chromium; skips the test where there is none."""
     if CHROMIUM is None:
         pytest.skip("no chromium here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         try:

@@ -62,10 +62,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: place(item.path.name))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection() -> None:
     """What all tests import stays, so the collector of garbage need not go through it again and again."""
-    gc.collect()
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -115,11 +115,14 @@ def half_a_second_of_computing():
     return _computed(0.5)
 
 
+_hold_the_gil = ctypes.PyDLL(None).usleep  # a call that does not let go of it; another thread may get it after that
+
+
 def _computed(seconds):
     tell_that_it_has_begun()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        ctypes.PyDLL(None).usleep(1000)  # a call that does not let go of the GIL; another thread may get it after that
+        _hold_the_gil(3000)  # microseconds
     return "computed"
 
 

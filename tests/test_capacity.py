@@ -177,7 +177,8 @@ def test_a_server_that_could_not_be_searched_is_said_with_its_reason() -> None:
     assert "could not be searched: it <b>died</b>" in dressed(result, "table")
 
 
-def test_every_dress_shows_a_capacity(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_every_dress_shows_a_capacity() -> None:
     one, result = found("M/D/1", 0)
     table = dressed(result, "table")
     for word in ("holds at", "goodput", "ping p99", f"{one.holds:.1f}/s"):
@@ -188,6 +189,10 @@ def test_every_dress_shows_a_capacity(tmp_path: Path) -> None:
     assert case["capacity_per_s"] == {"holds": one.holds, "fails": one.fails}
     assert case["goals"] == list(GOALS)
     assert "<figure>" in dressed(result, "html")
+
+
+def test_a_capacity_is_drawn(tmp_path: Path) -> None:
+    _, result = found("M/D/1", 0)
     write_picture(result, "capacity", tmp_path / "capacity.svg")
     assert "requests offered per second" in (tmp_path / "capacity.svg").read_text()
 

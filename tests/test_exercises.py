@@ -118,14 +118,14 @@ def test_who_stops_the_loop_while_a_task_waits_is_found_out_and_who_does_not_is_
     assert_told_apart(besieged(tmp_path / "r.json", *WAITING, time_s=1.0))
 
 
-def test_who_does_not_do_the_work_is_found_out_and_who_does_is_not(tmp_path: Path) -> None:
-    assert_told_apart(besieged(tmp_path / "r.json", "cached", time_s=0.7, task=LIGHTER, ceiling=True))
+def test_who_does_not_do_the_work_or_wait_for_it_is_found_out_and_who_does_is_not(tmp_path: Path) -> None:
+    names = ("cached", "forgotten_await")
+    assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=0.7, task=LIGHTER, ceiling=True))
 
 
-@pytest.mark.measures
-def test_who_wastes_work_or_does_not_wait_for_it_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
-    names = ("forgotten_await", "pool_for_each_request")
-    assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=1.2, task=LIGHTER, beside=["4"]))
+def test_who_wastes_work_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
+    name = "pool_for_each_request"
+    assert_told_apart(besieged(tmp_path / "r.json", name, time_s=1.2, task=LIGHTER, beside=["4"]))
 
 
 def checked(**mine) -> Checked:

@@ -49,7 +49,7 @@ def test_it_is_tried_and_measured_like_any_other(asked, tmp_path) -> None:
     """That every strategy performs it: test_servers.py."""
     write(tmp_path / "common.py")
     assert "worth a run" in asked("try", "common:work").stdout
-    asked("run", "4", "--task", "common:work", "--rounds", "1", "--time", "1s", "--users", "2", "--out", "r.json")
+    asked("run", "4", "--task", "common:work", "--rounds", "1", "--time", "0.3s", "--users", "2", "--out", "r.json")
     records = load(tmp_path / "r.json").records
     assert {record.server for record in records} == {"bare", "4_async_processexecutor"}
     assert [record.failure for record in records] == [None] * 2
@@ -107,7 +107,7 @@ def test_one_that_is_called_as_one_of_ours_is_told_from_it(tmp_path) -> None:
 def test_each_of_them_is_measured_and_traced_under_its_name(asked, tmp_path) -> None:
     for file in ("a/2_app.py", "b/2_app.py", "b/bare.py"):
         write(tmp_path / file, SERVER)
-    quick = ("--rounds", "1", "--time", "1s", "--users", "2", "--trace", *WAITING, "--out", "r.json")
+    quick = ("--rounds", "1", "--time", "0.3s", "--users", "2", "--trace", *WAITING, "--out", "r.json")
     ran = asked("run", "a/2_app.py", "b/2_app.py", "b/bare.py", *quick)
     result = load(tmp_path / "r.json")
     names = {"a/2_app", "b/2_app", "b/bare"}

@@ -10,9 +10,10 @@ from command import Ended, called
 from conftest import TESTS
 from simulated_record import bare_record, record_of, result_of
 
+from common.harness import session
 from common.harness.client import Answer
 from common.harness.tracer import _as_told, _counted_back
-from common.model.record import Pings, Result, Trace, TracedRequests, load, save
+from common.model.record import Pings, Trace, TracedRequests, load, save
 from common.report.charts.look import FILE
 from common.report.dressing import WIDTH, dressed
 from common.report.figures.timeline import Bar, Ran, Timeline, timelines
@@ -25,26 +26,12 @@ measuring = pytest.mark.measures  # they lean on the same real requests, and tho
 
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """Traces of all kinds of strategies, and of two servers that fail in some way, with four requests each."""
+def traced(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
+    """All kinds of strategies, with four requests each."""
     out = tmp_path_factory.mktemp("trace") / "trace.json"
-    others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "tells_nothing")]
-    ended = called("trace", "2", "3", "4", "5", *others, "--requests", "4", "--out", str(out))
-    assert ended.returncode == 1, ended.stderr
-    return load(out)
-
-
-@pytest.fixture
-def traced(result: Result) -> list[Timeline]:
-    """Of all kinds of strategies."""
-    return [one for one in timelines(result.traces) if one.name[0].isdigit()]
-
-
-@pytest.fixture
-def traced_again(result: Result, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """The command, where that is what it measures."""
-    monkeypatch.setattr("common.harness.session.conduct_traces", lambda *_: (result, None))
-    return asked
+    ended = called("trace", "2", "3", "4", "5", "--requests", "4", "--out", str(out))
+    assert ended.returncode == 0, ended.stderr
+    return timelines(load(out).traces)
 
 
 def named(drawn: list[Timeline], name: str) -> Timeline:
@@ -115,9 +102,20 @@ def test_there_are_pings_before_beside_and_after(traced: list[Timeline]) -> None
     assert named(traced, "2_").longest_ping_s > named(traced, "4_").longest_ping_s
 
 
-@measuring
-def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_answers_wrongly_is_named(traced_again: Asked) -> None:
-    ended = traced_again("trace")
+def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_does_not_keep_the_contract_is_named(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real strategy, one that answers wrongly, and one that tells nothing; and the same command draws them."""
+    others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "tells_nothing")]
+    words = ("--task", "sample_tasks:a_blink", "--requests", "4")
+    conduct, kept = session.conduct_traces, []
+
+    def conduct_once(*given):
+        kept[:] = kept or [conduct(*given)]
+        return kept[0]
+
+    monkeypatch.setattr(session, "conduct_traces", conduct_once)
+    ended = asked("trace", "4", *others, *words, env={"PYTHONPATH": str(TESTS)})
     assert ended.returncode == 1, ended.stderr
     assert "failed: GET / gives 200" in ended.stdout
     lines = ended.stdout.splitlines()
@@ -127,20 +125,11 @@ def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_answers_wrongl
     assert {line.split()[-1] for line in lines[1:] if set(line) & set("░▒▓█=")} >= {"1", "2", "3", "4"}
     assert re.search(r"pings .*▁", ended.stdout)
     assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
-
-
-@measuring
-def test_a_server_that_tells_nothing_is_traced(result: Result, traced_again: Asked) -> None:
-    (untold_of,) = [trace for trace in result.traces if trace.server == "tells_nothing"]
+    (untold_of,) = [trace for trace in kept[0][0].traces if trace.server == "tells_nothing"]
     assert not untold_of.failure
-    assert "it doesn't tell when it computes" in traced_again("trace").stdout
-
-
-@measuring
-def test_it_is_drawn(traced_again: Asked, tmp_path: Path) -> None:
-    out = tmp_path / "picture.svg"
-    traced_again("trace", "--out", str(out))
-    assert out.read_bytes().startswith(b"<svg")
+    assert "it doesn't tell when it computes" in ended.stdout
+    asked("trace", "--out", "picture.svg")
+    assert (tmp_path / "picture.svg").read_bytes().startswith(b"<svg")
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])

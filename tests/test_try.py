@@ -1,7 +1,6 @@
 """bench.py try: tasks that make trouble get a clear word and not a hang, and leave nothing behind."""
 
 import io
-import os
 import re
 import shlex
 import shutil
@@ -10,8 +9,9 @@ import time
 from collections import namedtuple
 from collections.abc import Callable
 
+import msgspec
 import pytest
-from conftest import SERVERS, TESTS, bench_command
+from conftest import SERVERS, TESTS
 from rich.console import Console
 
 from common.alone import tryout
@@ -40,28 +40,19 @@ def advice(shown: str) -> dict[str, str]:
     return dict(found)
 
 
+def worth_it(ended: subprocess.CompletedProcess[str]) -> str:
+    """What is said of a task that some strategy is worth a run for."""
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout
+
+
 def flat(shown: str) -> str:
     return " ".join(shown.split())
 
 
-@pytest.fixture(scope="module")
-def all_three(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What is said of each task that is built in: all of them are tried where none is named.
-
-    By the command, which the other tests call without starting Python anew.
-    """
-    folder = tmp_path_factory.mktemp("all_three")
-    wide = {**os.environ, "COLUMNS": "200"}
-    ended = subprocess.run(bench_command("try"), cwd=folder, capture_output=True, text=True, env=wide)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    told = re.split(r"^task +(\w+), under", ended.stdout, flags=re.MULTILINE)
-    assert told[1::2] == ["primes", "digest", "sign_up"]
-    return dict(zip(told[1::2], told[2::2], strict=True))
-
-
 @pytest.mark.measures
-def test_a_task_that_holds_the_gil_wants_processes(all_three: dict[str, str]) -> None:
-    said = all_three["primes"]
+def test_a_task_that_holds_the_gil_wants_processes(tried: Try) -> None:
+    said = worth_it(tried("primes"))
     assert "held: two at once in threads take" in flat(said)
     assert re.search(r"^answer +'4017' .*same in \d more runs", said, re.MULTILINE)
     judged = advice(said)
@@ -76,15 +67,16 @@ def test_a_task_that_holds_the_gil_wants_processes(all_three: dict[str, str]) ->
 
 
 @pytest.mark.measures
-def test_a_task_that_lets_go_of_it_can_have_threads(all_three: dict[str, str]) -> None:
-    assert re.search(r"^GIL +let go of, or not there", all_three["digest"], re.MULTILINE)
-    assert advice(all_three["digest"])["3"] == "worth a run"
+def test_a_task_that_lets_go_of_it_can_have_threads(tried: Try) -> None:
+    said = worth_it(tried("digest"))
+    assert re.search(r"^GIL +let go of, or not there", said, re.MULTILINE)
+    assert advice(said)["3"] == "worth a run"
 
 
-@pytest.mark.measures
-def test_a_task_that_waits_needs_no_processes(all_three: dict[str, str]) -> None:
-    assert re.search(r"^GIL +hardly needs it", all_three["sign_up"], re.MULTILINE)
-    judged = advice(all_three["sign_up"])
+def test_a_task_that_waits_needs_no_processes(tried: Try) -> None:
+    said = worth_it(tried("sign_up"))
+    assert re.search(r"^GIL +hardly needs it", said, re.MULTILINE)
+    judged = advice(said)
     assert set(judged) == {path.stem.split("_")[0] for path in SERVERS}
     assert (judged["3"], judged["4"], judged["5"], judged["6"]) == (
         "worth a run",
@@ -180,6 +172,14 @@ def found(**steps: object) -> Findings:
         "process": Elsewhere(costs_s=0.001),
     }
     return Findings(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
+
+
+def test_where_no_task_is_named_all_that_are_built_in_are_tried(asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = lambda task, *_: (msgspec.structs.replace(found(), task=task), None)  # noqa: E731
+    monkeypatch.setattr("common.harness.trying.conduct_try", tried)
+    ended = asked("try")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]
 
 
 def told(of: Findings) -> str:
