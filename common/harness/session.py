@@ -23,6 +23,7 @@ from common.harness.preparation import prepared
 from common.harness.ready.doctor import OtherWork, examine, in_one_line
 from common.harness.ready.environment import describe_environment, packages_of
 from common.harness.ready.expectation import Expectations
+from common.harness.ready.needed import needed_by
 from common.harness.ready.requirements import environment_with
 from common.harness.ready.services import Services, services
 from common.harness.ready.tool import at_home, check
@@ -315,7 +316,12 @@ async def with_environments(plan: Plan, watcher: Watcher) -> Plan:
             if requirements
         }
         return replace(plan, environments=made)
-    pythons = {version: await with_packages(python, watcher.warn) for version, python in plan.pythons.items()}
+    pythons = dict(plan.pythons)
+    for version, python in plan.pythons.items():
+        cases = [case for case in plan.cases if plan.python_of(case) is python]
+        needed = needed_by((plan.targets[case.server].path for case in cases), (case.task or "" for case in cases))
+        if cases:
+            pythons[version] = await with_packages(python, watcher.warn, needed)
     return replace(plan, pythons=pythons)
 
 
