@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.report.charts.labels import Point, Room, placed
+from common.report.charts.labels import Box, Point, Room, placed
 
 ROOM = Room(50, 700, 300, 15, 6.5)
 
@@ -31,6 +31,21 @@ def test_points_close_to_each_other_share_a_bracket_in_their_order() -> None:
 def test_points_far_from_each_other_never_share_one() -> None:
     points = [Point(200 + 165.0 * number, 100, "a name as long as the way to the next one") for number in range(3)]
     assert len(placed(points, ROOM)) == 3
+
+
+def test_a_name_beside_a_bracket_does_not_seem_to_stand_in_it() -> None:
+    names = ["thread pool", "one request at a time", "a plain def", "event loop itself"]
+    close = [Point(600 + 5 * number, 200, name) for number, name in enumerate(names)]
+    blocks = placed([*close, Point(430, 195, "event loop in slices")], ROOM)
+    bracket, single = sorted(blocks, key=lambda block: -len(block.points))
+    assert len(bracket.points) == 4
+    assert not single.names.touches(bracket.names.wider(8, 5))
+
+
+def test_a_name_is_not_nearer_to_the_point_of_another() -> None:
+    first, second = placed([Point(300, 100, "loop in slices"), Point(360, 122, "greenlets")], ROOM)
+    assert not first.names.touches(Box(353, 115, 367, 129).wider(5, 18))
+    assert not second.names.touches(Box(293, 93, 307, 107).wider(5, 18))
 
 
 @settings(max_examples=50, deadline=None)

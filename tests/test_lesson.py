@@ -16,13 +16,15 @@ from simulated_record import result_of
 from simulated_results import a_result, suspicious
 
 from common.errors import BadInputError
+from common.harness import plan
+from common.harness.ready.interpreter import Interpreter
 from common.lesson import measuring, step, telling
 from common.lesson.claims import BEYOND_NOISE, HOLDS, NOT_HERE, UNTOLD, Found, band, found_in, judged
 from common.lesson.figures import Seen
 from common.lesson.notebook import Done, Notebook
-from common.lesson.page import lesson_as_html
+from common.lesson.page import Unsaid, lesson_as_html
 from common.lesson.step import Answer, Claim, Page, Step, all_steps, committed, lines_of, read_step
-from common.model.record import Machine, Pings, Result, Trace, TracedRequests, load, save
+from common.model.record import Failure, Machine, Pings, Result, Trace, TracedRequests, load, save
 
 STEPS = all_steps()
 PAGES = [
@@ -359,12 +361,89 @@ def test_where_the_machine_lacks_something_the_result_of_another_one_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measuring, "usable_cpus", lambda: 1)
-    monkeypatch.setattr(measuring, "pythons_for", lambda _: ["python3"])
+    monkeypatch.setattr(measuring, "pythons_for", lambda run: run.pythons)
     said = " ".join(called("lesson", "7", "--answer", "B", folder=tmp_path).stdout.split())
     assert "This machine has 1 CPU to give, and this takes 2: with one no two tasks" in said
     assert "measured on another, with 2 CPUs" in said
     assert "results/pythons.json" in said
     assert "You said B, and so it is." in said
+
+
+PYTHONS = {"python3.14": "3.14.7", "python3.14t": "3.14.7t"}
+
+
+def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
+    """As far as these are asked who they are."""
+
+    def interpreter(name: str) -> Interpreter:
+        if name not in versions:
+            raise BadInputError(f"no interpreter {name!r}")
+        version = versions[name]
+        return Interpreter(name, version, version, (3, 14), f"/opt/{version}")
+
+    monkeypatch.setattr(measuring, "interpreter", interpreter)
+    monkeypatch.setattr(plan, "interpreter", interpreter)
+
+
+@pytest.mark.parametrize(
+    ("one", "page"), [each for each in PAGES if each.values[1].run and each.values[1].run.only], ids=str
+)
+def test_each_case_that_a_step_names_is_run(one: Step, page: Page, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    planned = []
+    pythons_are(monkeypatch, PYTHONS)
+    monkeypatch.setattr(measuring, "conduct", lambda plan, *_, **__: planned.extend(plan.cases) or ((), None, True))
+    measuring.measure(page.run, tmp_path / "r.json", None, [], print)
+    assert len(planned) == len(page.run.only)
+    claimed = {who for claim in page.claims for who in (claim.of, claim.against)}
+    assert claimed <= set(page.run.only)
+
+
+def test_a_case_that_is_not_there_is_refused_before_anything_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    pythons_are(monkeypatch, PYTHONS)
+    run = step.Run(("3",), pythons=tuple(PYTHONS), only=("3 3.15*",), time_s=1.0)
+    with pytest.raises(BadInputError, match=r"no case fits '3 3\.15\*': there are 3_async"):
+        measuring.measure(run, Path(), None, [], print)
+
+
+def test_a_python_without_the_gil_is_not_taken_for_one_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it was installed, `python3.14` may be the very same."""
+    run = STEPS[6].pages[0].run
+    pythons_are(monkeypatch, dict.fromkeys(PYTHONS, "3.14.7t"))
+    assert measuring.pythons_for(run) == ["python3.14t"]
+    assert "has no python3.14" in measuring.lacking(STEPS[6].pages[0])
+    pythons_are(monkeypatch, PYTHONS)
+    assert measuring.pythons_for(run) == list(PYTHONS)
+
+
+def failed(*_: object) -> tuple[Result, None]:
+    """All of it."""
+    record = a_result(("2_b", 1, 1.0)).records[0]
+    record.failure = Failure("died", "the server died after 0.1 s.")
+    return result_of([record]), None
+
+
+def not_begun(*_: object) -> None:
+    raise BadInputError("'/opt/python' can't make a virtual environment")
+
+
+@pytest.mark.parametrize(("measured", "why"), [(failed, "the server died"), (not_begun, "'/opt/python' can't make")])
+def test_where_nothing_could_be_measured_the_result_of_another_machine_is_shown(
+    measured, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("common.lesson.teacher.measure", measured)
+    pythons_are(monkeypatch, PYTHONS)
+    ended = called("lesson", "7", "--answer", "B", folder=tmp_path)
+    said = " ".join(ended.stdout.split())
+    assert ended.returncode == 1
+    assert f"It could not be measured here: {why}" in said
+    assert "So what follows was measured on another, with 2 CPUs" in said
+    assert "You said B, and so it is." in said
+    assert Notebook(tmp_path / "lesson-progress").done["07_python_today"].result == ""
+
+
+def test_what_ours_lacks_is_to_be_mended_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("common.lesson.teacher.measure", not_begun)
+    assert called("lesson", "1", "--answer", "B", folder=tmp_path).returncode == 2
 
 
 def test_the_plan_of_a_teacher_has_the_right_letters_and_its_minutes() -> None:
@@ -426,6 +505,13 @@ def test_the_page_escapes_whatever_is_told(tmp_path: Path, monkeypatch: pytest.M
     made = lesson_as_html([Step("01_x", evil, (page,), evil)], notebook)
     assert evil not in made
     assert html.escape(evil) in made
+
+
+def test_how_a_picture_is_read_is_told_once() -> None:
+    unsaid = Unsaid()
+    assert unsaid.of("A bar is a request. There are 8 users.\nWhy?") == "A bar is a request. There are 8 users. Why?"
+    assert unsaid.of("A bar is a request. There are 6 users.") == "There are 6 users."
+    assert unsaid.of("A bar is a request.") == ""
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -1,5 +1,6 @@
 """The trace: real requests to real servers, and what is drawn of them."""
 
+import contextlib
 import itertools
 import re
 from collections.abc import Callable
@@ -8,16 +9,20 @@ from pathlib import Path
 import pytest
 from command import Ended, called
 from conftest import TESTS
+from planned import plan_of
 from simulated_record import bare_record, record_of, result_of
 
 from common.harness import session
 from common.harness.client import Answer
+from common.harness.failures import CaseFailedError
+from common.harness.session import conduct
 from common.harness.tracer import _as_told, _counted_back
 from common.model.record import Pings, Trace, TracedRequests, load, save
 from common.report.charts.look import FILE
 from common.report.dressing import WIDTH, dressed
 from common.report.figures.timeline import Bar, Ran, Timeline, timelines
 from common.report.pictures import write_picture
+from common.report.progress import ProgressBar
 
 Asked = Callable[..., Ended]
 
@@ -273,3 +278,23 @@ def test_nothing_of_it_is_said_where_all_tell() -> None:
     result.traces.append(trace_of(["1/MainThread"]))
     assert "it doesn't tell" not in dressed(result, "timeline")
     assert not timelines(result.traces)[0].is_untold
+
+
+def test_after_the_last_siege_a_server_is_traced_that_still_runs(tmp_path: Path, monkeypatch) -> None:
+    """And who has failed there, or was not asked, is started once more."""
+    started: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def running(plan, case, *_):
+        started.append(case.server)
+        raise CaseFailedError("died", "it is not needed")
+        yield
+
+    monkeypatch.setattr("common.harness.tracer.running", running)
+    plan = plan_of("5", "2", TESTS / "servers" / "answers_wrongly.py", task="sign_up", rounds=2, time_s=0.5)
+    result, *_ = conduct(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], traced_requests=3)
+    assert [one.server for one in result.traces] == [case.server for case in plan.cases]
+    assert [bool(one.failure) for one in result.traces] == [False, False, True]
+    assert [len(one.requests.sent_s) for one in result.traces] == [3, 3, 0]
+    assert [one.workers for one in result.traces] == [1, 1, None]
+    assert started == ["answers_wrongly"]

@@ -45,9 +45,9 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "theirs" / "bin" / "python"
 
 
-def prepared(path: Path) -> tuple[Interpreter, list[str]]:
+def prepared(path: Path, needed: set[str] | None = None) -> tuple[Interpreter, list[str]]:
     said: list[str] = []
-    return asyncio.run(virtualenv.with_packages(interpreter(str(path)), said.append)), said
+    return asyncio.run(virtualenv.with_packages(interpreter(str(path)), said.append, needed)), said
 
 
 def test_the_python_of_the_bench_needs_none() -> None:
@@ -117,10 +117,8 @@ def test_who_wants_what_another_is_making_waits_for_that(tmp_path: Path, monkeyp
 
 def test_other_requirements_make_another_one(users: Path, tmp_path: Path) -> None:
     theirs = interpreter(str(users))
-    first = virtualenv._name(theirs)
-    (tmp_path / "requirements.txt").write_text("# nothing else\n")
-    assert virtualenv._name(theirs) != first
-    assert Path(prepared(users)[0].path).parents[1] == tmp_path / "pythons" / virtualenv._name(theirs)
+    assert virtualenv._name(theirs, ["flask"]) != (none := virtualenv._name(theirs, []))
+    assert Path(prepared(users)[0].path).parents[1] == tmp_path / "pythons" / none
 
 
 class AnIndex(BaseHTTPRequestHandler):
@@ -155,6 +153,19 @@ def test_a_package_without_a_build_is_named_and_the_others_are_there(users: Path
     again, said = prepared(users)
     assert again == python
     assert len(said) == 1  # nothing was made
+
+
+def test_what_nobody_asks_for_is_neither_installed_nor_told_to_be_missing(users, tmp_path, monkeypatch, index) -> None:
+    (tmp_path / "requirements.txt").write_text("at_hand[extra]==1\nfar_away\n")
+    a_wheel(tmp_path, "at_hand")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    lean, said = prepared(users, needed={"at_hand"})
+    assert (len(said), lean.missing) == (1, ())
+    everything, said = prepared(users)
+    assert (len(said), [name for name, _ in everything.missing]) == (2, ["far_away"])
+    assert lean.path != everything.path
+    again, said = prepared(users, needed={"at_hand"})
+    assert (again.path, said) == (everything.path, [])  # the one with everything serves, too
 
 
 def a_wheel(folder: Path, name: str) -> None:

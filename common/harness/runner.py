@@ -16,7 +16,7 @@ from common.harness.ready.expectation import Expectations, try_task
 from common.harness.ready.services import Services
 from common.harness.ready.tool import Tool
 from common.harness.reference import ask_for_references
-from common.harness.turn import Turn, new_record
+from common.harness.turn import AfterSiege, Turn, new_record
 from common.harness.watcher import Watcher
 from common.model.case import Case
 from common.model.record import Record
@@ -57,8 +57,12 @@ async def run(
     watcher: Watcher,
     save: Callable[[Record], None],
     still_wanted: Callable[[list[Case]], list[Case]],
+    after_last_siege: AfterSiege | None = None,
 ) -> None:
-    """Measures every case of every round, as long as it is wanted, and saves each record as soon as it is complete."""
+    """Measures every case of every round, as long as it is wanted, and saves each record as soon as it is complete.
+
+    `after_last_siege` goes on with each server in the last round, before it is stopped.
+    """
     async with contextlib.AsyncExitStack() as stack:
         ticking = await stack.enter_async_context(metronome())
         soloists = {}
@@ -75,7 +79,9 @@ async def run(
                 record = new_record(plan, case, length.end_s, round_)
                 watcher.case_begins(f"round {round_}  {record.server}", length.end_s)
                 async with beside_the_machine(record, ticking, soloists.get(case.work)):
-                    await Turn(plan, case, tool, imitations, expected, length, services, record, watcher).measure()
+                    after = after_last_siege if round_ == plan.rounds else None
+                    turn = Turn(plan, case, tool, imitations, expected, length, services, record, watcher, after)
+                    await turn.measure()
                 save(record)
                 watcher.case_ends()
 

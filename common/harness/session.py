@@ -23,13 +23,14 @@ from common.harness.preparation import prepared
 from common.harness.ready.doctor import OtherWork, examine, in_one_line
 from common.harness.ready.environment import describe_environment, packages_of
 from common.harness.ready.expectation import Expectations
+from common.harness.ready.needed import needed_by
 from common.harness.ready.requirements import environment_with
 from common.harness.ready.services import Services, services
 from common.harness.ready.tool import at_home, check
 from common.harness.ready.virtualenv import with_packages
 from common.harness.runner import expectations_of, run, say_how_long
 from common.harness.start import missing_library
-from common.harness.tracer import trace_all
+from common.harness.tracer import Tracer
 from common.harness.watcher import Watcher
 from common.load.driver import Driver
 from common.load.drivers import DRIVERS
@@ -47,6 +48,7 @@ LONGEST_FOLDER = 70  # the path of a socket has at most 104 characters on macOS,
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
 Uncertain = Callable[[Result], Collection[Case]]
 Meanwhile = Callable[[], object]
+Adapted = Callable[[Plan, Expectations], Plan]
 Keep = Callable[[Record | Trace | Incident | Step], None]
 
 
@@ -58,11 +60,13 @@ def conduct(
     uncertain: Uncertain | None = None,
     traced_requests: int = 0,
     meanwhile: Meanwhile | None = None,
+    adapted: Adapted | None = None,
 ) -> tuple[Result, int | None, bool]:
     """Runs the whole plan; the file is written after every case. `meanwhile` is done while it is prepared.
 
     `uncertain` tells before each round but the first which cases still need one; without it all of them do.
-    If `traced_requests` is not 0, every strategy is traced at the end with so many.
+    `adapted` may change the plan when it is known what a task takes here.
+    If `traced_requests` is not 0, every strategy is traced after its last siege with so many.
 
     Returns:
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
@@ -83,10 +87,13 @@ def conduct(
             with contextlib.ExitStack() as network:
                 async with services() as needed:
                     ready, expectations = await _prepared(plan, result, needed, watcher, network, meanwhile)
+                    ready = adapted(ready, expectations) if adapted else ready
                     await _say_what_to_expect(ready, expectations, others, watcher)
-                    await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted)
-                    if traced_requests:
-                        await trace_all(ready, traced_requests, expectations, needed, watcher, raw.keep)
+                    tracer = Tracer(ready, traced_requests, expectations, raw.keep) if traced_requests else None
+                    after = tracer.after_siege if tracer else None
+                    await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted, after)
+                    if tracer:
+                        await tracer.rest(needed, watcher)
 
         return result, until_signal(go(OtherWork())), raw.are_saved
 
@@ -157,7 +164,8 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
             async with services() as needed:
                 ready, expectations = await _prepared(plan, result, needed, watcher, network)
                 keep = result.traces.append
-                await trace_all(ready, requests, expectations, needed, watcher, lambda trace: keep(made_legible(trace)))
+                tracer = Tracer(ready, requests, expectations, lambda trace: keep(made_legible(trace)))
+                await tracer.rest(needed, watcher)
 
     with _home():
         return result, until_signal(go())
@@ -315,7 +323,12 @@ async def with_environments(plan: Plan, watcher: Watcher) -> Plan:
             if requirements
         }
         return replace(plan, environments=made)
-    pythons = {version: await with_packages(python, watcher.warn) for version, python in plan.pythons.items()}
+    pythons = dict(plan.pythons)
+    for version, python in plan.pythons.items():
+        cases = [case for case in plan.cases if plan.python_of(case) is python]
+        needed = needed_by((plan.targets[case.server].path for case in cases), (case.task or "" for case in cases))
+        if cases:
+            pythons[version] = await with_packages(python, watcher.warn, needed)
     return replace(plan, pythons=pythons)
 
 

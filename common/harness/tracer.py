@@ -1,9 +1,10 @@
 """The tracer: a handful of requests at once, with pings beside them, and what the answers tell of who ran when."""
 
 import asyncio
+import contextlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import aiohttp
 
@@ -19,7 +20,7 @@ from common.harness.turn import new_record
 from common.harness.warm_up import verify, warm_up
 from common.harness.watcher import Watcher
 from common.model.case import Case
-from common.model.record import Failure, Trace
+from common.model.record import Failure, Record, Trace
 from common.model.validity import LONGEST_S
 
 PING_INTERVAL_S = 0.025
@@ -29,35 +30,66 @@ CLOCKS_AGREE_S = 0.005  # what is told to have happened so much before it was as
 Stretch = tuple[float, float, float | None]  # from, to, and how much of it was computed
 
 
-async def trace_all(
-    plan: Plan,
-    requests: int,
-    expectations: Expectations,
-    services: Services,
-    watcher: Watcher,
-    keep: Callable[[Trace], None],
-) -> None:
-    """Traces every strategy with every task under every Python, and keeps each trace as soon as it is complete."""
-    for case in dict.fromkeys(case.without(["users"]) for case in plan.cases):
-        watcher.case_begins(f"trace  {case.server}", 0.0)
-        keep(await trace(plan, case, requests, expectations[case.work], services))
-        watcher.case_ends()
+class Tracer:
+    """Traces every strategy with every task under every Python, once: in its last siege's server, if that still runs.
+
+    What is traced beforehand is kept when all of it is, in the order of the plan.
+    """
+
+    def __init__(self, plan: Plan, requests: int, expectations: Expectations, keep: Callable[[Trace], None]) -> None:
+        self._plan, self._requests, self._expectations, self._keep = plan, requests, expectations, keep
+        self._found: dict[Case, Trace] = {}
+
+    async def after_siege(self, case: Case, server: Server, session: aiohttp.ClientSession, record: Record) -> None:
+        """The trace of a case that was just under siege, and is warm; another one with other users may have been."""
+        if not record.is_ceiling and (traced := _traced(case)) not in self._found:
+            found = self._empty(traced)
+            with _failing(found):
+                await self._besides_pings(session, server, record.workers, found)
+            if found.failure is None:
+                self._found[traced] = found
+
+    async def rest(self, services: Services, watcher: Watcher) -> None:
+        """All others, each with a server of its own; keeps each trace as soon as it is complete."""
+        for case in dict.fromkeys(map(_traced, self._plan.cases)):
+            watcher.case_begins(f"trace  {case.server}", 0.0)
+            self._keep(self._found.get(case) or await self._alone(case, services))
+            watcher.case_ends()
+
+    async def _alone(self, case: Case, services: Services) -> Trace:
+        """Of a server that is started for that. Whatever goes wrong with it is a failure in the trace."""
+        found, expected = self._empty(case), self._expectations[case.work]
+        record = new_record(self._plan, case, 0.0, 1)  # of starting and stopping; nothing of it is kept
+        with _failing(found):
+            async with client() as session, running(self._plan, case, record, services) as server:
+                await warm_up(server, session, expected, record)
+                await self._besides_pings(session, server, record.workers, found)
+        return found
+
+    def _empty(self, case: Case) -> Trace:
+        return Trace(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
+
+    async def _besides_pings(
+        self, session: aiohttp.ClientSession, server: Server, workers: int | None, found: Trace
+    ) -> None:
+        found.workers = workers
+        expected = self._expectations[found.case.work]
+        await server.while_alive(_besides_pings(session, server, expected, self._requests, found))
 
 
-async def trace(plan: Plan, case: Case, requests: int, expected: Expectation, services: Services) -> Trace:
-    """Sends so many requests at once. Whatever goes wrong with the server is a failure in it."""
-    found = Trace(server=case.server, title=plan.targets[case.server].title, values=dict(case.values))
-    record = new_record(plan, case, 0.0, 1)  # of starting and stopping; nothing of it is kept
+def _traced(case: Case) -> Case:
+    """What there is one trace of, however many users it has under siege."""
+    return case.without(["users"])
+
+
+@contextlib.contextmanager
+def _failing(found: Trace) -> Iterator[None]:
     try:
-        async with client() as session, running(plan, case, record, services) as server:
-            await warm_up(server, session, expected, record)
-            found.workers = record.workers
-            await server.while_alive(_besides_pings(session, server, expected, requests, found))
+        yield
     except CaseFailedError as failed:
         found.failure = Failure(failed.code, str(failed))
     except Exception as error:  # a mistake of this program must not cost the other cases
         found.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
-    return found
 
 
 async def _besides_pings(

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -35,6 +35,7 @@ from common.model.case import Case
 from common.model.record import Bursts, Failure, Record, Transactions
 from common.model.suite import Load
 
+AfterSiege = Callable[[Case, Server, aiohttp.ClientSession, Record], Awaitable[None]]
 FIRST_PART = 6  # the first sixth of a warm-up tells what answers cost before the server is warm
 
 
@@ -51,6 +52,7 @@ class Turn:
     services: Services
     record: Record
     watcher: Watcher
+    after_siege: AfterSiege | None = None  # who goes on with the server, before it is stopped
 
     async def measure(self) -> None:
         """Measures the case. Whatever goes wrong with the server is a failure in the record."""
@@ -77,6 +79,8 @@ class Turn:
             await self._load_that_does_not_count(server)
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             await self._under_load(server, session)
+            if self.after_siege is not None:
+                await self.after_siege(self.case, server, session, self.record)
 
     async def _load_that_does_not_count(self, server: Server) -> None:
         """The same load before, as much as the suite says: what compiles while it serves has done so then."""

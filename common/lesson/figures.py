@@ -107,7 +107,7 @@ class Seen:
     def _has(self, who: str) -> bool:
         """Whether it is a case, and not a number."""
         several: list[Any] = [*self._result.records, *self._result.traces, *self._result.incidents]
-        return bool(who) and any(_fits(who, one.server, ()) for one in several)
+        return bool(who) and any(fits(who, one.server, ()) for one in several)
 
     @cached_property
     def _capacities(self) -> list[Capacity]:
@@ -115,7 +115,7 @@ class Seen:
 
     def is_about(self, case: Case, whom: Sequence[str]) -> bool:
         """Whether any of these words means the case."""
-        return any(who and _fits(who, case.server, [str(value) for _, value in case.values]) for who in whom)
+        return any(who and fits(who, case.server, [str(value) for _, value in case.values]) for who in whom)
 
     def _place(self, who: str) -> int:
         cases = self.comparison.cases
@@ -180,14 +180,14 @@ def _only(what: str, who: str, several: Sequence[T]) -> T:
     found = [
         one
         for one in several
-        if _fits(who, one.case.server, [str(value) for _, value in one.case.values])  # type: ignore[attr-defined]
+        if fits(who, one.case.server, [str(value) for _, value in one.case.values])  # type: ignore[attr-defined]
     ]
     if len(found) != 1:
         raise LookupError(f"{who} was not measured" if not found else f"{who} is more than one {what}")
     return found[0]
 
 
-def _fits(who: str, server: str, values: Sequence[str]) -> bool:
+def fits(who: str, server: str, values: Sequence[str]) -> bool:
     """`3`, `3_async_threadexecutor` or `twin`, and behind it values that the case has, such as `digest` or `3.14*`."""
     name, *wanted = who.split()
     stem = server.rpartition("/")[2]

@@ -1,23 +1,25 @@
 """What a step runs, with the same harness as every other command; and what a machine lacks for it."""
 
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from common.contract import unmet
 from common.cpus import usable_cpus
+from common.errors import BadInputError
 from common.harness.capacity.plan import capacity_plan
 from common.harness.drill.plan import drill_plan
-from common.harness.interruption import until_signal
 from common.harness.plan import Plan, make_plan
-from common.harness.ready.expectation import Expectation, try_task
+from common.harness.ready.expectation import Expectations
+from common.harness.ready.interpreter import interpreter
 from common.harness.ready.what import suite_of
 from common.harness.session import conduct, conduct_capacity, conduct_drill, conduct_traces
 from common.harness.watcher import Watcher
+from common.lesson.figures import fits
 from common.lesson.step import ROOT, Page, Run
 from common.model.case import Case, Value
 from common.model.record import Result, save
@@ -52,7 +54,15 @@ def lacking(page: Page) -> str:
 
 def pythons_for(run: Run) -> list[str]:
     """Those that it asks for, as far as there are any; ours where it asks for none."""
-    return [name for name in run.pythons if shutil.which(name)] if run.pythons else [sys.executable]
+    return [name for name in run.pythons if _is_there(name)] if run.pythons else [sys.executable]
+
+
+def _is_there(name: str) -> bool:
+    """Whether it is one, and what its name says: where one without the GIL was installed, both names may mean that."""
+    try:
+        return interpreter(name).version.endswith("t") is name.endswith("t")
+    except BadInputError:
+        return False
 
 
 def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str], say: Callable[[str], None]) -> Measured:
@@ -63,7 +73,6 @@ def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str], say: 
 
     Raises:
         BadInputError: it can't be run; nothing was started.
-        StoppedError: by a signal, before anything was measured.
     """
     axes: dict[str, Sequence[Value]] = {"task": run.tasks, "workers": run.workers, "python": pythons_for(run)}
     suite = suite_of([str(ROOT / name) if "/" in name else name for name in run.servers])
@@ -78,24 +87,16 @@ def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str], say: 
     suite = replace(suite, ceiling=None)  # these servers are ours, and what they can do at the most is no question here
     plan = _only(make_plan(suite, {**axes, "users": users}, time_s=run.time_s, rounds=run.rounds, seed=SEED), run.only)
     if run.time_s:
-        plan = _long_enough(plan, say)
-        return conduct(plan, out, watcher, command, traced_requests=run.requests)[:2]
+        long_enough = partial(_long_enough, say=say)
+        return conduct(plan, out, watcher, command, traced_requests=run.requests, adapted=long_enough)[:2]
     result, stopped_by = conduct_traces(plan, run.requests, watcher, command)
     save(result, out)
     return result, stopped_by
 
 
-def _long_enough(plan: Plan, say: Callable[[str], None]) -> Plan:
+def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], None]) -> Plan:
     """The same with sieges that are so much longer as the machine is slower, or busy with something else."""
-    tasks: dict[str, Expectation] = {}
-
-    async def try_all() -> None:
-        for case in plan.cases:
-            if case.task and case.task not in tasks:
-                tasks[case.task] = await try_task(case.task, plan.python_of(case))
-
-    if number := until_signal(try_all()):
-        raise StoppedError(number)
+    tasks = {case.task: expectations[case.work] for case in plan.cases}
     for name, one in tasks.items():
         say(f"One task ({name}) takes {numbers.seconds(one.task_s)} here if it is alone.")
     computing_s = [one.task_s for one in tasks.values() if one.cpu_s > one.task_s / 2]
@@ -125,12 +126,18 @@ def turns(run: Run) -> int:
 
 
 def _only(plan: Plan, chosen: Sequence[str]) -> Plan:
-    """The same without the cases that are not asked for, such as `3 digest`."""
+    """The same without the cases that are not asked for, such as `3 digest`; raises BadInputError: one is not there."""
     if not chosen:
         return plan
-    return replace(plan, cases=tuple(case for case in plan.cases if any(_is(case, one) for one in chosen)))
+    meant = {words: {case for case in plan.cases if _is(case, words)} for words in chosen}
+    if lacking := next((words for words, cases in meant.items() if not cases), None):
+        raise BadInputError(f"no case fits {lacking!r}: there are {', '.join(map(_told, plan.cases))}")
+    return replace(plan, cases=tuple(case for case in plan.cases if any(case in cases for cases in meant.values())))
 
 
 def _is(case: Case, words: str) -> bool:
-    name, *values = words.split()
-    return name in (case.server, case.server.split("_")[0]) and set(values) <= {str(value) for _, value in case.values}
+    return fits(words, case.server, [str(value) for _, value in case.values])
+
+
+def _told(case: Case) -> str:
+    return " ".join([case.server, *(str(value) for _, value in case.values)])

@@ -47,12 +47,26 @@ def lesson_as_html(steps: Sequence[Step], notebook: Notebook) -> str:
         began_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         answer=[],
         explained=Explained(),
+        unsaid=Unsaid(),
         sections=[],
         steps=told,
         undone=[f"{step.number}. {step.title}" for step in steps if step not in done],
         folder=str(notebook.folder),
         machine=next((one["machine"] for one in reversed(told) if not one["is_elsewhere"]), None),
     )
+
+
+class Unsaid:
+    """Sentences that did not stand on the page before: how a picture is read need not be told at each of its kind."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def of(self, text: str) -> str:
+        """What is left of the text."""
+        left = [one for one in re.split(r"(?<=[.?!])\s+", text) if one not in self._said]
+        self._said.update(left)
+        return " ".join(left)
 
 
 def _step(step: Step, done: Done, notebook: Notebook) -> dict[str, Any]:

@@ -31,21 +31,21 @@ class Teacher:
         self._notebook, self._page, self._answers = notebook, page, list(answers)
         self._console: Console = telling.console()
         self._questions = 0  # that were asked so far
+        self._codes = {0}  # what the exit code may have to be
 
     def teach(self, steps: Sequence[Step]) -> int:
         """All of them; the exit code of the command."""
         self._check_answers(steps)
-        codes = {0}
         for step in steps:
             try:
-                codes |= self._step(step)
+                self._step(step)
             except StoppedError as stopped:
                 number = int(stopped.args[0])
                 self._say(f"Stopped at step {step.number}: bench.py lesson {step.number} goes on with it.")
                 return 128 + number if number else 0
             self._write_page()
             self._say(self._what_next(step))
-        return FAILED if FAILED in codes else max(codes)
+        return FAILED if FAILED in self._codes else max(self._codes)
 
     def _check_answers(self, steps: Sequence[Step]) -> None:
         pages = [(step, page) for step in steps for page in step.pages]
@@ -60,10 +60,9 @@ class Teacher:
                 known = ", ".join(page.letters)
                 raise BadInputError(f"--answer {letter}: step {step.number} has {known}: expected one of them")
 
-    def _step(self, step: Step) -> set[int]:
-        """Question after question; what the exit code may have to be."""
+    def _step(self, step: Step) -> None:
+        """Question after question."""
         predicted, right, instead, kept = "", "", "", ""
-        codes = {0}
         for place, page in enumerate(step.pages, 1):
             self._say("\n" + telling.asked(step, page, place) + "\n")
             predicted += (letter := self._prediction(page))
@@ -75,13 +74,10 @@ class Teacher:
             if place < len(step.pages):
                 self._pause("Enter: the next question")
             right += found.right or "?"
-            if page.run is not None and not instead and _has_failed(result):
-                codes.add(FAILED)
             if found.has_untold:
-                codes.add(CANNOT_TELL)
+                self._codes.add(CANNOT_TELL)
         self._say("\n" + telling.paragraph(f"Exercise. {step.exercise}"))
         self._notebook.keep(step, Done(predicted, right, kept, instead))
-        return codes
 
     def _prediction(self, page: Page) -> str:
         """A letter; asks again until it is one of the page's."""
@@ -109,25 +105,40 @@ class Teacher:
             self._say(f"\nThis was measured before: {page.result}")
             return load(committed(step, page)), "", ""
         if lacks := lacking(page):
-            return self._measured_elsewhere(step, page, lacks)
+            return self._measured_elsewhere(step, page, f"This machine {lacks}.")
         self._say(f"\n{_announced(page.run)}")
+        result = self._measured(step, page.run)
+        if isinstance(result, str) or _failures(result):
+            self._codes.add(FAILED)
+        if isinstance(result, str):
+            return self._measured_elsewhere(step, page, f"It could not be measured here: {result.rstrip('.')}.")
         kept = self._notebook.result_of(step)
-        unfinished = kept.with_suffix(".unfinished.json")  # what was kept before stays until there is something new
-        command = ["bench.py", "lesson", str(step.number)]
-        with LessonProgress(turns(page.run)) as progress:
-            result, stopped_by = measure(page.run, unfinished, progress, command, self._say)
-        if stopped_by:
-            raise StoppedError(stopped_by)
-        if unfinished.exists():  # there may have been no room
+        if (unfinished := _unfinished(kept)).exists():  # there may have been no room
             unfinished.replace(kept)
         return result, "", kept.name
 
-    def _measured_elsewhere(self, step: Step, page: Page, lacks: str) -> tuple[Result, str, str]:
+    def _measured(self, step: Step, run: Run) -> Result | str:
+        """What was measured here and now; or why there is nothing of it."""
+        out = _unfinished(self._notebook.result_of(step))  # what was kept before stays until there is something new
+        command = ["bench.py", "lesson", str(step.number)]
+        with LessonProgress(turns(run)) as progress:
+            try:
+                result, stopped_by = measure(run, out, progress, command, self._say)
+            except BadInputError as error:
+                if not run.pythons:  # what ours lacks is to be mended; another Python need not be there
+                    raise
+                return str(error)
+        if stopped_by:
+            raise StoppedError(stopped_by)
+        failures = _failures(result)
+        return result if len(failures) < len(_parts(result)) else (failures or ["nothing was measured"])[0]
+
+    def _measured_elsewhere(self, step: Step, page: Page, why: str) -> tuple[Result, str, str]:
         result, name = load(committed(step, page)), committed(step, page).relative_to(ROOT)
         if not result.traces and (traced := telling.as_elsewhere(step, page)):
             result.traces = traced.traces
         cpus, day = result.environment.usable_cpus, result.began_at[:10]
-        said = f"This machine {lacks}. So what follows was measured on another, with {cpus} CPUs, on {day}: {name}"
+        said = f"{why} So what follows was measured on another, with {cpus} CPUs, on {day}: {name}"
         self._say("\n" + telling.paragraph(said))
         return result, said, ""
 
@@ -192,10 +203,18 @@ class Teacher:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _has_failed(result: Result) -> bool:
-    """Whether something could not be measured."""
-    several: list[Any] = [*result.records, *result.traces, *result.incidents, *(step.record for step in result.steps)]
-    return any(one.failure is not None for one in several) or not several
+def _unfinished(kept: Path) -> Path:
+    return kept.with_suffix(".unfinished.json")
+
+
+def _parts(result: Result) -> list[Any]:
+    """All that was measured."""
+    return [*result.records, *result.traces, *result.incidents, *(step.record for step in result.steps)]
+
+
+def _failures(result: Result) -> list[str]:
+    """Why some of that could not be measured."""
+    return [one.failure.message for one in _parts(result) if one.failure]
 
 
 def _announced(run: Run) -> str:

@@ -234,7 +234,9 @@ def elsewhere(step: Step, page: Page) -> str:
         return ""
     result = load(path)
     told = [sentence for outcome, sentence in found_in(page, Seen(result)).sentences if outcome == HOLDS]
-    where = f"On a quieter machine with {result.environment.usable_cpus} CPUs ({path.relative_to(ROOT)}):"
+    users = {one.users for one in result.records}
+    crowd = f" and {users.pop()} users" if len(users) == 1 else ""
+    where = f"On a quieter machine with {result.environment.usable_cpus} CPUs{crowd} ({path.relative_to(ROOT)}):"
     return " ".join([where, *told])
 
 

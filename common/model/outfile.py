@@ -50,7 +50,7 @@ def check_writable(path: Path) -> None:
     try:
         _probe(path)
     except OSError as error:
-        raise UnwritableError(f"{str(path)!r} can't be written: {error.strerror or error}; try another --out") from None
+        raise UnwritableError(f"{str(path)!r} can't be written: {error.strerror or error}; try another file") from None
 
 
 def _probe(path: Path) -> None:

@@ -8,7 +8,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -30,22 +30,31 @@ _UNREACHED = re.compile(r"Retrying \(|ConnectionPool|HTTP error|is being ignored
 _NO_BUILD = re.compile(r"No matching distribution|ResolutionImpossible")
 
 
-async def with_packages(python: Interpreter, tell: Callable[[str], None]) -> Interpreter:
-    """The Python with all that the servers need, and with the user's own packages if it is of their environment.
+async def with_packages(
+    python: Interpreter, tell: Callable[[str], None], needed: Collection[str] | None = None
+) -> Interpreter:
+    """The Python with what the servers need, and with the user's own packages if it is of their environment.
+
+    Args:
+        needed: the packages that are asked for; None: all that any server needs.
 
     Raises:
         BadInputError: no virtual environment can be made with it.
     """
     if python.is_same_as(interpreter()):
         return python
-    folder = FOLDER / _name(python)
+    everything = _requirements()
+    wanted = [one for one in everything if needed is None or _package(one) in needed]
+    folders = [FOLDER / _name(python, requirements) for requirements in (everything, wanted)]
+    folder = next((one for one in folders if (one / _DONE).exists()), folders[-1])
     if (missing := _known_to_miss(folder)) is None:
         async with making(folder, tell):
             if (missing := _known_to_miss(folder)) is None:
                 tell(f"making a virtual environment for Python {python.version} in {folder}; this is done once")
-                missing = await _make(folder, python)
+                missing = await _make(folder, python, wanted)
     for package, reason in missing.items():
-        tell(f"Python {python.version} can't have {package}: {reason}")
+        if package in map(_package, wanted):
+            tell(f"Python {python.version} can't have {package}: {reason}")
     return replace(python, path=str(folder / "bin" / "python"), missing=tuple(missing.items()))
 
 
@@ -79,18 +88,18 @@ def _known_to_miss(folder: Path) -> dict[str, str] | None:
     return missing
 
 
-def _name(python: Interpreter) -> str:
+def _name(python: Interpreter, requirements: Sequence[str]) -> str:
     """The version, and a digest of all that it depends on."""
-    parts = [python.prefix, python.build, *python.packages, REQUIREMENTS.read_text(encoding="utf-8")]
+    parts = [python.prefix, python.build, *python.packages, *requirements]
     return f"{python.version.split()[0]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
 
 
-async def _make(folder: Path, python: Interpreter) -> dict[str, str]:
+async def _make(folder: Path, python: Interpreter, requirements: Sequence[str]) -> dict[str, str]:
     """The packages that it lacks, each with the reason; only what will be so at the next run too is remembered."""
     await run_command(
         [python.path, "-m", "venv", "--clear", str(folder)], f"{python.path!r} can't make a virtual environment"
     )
-    missing, final = await _install(folder)
+    missing, final = await _install(folder, requirements)
     if python.packages:  # those of the servers come first
         (_site_packages(folder) / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
     if final:
@@ -98,16 +107,17 @@ async def _make(folder: Path, python: Interpreter) -> dict[str, str]:
     return missing
 
 
-async def _install(folder: Path) -> tuple[dict[str, str], bool]:
+async def _install(folder: Path, requirements: Sequence[str]) -> tuple[dict[str, str], bool]:
     """The packages that can't be installed, each with the reason, and whether that is final."""
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     pip += ["--root-user-action=ignore", "--only-binary=:all:"]
     missing, final = {}, True
     try:
-        await run_command([*pip, "-r", str(REQUIREMENTS)], "")
+        if requirements:
+            await run_command([*pip, *requirements], "")
     except BadInputError:
-        for requirement in _requirements():
-            package = re.split(r"[^\w.-]", requirement)[0]
+        for requirement in requirements:
+            package = _package(requirement)
             log = folder / f"{package}.log"
             try:
                 await run_command([*pip, "--retries=1", f"--log={log}", requirement], "")
@@ -129,6 +139,11 @@ def _passing_trouble(log: Path, error: BadInputError) -> str:
 def _requirements() -> list[str]:
     lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _package(requirement: str) -> str:
+    """Its name, without versions and extras."""
+    return re.split(r"[^\w.-]", requirement)[0]
 
 
 def _site_packages(folder: Path) -> Path:

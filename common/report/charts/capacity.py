@@ -8,7 +8,7 @@ import altair as alt
 
 from common.report.charts.look import Drawing, Look
 from common.report.judging.capacity import Capacity
-from common.report.words.capacity import names_of, plain_names_of
+from common.report.words.capacity import brief_names_of, plain_names_of
 
 _MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 _HEIGHT, _LOWER = 240, 170
@@ -17,7 +17,7 @@ _LEAST_S = 5e-4  # below that nobody wants to know it
 
 def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:
     """Three sheets, one below the other, with the same rates: p99 strong and p50 faint, and goals as dashed lines."""
-    names = names_of(found) if look.height is None else plain_names_of(found)
+    names = brief_names_of(found) if look.height is None else plain_names_of(found)
     rows = {
         "answers": list(_times(found, names, "response")),
         "pings": list(_times(found, names, "ping")),

@@ -27,24 +27,24 @@ def tradeoff_chart(cases: Sequence[Summary], ceiling: Summary | None, look: Look
 
 
 def cpu_chart(cases: Sequence[Summary], spent: Sequence[Known], look: Look, *, beside_task: bool) -> Drawing:
-    """A bar with its interval for each case.
+    """A bar with its interval for each case, as far as they are above 0; strong where that is sure.
 
     Args:
         spent: CPU seconds for each answer, of each case.
         beside_task: whether what the task itself needs is taken off.
     """
     rows = Rows(cases, _BAR, look, "cpu_s_per_transaction")
-    values = [1000 * (one.value or 0.0) for one in spent]
-    edges = [tuple(1000 * edge for edge in one.interval) if one.interval else None for one in spent]
-    least = min([0.0, *values, *(edge[0] for edge in edges if edge)])
+    values = [1000 * max(0.0, one.value or 0.0) for one in spent]
+    edges = [tuple(1000 * max(0.0, edge) for edge in one.interval) if one.interval else None for one in spent]
     most = max([1e-6, *values, *(edge[1] for edge in edges if edge)])
     what = "CPU time for each answer beside the task" if beside_task else "CPU time for each answer"
     axis = alt.Axis(title=f"{what}, in ms", orient="top", tickCount=look.width // 100)
-    sheet = rows.sheet(alt.Scale(domain=[1.05 * least, 1.1 * most], nice=False), axis)
+    sheet = rows.sheet(alt.Scale(domain=[0, 1.1 * most], nice=False), axis)
     bars, intervals, figures = [], [], []
     for number, (case, value, edge) in enumerate(zip(cases, values, edges, strict=True)):
-        y, strong = rows.top(number), rows.leads(case) or not rows.has_leaders
-        bars.append({"x": min(0.0, value), "x2": max(0.0, value), "y": y, "y2": y + rows.marks, "strong": strong})
+        strong = edge is None or edge[0] > 0 if beside_task else rows.leads(case) or not rows.has_leaders
+        y = rows.top(number)
+        bars.append({"x": 0.0, "x2": value, "y": y, "y2": y + rows.marks, "strong": strong})
         if edge:
             intervals.append({"x": edge[0], "x2": edge[1], "y": y + rows.marks / 2})
         figures.append(_told(value, edge, look))
@@ -60,6 +60,8 @@ def cpu_chart(cases: Sequence[Summary], spent: Sequence[Known], look: Look, *, b
 
 def _told(value_ms: float, edges_ms: tuple[float, ...] | None, look: Look) -> str:
     value = f"{_in_two_digits(value_ms)} ms"
+    if edges_ms is not None and not edges_ms[0]:
+        return f"at most {_in_two_digits(edges_ms[1])} ms" if edges_ms[1] else "nothing"
     if edges_ms is None or look.is_slide:
         return value
     return f"{value}, between {_in_two_digits(edges_ms[0])} and {_in_two_digits(edges_ms[1])}"

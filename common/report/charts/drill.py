@@ -7,7 +7,7 @@ import altair as alt
 from common.model.record import Incident
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
-from common.report.words.naming import short
+from common.report.words.naming import in_brief, short
 
 _LANE, _GAP, _BIN_S = 34, 12, 0.1  # pixels, pixels, seconds
 _TALLEST_PING_S = 1.0  # as tall as the lane; what waits longer, or for ever, is no taller
@@ -15,7 +15,7 @@ _TALLEST_PING_S = 1.0  # as tall as the lane; what waits longer, or for ever, is
 
 def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
     """A lane for each; the line at 0 is the moment of the fault."""
-    names = 40 if look.is_narrow else 190
+    names = 40 if look.is_narrow else 250
     width = look.width - names - 10
     from_s = -max((one.fault_at_s or 0.0 for one in incidents), default=0.0)
     to_s = max((one.ended_s - (one.fault_at_s or 0.0) for one in incidents), default=1.0)
@@ -33,7 +33,8 @@ def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
         for due_s, waited_s, problem in zip(one.pings.due_s, one.pings.waited_s, one.pings.problem, strict=True):
             tall = min(1.0, (_TALLEST_PING_S if problem else waited_s) / _TALLEST_PING_S)
             pings.append({"x": due_s - (one.fault_at_s or 0.0), "y": floor, "y2": floor - max(1.0, _LANE * tall)})
-        labels.append({"y": floor - _LANE / 2, "text": short(one.server) if look.is_narrow else one.server})
+        name = short(one.server) if look.is_narrow else in_brief(one.server, one.server, one.title)
+        labels.append({"y": floor - _LANE / 2, "text": name})
     return sheet.drawn(
         sheet.bars("work", work, color=look.wait),
         sheet.posts("pings", pings, color=look.ping),

@@ -9,6 +9,10 @@ _DOT = 7.0  # pixels
 _CLOSE = (26.0, 14.0)  # pixels across and down
 _WIDEST = 160.0  # a bracket around more than that would be about nothing
 _SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)  # up and down from beside the point
+_APART = (
+    5.0,
+    18.0,
+)  # pixels across and down: a name that is nearer to another point, or bracket, seems to belong there
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,10 @@ class Box:
     y: float
     x2: float
     y2: float
+
+    def wider(self, across: float, down: float) -> Box:
+        """With so much on both sides."""
+        return Box(self.x - across, self.y - down, self.x2 + across, self.y2 + down)
 
     def touches(self, other: Box) -> bool:
         """Whether they have a place in common."""
@@ -112,29 +120,33 @@ def _blocks(
     found: dict[int, Block] = {}
     for place in sorted(range(len(groups)), key=lambda number: -len(groups[number])):
         group = groups[place]
-        taken = [_dot(point) for point in points if point not in group] + [block.names for block in found.values()]
+        dots = [_dot(point) for point in points if point not in group]
+        taken = dots + [block.names for block in found.values()]
+        brackets = [block.names.wider(8.0, _APART[0]) for block in found.values() if len(block.points) > 1]
+        near = [*brackets, *(dot.wider(*_APART) for dot in dots)] if len(group) == 1 else []
         candidates = [
             Block(tuple(group), is_left, _names(group, room, away, is_left=is_left))
             for is_left in (False, True)
             for away in _SHIFTS
         ]
-        found[place] = min(candidates, key=lambda block: _cost(block, taken, lines, room))
+        found[place] = min(candidates, key=lambda block: _cost(block, taken, near, lines, room))
     return [found[place] for place in range(len(groups))]
 
 
-def _cost(block: Block, taken: Sequence[Box], lines: Sequence[Box], room: Room) -> float:
+def _cost(block: Block, taken: Sequence[Box], near: Sequence[Box], lines: Sequence[Box], room: Room) -> float:
     box = block.names
     outside = max(0.0, room.left - box.x) + max(0.0, box.x2 - room.width)
     middle = (min(point.y for point in block.points) + max(point.y for point in block.points)) / 2
     shifted = abs((box.y + box.y2) / 2 - middle)
     crossed = sum(map(box.touches, lines))
-    return 1000 * sum(map(box.touches, taken)) + 100 * outside + 60 * crossed + shifted + 3 * block.is_left
+    covered, odd = sum(map(box.touches, taken)), sum(map(box.touches, near))
+    return 1000 * covered + 100 * outside + 80 * odd + 60 * crossed + shifted + 3 * block.is_left
 
 
 def _names(group: Sequence[Point], room: Room, shift: float, *, is_left: bool) -> Box:
     wide = max(room.letter * (1.12 if point.is_best else 1.0) * len(point.text) for point in group)
     high = room.line * len(group)
-    away = _DOT + 4 + 8 * (len(group) > 1)
+    away = _DOT + 7 + 8 * (len(group) > 1)
     middle = (min(point.y for point in group) + max(point.y for point in group)) / 2
     top = min(max(0.0, middle - high / 2 + shift * (1 if len(group) == 1 else 2.5)), max(0.0, room.height - high))
     if is_left:

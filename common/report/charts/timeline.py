@@ -190,10 +190,11 @@ class _Canvas:
 def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, missing: Sequence[str] = ()) -> Drawing:
     """Grouped by what they show; or beside each other in so many columns.
 
-    On a slide there is one of each group, as large as there is room for.
+    On a slide there is one of each group, as large as there is room for; or those of a group one after the other.
     """
     if look.is_slide and len(drawn) > 1:
-        drawn = drawn if columns > 1 else _one_of_each_group(drawn)
+        alike = [one for _, members in grouped(drawn) for one in members]
+        drawn = alike if columns > 1 else _one_of_each_group(drawn)
         columns = 2 if look.width > look.height * 1.1 and len(drawn) > 1 else columns  # type: ignore[operator]
     bars = _BARS_OF_A_SLIDE if look.is_slide else (_BAR,)
     for bar in bars:

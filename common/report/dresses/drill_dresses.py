@@ -2,6 +2,7 @@
 
 import csv
 import io
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,9 @@ from common.report.dresses.markdown import plain, row
 from common.report.dresses.spreadsheet import as_cell
 from common.report.judging.drill import DEAD, HIDDEN, HURT, Cell, cells_of
 from common.report.words.drill import HEADINGS, conclusion, footnote, marked, table_of
+from common.report.words.naming import with_name
 
+_WIDE = 23  # letters of a plain name beside each other: its cells have two lines, too
 _STYLES = {HURT: "yellow", DEAD: "red", HIDDEN: "bold red"}
 
 
@@ -47,8 +50,9 @@ class _Matrix:
         table.add_column("server", no_wrap=True)
         for fault in self._faults[part]:
             table.add_column("\n".join(HEADINGS[fault]), justify="right", no_wrap=True)
-        for name, cells in self._rows:
-            table.add_row(Text(name), *map(_text, cells[part]))
+        for plain_name, name, cells in self._rows:
+            names = dict.fromkeys([*textwrap.wrap(plain_name, max(_WIDE, len(name))), name])
+            table.add_row(Text("\n".join(names)), *map(_text, cells[part]))
             table.add_row()
         return table
 
@@ -65,9 +69,9 @@ def as_markdown(result: Result) -> str:
         row(["server", *(f"{HEADINGS[fault][0]}: {', '.join(HEADINGS[fault][1:])}" for fault in faults)]),
         row(["---"] + ["---:"] * len(faults)),
     ]
-    for name, found in rows:
+    for plain_name, name, found in rows:
         texts = ["; ".join(filter(None, marked(one))) if one else "" for one in found]
-        lines.append(row([plain(name), *map(plain, texts)]))
+        lines.append(row([plain(with_name(plain_name, name)), *map(plain, texts)]))
     told = "\n\n".join(plain(sentence) for sentence in conclusion(cells, result.left_out))
     notes = "<br>".join(f"<sub>{plain(line)}</sub>" for line in _footnote(result).splitlines())
     return "\n\n".join([told, "\n".join(lines), notes])

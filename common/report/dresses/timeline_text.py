@@ -16,7 +16,7 @@ from common.report.words.conditions import of_traces
 from common.report.words.traced import fates, heading, in_a_line, missing, name_of_timeline
 
 _COMPUTING, _WAITING, _LATE, _PINGS = "bold blue", "bright_black", "yellow", "dark_orange3"
-_SHADES = ((0.75, "█"), (0.35, "▓"), (0.08, "▒"))  # the share of the time from which on each is drawn
+_SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # the share of the time from which on each is drawn
 _UNTOLD, _WAITS, _ELSEWHERE, _READY = "┄", "░", "·", "="
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _MARGIN, _LEAST, _NARROW = 9, 14, 60  # columns

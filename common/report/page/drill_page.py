@@ -37,8 +37,8 @@ def drill_as_html(result: Result) -> str:
         answer=list(conclusion(cells, result.left_out)),
         headings=[HEADINGS[fault] for fault in faults],
         rows=[
-            (_in_plain_words(name, result), name, [(marked(one), one.mark) if one else None for one in of_server])
-            for name, of_server in rows
+            (plain, name, [(marked(one), one.mark) if one else None for one in of_server])
+            for plain, name, of_server in rows
         ],
         legend=LEGEND,
         sections=[Section("What happened when", list(drill_pictures(result)))],
@@ -47,18 +47,12 @@ def drill_as_html(result: Result) -> str:
     )
 
 
-def _in_plain_words(name: str, result: Result) -> str:
-    """As far as there are any for it."""
-    found = next((one for one in result.incidents if name.split(" ")[0] == one.server), None)
-    return f"{in_plain_words(found.server, found.title)}{name.removeprefix(found.server)}" if found else name
-
-
 def drill_pictures(result: Result) -> Iterator[Picture]:
     """One for each fault, with the first round of each server."""
     for fault in FAULTS:
         drawn = [one for one in map(_first, (cell for cell in drilled(result.incidents) if cell.fault == fault)) if one]
         if drawn:
-            names = ", ".join(one.server for one in drawn)
+            names = ", ".join(in_plain_words(one.server, one.title) for one in drawn)
             yield Picture(
                 f"drill-{fault}",
                 HEADINGS[fault][0],

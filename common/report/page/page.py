@@ -20,7 +20,7 @@ from common.report.words.columns import Column, columns_for, figures
 from common.report.words.conclusion import conclusion
 from common.report.words.flags import flags
 from common.report.words.footnote import footnote
-from common.report.words.naming import at, cases_of, columned, in_plain_words
+from common.report.words.naming import at, cases_of, columned, in_plain_words, with_name
 from common.report.words.notes import notes
 from common.report.words.required import HEADINGS, in_short, lines
 from common.report.words.sweeps import in_sentences
@@ -56,7 +56,7 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
         required=lines(found),
         required_in_short=in_short(found),
         required_headings=HEADINGS,
-        notes=[f"{server}: {note}" for server, note in notes(result, comparison)],
+        notes=list(_notes(result, comparison)),
         sections=list(sections(result, comparison)),
         facts=list(_facts(result, comparison)),
         flags=[
@@ -64,6 +64,13 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
             for verdict, names, message in flags(ordered[:MOST_ROWS], comparison.cases)
         ],
     )
+
+
+def _notes(result: Result, comparison: Comparison) -> Iterator[str]:
+    """Each behind what it is about, in plain words where that has a row nowhere else."""
+    plain = {one.server: with_name(in_plain_words(one.server, one.title), one.server) for one in result.left_out}
+    for names, note in notes(result, comparison):
+        yield f"{', '.join(plain.get(name, name) for name in names.split(', '))}: {note}"
 
 
 def _heading(result: Result) -> str:

@@ -56,11 +56,12 @@ def traced(result: Result, columns: int = 1) -> Picture:
     untold = untold if any(one.is_untold for one in drawn) else ""
     users = max((record.users for record in result.records), default=0)
     longer = f" Under siege there are {users} users who ask all the time, so that everything takes longer than here."
+    asks_why = len({len(one.lanes) for one in drawn}) > 1  # where all have as many workers it is no matter of the GIL
     return Picture(
         "timeline",
         "",
         f"All requests were sent to each server at the same moment. {HOW}{untold}{_ONE_SHOT}"
-        f"{longer if users else ''}" + (f"\n{GIL}" if result.suite is None else ""),
+        f"{longer if users else ''}" + (f"\n{GIL}" if asks_why and result.suite is None else ""),
         lambda look: timeline_chart(drawn, look, columns, absent),
         "Timelines. " + ". ".join(one.described() for one in drawn),
         headline=headline(drawn),

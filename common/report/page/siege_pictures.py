@@ -172,8 +172,8 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
     yield Picture(
         "cpu",
         "What it costs: CPU time for each answer",
-        f"CPU time for each right answer {beside}, at the usual speed of the machine. The thin line is the 95 % "
-        "interval: where it reaches 0, nothing says that anything is spent, and what is below 0 is noise. "
+        f"CPU time for each right answer {beside}, at the usual speed of the machine{_by_the_clock(field)}. The thin "
+        "line is the 95 % interval: where that reaches 0 nothing says that anything is spent, and the bar is pale. "
         "The table has all of it, with the task, as measured."
         if task
         else "CPU time of the server and all its children for each right answer; the thin line is the 95 % interval.",
@@ -183,6 +183,12 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         headline=headlines.of_cpu(cases, spent, task.mean if task else None),
         conditions=conditions,
     )
+
+
+def _by_the_clock(field: Field) -> str:
+    """The other length of a task that stands on the same page."""
+    alone_s = field.alone_s
+    return f" (by the clock, and as measured, it took {numbers.seconds(alone_s)})" if alone_s else ""
 
 
 def _why(field: Field) -> str:

@@ -8,7 +8,7 @@ from common.model.record import LeftOut, Result
 from common.report import numbers
 from common.report.figures.offers import LATE_S, MUCH_BY_OTHERS, Offered
 from common.report.judging.capacity import FAILED, UNDECIDED, Capacity
-from common.report.words.naming import in_plain_words, in_words, name_of, varying
+from common.report.words.naming import in_brief, in_plain_words, in_words, name_of, varying, with_capital
 
 COLUMNS = (
     "holds at",
@@ -35,6 +35,12 @@ def plain_names_of(found: Sequence[Capacity]) -> list[str]:
     plain = [in_plain_words(one.case.server, one.title) for one in found]
     names = names_of(found)
     return [f"{what}{name.removeprefix(one.case.server)}" for what, name, one in zip(plain, names, found, strict=True)]
+
+
+def brief_names_of(found: Sequence[Capacity]) -> list[str]:
+    """As short as they can be, for a sentence."""
+    names = zip(names_of(found), found, strict=True)
+    return [in_brief(name, one.case.server, one.title) for name, one in names]
 
 
 def headline(found: Sequence[Capacity]) -> str:
@@ -112,15 +118,16 @@ def told(one: Offered, goal: Goal) -> str:
 
 def conclusion(found: Sequence[Capacity], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
     """Who takes the most, who takes nothing, and what could not be told."""
-    names = dict(zip(map(id, found), names_of(found), strict=True))
+    names = dict(zip(map(id, found), brief_names_of(found), strict=True))
     able = sorted((one for one in found if one.holds), key=lambda one: one.holds or 0.0, reverse=True)
     if able:
         yield _of_the_best(able, names)
     for one in found:
+        name = with_capital(names[id(one)], one.case.server)
         if one.is_none and one.verdict != FAILED:
-            yield f"{names[id(one)]}: none, {_why_none(one)}."
+            yield f"{name}: none, {_why_none(one)}."
         elif one.fails is None and one.holds:
-            yield f"{names[id(one)]} holds every goal at every rate that was offered, up to {_up_to(one)}."
+            yield f"{name} holds every goal at every rate that was offered, up to {_up_to(one)}."
     late_s = max((step.late_s for one in found for step in one.steps), default=0.0)
     if late_s > LATE_S:
         yield (
@@ -131,17 +138,19 @@ def conclusion(found: Sequence[Capacity], left_out: Sequence[LeftOut] = ()) -> I
     if others and (most := max(others)) > MUCH_BY_OTHERS:
         yield f"Other work took up to {numbers.share(most)} of the CPUs during a step: take a quiet machine."
     if limited := [one for one in found if one.limited and one.verdict != FAILED]:
-        yield " ".join(map(_limit, limited))
+        yield " ".join(_limit(one, with_capital(names[id(one)], one.case.server)) for one in limited)
     for one in found:
         if one.verdict == UNDECIDED and one.holds is None:
-            yield f"{names[id(one)]} does not hold at {per_s(one.fails)}, and nothing lower was offered that held."
+            name = with_capital(names[id(one)], one.case.server)
+            yield f"{name} does not hold at {per_s(one.fails)}, and nothing lower was offered that held."
     if undecided := [names[id(one)] for one in found if one.verdict == UNDECIDED and one.holds]:
         yield f"The interval is wide for {_listed(undecided)}: take more time (--time 3m), or a quieter machine."
     for one in found:
         if one.verdict == FAILED:
-            yield f"{names[id(one)]} could not be searched: {one.failure}."
+            yield f"{with_capital(names[id(one)], one.case.server)} could not be searched: {one.failure}."
     for lacking in left_out:
-        yield f"Not offered anything: {lacking.server}, because it {lacking.reason}."
+        name = in_brief(lacking.server, lacking.server, lacking.title)
+        yield f"Not offered anything: {name}, because it {lacking.reason}."
 
 
 def _of_the_best(able: Sequence[Capacity], names: dict[int, str]) -> str:
@@ -162,9 +171,10 @@ def _interval(one: Capacity) -> str:
 
 def in_one_sentence(one: Capacity) -> str:
     """For those who can't see a picture of it."""
+    name = with_capital(in_brief(one.case.server, one.case.server, one.title), one.case.server)
     if one.verdict == FAILED:
-        return f"{one.case.server} could not be searched."
-    return f"{one.case.server} {_interval(one) if one.holds else f'holds at no rate, {_why_none(one)}'}."
+        return f"{name} could not be searched."
+    return f"{name} {_interval(one) if one.holds else f'holds at no rate, {_why_none(one)}'}."
 
 
 def _why_none(one: Capacity) -> str:
@@ -184,14 +194,14 @@ def _up_to(one: Capacity) -> str:
     return highest
 
 
-def _limit(one: Capacity) -> str:
+def _limit(one: Capacity, name: str) -> str:
     """What the generator could not do."""
     assert one.limited is not None
     awake = one.limited.step.generator_awake
     busy = f", and it was busy for {numbers.share(awake)} of the time" if awake else ""
     late = numbers.seconds(one.limited.late_s)
     return (
-        f"{one.case.server}: the generator was the limit at {per_s(one.limited.per_s)}: its requests were "
+        f"{name}: the generator was the limit at {per_s(one.limited.per_s)}: its requests were "
         f"{late} late (p99){busy}; nothing is said of that rate and those above."
     )
 

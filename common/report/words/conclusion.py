@@ -12,9 +12,10 @@ from common.report.judging.verdict import OK
 from common.report.words.naming import (
     LONGEST_PLAIN,
     cases_of,
-    in_plain_words,
+    in_brief,
     load_in_words,
     name_of,
+    with_capital,
     without_capital,
 )
 
@@ -52,11 +53,7 @@ class _Rival:
     @property
     def brief(self) -> str:
         """As short as it can be: of a strategy the plain name and its number."""
-        number = self.case.server.split("_")[0]
-        what = in_plain_words(self.case.server, self.case.title)
-        if not number.isdigit() or what == self.case.server:
-            return self.name
-        return f"{what} ({number}{self.name.removeprefix(self.case.server)})"
+        return in_brief(self.name, self.case.server, self.case.title)
 
     @property
     def rate(self) -> float:
@@ -170,8 +167,7 @@ class _Field:
             return f"No {self._noun} is faster than another beyond the noise: all reach {_rates(first)}{_share(first)}."
         following = max(rest, key=lambda rival: rival.case.usual_rate_per_s)
         are = "is the fastest with" if len(first) == 1 else "can't be told from the fastest: they do"
-        who = _listed([rival.brief for rival in first])
-        who = who if who.startswith(first[0].case.server) else f"{who[:1].upper()}{who[1:]}"
+        who = with_capital(_listed([rival.brief for rival in first]), first[0].case.server)
         return (
             f"{who} {are} {_rates(first)}{_share(first)}; the next best, {following.brief}, does {_rates([following])}."
         )

@@ -7,7 +7,7 @@ from common.model.record import LeftOut
 from common.report import numbers
 from common.report.figures.drills import Drilled, Figures
 from common.report.judging.drill import DEAD, HIDDEN, HURT, OK, Cell
-from common.report.words.naming import name_of
+from common.report.words.naming import in_brief, in_plain_words, name_of, with_capital
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 NOT_POSSIBLE = "–"  # noqa: RUF001 (as a table has it)
@@ -46,15 +46,18 @@ def marked(cell: Cell) -> tuple[str, str]:
     return f"{first} {MARKS.get(cell.mark, '')}".rstrip(), second
 
 
-def table_of(cells: Sequence[Cell]) -> tuple[list[str], list[tuple[str, list[Cell | None]]]]:
-    """The faults that there are cells of, and for each server its name and a cell for each of them, or none."""
-    known = {one.drilled.fault for one in cells}
+def table_of(cells: Sequence[Cell]) -> tuple[list[str], list[tuple[str, str, list[Cell | None]]]]:
+    """The faults that happened to any; for each server its plain name, its name, and a cell for each, or none."""
+    happened = {one.drilled.fault for one in cells if one.drilled.has_figures or one.drilled.failure}
+    known = happened or {one.drilled.fault for one in cells}
     faults = [name for name in HEADINGS if name in known]
     cases = [one.drilled.case for one in cells]
-    rows: dict[str, dict[str, Cell]] = {}
+    rows: dict[tuple[str, str], dict[str, Cell]] = {}
     for one in cells:
-        rows.setdefault(name_of(one.drilled.case, cases), {})[one.drilled.fault] = one
-    return faults, [(name, [found.get(fault) for fault in faults]) for name, found in rows.items()]
+        name, server = name_of(one.drilled.case, cases), one.drilled.case.server
+        plain = f"{in_plain_words(server, one.drilled.title)}{name.removeprefix(server)}"
+        rows.setdefault((plain, name), {})[one.drilled.fault] = one
+    return faults, [(*names, [found.get(fault) for fault in faults]) for names, found in rows.items()]
 
 
 def _seconds(value: float | None) -> str:
@@ -143,13 +146,14 @@ _TEXTS = {
 
 def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
     """Who survives everything; who seems to live and does not work; and what could not be told."""
-    servers = list(dict.fromkeys(one.drilled.case.server for one in cells))
+    servers = {one.drilled.case.server: _called(one) for one in cells}
     hurt = {one.drilled.case.server for one in cells if one.mark in (HURT, DEAD, HIDDEN)}
     unknown = {one.drilled.case.server for one in cells if one.drilled.failure}
     known = {one.drilled.case.server for one in cells if one.mark}
     well = [name for name in servers if name in known - unknown - hurt]
     if well:
-        yield f"{_listed(well)} {'survives' if len(well) == 1 else 'survive'} all of it."
+        who = with_capital(_listed([servers[name] for name in well]), well[0])
+        yield f"{who} {'survives' if len(well) == 1 else 'survive'} all of it."
     else:
         yield "None survives everything unhurt." if hurt.issuperset(servers) else "None is known to survive all of it."
     pinged = {one.drilled.case.server for one in cells if any(found.pings.due_s for found in one.drilled.incidents)}
@@ -159,24 +163,27 @@ def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Itera
         (DEAD, False, "Dead: {}."),
     ):
         of_these = [one for one in cells if one.mark == mark and (one.drilled.case.server in pinged) == is_pinged]
-        if found := [f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)})" for one in of_these]:
-            yield words.format(_listed(found))
-    replaced = [
-        f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)})"
-        for one in cells
-        if any(incident.left_whole is False for incident in one.drilled.incidents)
-    ]
+        if of_these:
+            yield words.format(_listed(list(map(_at_fault, of_these))))
+    replaced = [_at_fault(one) for one in cells if any(each.left_whole is False for each in one.drilled.incidents)]
     if replaced:
         yield f"Not whole soon after it, so that a fresh server took the next fault: {_listed(replaced)}."
-    untold = [
-        f"{one.drilled.case.server} ({what_in_words(one.drilled.fault)}): {one.drilled.failure}"
-        for one in cells
-        if one.drilled.failure
-    ]
+    untold = [f"{_at_fault(one)}: {one.drilled.failure}" for one in cells if one.drilled.failure]
     if untold:
         yield f"Could not be told: {'; '.join(untold)}."
-    for one in left_out:
-        yield f"Not drilled: {one.server}, because it {one.reason}."
+    for lacking in left_out:
+        name = in_brief(lacking.server, lacking.server, lacking.title)
+        yield f"Not drilled: {name}, because it {lacking.reason}."
+
+
+def _called(cell: Cell, *more: str) -> str:
+    """As short as it can be, for a sentence."""
+    server = cell.drilled.case.server
+    return in_brief(server, server, cell.drilled.title, *more)
+
+
+def _at_fault(cell: Cell) -> str:
+    return _called(cell, what_in_words(cell.drilled.fault))
 
 
 def what_in_words(fault: str) -> str:

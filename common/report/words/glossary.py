@@ -39,6 +39,8 @@ GLOSSARY = {
     "event loop": "One thread that serves all connections by turns, a short piece of work for each. While it computes "
     "a task, nobody else is served.",
     "slices": "The task is cut into short pieces, and gives way after each of them, so that others get a turn between.",
+    "sub-interpreter": "Another Python within the same process, with modules and a GIL of its own, so that several "
+    "compute at the same moment.",
     "greenlet": "Like a thread, but all of them share one, and each gives way only where it waits or says so.",
     "cluster": "A scheduler and its workers, each a process of its own; they might as well be on other machines.",
     "job queue": "The server puts a task into a queue in Redis; workers, each a process of its own, take it out.",
@@ -47,7 +49,7 @@ GLOSSARY = {
     "waits for it like the others. Each process has a lock of its own.",
 }
 IN_TEXTS = (
-    *("primes", "digest", "sign_up", "prefork", "slices", "greenlet", "cluster", "job queue"),
+    *("primes", "digest", "sign_up", "prefork", "slices", "sub-interpreter", "greenlet", "cluster", "job queue"),
     *("ceiling", "p50", "p99", "ping", "event loop", "GIL"),
 )
 _OTHERS = {
@@ -55,6 +57,7 @@ _OTHERS = {
     "p99": ("ping p99", "response p99"),
     "ping": ("pings", "Pings", "Ping"),
     "ceiling": ("of ceiling",),
+    "sub-interpreter": ("sub-interpreters",),
 }  # the others are explained at their columns
 
 

@@ -12,7 +12,7 @@ from common.report.figures.rounds import Round
 from common.report.judging.known import Known
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import OK
-from common.report.words.naming import plain_name
+from common.report.words.naming import plain_name, with_capital
 
 _MOST_NAMES = 3
 
@@ -26,7 +26,8 @@ def of_throughput(cases: Sequence[Summary]) -> str:
     if len(first) == len([case for case in cases if case.verdict == OK]) > 1:
         return f"None does more work than another, beyond noise: {_between(rates, numbers.rate)} answers per second"
     if len(first) == 1:
-        return f"{_capital(_who(first, cases))} does the most work: {_between(rates, numbers.rate)} answers per second"
+        who = with_capital(_who(first, cases), first[0].server)
+        return f"{who} does the most work: {_between(rates, numbers.rate)} answers per second"
     told = f"can't be told from the fastest: {_between(rates, numbers.rate)} answers per second"
     return _said(first, cases, told, "They")
 
@@ -96,7 +97,11 @@ def of_cpu(cases: Sequence[Summary], spent: Sequence[Known], task_s: float | Non
     if not surely:
         return f"What is spent beside {task} is lost in the noise"
     most_s, _, case = max(surely, key=lambda found: found[0])
-    return f"Most is spent beside {task} by {plain_name(case, cases)}: {numbers.seconds(most_s)} of CPU time"
+    name, most = plain_name(case, cases), f"{numbers.seconds(most_s)} for each answer, whose task takes "
+    most += numbers.seconds(task_s)
+    if len(surely) == 1:
+        return f"Only {name} surely spends CPU time beside the task: {most}"
+    return f"{with_capital(name, case.server)} spends the most CPU time beside the task: {most}"
 
 
 def _ping_s(case: Summary) -> float:
@@ -107,18 +112,13 @@ def _ping_s(case: Summary) -> float:
 def _said(found: Sequence[Summary], cases: Sequence[Summary], told: str, who: str) -> str:
     """A sentence about these of the cases; of many only how many they are, and their names in a line below."""
     if len(found) <= _MOST_NAMES:
-        return f"{_capital(_who(found, cases))} {told}"
+        return f"{with_capital(_who(found, cases), found[0].server)} {told}"
     return f"{len(found)} of {len(cases)} {told}\n{who}: {_who(found, cases)}"
 
 
 def _who(found: Sequence[Summary], cases: Sequence[Summary]) -> str:
     names = [plain_name(case, cases) for case in found]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _capital(names: str) -> str:
-    """At the beginning of a sentence, unless it is the name of a file."""
-    return names if "_" in names.split(" ")[0] else f"{names[:1].upper()}{names[1:]}"
 
 
 def _between(values: Sequence[float], text: Callable[[float], str]) -> str:

@@ -1,12 +1,13 @@
 """What a case is called beside others: by its server, and by its values on the axes in which they differ."""
 
+import re
 from collections.abc import Collection, Sequence
 
 from common.model.case import Case, Value, axis
 from common.report.judging.summary import Summary
 
 SHORT = 8  # letters
-LONGEST_PLAIN, BRIEF = 70, 32  # of a name in plain words; of one that stands in a picture
+LONGEST_PLAIN, BRIEF = 70, 30  # of a name in plain words; of one that stands in a picture
 
 
 def varying(cases: Sequence[Case]) -> list[str]:
@@ -89,9 +90,22 @@ def in_plain_words(server: str, title: str) -> str:
         what = what.removeprefix(word)
     what = what.replace("`", "")
     if len(what) > BRIEF:
-        what = what.split(",")[0].split(" (")[0]
+        what = re.split(r",| \(| of this ", what)[0]
     what = without_capital(what.replace(",", ""))
     return server if what.lower() == server.lower() else what
+
+
+def in_brief(name: str, server: str, title: str, *more: str) -> str:
+    """What it is and its number, with what else is told of it: `process pool (4, endless task)`; else its name."""
+    number, what = server.split("_")[0], in_plain_words(server, title)
+    if not number.isdecimal() or what == server:
+        return f"{name} ({', '.join(more)})" if more else name
+    return f"{what} ({', '.join([number + name.removeprefix(server), *more])})"
+
+
+def with_capital(what: str, server: str) -> str:
+    """As a sentence begins, unless that is with the name of the server itself."""
+    return what if what.startswith(server) else f"{what[:1].upper()}{what[1:]}"
 
 
 def without_capital(what: str) -> str:

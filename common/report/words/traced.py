@@ -20,7 +20,9 @@ HOW = (
 GIL = (
     "Why do threads compute one at a time, though there are several cores? Each Python process has a lock, the GIL "
     "(global interpreter lock), and only the thread that holds it can run Python code. "
-    "The event loop is such a thread, too: while tasks hold the lock, pings wait, even with a thread for each task. "
+    "The event loop is such a thread, too, so that pings wait even where each task has a thread of its own: threads "
+    "change places every few milliseconds, but nobody sees to it that they do so in turn, and for each step of a ping "
+    "(to accept, to read, to answer) the loop has to get the lock anew, against all that compute. "
     "Every process has a lock of its own, so that two of them compute at the same moment."
 )
 

@@ -1,0 +1,37 @@
+"""Which packages a server needs: an environment for another Python gets no others."""
+
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, SERVERS
+
+from common.harness.ready.needed import needed_by
+from common.harness.ready.virtualenv import _package, _requirements
+
+OURS = set(map(_package, _requirements()))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["3_async_threadexecutor"], {"tornado", "psutil"}),
+        (["6_gevent"], {"flask", "gevent", "psutil"}),
+        (["7_async_interpreters", "8_prefork"], {"tornado", "flask", "gunicorn", "psutil"}),
+    ],
+)
+def test_they_are_what_it_imports_by_itself_or_through_modules_of_ours(names: list[str], expected: set[str]) -> None:
+    found = needed_by([ROOT / "servers" / f"{name}.py" for name in names], ["primes"])
+    assert found is not None
+    assert found & OURS == expected
+
+
+def test_there_is_no_requirement_that_no_server_has() -> None:
+    found = needed_by(SERVERS, ["primes"])
+    assert found is not None
+    assert found >= OURS
+
+
+def test_what_the_user_has_written_may_need_any(tmp_path: Path) -> None:
+    assert needed_by([SERVERS[1], tmp_path / "2_async.py"], ["primes"]) is None
+    assert needed_by([SERVERS[1]], ["mine:work"]) is None
+    assert needed_by([None], []) is None
