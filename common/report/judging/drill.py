@@ -1,6 +1,5 @@
 """What becomes of a server when something goes wrong: a mark for each fault, and what the marks mean."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.model.fault import FAULTS
@@ -123,8 +122,3 @@ _MARKS = {
     "malformed": _malformed,
     **dict.fromkeys((name for name in FAULTS if name.startswith("jobs_")), _jobs),
 }
-
-
-def survivors(cells: Sequence[Cell], fault: str) -> list[str]:
-    """The servers that are well under a fault."""
-    return [one.drilled.case.server for one in cells if one.drilled.fault == fault and one.mark == OK]
