@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import dataclasses
-import fcntl
 import functools
 import gc
 import http.client
@@ -27,7 +26,7 @@ from turns import Turns, place
 from common.contract import unmet
 from common.harness.ready.interpreter import interpreter
 from common.harness.ready.strategies import read_strategy
-from common.harness.ready.virtualenv import FOLDER, with_packages
+from common.harness.ready.virtualenv import with_packages
 from common.report.charts import look
 from common.report.charts.sheet import Sheet
 from common.report.judging.summary import Summary
@@ -138,17 +137,7 @@ def python_for(script: Path) -> str:
     other = shutil.which(requires.replace(">=", ""))
     if other is None:
         pytest.skip(f"{script.stem} {lacking}; there is no {requires.replace('>=', '')} on the PATH")
-    with _one_at_a_time():
-        return asyncio.run(with_packages(interpreter(other), print)).path
-
-
-@contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Only one of the processes that run tests makes a virtual environment at a time."""
-    FOLDER.mkdir(exist_ok=True)
-    with (FOLDER / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return asyncio.run(with_packages(interpreter(other), print)).path
 
 
 def start(script: Path, *options: str, cwd: Path = TESTS) -> subprocess.Popen[str]:
