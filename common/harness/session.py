@@ -86,8 +86,7 @@ def conduct(
         async def go(others: OtherWork) -> None:
             with contextlib.ExitStack() as network:
                 async with services() as needed:
-                    ready, expectations = await _prepared(plan, result, needed, watcher, network, meanwhile)
-                    ready = adapted(ready, expectations) if adapted else ready
+                    ready, expectations = await _prepared(plan, result, needed, watcher, network, meanwhile, adapted)
                     await _say_what_to_expect(ready, expectations, others, watcher)
                     tracer = Tracer(ready, traced_requests, expectations, raw.keep) if traced_requests else None
                     after = tracer.after_siege if tracer else None
@@ -283,6 +282,7 @@ async def _prepared(
     watcher: Watcher,
     network: contextlib.ExitStack,
     meanwhile: Meanwhile | None = None,
+    adapted: Adapted | None = None,
 ) -> tuple[Plan, Expectations]:
     """The same plan with Pythons that have what the servers need, and the right answers; the result gets versions.
 
@@ -295,7 +295,7 @@ async def _prepared(
         _versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
     )
     result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
-    return ready, expectations
+    return adapted(ready, expectations) if adapted else ready, expectations
 
 
 async def _versions(plan: Plan) -> dict[str, dict[str, str]]:
