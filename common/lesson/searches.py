@@ -26,7 +26,7 @@ def _capacity(found: Capacity) -> Amount:
     sure = f"{numbers.rate(found.holds)}/s" if found.holds else "no rate"
     text = sure
     if (seen := held(found)) > SURE * (found.holds or 0.0):
-        text = f"{numbers.rate(seen)}/s in this run, and {sure} is sure"
+        text = f"{numbers.rate(seen)}/s in this run ({sure} is sure)"
     low, high = found.holds or 0.0, found.fails or math.inf
     return _with_noise(Amount(text, found.holds or 0.0, low, high), found, 1.0, _slowdown(found))
 

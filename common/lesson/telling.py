@@ -84,7 +84,7 @@ def pictures(page: Page, result: Result, seen: Seen) -> Iterator[RenderableType]
 RATES = ("arrivals/s", "in time/s", "p99 wait", "", "p99 ping", "")
 OF_RATES = (
     "in time: answered within the promise",
-    "p99: 99 of 100 took less; two blocks more: ten times as long; never: refused or lost",
+    "p99: 99 of 100 took less; two blocks more: 10 times as long; never: refused or lost",
     "✗: the promise is broken",
 )
 _SHORTEST_S, _LONGEST_S = 0.001, 10.0  # between which a bar grows
