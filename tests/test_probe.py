@@ -82,7 +82,7 @@ def test_a_server_that_does_one_task_at_a_time_spends_a_tenth_of_it_on_the_check
 def test_a_check_waits_for_no_other_and_none_is_sent_at_the_very_end() -> None:
     checks, asked, all_asked = Checks(), [], asyncio.Event()
 
-    async def verify() -> None:
+    async def verify(_in_a_row: int) -> None:
         asked.append(time.monotonic())
         if len(asked) == 3:
             all_asked.set()

@@ -70,7 +70,7 @@ def test_told_to_stop_while_it_computes_it_does_the_same(
         monkeypatch.setenv("TMPDIR", temporary)
         with serving(script, "--workers", "1", "--task", task) as served:
             told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(served, signal.SIGTERM, tmp_path)
-        assert {path.name for path in Path(temporary).iterdir()} <= {"dask-scratch-space"}
+        wait_until(lambda: {path.name for path in Path(temporary).iterdir()} <= {"dask-scratch-space"})
 
 
 def told_to_stop_it_finishes_what_it_can_in_five_seconds_and_leaves_nothing(

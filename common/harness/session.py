@@ -6,6 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -30,7 +31,7 @@ from common.harness.ready.tool import at_home, check
 from common.harness.ready.virtualenv import with_packages
 from common.harness.runner import expectations_of, run, say_how_long
 from common.harness.start import missing_library
-from common.harness.tracer import Tracer
+from common.harness.tracer import Tracer, traced
 from common.harness.watcher import Watcher
 from common.load.driver import Driver
 from common.load.drivers import DRIVERS
@@ -78,23 +79,23 @@ def conduct(
         if traced_requests and plan.load.posts_jobs:
             raise BadInputError("jobs can't be traced: expected --style waiting, or no --trace")
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
-        raw = RawValues(result, out, watcher)
-
-        def still_wanted(cases: list[Case]) -> list[Case]:
-            return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
+        raw = RawValues(result, plan, out, watcher)
+        wanted = partial(_still_wanted, plan, uncertain, result)
 
         async def go(others: OtherWork) -> None:
             with contextlib.ExitStack() as network:
                 async with services() as needed:
                     ready, expectations = await _prepared(plan, result, needed, watcher, network, meanwhile, adapted)
                     await _say_what_to_expect(ready, expectations, others, watcher)
-                    tracer = Tracer(ready, traced_requests, expectations, raw.keep) if traced_requests else None
-                    after = tracer.after_siege if tracer else None
-                    await run(ready, tool, expectations, needed, watcher, raw.keep, still_wanted, after)
-                    if tracer:
-                        await tracer.rest(needed, watcher)
+                    tracer = Tracer(ready, traced_requests, expectations, raw.keep)
+                    await run(ready, tool, expectations, needed, watcher, raw.keep, wanted, tracer.after_siege)
+                    await tracer.rest(needed, watcher)
 
         return result, until_signal(go(OtherWork())), raw.are_saved
+
+
+def _still_wanted(plan: Plan, uncertain: Uncertain | None, result: Result, cases: list[Case]) -> list[Case]:
+    return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
 
 
 def _driver_for(plan: Plan) -> Driver:
@@ -126,10 +127,11 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 
 
 class RawValues:
-    """The file of a result. On a full disk the run goes on without it."""
+    """The file of a result, traces in the order of the plan. On a full disk the run goes on without it."""
 
-    def __init__(self, result: Result, path: Path, watcher: Watcher) -> None:
+    def __init__(self, result: Result, plan: Plan, path: Path, watcher: Watcher) -> None:
         self._result, self._path, self._watcher, self.are_saved = result, path, watcher, True
+        self._places = {traced(case): place for place, case in enumerate(plan.cases)}
 
     def keep(self, kept: Record | Trace | Incident | Step) -> None:
         """Writes it with all that there is; says it once if that can't be done."""
@@ -137,6 +139,7 @@ class RawValues:
         of_each_kind = {Record: result.records, Trace: result.traces, Incident: result.incidents, Step: result.steps}
         of_its_kind = of_each_kind[type(kept)]
         of_its_kind.append(made_legible(kept))  # type: ignore[attr-defined]
+        result.traces.sort(key=lambda trace: self._places.get(trace.case, len(self._places)))
         try:
             save(self._result, self._path)
         except UnwritableError as error:
@@ -230,7 +233,7 @@ def _conduct_and_save(
 ) -> tuple[Result, int | None, bool]:
     """Does the work without a load tool, until it is done or a signal comes; what it keeps is in the file."""
     result = _empty_result(plan, command, tools={})
-    raw = RawValues(result, out, watcher)
+    raw = RawValues(result, plan, out, watcher)
 
     async def go() -> None:
         with contextlib.ExitStack() as network:

@@ -33,27 +33,29 @@ Stretch = tuple[float, float, float | None]  # from, to, and how much of it was 
 class Tracer:
     """Traces every strategy with every task under every Python, once: in its last siege's server, if that still runs.
 
-    What is traced beforehand is kept when all of it is, in the order of the plan.
+    With no request nothing is traced.
     """
 
     def __init__(self, plan: Plan, requests: int, expectations: Expectations, keep: Callable[[Trace], None]) -> None:
         self._plan, self._requests, self._expectations, self._keep = plan, requests, expectations, keep
-        self._found: dict[Case, Trace] = {}
+        self._found: set[Case] = set()
 
     async def after_siege(self, case: Case, server: Server, session: aiohttp.ClientSession, record: Record) -> None:
         """The trace of a case that was just under siege, and is warm; another one with other users may have been."""
-        if not record.is_ceiling and (traced := _traced(case)) not in self._found:
-            found = self._empty(traced)
+        if self._requests and not record.is_ceiling and (what := traced(case)) not in self._found:
+            found = self._empty(what)
             with _failing(found):
                 await self._besides_pings(session, server, record.workers, found)
             if found.failure is None:
-                self._found[traced] = found
+                self._keep(found)
+                self._found.add(what)
 
     async def rest(self, services: Services, watcher: Watcher) -> None:
         """All others, each with a server of its own; keeps each trace as soon as it is complete."""
-        for case in dict.fromkeys(map(_traced, self._plan.cases)):
+        for case in dict.fromkeys(map(traced, self._plan.cases)) if self._requests else ():
             watcher.case_begins(f"trace  {case.server}", 0.0)
-            self._keep(self._found.get(case) or await self._alone(case, services))
+            if case not in self._found:
+                self._keep(await self._alone(case, services))
             watcher.case_ends()
 
     async def _alone(self, case: Case, services: Services) -> Trace:
@@ -77,7 +79,7 @@ class Tracer:
         await server.while_alive(_besides_pings(session, server, expected, self._requests, found))
 
 
-def _traced(case: Case) -> Case:
+def traced(case: Case) -> Case:
     """What there is one trace of, however many users it has under siege."""
     return case.without(["users"])
 
