@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import errno
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from conftest import wait_until
@@ -173,10 +175,14 @@ def test_of_an_answer_without_end_so_much_is_read_as_shows_that_it_is_wrong(leng
     assert len(asked([endless + b"0\r\n\r\n"])) >= 5 + MORE_BYTES
 
 
-def test_who_does_not_answer_or_listen_is_told() -> None:
+def test_who_does_not_answer_or_listen_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CaseFailedError, match="not answered within"):
         asked([b"HTTP/1.1 100 Continue\r\n\r\n", RIGHT], limit_s=0.1)
     with pytest.raises(CaseFailedError, match="was refused"):
+        asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0, 5))
+    error = OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+    monkeypatch.setattr(asyncio, "open_connection", Mock(side_effect=error))
+    with pytest.raises(CaseFailedError, match="was not answered: Cannot assign requested address"):
         asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0, 5))
 
 

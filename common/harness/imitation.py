@@ -52,7 +52,9 @@ class Imitation:
             raise CaseFailedError("refused", f"{what}, was refused: {error.strerror}") from None
         except TimeoutError:
             raise CaseFailedError("no_answer", f"{what}, was not answered within {limit_s:.1f} s") from None
-        except (OSError, EOFError, ValueError, asyncio.LimitOverrunError):
+        except OSError as error:
+            raise CaseFailedError("no_answer", f"{what}, was not answered: {error.strerror or error}") from None
+        except (EOFError, ValueError, asyncio.LimitOverrunError):
             raise CaseFailedError("no_answer", f"{what}: what came was no answer") from None
 
     async def _last(

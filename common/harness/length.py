@@ -12,7 +12,7 @@ from common.model.case import Case
 LEAST_S = 3.0
 SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
 # So much longer than until then: more than one and a half cycles of request and answer. By scripts/cut_sieges 2.5 would
-# save 6 s of results/sample.json, and tell rates that are up to 7 % off.
+# save 6 s of a run where the machine is slow, and tell rates that are up to 7 % off.
 TIMES_SETTLED = 2.75
 SLOWER = 2.0  # than one after the other: a server that takes still longer is not waited for
 CYCLES_OF_A_BURST = 10  # of request and answer, if the server performs one task after the other
