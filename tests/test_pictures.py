@@ -166,7 +166,7 @@ def test_a_slide_has_its_shape_and_can_be_read_from_the_last_row(name: str, aspe
     width, height = (int(size) for size in re.search(r'width="(\d+)" height="(\d+)" viewBox', drawn).groups())
     assert (width, height) == pytest.approx(PIXELS[aspect], abs=1)
     for scale, size in sizes(drawn):
-        assert scale * size >= height / 52
+        assert scale * size >= height / 53
     assert ">primes · " in drawn
 
 
