@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import TESTS
+from conftest import LIMIT_S, TESTS
 from planned import plan_of
 from simulated_bursts import burst_record_of
 from simulated_record import result_of
@@ -66,7 +66,7 @@ def test_a_network_of_its_own_has_no_ports_of_others(tmp_path) -> None:
     needed("ab")
     script = SERVERS / "tools" / "on_waitress.py"
     before, heard = Path("/proc/thread-self/ns/net").readlink(), Warned()
-    load_ = Load(tool="ab", time_s=1.0, requests=200, keep_alive=True, own_network=True)
+    load_ = Load(tool="ab", time_s=LIMIT_S, requests=200, keep_alive=True, own_network=True)
     result, cases = measured(tmp_path, [script], load_, watcher=heard)
     assert Path("/proc/thread-self/ns/net").readlink() == before
     sent_are_200(result, cases)
@@ -131,7 +131,7 @@ def test_of_what_a_tool_says_of_nothing_but_404_nothing_is_a_transaction(tool: s
 
 def test_a_number_of_requests_is_what_is_sent(tmp_path) -> None:
     """Under ab: test_a_network_of_its_own_has_no_ports_of_others."""
-    load_ = Load(tool="siege", time_s=1.0, requests=200, keep_alive=True)
+    load_ = Load(tool="siege", time_s=LIMIT_S, requests=200, keep_alive=True)
     sent_are_200(*measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], load_))
 
 
