@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,16 +20,13 @@ from common.harness.interruption import until_signal
 from common.harness.network import own_network
 from common.harness.plan import Plan
 from common.harness.preparation import prepared
+from common.harness.pythons import package_versions, with_environments
 from common.harness.ready.doctor import OtherWork, examine, in_one_line
-from common.harness.ready.environment import describe_environment, packages_of
+from common.harness.ready.environment import describe_environment
 from common.harness.ready.expectation import Expectations
-from common.harness.ready.needed import needed_by
-from common.harness.ready.requirements import environment_with
 from common.harness.ready.services import Services, services
 from common.harness.ready.tool import at_home, check
-from common.harness.ready.virtualenv import with_packages
 from common.harness.runner import expectations_of, run, say_how_long
-from common.harness.start import missing_library
 from common.harness.tracer import Tracer, traced
 from common.harness.watcher import Watcher
 from common.load.driver import Driver
@@ -40,7 +36,6 @@ from common.model.legible import made_legible
 from common.model.outfile import UnwritableError
 from common.model.record import Compared, Incident, Record, Result, Step, Trace, save
 from common.model.suite import OPEN, Suite
-from common.model.template import filled_words
 
 if TYPE_CHECKING:
     from common.harness.capacity.conduct import Wanted
@@ -295,54 +290,13 @@ async def _prepared(
     if plan.load.own_network:
         network.enter_context(own_network(watcher.warn, plan.load.ports))
     versions, expectations, _ = await asyncio.gather(
-        _versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
+        package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
     )
     result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
     return adapted(ready, expectations) if adapted else ready, expectations
-
-
-async def _versions(plan: Plan) -> dict[str, dict[str, str]]:
-    """Of the packages that servers need, for each Python that has some."""
-    return {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(plan)}
 
 
 async def _say_what_to_expect(plan: Plan, expectations: Expectations, others: OtherWork, watcher: Watcher) -> None:
     if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool, others):
         watcher.warn(in_one_line(findings))
     say_how_long(plan, expectations, watcher)
-
-
-async def with_environments(plan: Plan, watcher: Watcher) -> Plan:
-    """The same plan with Pythons that have what the servers need, or with the environments that they name."""
-    if (folder := plan.suite.folder) is not None:
-        wanted = {
-            (_requirements(plan, case), case.python): plan.python_of(case)
-            for case in (*plan.cases, *plan.ceilings)
-            if not missing_library(plan.targets[case.server])
-        }
-        made = {
-            (requirements, python.version): await environment_with(requirements, python, folder, watcher.warn)
-            for (requirements, _), python in wanted.items()
-            if requirements
-        }
-        return replace(plan, environments=made)
-    pythons = dict(plan.pythons)
-    for version, python in plan.pythons.items():
-        cases = [case for case in plan.cases if plan.python_of(case) is python]
-        needed = needed_by((plan.targets[case.server].path for case in cases), (case.task or "" for case in cases))
-        if cases:
-            pythons[version] = await with_packages(python, watcher.warn, needed)
-    return replace(plan, pythons=pythons)
-
-
-def _pythons_with_packages(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What each is called, and its path: the environments of a suite, or else the Pythons."""
-    made = {key: folder for key, folder in plan.environments.items() if not isinstance(folder, str)}
-    for (requirements, version), folder in made.items():
-        yield f"{version} with {', '.join(requirements)}", str(folder / "bin" / "python")
-    if not made:
-        yield from ((version, python.path) for version, python in plan.pythons.items())
-
-
-def _requirements(plan: Plan, case: Case) -> tuple[str, ...]:
-    return tuple(filled_words(plan.targets[case.server].requirements, dict(case.values)))
