@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -78,13 +78,11 @@ def conduct(
         wanted = partial(_still_wanted, plan, uncertain, result)
 
         async def go(others: OtherWork) -> None:
-            with contextlib.ExitStack() as network:
-                async with services() as needed:
-                    ready, expectations = await _prepared(plan, result, needed, watcher, network, meanwhile, adapted)
-                    await _say_what_to_expect(ready, expectations, others, watcher)
-                    tracer = Tracer(ready, traced_requests, expectations, raw.keep)
-                    await run(ready, tool, expectations, needed, watcher, raw.keep, wanted, tracer.after_siege)
-                    await tracer.rest(needed, watcher)
+            async with _prepared(plan, result, watcher, meanwhile, adapted) as (ready, expectations, needed):
+                await _say_what_to_expect(ready, expectations, others, watcher)
+                tracer = Tracer(ready, traced_requests, expectations, raw.keep)
+                await run(ready, tool, expectations, needed, watcher, raw.keep, wanted, tracer.after_siege)
+                await tracer.rest(needed, watcher)
 
         return result, until_signal(go(OtherWork())), raw.are_saved
 
@@ -157,12 +155,10 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
     result = _empty_result(plan, command, tools={})
 
     async def go() -> None:
-        with contextlib.ExitStack() as network:
-            async with services() as needed:
-                ready, expectations = await _prepared(plan, result, needed, watcher, network)
-                keep = result.traces.append
-                tracer = Tracer(ready, requests, expectations, lambda trace: keep(made_legible(trace)))
-                await tracer.rest(needed, watcher)
+        async with _prepared(plan, result, watcher) as (ready, expectations, needed):
+            keep = result.traces.append
+            tracer = Tracer(ready, requests, expectations, lambda trace: keep(made_legible(trace)))
+            await tracer.rest(needed, watcher)
 
     with _home():
         return result, until_signal(go())
@@ -231,10 +227,8 @@ def _conduct_and_save(
     raw = RawValues(result, plan, out, watcher)
 
     async def go() -> None:
-        with contextlib.ExitStack() as network:
-            async with services() as needed:
-                ready, expectations = await _prepared(plan, result, needed, watcher, network, meanwhile)
-                await work(ready, result, expectations, needed, raw.keep)
+        async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
+            await work(ready, result, expectations, needed, raw.keep)
 
     with _home():
         return result, until_signal(go()), raw.are_saved
@@ -273,27 +267,24 @@ def _compared(suite: Suite) -> Compared | None:
     return Compared(title=suite.title, source=suite.source, body=suite.expect.body, ping=ping)
 
 
+@contextlib.asynccontextmanager
 async def _prepared(
-    plan: Plan,
-    result: Result,
-    needed: Services,
-    watcher: Watcher,
-    network: contextlib.ExitStack,
-    meanwhile: Meanwhile | None = None,
-    adapted: Adapted | None = None,
-) -> tuple[Plan, Expectations]:
-    """The same plan with Pythons that have what the servers need, and the right answers; the result gets versions.
+    plan: Plan, result: Result, watcher: Watcher, meanwhile: Meanwhile | None = None, adapted: Adapted | None = None
+) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
+    """The same plan with Pythons that have what the servers need, the right answers, and the services.
 
-    After that it is in a network of its own until `network` is left, if the load is to be.
+    The result gets versions. The body runs in a network of its own, if the load is to.
     """
-    ready = await prepared(await with_environments(plan, watcher), watcher)
-    if plan.load.own_network:
-        network.enter_context(own_network(watcher.warn, plan.load.ports))
-    versions, expectations, _ = await asyncio.gather(
-        package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
-    )
-    result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
-    return adapted(ready, expectations) if adapted else ready, expectations
+    with contextlib.ExitStack() as network:
+        async with services() as needed:
+            ready = await prepared(await with_environments(plan, watcher), watcher)
+            if plan.load.own_network:
+                network.enter_context(own_network(watcher.warn, plan.load.ports))
+            versions, expectations, _ = await asyncio.gather(
+                package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
+            )
+            result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
+            yield adapted(ready, expectations) if adapted else ready, expectations, needed
 
 
 async def _say_what_to_expect(plan: Plan, expectations: Expectations, others: OtherWork, watcher: Watcher) -> None:
