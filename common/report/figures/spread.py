@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import digamma, polygamma
+from scipy.special import digamma, zeta
 
 LEAST_DEGREES = 2.0  # where the other cases could give so many: with less, nothing could ever be told apart
 LEAST = 1e-4  # of values that are logarithms: rounds that agree better than 0.01 % are no more exact than that
@@ -44,19 +44,24 @@ def _prior(variances: np.ndarray, degrees: np.ndarray) -> tuple[float, float]:
     if len(variances) == 1:
         return 0.0, pooled
     levels = np.log(variances) - digamma(degrees / 2) + np.log(degrees / 2)
-    beyond_chance = float(np.var(levels, ddof=1) - polygamma(1, degrees / 2).mean())
+    beyond_chance = float(np.var(levels, ddof=1) - _trigamma(degrees / 2).mean())
     if beyond_chance <= 0:
         return float("inf"), pooled
     prior_degrees = 2 * _inverse_trigamma(beyond_chance)
     return prior_degrees, float(np.exp(levels.mean() + digamma(prior_degrees / 2) - np.log(prior_degrees / 2)))
 
 
+def _trigamma(value: float | np.ndarray) -> np.ndarray:
+    """The derivatives of digamma are Hurwitz zeta functions (Abramowitz and Stegun 6.4.10)."""
+    return np.asarray(zeta(2, value))
+
+
 def _inverse_trigamma(value: float) -> float:
     """By Newton's method (Smyth 2004, appendix)."""
     found = 0.5 + 1 / value
     for _ in range(50):
-        trigamma = float(polygamma(1, found))
-        step = trigamma * (1 - trigamma / value) / float(polygamma(2, found))
+        trigamma = float(_trigamma(found))
+        step = trigamma * (1 - trigamma / value) / float(-2 * zeta(3, found))
         found += step
         if -step / found < 1e-8:
             break

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Waits:
     """Waiting times in seconds; `answered` is false where the wait had not ended when it was last seen."""
 
@@ -25,20 +26,21 @@ class Waits:
 
     def percentile(self, percent: float) -> float | None:
         """The shortest wait that so many per cent don't exceed; None if it lies beyond what was seen."""
-        times, share = self._distribution()
-        reached = np.searchsorted(share, percent / 100 - 1e-9)
+        times, share = self._distribution
+        reached = int(share.searchsorted(percent / 100 - 1e-9))
         return float(times[reached]) if reached < len(times) else None
 
     def seen_up_to_s(self) -> float:
         """How far the distribution is known."""
         return float(self.waited_s.max()) if len(self.waited_s) else 0.0
 
+    @cached_property
     def _distribution(self) -> tuple[Floats, Floats]:
-        """The times at which answers came, and the share of all waits that had ended by then."""
-        times, counts = np.unique(self.waited_s[self.answered], return_counts=True)
-        at_risk = len(self.waited_s) - np.searchsorted(np.sort(self.waited_s), times, side="left")
-        ended = np.asarray(1 - np.cumprod(1 - counts / at_risk), dtype=np.float64)
-        return times, ended
+        """The times in order, and the share of all waits that had ended by then; of those at one time answers first."""
+        order = np.lexsort((~self.answered, self.waited_s))
+        at_risk = np.arange(len(order), 0, -1)
+        share: Floats = 1 - np.cumprod(1 - self.answered[order] / at_risk)
+        return self.waited_s[order], share
 
 
 def together(several: Sequence[Waits]) -> Waits:
