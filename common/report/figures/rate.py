@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from common.report.figures.line import line_through
 from common.report.figures.spans import NONE, Floats, Spans
 
 SETTLED_USERS = 0.9  # of the users have to have had an answer before the steady part begins
@@ -66,10 +67,10 @@ class _Line:
     """The straight line through the times of answers and their numbers."""
 
     def __init__(self, answered_s: Floats) -> None:
-        self._answered_s, self._numbers = answered_s, np.arange(len(answered_s))
+        self._answered_s, self._numbers = answered_s, np.arange(float(len(answered_s)))
         self.spans_s = float(answered_s[-1] - answered_s[0]) if len(answered_s) > 2 else 0.0
         if self.spans_s:
-            self.slope, self._start = map(float, np.polyfit(answered_s, self._numbers, 1))
+            self.slope, self._start = line_through(answered_s, self._numbers)
 
     def tells_of(self, end_s: float) -> bool:
         """Whether the answers span enough of the time until then."""
@@ -84,8 +85,8 @@ class _Line:
 
 
 def slope_between(answered_s: Floats, from_s: float, to_s: float) -> float | None:
-    """The slope of the line through the answers between two times; None where they are too few for one."""
-    line = _Line(answered_s[(answered_s >= from_s) & (answered_s < to_s)])
+    """The slope of the line through the answers between two times, in order; None where they are too few for one."""
+    line = _Line(answered_s[slice(*answered_s.searchsorted([from_s, to_s]))])
     return line.slope if line.spans_s > (to_s - from_s) / 2 else None
 
 

@@ -99,9 +99,9 @@ class Round:
         """The machine's speed over a time, each moment weighted as for the rate."""
         if self.speeds is None:
             return None
-        answered_s = self._answered_s[(self._answered_s >= from_s) & (self._answered_s <= to_s)]
-        if self.rate.evenly and len(answered_s) > FEWEST_ANSWERS:
-            return self.speeds.along(answered_s)
+        first, last = self._answered_s.searchsorted(from_s), self._answered_s.searchsorted(to_s, "right")
+        if self.rate.evenly and last - first > FEWEST_ANSWERS and self._answered_s[last - 1] > self._answered_s[first]:
+            return self.speeds.along(self._answered_s[first:last])
         return self.speeds.mean(from_s, to_s)
 
     @cached_property

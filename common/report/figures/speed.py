@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
 from common.model.record import Record
+from common.report.figures.line import line_through
 
 Floats = NDArray[np.float64]
 
@@ -25,68 +28,69 @@ class Speeds:
     def __init__(self, record: Record) -> None:
         beats = record.beats
         at_s, took_s, cpu = (np.asarray(column) for column in (beats.at_s, beats.took_s, beats.cpu))
-        self.cpus = sorted(set(cpu.tolist()))
+        self.cpus = sorted(set(beats.cpu))
         self.at_s: Floats = np.arange(at_s.min(), max(at_s.max(), at_s.min() + STEP_S), STEP_S)
+        self._ends_s: Floats = self.at_s + STEP_S
+        of_cpus = [cpu == one for one in self.cpus]
         self._speed: Floats = np.array(
             [
-                np.interp(
-                    self.at_s + STEP_S / 2,
-                    at_s[cpu == one],
-                    1 / _smoothed(np.maximum(took_s[cpu == one], LEAST_BEAT_S)),
-                )
-                for one in self.cpus
+                np.interp(self.at_s + STEP_S / 2, at_s[own], 1 / _smoothed(np.maximum(took_s[own], LEAST_BEAT_S)))
+                for own in of_cpus
             ]
         )
         self._busy: Floats = np.array([_busy(record, one, self.at_s) for one in self.cpus])
+        self._weights: Floats = self._busy + IDLE
+        self._weighted: Floats = self._speed * self._weights
 
     def mean(self, from_s: float, to_s: float) -> float:
         """Over a time: the mean of the CPUs' speeds, each weighted by how busy it was."""
-        weights = self._weights(from_s, to_s)
-        return float((self._speed * weights).sum() / weights.sum())
+        inside = self._inside(from_s, to_s)
+        return float(self._weighted[:, inside].sum() / self._weights[:, inside].sum())
 
     def along(self, answered_s: Floats) -> float:
         """The slope of the line through the work that could be done until each answer: as a rate is told from them."""
-        weights = self._busy + IDLE
-        weighted = (self._speed * weights).sum(axis=0) / weights.sum(axis=0)
-        done = np.concatenate(([0.0], np.cumsum(weighted) * STEP_S))
-        return float(
-            np.polyfit(answered_s, np.interp(answered_s, np.append(self.at_s, self.at_s[-1] + STEP_S), done), 1)[0]
-        )
+        return line_through(answered_s, np.interp(answered_s, *self._done))[0]
+
+    @cached_property
+    def _done(self) -> tuple[Floats, Floats]:
+        """The edges of all steps, and the work that could be done until each of them."""
+        speeds = self._weighted.sum(axis=0) / self._weights.sum(axis=0)
+        return np.append(self.at_s, self._ends_s[-1]), np.concatenate(([0.0], np.cumsum(speeds) * STEP_S))
 
     def load_beside(self, from_s: float, to_s: float) -> float:
         """How busy the other CPUs were, beside one that worked: 0 to 1."""
-        count = len(self.cpus)
+        count, inside = len(self.cpus), self._inside(from_s, to_s)
         if count == 1:
             return 0.0
-        others = (self._busy.sum(axis=0) - self._busy) / (count - 1)
-        weights = self._weights(from_s, to_s)
+        busy, weights = self._busy[:, inside], self._weights[:, inside]
+        others = (busy.sum(axis=0) - busy) / (count - 1)
         return float((others * weights).sum() / weights.sum())
 
     def moments(self, from_s: float, to_s: float) -> Floats:
         """The mean of the CPUs' speeds in each half second of a time, weighted as in `mean`."""
-        weights = self._weights(from_s, to_s)
-        inside = weights.any(axis=0)
-        places = np.arange(np.count_nonzero(inside)) // MOMENT
-        weighted = np.bincount(places, (self._speed * weights)[:, inside].sum(axis=0))
-        moments: Floats = weighted / np.bincount(places, weights[:, inside].sum(axis=0))
+        inside = self._inside(from_s, to_s)
+        begins = np.arange(0, inside.stop - inside.start, MOMENT)
+        weighted = np.add.reduceat(self._weighted[:, inside].sum(axis=0), begins)
+        moments: Floats = weighted / np.add.reduceat(self._weights[:, inside].sum(axis=0), begins)
         return moments
 
     def highest(self, from_s: float, to_s: float) -> float:
         """The highest of any CPU over a time."""
-        return float(self._speed[:, self._weights(from_s, to_s).any(axis=0)].max())
+        return float(self._speed[:, self._inside(from_s, to_s)].max())
 
     def at(self, at_s: float, cpu: int) -> float:
         """Of a CPU at a moment; of the fastest where it isn't known which CPU it was."""
-        column = int(np.clip((at_s - self.at_s[0]) / STEP_S, 0, len(self.at_s) - 1))
+        column = int(min(max((at_s - float(self.at_s[0])) / STEP_S, 0), len(self.at_s) - 1))
         return float(self._speed[self.cpus.index(cpu), column] if cpu in self.cpus else self._speed[:, column].max())
 
-    def _weights(self, from_s: float, to_s: float) -> Floats:
-        """What each CPU counts in each step: how busy it was, if the step lies in the time or is the nearest to it."""
-        inside = (self.at_s + STEP_S > from_s) & (self.at_s < to_s)
-        if not inside.any():
-            inside = np.abs(self.at_s - from_s) == np.abs(self.at_s - from_s).min()
-        weights: Floats = np.where(inside, self._busy + IDLE, 0.0)
-        return weights
+    def _inside(self, from_s: float, to_s: float) -> slice:
+        """The steps that lie in the time, or are the nearest to it."""
+        first, last = int(self._ends_s.searchsorted(from_s, "right")), int(self.at_s.searchsorted(to_s))
+        if first < last:
+            return slice(first, last)
+        far_s = np.abs(self.at_s - from_s)
+        nearest = np.flatnonzero(far_s == far_s.min())
+        return slice(int(nearest[0]), int(nearest[-1]) + 1)
 
 
 def speeds_of(record: Record) -> Speeds | None:
@@ -96,9 +100,8 @@ def speeds_of(record: Record) -> Speeds | None:
 
 def _smoothed(values: Floats) -> Floats:
     """The median of each with its neighbours."""
-    around = SMOOTHED // 2
-    padded = np.pad(values, around, mode="edge")
-    medians: Floats = np.median(np.lib.stride_tricks.sliding_window_view(padded, SMOOTHED), axis=1)
+    before, after = np.concatenate((values[:1], values[:-1])), np.concatenate((values[1:], values[-1:]))
+    medians: Floats = np.maximum(np.minimum(before, values), np.minimum(np.maximum(before, values), after))
     return medians
 
 
