@@ -16,7 +16,7 @@ from weather_study import COMPUTING, WAITING, Study, studied
 from common.model.record import save
 from common.model.validity import faults
 from common.report.dressing import dressed
-from common.report.figures.control import coefficients
+from common.report.figures.control import Windows
 from common.report.figures.speed import speeds_of
 from common.report.judging.comparison import summarize
 
@@ -149,12 +149,12 @@ def test_a_case_of_another_kind_has_a_coefficient_of_its_own() -> None:
     speeds = [rng.normal(0, 0.1, 12) for _ in range(6)]
     values = [speed + rng.normal(0, 0.01, 12) for speed in speeds[:5]]
     waits = rng.normal(0, 0.01, 12)
-    found = coefficients(speeds, [*values, waits])
+    found = Windows(speeds, [*values, waits]).coefficients()
     assert [one.value for one in found[:5]] == pytest.approx([1] * 5, abs=0.1)
     assert found[5].value == 0
-    assert {one.value for one in coefficients(speeds[:2], [waits, values[0] * 0])} == {0.0}
-    assert coefficients([], []) == []
-    assert coefficients([np.empty(0)], [np.empty(0)])[0].value == 0
+    assert {one.value for one in Windows(speeds[:2], [waits, values[0] * 0]).coefficients()} == {0.0}
+    assert Windows([], []).coefficients() == []
+    assert Windows([np.empty(0)], [np.empty(0)]).coefficients()[0].value == 0
 
 
 @pytest.mark.usefixtures("undrawn")

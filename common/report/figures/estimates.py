@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,16 +41,16 @@ class Estimate:
             around: a better estimate of the figure than the mean of its rounds (`sectioning`: Asmussen and Glynn,
                 Stochastic Simulation, 2007, III.5).
         """
-        if not self.degrees or not np.isfinite(self.variance):
+        if not self.degrees or not math.isfinite(self.variance):
             return None
         margin = float(stdtrit(self.degrees, (1 + self.confidence) / 2)) * (self.variance + besides) ** 0.5
-        center = self.log if around is None else float(np.log(around))
+        center = self.log if around is None else math.log(around)
         return float(np.exp(center - margin)), float(np.exp(center + margin))
 
 
 def estimates(cases: Sequence[Sequence[float | None]], confidence: float = CONFIDENCE) -> list[Estimate | None]:
     """The estimate of each case from the values of those of its rounds that have one above 0; None where none has."""
-    logs = [[float(np.log(value)) for value in case if value is not None and value > 0] for case in cases]
+    logs = [[math.log(value) for value in case if value is not None and value > 0] for case in cases]
     return [_estimate(known, spread, confidence) for known, spread in zip(logs, moderated(logs), strict=True)]
 
 
@@ -57,7 +58,7 @@ def _estimate(logs: Sequence[float], spread: Spread, confidence: float) -> Estim
     if not logs:
         return None
     degrees = spread.degrees if len(logs) > 1 else 0.0  # one round knows no noise
-    return Estimate(float(np.mean(logs)), spread.variance / len(logs), degrees, spread.variance, confidence)
+    return Estimate(sum(logs) / len(logs), spread.variance / len(logs), degrees, spread.variance, confidence)
 
 
 def ratio(one: Estimate, other: Estimate) -> Estimate:

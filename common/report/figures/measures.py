@@ -25,7 +25,7 @@ def _response(percent: float) -> Measure:
 
 def _ping(percent: float) -> Measure:
     """Of each half of a siege: pings are many, and differ so much between cases that few rounds would tell little."""
-    return Measure(lambda one, _: [half.percentile(percent) for half in one.halves_of_pings()], needs_every_round=True)
+    return Measure(lambda one, _: [half.percentile(percent) for half in one.halves_of_pings], needs_every_round=True)
 
 
 MEASURES = {

@@ -57,7 +57,7 @@ class Round:
         """Requests that ended in one way or another."""
         return len(self.good) + self.record.socket_failures + self.totals.attempts
 
-    @property
+    @cached_property
     def completed(self) -> int:
         """Right answers; of those that are only counted, the ones with a good status."""
         return int(self.good.sum()) + self.totals.completed
@@ -103,6 +103,22 @@ class Round:
         if self.rate.evenly and last - first > FEWEST_ANSWERS and self._answered_s[last - 1] > self._answered_s[first]:
             return self.speeds.along(self._answered_s[first:last])
         return self.speeds.mean(from_s, to_s)
+
+    @cached_property
+    def load_beside(self) -> float:
+        """How busy the other CPUs were over the steady part, beside one that worked; 0 where that isn't known."""
+        return self.speeds.load_beside(*self.steady_part) if self.speeds is not None else 0.0
+
+    @cached_property
+    def speeds_of_batches(self) -> list[float]:
+        """The machine's speed in each of `batches`; none where that isn't known."""
+        speeds = [self.speed_between(from_s, to_s) for from_s, to_s, _ in self.batches]
+        return [speed for speed in speeds if speed is not None]
+
+    @cached_property
+    def loads_of_batches(self) -> list[float]:
+        """How busy the other CPUs were in each of them."""
+        return [self.speeds.load_beside(from_s, to_s) for from_s, to_s, _ in self.batches] if self.speeds else []
 
     @cached_property
     def _answered_s(self) -> Floats:
@@ -152,6 +168,7 @@ class Round:
         right = np.asarray([not problem for problem in self.record.pings.problem], dtype=bool)
         return Waits(np.asarray(self.record.pings.waited_s, dtype=float), right)
 
+    @cached_property
     def halves_of_pings(self) -> list[Waits]:
         """Those that were due in the first half of the siege, and in the second."""
         first = np.asarray(self.record.pings.due_s) < (self.record.load_s or 0.0) / 2
@@ -159,11 +176,12 @@ class Round:
 
     def server_cpu_s(self) -> float | None:
         """CPU seconds of the whole server while the siege was on."""
-        at_s, used_s = self._used()
+        at_s, used_s = self._used
         if len(used_s) < 2 or at_s[-1] <= at_s[0]:
             return None
         return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.record.load_s or at_s[-1] - at_s[0]))
 
+    @cached_property
     def _used(self) -> tuple[Floats, Floats]:
         """When the CPU time was looked at, and what it was: without looks that lack a process that had just ended."""
         at_s, used_s = np.asarray(self.record.samples.at_s), np.asarray(self.record.samples.cpu_s)
@@ -172,7 +190,7 @@ class Round:
 
     def cpu_s_per_transaction(self) -> float | None:
         """CPU seconds of the whole server over the steady part, for each transaction in it."""
-        (at_s, used_s), end_s = self._used(), self.record.load_s
+        (at_s, used_s), end_s = self._used, self.record.load_s
         if not self.rate.per_s or len(at_s) < 2 or end_s is None:
             return None
         if self.totals:  # between the bursts it has nothing to do

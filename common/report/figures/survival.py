@@ -39,8 +39,8 @@ class Waits:
         """The times in order, and the share of all waits that had ended by then; of those at one time answers first."""
         order = np.lexsort((~self.answered, self.waited_s))
         at_risk = np.arange(len(order), 0, -1)
-        share: Floats = 1 - np.cumprod(1 - self.answered[order] / at_risk)
-        return self.waited_s[order], share
+        share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
+        return self.waited_s[order], np.asarray(share, dtype=np.float64)
 
 
 def together(several: Sequence[Waits]) -> Waits:

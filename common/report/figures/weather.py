@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from common.report.figures.control import NOT_CORRECTED, Slope, coefficients, slopes
+from common.report.figures.control import NOT_CORRECTED, Slope, Windows
 from common.report.figures.rounds import Round
 
 Floats = NDArray[np.float64]
@@ -29,7 +30,8 @@ class Weather:
         sittings = [_known(of_result) for of_result in (cases, beside)]
         self._by_load, self._error_of_load = _slope_by_load(sittings)
         known = [one for rounds in sittings for one in rounds]
-        self._usual_load = _mean(map(_load, known)) if known else 0.0
+        self._usual_load = _mean_load(known) if known else 0.0
+        self._speeds: dict[Round, float] = {}
         speeds = [np.array([self._speed_of(one) for one in rounds]) for rounds in sittings]
         self.usual = float(np.concatenate(speeds).mean()) if known else None
         # What is random in the mean of a series that also drifts (von Neumann, Ann. Math. Stat. 12, 1941).
@@ -50,7 +52,7 @@ class Weather:
         """Of the moments of the steady part, as multiples of the usual speed."""
         if one.speeds is None or not self.usual:
             return None
-        moments = one.speeds.moments(*one.steady_part) / self._of_load(one) / self.usual
+        moments = one.speeds.moments(*one.steady_part) / self._of_load(one.load_beside) / self.usual
         return float(moments.min()), float(moments.max())
 
     def coefficient(self, one: Round) -> float:
@@ -77,7 +79,7 @@ class Weather:
     def variance_of_rate(self, case: Case) -> float:
         """What the correction itself adds to the variance of the logarithm of the corrected rate."""
         coefficient = self._of_rates.get(id(case[0]), NOT_CORRECTED)
-        by_load = (_mean(map(_load, case)) - self._usual_load) * self._error_of_load
+        by_load = (_mean_load(case) - self._usual_load) * self._error_of_load
         return (
             coefficient.value**2 * (self._variance_of_usual + by_load**2)
             + coefficient.variance * self._mean_log(case) ** 2
@@ -89,12 +91,12 @@ class Weather:
         if not ceiling:
             return 0.0
         coefficient = self._of_rates.get(id(case[0]), NOT_CORRECTED)
-        by_load = (_mean(map(_load, case)) - _mean(map(_load, ceiling))) * self._error_of_load
+        by_load = (_mean_load(case) - _mean_load(ceiling)) * self._error_of_load
         between = self._mean_log(case) - self._mean_log(ceiling)
         return (coefficient.value * by_load) ** 2 + coefficient.variance * between**2
 
     def _mean_log(self, case: Case) -> float:
-        return _mean(np.log(speed) if (speed := self.speed(one)) else 0.0 for one in case)
+        return sum(math.log(speed) if (speed := self.speed(one)) else 0.0 for one in case) / len(case)
 
     def response_s(self, one: Round, seconds: float | None) -> float | None:
         """What a response time would be at the usual speed: in a closed loop it is the users divided by the rate."""
@@ -109,20 +111,20 @@ class Weather:
         speed = self.speed(one)
         return speed**power if speed else 1.0
 
-    def _speed_of(self, one: Round, part: tuple[float, float] | None = None) -> float:
-        speed = one.speed_between(*part) if part else one.speed
-        assert speed is not None
-        return speed / self._of_load(one, part)
+    def _speed_of(self, one: Round) -> float:
+        """Without what the server's own load makes of it."""
+        if one not in self._speeds:
+            assert one.speed is not None
+            self._speeds[one] = one.speed / self._of_load(one.load_beside)
+        return self._speeds[one]
 
-    def _of_load(self, one: Round, part: tuple[float, float] | None = None) -> float:
+    def _of_load(self, load: float) -> float:
         """What the server's own load makes of the speed."""
-        if not self._by_load or one.speeds is None:
-            return 1.0
-        return float(np.exp(self._by_load * one.speeds.load_beside(*(part or one.steady_part))))
+        return math.exp(self._by_load * load)
 
     def _fit(self, cases: Sequence[Case]) -> None:
-        windows, rounds = self._windows(cases), self._rounds(cases)
-        fitted = (coefficients(*windows), coefficients(*rounds), slopes(*windows), slopes(*rounds))
+        windows, rounds = Windows(*self._windows(cases)), Windows(*self._rounds(cases))
+        fitted = (windows.coefficients(), rounds.coefficients(), windows.slopes(), rounds.slopes())
         for case, rate, cpu, of_rate, of_cpu in zip(cases, *fitted, strict=True):
             for one in case:
                 self._of_rates[id(one)], self._of_cpu[id(one)] = rate, cpu
@@ -132,10 +134,16 @@ class Weather:
         """Logarithms of speeds and rates in the batches of each case."""
         speeds, rates = [], []
         for case in cases:
-            batches = [(one, start, end, rate) for one in case if one.speed for start, end, rate in one.batches]
-            speeds.append(np.log([self._speed_of(one, (start, end)) for one, start, end, _ in batches]))
-            rates.append(np.log([rate for *_, rate in batches]))
+            known = [one for one in case if one.speed]
+            speeds.append(np.log([speed for one in known for speed in self._speeds_of_batches(one)]))
+            rates.append(np.log([rate for one in known for *_, rate in one.batches]))
         return speeds, rates
+
+    def _speeds_of_batches(self, one: Round) -> list[float]:
+        if not self._by_load:
+            return one.speeds_of_batches
+        pairs = zip(one.speeds_of_batches, one.loads_of_batches, strict=True)
+        return [speed / self._of_load(load) for speed, load in pairs]
 
     def _rounds(self, cases: Sequence[Case]) -> tuple[list[Floats], list[Floats]]:
         """Logarithms of speeds and of transactions per CPU second in the rounds of each case."""
@@ -147,12 +155,8 @@ class Weather:
         return speeds, work
 
 
-def _mean(values: Iterable[float]) -> float:
-    return float(np.mean(list(values)))
-
-
-def _load(one: Round) -> float:
-    return one.speeds.load_beside(*one.steady_part) if one.speeds is not None else 0.0
+def _mean_load(rounds: Sequence[Round]) -> float:
+    return sum(one.load_beside for one in rounds) / len(rounds)
 
 
 def _known(cases: Sequence[Case]) -> list[Round]:
@@ -168,7 +172,8 @@ def _slope_by_load(sittings: Sequence[Sequence[Round]]) -> tuple[float, float]:
     """
     centered = []
     for rounds in sittings:
-        loads, speeds = np.array([_load(one) for one in rounds]), np.log([one.speed for one in rounds if one.speed])
+        loads = np.array([one.load_beside for one in rounds])
+        speeds = np.log([one.speed for one in rounds if one.speed])
         if len(loads) >= 4 and np.ptp(loads) >= 0.1:
             centered.append((loads - loads.mean(), speeds - speeds.mean()))
     if not centered:
