@@ -108,7 +108,7 @@ class Case:
 
     def covers(self, other: Case) -> bool:
         """Whether the other one has the same value wherever this one has any."""
-        return set(self.values) <= set(other.values)
+        return all(pair in other.values for pair in self.values)
 
 
 def case_of(server: str, values: Mapping[str, Value | None]) -> Case:

@@ -209,7 +209,7 @@ class Record(msgspec.Struct, kw_only=True):
     @property
     def users(self) -> int:
         """How many asked at the same time."""
-        return self.case.users
+        return int(self.values.get("users") or 0)
 
 
 class Trace(msgspec.Struct, kw_only=True):

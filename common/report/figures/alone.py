@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-import numpy as np
-
+from common.report.figures.middle import median
 from common.report.figures.rounds import Round
 
 
@@ -24,4 +23,4 @@ def alone_cpu_s(rounds: Iterable[Round]) -> float | None:
 
 
 def _median(values: list[float]) -> float | None:
-    return float(np.median(values)) if values else None
+    return median(values) if values else None

@@ -105,6 +105,14 @@ class Round:
         return self.speeds.mean(from_s, to_s)
 
     @cached_property
+    def lowest_and_highest(self) -> tuple[float, float] | None:
+        """The speed in the moments of the steady part."""
+        if self.speeds is None:
+            return None
+        moments = self.speeds.moments(*self.steady_part)
+        return float(moments.min()), float(moments.max())
+
+    @cached_property
     def load_beside(self) -> float:
         """How busy the other CPUs were over the steady part, beside one that worked; 0 where that isn't known."""
         return self.speeds.load_beside(*self.steady_part) if self.speeds is not None else 0.0
@@ -209,22 +217,23 @@ class Round:
 
 def cases_of(records: Iterable[Record]) -> Iterator[tuple[Sequence[Round], bool]]:
     """The rounds of each case, in the order of the servers' numbers, and whether it is a ceiling."""
-    ordered = sorted(records, key=lambda record: (_order(record), record.round))
-    ceilings = [Round(record) for record in ordered if record.is_ceiling]
+    ordered = sorted(((one.case, one) for one in records), key=lambda pair: (_order(*pair), pair[1].round))
+    ceilings: dict[int, list[Round]] = {}
+    for _, record in ordered:
+        if record.is_ceiling:
+            ceilings.setdefault(record.round, []).append(Round(record))
     cases: dict[Case, list[Round]] = {}
-    for record in ordered:
-        above = next(
-            (one for one in ceilings if one.record.round == record.round and one.case.covers(record.case)), None
-        )
+    for case, record in ordered:
+        above = next((one for one in ceilings.get(record.round, []) if one.case.covers(case)), None)
         one = above if above is not None and above.record is record else Round(record, above)
-        cases.setdefault(one.case, []).append(one)
+        cases.setdefault(case, []).append(one)
     for rounds in cases.values():
         yield rounds, rounds[0].record.is_ceiling
 
 
-def _order(record: Record) -> tuple[object, ...]:
+def _order(case: Case, record: Record) -> tuple[object, ...]:
     """First what is asked for and what decides how long that takes, then the ceiling, then the numbers of servers."""
-    case, number = record.case, record.server.rpartition("/")[2].split("_")[0]
+    number = record.server.rpartition("/")[2].split("_")[0]
     place = -1 if record.is_ceiling else int(number) if number.isdecimal() else 10**9
     first = (*case.load, *(pair for pair in case.work if pair not in case.load))
     rest = [pair for pair in case.values if pair not in first]

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from common.model.record import Record
+from common.report.figures.middle import median
 from common.report.figures.rate import SteadyRate
 from common.report.figures.spans import Floats, Spans
 
@@ -71,7 +72,7 @@ class Totals:
         """The median over the bursts; None where the tool tells no such one."""
         columns = {50: self.columns.p50_s, 95: self.columns.p95_s, 99: self.columns.p99_s}
         known = [value for value in columns[int(percent)] if value is not None]
-        return float(np.median(known)) if known else None
+        return median(known) if known else None
 
     @property
     def longest_s(self) -> float:
@@ -88,4 +89,4 @@ class Totals:
             known = [
                 used_s / took_s for used_s, took_s in zip(self.columns.tool_cpu_s, self.took_s.tolist(), strict=True)
             ]
-        return float(np.median(known)) / cpus if any(known) else None
+        return median(known) / cpus if any(known) else None

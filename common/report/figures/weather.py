@@ -50,10 +50,11 @@ class Weather:
 
     def lowest_and_highest(self, one: Round) -> tuple[float, float] | None:
         """Of the moments of the steady part, as multiples of the usual speed."""
-        if one.speeds is None or not self.usual:
+        if one.lowest_and_highest is None or not self.usual:
             return None
-        moments = one.speeds.moments(*one.steady_part) / self._of_load(one.load_beside) / self.usual
-        return float(moments.min()), float(moments.max())
+        lowest, highest = one.lowest_and_highest
+        usual = self.usual * self._of_load(one.load_beside)
+        return lowest / usual, highest / usual
 
     def coefficient(self, one: Round) -> float:
         """How far the rate follows the speed: 0 where it does not, about 1 where it is the speed's."""

@@ -35,7 +35,7 @@ def busy_machine(one: Round, _: Evidence) -> str | None:
 def unsteady_machine(one: Round, evidence: Evidence) -> str | None:
     """Its speed changed; said only of a case that is in doubt anyway, as the likely cause."""
     speeds = evidence.weather.lowest_and_highest(one)
-    if speeds is None or speeds[1] < CHANGED * speeds[0] or not blind(one, evidence):
+    if speeds is None or speeds[1] < CHANGED * speeds[0] or not evidence.asked(blind, one):
         return None
     return (
         f"the speed of this machine changed by a factor of {numbers.significant(speeds[1] / speeds[0], 2)} while this "
@@ -65,14 +65,14 @@ def doubtful_ceiling(one: Round, evidence: Evidence) -> str | None:
     if one.ceiling is None or one.ceiling is one or not one.record.has_task:
         return None  # where no work is known, a ceiling is a reference and no limit of what is possible
     about_itself = (busy_machine, littles_law, availability)
-    doubts = [message for look in about_itself if (message := look(one.ceiling, evidence)) is not None]
+    doubts = [message for look in about_itself if (message := evidence.asked(look, one.ceiling)) is not None]
     return f"its ceiling is itself in doubt: {doubts[0]}" if doubts else None
 
 
 def unsteady_ceiling(one: Round, evidence: Evidence) -> str | None:
     """More than the ceiling of its round, but not more than the ceilings of the rounds differ themselves."""
     share = evidence.weather.of_ceiling(one)
-    if share is None or share <= 1 + ACCURACY + DRIFT_OF_RATES or above_ceiling(one, evidence):
+    if share is None or share <= 1 + ACCURACY + DRIFT_OF_RATES or evidence.asked(above_ceiling, one):
         return None
     if paced_by_the_tool(one):
         return None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from common.report.figures.estimates import ACCURACY, Estimate
+from common.report.figures.middle import median
 from common.report.figures.rounds import Round
 from common.report.figures.weather import Weather
 
@@ -16,6 +19,8 @@ DRIFT_OF_RATES = 0.03  # how far two cases differ within a minute without a caus
 LEAST_FOR_RUNS = 0.15  # a single run of a task is no more exact than that: caches, interrupts, a warmer interpreter
 OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine other work takes less than 0.01
 NORMAL = 1.4826  # times the median absolute deviation is the standard deviation of a normal distribution
+
+Look = Callable[[Round, "Evidence"], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,22 @@ class Needs:
         return LEAST_FOR_RUNS + DEVIATIONS * self.scatter
 
 
+class _Run(NamedTuple):
+    """A run of the task alone, and the machine's speed at that moment."""
+
+    wall_s: float
+    cpu_s: float
+    speed: float
+
+    @property
+    def wait_s(self) -> float:
+        return self.wall_s - self.cpu_s
+
+    @property
+    def work(self) -> float:
+        return self.cpu_s * self.speed
+
+
 class Evidence:
     """All that a judgement needs beside the round itself."""
 
@@ -51,17 +72,30 @@ class Evidence:
         by_work: dict[object, list[Round]] = {}
         for one in (one for case in cases for one in case if one.record.alone_wall_s):
             by_work.setdefault(one.case.work, []).append(one)
-        self._runs = {work: _runs(rounds) for work, rounds in by_work.items()}
-        self._scatter = {work: _scatter(rounds) for work, rounds in by_work.items()}
+        self._runs = {work: [_runs(one) for one in rounds] for work, rounds in by_work.items()}
+        self._scatter = {work: _scatter(runs) for work, runs in self._runs.items()}
+        self._needs: dict[Round, Needs | None] = {}
+        self._said: dict[tuple[Look, Round], str | None] = {}
+
+    def asked(self, look: Look, one: Round) -> str | None:
+        """What somebody who looks at a round says, and said before: others lean on that."""
+        if (look, one) not in self._said:
+            self._said[look, one] = look(one, self)
+        return self._said[look, one]
 
     def needs(self, one: Round) -> Needs | None:
         """From the runs around this very case; from all there are where there are none, as in older results."""
-        if one.case.work not in self._runs:
+        if one not in self._needs:
+            self._needs[one] = self._needed(one)
+        return self._needs[one]
+
+    def _needed(self, one: Round) -> Needs | None:
+        work = one.case.work
+        if work not in self._runs:
             return None
-        runs = _runs([one]) if one.record.alone_wall_s else self._runs[one.case.work]
-        waits_s, work = runs[:, 0] - runs[:, 1], runs[:, 1] * runs[:, 2]
-        wait_s = max(0.0, float(waits_s.min()))
-        return Needs(wait_s, float(np.median(work)), self._scatter[one.case.work] / len(runs) ** 0.5)
+        runs = _runs(one) if one.record.alone_wall_s else [run for runs in self._runs[work] for run in runs]
+        wait_s = max(0.0, min(run.wait_s for run in runs))
+        return Needs(wait_s, median(run.work for run in runs), self._scatter[work] / len(runs) ** 0.5)
 
     def speeds(self, one: Round) -> tuple[float, float]:
         """The mean speed of the steady part, and the highest of any CPU at any moment."""
@@ -98,29 +132,26 @@ def other_work(one: Round) -> float:
     return max(0.0, (machine.busy_s - ours_s) / machine.total_s)
 
 
-def _runs(rounds: Sequence[Round]) -> np.ndarray:
-    """A row for each run of the task alone: wall seconds, CPU seconds, speed at that moment."""
-    rows = []
-    for one in rounds:
-        record = one.record
-        for place, (wall_s, cpu_s) in enumerate(zip(record.alone_wall_s, record.alone_cpu_s, strict=False)):
-            speed = 1.0
-            if one.speeds is not None and place < min(len(record.alone_at_s), len(record.alone_on_cpu)):
-                speed = one.speeds.at(record.alone_at_s[place] + wall_s / 2, record.alone_on_cpu[place])
-            rows.append((wall_s, cpu_s, speed))
-    return np.array(rows).reshape(-1, 3)
+def _runs(one: Round) -> list[_Run]:
+    """Those around a case."""
+    record, runs = one.record, []
+    for place, (wall_s, cpu_s) in enumerate(zip(record.alone_wall_s, record.alone_cpu_s, strict=False)):
+        speed = 1.0
+        if one.speeds is not None and place < min(len(record.alone_at_s), len(record.alone_on_cpu)):
+            speed = one.speeds.at(record.alone_at_s[place] + wall_s / 2, record.alone_on_cpu[place])
+        runs.append(_Run(wall_s, cpu_s, speed))
+    return runs
 
 
-def _scatter(rounds: Sequence[Round]) -> float:
+def _scatter(several: Sequence[Sequence[_Run]]) -> float:
     """How far single runs differ from those around the same case, at the same speed."""
-    logs = []
-    for one in rounds:
-        runs = _runs([one])
-        speeds = runs[:, 2] / np.median(runs[:, 2])
-        took = np.log(np.maximum(runs[:, 1] * speeds + (runs[:, 0] - runs[:, 1]).min(), 1e-9))
-        logs.append(took - np.median(took))
-    everything = np.concatenate(logs) if logs else np.zeros(1)
-    return float(NORMAL * np.median(np.abs(everything)))
+    off = []
+    for runs in several:
+        usual, wait_s = median(run.speed for run in runs), min(run.wait_s for run in runs)
+        took = [math.log(max(run.cpu_s * (run.speed / usual) + wait_s, 1e-9)) for run in runs]
+        middle = median(took)
+        off += [abs(one - middle) for one in took]
+    return NORMAL * median(off or [0.0])
 
 
 def _scatter_of_batches(one: Round) -> float:

@@ -7,11 +7,10 @@ never `ok` by noise. What a rule needs and the load tool or the target does not 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from common.model.record import Record
 from common.report.figures.rounds import Round
 from common.report.judging import doubts, suspicions, timers
-from common.report.judging.evidence import Evidence
+from common.report.judging.evidence import Evidence, Look
 from common.report.judging.verdict import FAILED, OK, SUSPECT, UNCLEAR, Reason
 
 # What a round may lack.
@@ -31,12 +30,12 @@ class Rule:
 
     code: str
     verdict: str
-    look: Callable[[Round, Evidence], str | None]
+    look: Look
     needs: tuple[str, ...] = ()
 
     def message(self, one: Round, evidence: Evidence) -> str | None:
         """What it finds; None if that is nothing, or can't be looked for."""
-        return self.look(one, evidence) if all(_HAS[need](one, evidence) for need in self.needs) else None
+        return evidence.asked(self.look, one) if all(_HAS[need](one, evidence) for need in self.needs) else None
 
 
 def judge(rounds: Sequence[Round], evidence: Evidence) -> list[Reason]:
@@ -75,10 +74,8 @@ def _failure(one: Round) -> Reason | None:
     for code, problem in zip(record.checks.code, record.checks.problem, strict=True):
         if code == "wrong_answer":
             return Reason(code, f"a check while the siege was on: {problem}: it is not the task that was measured")
-    sizes = np.asarray(record.transactions.size_bytes, dtype=int)
-    of_right_status = np.asarray(record.transactions.status, dtype=int) == record.answer_status
-    wrong = sizes[of_right_status & (sizes != record.answer_bytes)]
-    if len(wrong) and record.answer_bytes >= 0:
+    wrong = [] if record.answer_bytes < 0 or one.good.all() else _of_wrong_size(record)
+    if wrong:
         return Reason(
             "wrong_answer",
             f"{len(wrong)} of {len(one.good)} answers under load were not the right one: "
@@ -96,6 +93,12 @@ def _failure(one: Round) -> Reason | None:
         told = f"; {one.attempts} requests got no right answer" if one.attempts else ""
         return Reason("no_transactions", f"no transaction was completed in {record.load_s or 0:.1f} s of siege{told}")
     return None
+
+
+def _of_wrong_size(record: Record) -> list[int]:
+    """The sizes of answers that have the right status, and not the right size."""
+    answers = zip(record.transactions.size_bytes, record.transactions.status, strict=True)
+    return [size for size, code in answers if code == record.answer_status and size != record.answer_bytes]
 
 
 def _of_another_length(one: Round) -> Reason | None:

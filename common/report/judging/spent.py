@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from common.report.figures.estimates import Estimate, estimates
+from common.report.figures.middle import median
 from common.report.judging.comparison import Comparison
 from common.report.judging.known import Known
 
@@ -20,7 +21,7 @@ def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
         if one.record.alone_cpu_s:
             speed = comparison.weather.speed(one) or 1.0
             times = speed ** comparison.weather.cpu_coefficient(one)
-            values.append(float(np.median(one.record.alone_cpu_s)) * times)
+            values.append(median(one.record.alone_cpu_s) * times)
     return estimates([values])[0]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from common.model.case import Case, Value, case_of
 from common.report.figures.estimates import Estimate
+from common.report.figures.middle import mean, median
 from common.report.figures.rounds import Round
 from common.report.figures.survival import Waits, together
 from common.report.figures.weather import Weather
@@ -153,28 +153,28 @@ def _with_numbers(
 
 def _rate(rounds: Sequence[Round], estimate: Estimate | None, weather: Weather) -> tuple[Interval | None, float | None]:
     """The rate with its interval, and what it would be at the usual speed, if it was corrected for that."""
-    mean = _mean([one.rate.per_s for one in rounds])
-    if mean is None:
+    measured = _mean([one.rate.per_s for one in rounds])
+    if measured is None:
         return None, None
     at_usual_speed = _mean([weather.rate(one) for one in rounds]) if weather.coefficient(rounds[0]) else None
     edges = estimate.interval(besides=weather.variance_of_rate(rounds)) if estimate else None
-    return Interval(mean, *(edges or ())), at_usual_speed
+    return Interval(measured, *(edges or ())), at_usual_speed
 
 
 def _of_ceiling(rounds: Sequence[Round], estimate: Estimate | None, weather: Weather) -> Interval | None:
-    mean = _mean([weather.of_ceiling(one) for one in rounds])
-    if mean is None:
+    share = _mean([weather.of_ceiling(one) for one in rounds])
+    if share is None:
         return None
     edges = estimate.interval(besides=weather.variance_of_share(rounds)) if estimate else None
-    return Interval(mean, *(edges or ()))
+    return Interval(share, *(edges or ()))
 
 
 def _speed(rounds: Sequence[Round], weather: Weather) -> Speed | None:
-    mean = _mean([weather.speed(one) for one in rounds])
+    usual = _mean([weather.speed(one) for one in rounds])
     extremes = [extreme for one in rounds if (extreme := weather.lowest_and_highest(one)) is not None]
-    if mean is None or not extremes:
+    if usual is None or not extremes:
         return None
-    return Speed(mean, min(low for low, _ in extremes), max(high for _, high in extremes))
+    return Speed(usual, min(low for low, _ in extremes), max(high for _, high in extremes))
 
 
 def _response(rounds: Sequence[Round], estimates: dict[str, Estimate | None]) -> Latency | None:
@@ -213,14 +213,14 @@ def _gil(seen: Sequence[bool | None]) -> bool | None:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+    return mean(known) if known else None
 
 
 def _median(values: Sequence[int | None]) -> int | None:
-    median = _median_of(values)
-    return None if median is None else int(median)
+    middle = _median_of(values)
+    return None if middle is None else int(middle)
 
 
 def _median_of(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
+    return median(known) if known else None
