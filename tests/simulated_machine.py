@@ -163,12 +163,15 @@ class SimulatedMachine:
 
     def _beats(self, record: Record, at_s: np.ndarray, speeds: np.ndarray, rng: random.Random) -> None:
         for cpu in range(2):
-            for beat_s in np.arange(-0.65 + 0.025 * cpu, self.siege_s + 0.65, 0.05):
-                speed = float(speeds[cpu, min(len(at_s) - 1, int((beat_s + 0.7) / STEP_S))])
-                late = rng.choice((1.3, 2.0)) if rng.random() < 0.05 else 1.0
-                record.beats.at_s.append(float(beat_s))
-                record.beats.cpu.append(cpu)
-                record.beats.took_s.append(BEAT_S / speed * late * (1 + rng.gauss(0, self.noise_of_beats)))
+            beats_s = np.arange(-0.65 + 0.025 * cpu, self.siege_s + 0.65, 0.05)
+            steps = np.minimum(len(at_s) - 1, ((beats_s + 0.7) / STEP_S).astype(int))
+            late = [
+                (rng.choice((1.3, 2.0)) if rng.random() < 0.05 else 1.0) * (1 + rng.gauss(0, self.noise_of_beats))
+                for _ in beats_s
+            ]
+            record.beats.at_s.extend(beats_s.tolist())
+            record.beats.cpu.extend([cpu] * len(beats_s))
+            record.beats.took_s.extend((BEAT_S / speeds[cpu, steps] * late).tolist())
 
     def _alone(self, record: Record, at_s: np.ndarray, speeds: np.ndarray, waits: bool, rng: random.Random) -> None:
         for when_s in (-0.6, -0.5, -0.4, self.siege_s + 0.1, self.siege_s + 0.2, self.siege_s + 0.3):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from simulated_machine import SIEGE_S, SLOW, USERS, WORK_S, Server, SimulatedMachine, restless
 
+from common.report.figures.weather import Weather
 from common.report.judging.comparison import Comparison, summarize
 
 COMPUTING = (Server("1_a", 1), Server("2_b", 1), Server("3_c", 2), Server("4_d", 2), Server("5_e", 2))
@@ -42,8 +43,10 @@ def studied(
         comparison = summarize(result)
         _add(found, comparison, servers, machine.mean_speed if speeds is not restless else (1 + SLOW) / 2, beside)
         if also_uncorrected:
-            for case, server in zip(summarize(result, corrected=False).cases, servers, strict=True):
-                found.uncorrected.append(case.of_ceiling.mean / true_share(server, beside))
+            plain = Weather([*comparison.ceiling_rounds, *comparison.rounds], corrected=False)
+            for rounds, server in zip(comparison.rounds, servers, strict=True):
+                share = float(np.mean([plain.of_ceiling(one) for one in rounds]))
+                found.uncorrected.append(share / true_share(server, beside))
     return found
 
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+
+from common.report.figures.distributions import student_at
 
 Floats = NDArray[np.float64]
 
@@ -52,7 +53,7 @@ class Windows:
 
     def coefficients(self) -> list[Slope]:
         """The coefficient of each case."""
-        if not self._tell or self._pooled <= float(stdtrit(self._degrees, SURE)) * self._pooled_variance**0.5:
+        if not self._tell or self._pooled <= student_at(self._degrees, SURE) * self._pooled_variance**0.5:
             return [NOT_CORRECTED] * len(self._sxx)
         return [
             NOT_CORRECTED if slope.value < LEAST else Slope(min(slope.value, MOST), slope.variance)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr, stdtrit  # scipy.stats has it too, but takes half a second to import
 
+from common.report.figures.distributions import student, student_at
 from common.report.figures.spread import Spread, moderated
 
 CONFIDENCE = 0.95
@@ -43,7 +43,7 @@ class Estimate:
         """
         if not self.degrees or not math.isfinite(self.variance):
             return None
-        margin = float(stdtrit(self.degrees, (1 + self.confidence) / 2)) * (self.variance + besides) ** 0.5
+        margin = student_at(self.degrees, (1 + self.confidence) / 2) * (self.variance + besides) ** 0.5
         center = self.log if around is None else math.log(around)
         return float(np.exp(center - margin)), float(np.exp(center + margin))
 
@@ -81,7 +81,7 @@ def chance_of(between: Estimate) -> float:
     """How likely a ratio so far from 1 is where it is 1 (two-sided); 1 where that can't be told."""
     if not between.degrees or not between.variance > 0:
         return 1.0
-    return float(2 * stdtr(between.degrees, -abs(between.log) / between.variance**0.5))
+    return 2 * student(between.degrees, -abs(between.log) / between.variance**0.5)
 
 
 def differ(one: Estimate, other: Estimate, comparisons: int) -> bool:

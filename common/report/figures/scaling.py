@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import fdtrc, stdtrit
 
+from common.report.figures.distributions import beyond_f, student_at
 from common.report.figures.estimates import ACCURACY, CONFIDENCE, Estimate
 
 FEWEST = 5  # points: three parameters, and something that can speak against them
@@ -73,11 +73,11 @@ def scaling(numbers: Sequence[float], rates: Sequence[Estimate]) -> Scaling | No
     if not np.isfinite(covariance).all():
         return None
     degrees = min(one.degrees for one in rates)
-    margins = float(stdtrit(degrees, (1 + CONFIDENCE) / 2)) * np.sqrt(np.diag(covariance))
+    margins = student_at(degrees, (1 + CONFIDENCE) / 2) * np.sqrt(np.diag(covariance))
     alone, *others = zip(found.tolist(), margins.tolist(), strict=True)
     off = logs - _log_rate(at, *found)
     free = len(numbers) - 3
-    chance = float(fdtrc(free, degrees, float(np.sum((off / noise) ** 2)) / free))
+    chance = beyond_f(free, degrees, float(np.sum((off / noise) ** 2)) / free)
     contention, coherency = (Part(value, value - margin, value + margin) for value, margin in others)
     low, value, high = (float(np.exp(alone[0] + way * alone[1])) for way in (-1, 0, 1))
     return Scaling(Part(value, low, high), contention, coherency, float(np.expm1(np.abs(off).max())), chance)

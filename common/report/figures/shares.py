@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from scipy.special import betaincinv  # scipy.stats has it too, but takes half a second to import
-
+from common.report.figures.distributions import beta_at
 from common.report.figures.estimates import CONFIDENCE
 
 MOST = 10**9  # nobody sends more
@@ -47,8 +46,8 @@ def more_needed(hits: Sequence[int], counts: Sequence[int], least: float) -> int
 def _exact(hits: float, count: float) -> tuple[float, float]:
     """Of numbers that need not be whole."""
     misses, tail = count - hits, (1 - CONFIDENCE) / 2
-    low = float(betaincinv(hits, misses + 1, tail)) if hits > 0 else 0.0
-    high = float(betaincinv(hits + 1, misses, 1 - tail)) if misses > 0 else 1.0
+    low = beta_at(hits, misses + 1, tail) if hits > 0 else 0.0
+    high = beta_at(hits + 1, misses, 1 - tail) if misses > 0 else 1.0
     return low, high
 
 

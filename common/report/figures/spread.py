@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from scipy.special import digamma, zeta
+from common.report.figures.distributions import digamma, zeta
 
 LEAST_DEGREES = 2.0  # where the other cases could give so many: with less, nothing could ever be told apart
 LEAST = 1e-4  # of values that are logarithms: rounds that agree better than 0.01 % are no more exact than that
@@ -65,7 +65,7 @@ def _variance(values: Sequence[float]) -> float:
 @lru_cache(1000)
 def _expected_log(degrees: float) -> float:
     """Of a variance that is 1, told from so many degrees of freedom."""
-    return float(digamma(degrees / 2)) - math.log(degrees / 2)
+    return digamma(degrees / 2) - math.log(degrees / 2)
 
 
 @lru_cache(1000)
@@ -75,7 +75,7 @@ def _variance_of_log(degrees: int) -> float:
 
 def _trigamma(value: float) -> float:
     """The derivatives of digamma are Hurwitz zeta functions (Abramowitz and Stegun 6.4.10)."""
-    return float(zeta(2, value))
+    return zeta(2, value)
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -83,7 +83,7 @@ def _inverse_trigamma(value: float) -> float:
     found = 0.5 + 1 / value
     for _ in range(50):
         trigamma = _trigamma(found)
-        step = trigamma * (1 - trigamma / value) / (-2 * float(zeta(3, found)))
+        step = trigamma * (1 - trigamma / value) / (-2 * zeta(3, found))
         found += step
         if -step / found < 1e-8:
             break

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import stdtrit
 
 from common.model.case import Case
 from common.model.record import Result
+from common.report.figures.distributions import student_at
 from common.report.figures.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of
 from common.report.figures.holm import Step, holm
 from common.report.figures.measures import MEASURES
@@ -86,7 +86,7 @@ class Change:
         """The smallest change that would have been told from noise, as a fraction."""
         if self.step is None or self.ratio is None:
             return None
-        margin = float(stdtrit(self.ratio.degrees, 1 - self.step.level / 2)) * self.ratio.variance**0.5
+        margin = student_at(self.ratio.degrees, 1 - self.step.level / 2) * self.ratio.variance**0.5
         return max(ACCURACY, float(np.expm1(margin)))
 
     @property
