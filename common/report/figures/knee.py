@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,17 +52,25 @@ class Look:
     allowed: float = 0.0  # and how many may; 0: the figure itself says more
 
 
-def queue_of(due: Sequence[float], percent: float, until: float = math.inf) -> Floats:
+def queue_of(due: Sequence[float] | Floats, percent: float, until: float = math.inf) -> Floats:
     """What queues that are so busy make of these arrivals, seen until then: the percentile, as `Look.queue` has it."""
-    arrivals: Floats = np.asarray(due, dtype=np.float64)
+    return _queue_of(np.asarray(due, dtype=np.float64).tobytes(), percent, until)
+
+
+@lru_cache(100)  # a search asks for those of its looks again after each step
+def _queue_of(due: bytes, percent: float, until: float) -> Floats:
+    arrivals = np.frombuffer(due)
     if not len(arrivals):
         return np.asarray(np.log(BUSY))
     work = BUSY[:, None] * np.arange(len(arrivals)) - arrivals
     times = work - np.minimum.accumulate(work, axis=1) + BUSY[:, None]
     seen = np.minimum(times, until - arrivals)
-    return np.asarray(np.log(np.percentile(seen, percent, axis=1, method="higher")), dtype=np.float64)
+    place = math.ceil(percent / 100 * (len(arrivals) - 1))
+    seen.partition(place, axis=1)
+    return np.asarray(np.log(seen[:, place]), dtype=np.float64)
 
 
+@lru_cache(1000)
 def usual_time(busy: float, percent: float) -> float:
     """The percentile of the time in M/D/1, with a unit of time between two arrivals: from the tail that it has.
 
@@ -154,6 +163,11 @@ def _log_gamma(x: Floats) -> Floats:
 def _normal(deviation: Floats) -> Floats:
     """The distribution function of the normal, to a thousandth (Abramowitz and Stegun 26.2.17)."""
     t = 1 / (1 + 0.2316419 * np.abs(deviation))
-    tail = np.exp(-(deviation**2) / 2) / math.sqrt(2 * math.pi)
-    tail *= t * (0.319381530 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429))))
+    tail = np.exp(-(deviation**2) / 2)
+    series = 1.330274429 * t
+    for factor in (-1.821255978, 1.781477937, -0.356563782, 0.319381530):
+        series += factor
+        series *= t
+    tail *= series
+    tail /= math.sqrt(2 * math.pi)
     return np.asarray(np.where(deviation > 0, 1 - tail, tail))

@@ -182,7 +182,7 @@ class _Search:
                 until = step.step.seen_until_s * step.per_s if is_cut else math.inf
                 broke = step.step.broke and excess > 0
                 counted = step.missed(one) if is_counted else (0, 0.0)
-                queue = queue_of(list(arrivals * step.per_s), percent, until)
+                queue = queue_of(arrivals * step.per_s, percent, until)
                 looks.append(Look(per_s, excess, queue, broke, *counted))
         return knee(looks, percent, self.least, self.most, self._guess_for(one)) if looks else None
 
