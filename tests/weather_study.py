@@ -44,8 +44,8 @@ def studied(
         _add(found, comparison, servers, machine.mean_speed if speeds is not restless else (1 + SLOW) / 2, beside)
         if also_uncorrected:
             plain = Weather([*comparison.ceiling_rounds, *comparison.rounds], corrected=False)
-            for rounds, server in zip(comparison.rounds, servers, strict=True):
-                share = float(np.mean([plain.of_ceiling(one) for one in rounds]))
+            for of_case, server in zip(comparison.rounds, servers, strict=True):
+                share = sum(plain.of_ceiling(one) for one in of_case) / len(of_case)
                 found.uncorrected.append(share / true_share(server, beside))
     return found
 
