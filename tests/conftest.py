@@ -28,7 +28,6 @@ from common.harness.ready.interpreter import interpreter
 from common.harness.ready.strategies import read_strategy
 from common.harness.ready.virtualenv import with_packages
 from common.report.charts import look
-from common.report.charts.sheet import Sheet
 from common.report.judging.summary import Summary
 from common.report.page import picture
 
@@ -250,26 +249,12 @@ def each_kind_drawn_once() -> Iterator[None]:
         yield
 
 
-class Blank:
-    """A layer of a chart that is not going to be drawn."""
-
-    def __getattr__(self, _name: str) -> Callable[..., "Blank"]:
-        return lambda *_, **__: self
-
-
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without what is in their pictures, which takes a second: for what is said beside them.
 
-    What they would be drawn from is computed; that charts and their drawings are right: test_pictures.py.
+    Their charts are made; that these become the right drawings: test_pictures.py.
     """
-
-    def layer(sheet: Sheet, name: str, rows: list[dict[str, object]]) -> Blank:
-        sheet.rows[name] = rows
-        return Blank()
-
-    monkeypatch.setattr(Sheet, "of", layer)
-    monkeypatch.setattr(Sheet, "drawn", lambda sheet, *_: look.Drawing(Blank(), sheet.rows))
     monkeypatch.setattr(look, "as_svg", lambda *_: "<svg></svg>")
 
 

@@ -33,6 +33,21 @@ def pictures(name: str) -> list[Picture]:
     return [picture for section in sections(result(name), summarize(result(name))) for picture in section.pictures]
 
 
+@functools.cache
+def schema() -> dict[str, object]:
+    """That of Vega-Lite, which Altair has; it is imported only here, because every process that runs tests would."""
+    from altair import load_schema
+
+    return load_schema()
+
+
+def complaint(chart: dict[str, object]) -> str:
+    """What the schema has against it."""
+    from altair.utils.schemapi import validate_jsonschema
+
+    return str(validate_jsonschema(chart, schema(), raise_error=False) or "")
+
+
 @pytest.mark.parametrize(
     ("name", "look"),
     [("sample", FILE), ("published", FILE), ("several", NARROW), ("hostile", NARROW)],
@@ -43,7 +58,9 @@ def test_every_picture_keeps_the_schema(name: str, look: Look) -> None:
     drawn = {picture.name: picture for picture in pictures(name)}
     assert drawn
     for picture in drawn.values():
-        specification(picture.draw(look), look, validate=True)
+        chart = specification(picture.draw(look), look)
+        del chart["datasets"]  # whose rows may be anything
+        assert complaint(chart) == ""
 
 
 def test_it_can_be_drawn_alone(tmp_path: Path) -> None:

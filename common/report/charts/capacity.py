@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import altair as alt
-
+from common.report.charts.encoding import Words, either, kind, layer, quantity
 from common.report.charts.look import Drawing, Look
 from common.report.judging.capacity import Capacity
 from common.report.words.capacity import brief_names_of, plain_names_of
@@ -33,64 +32,68 @@ def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:
     if rows["pings"]:
         sheets.append(_sheet("pings", "ping_goals", "pings", _LOWER, (colour, mark), look))
     sheets.append(_goodput((colour, mark), look))
-    return Drawing(alt.vconcat(*sheets, spacing=18).resolve_scale(x="shared"), rows)
+    return Drawing({"vconcat": sheets, "spacing": 18, "resolve": {"scale": {"x": "shared"}}}, rows)
 
 
-def _colour_and_mark(names: Sequence[str], look: Look) -> tuple[Any, Any]:
+def _colour_and_mark(names: Sequence[str], look: Look) -> tuple[Words, Words]:
     """Both tell the servers apart, because there may be more of them than colours."""
     count = range(len(names))
-    legend = alt.Legend(
-        title=None,
-        orient="top",
-        columns=1 if look.is_narrow else 3,
-        labelColor=look.ink,
-        labelFontSize=12,
-        symbolOpacity=1,
-    )
+    legend = {
+        "title": None,
+        "orient": "top",
+        "columns": 1 if look.is_narrow else 3,
+        "labelColor": look.ink,
+        "labelFontSize": 12,
+        "symbolOpacity": 1,
+    }
     colours = [look.lines[number % len(look.lines)] for number in count]
     marks = [_MARKS[number % len(_MARKS)] for number in count]
     return (
-        alt.Color("name:N", scale=alt.Scale(domain=list(names), range=colours), legend=legend),
-        alt.Shape("name:N", scale=alt.Scale(domain=list(names), range=marks), legend=legend),
+        kind("name", scale={"domain": list(names), "range": colours}, legend=legend),
+        kind("name", scale={"domain": list(names), "range": marks}, legend=legend),
     )
 
 
-def _paleness() -> Any:
+def _paleness() -> Words:
     """Pale is what was ended early."""
-    return alt.condition("datum.broke", alt.value(0.35), alt.value(1.0))
+    return either("datum.broke", 0.35, 1.0)
 
 
-def _x(title: str | None) -> alt.X:
-    axis = alt.Axis(title=title, format="~g", tickCount=8, grid=False)
-    return alt.X("per_s:Q", scale=alt.Scale(type="log", nice=False, padding=12), axis=axis)
+def _x(title: str | None) -> Words:
+    axis = {"title": title, "format": "~g", "tickCount": 8, "grid": False}
+    return quantity("per_s", scale={"type": "log", "nice": False, "padding": 12}, axis=axis)
 
 
-def _sheet(data: str, goals: str, what: str, height: float, told_by: tuple[Any, Any], look: Look) -> Any:
+def _sheet(data: str, goals: str, what: str, height: float, told_by: tuple[Words, Words], look: Look) -> Words:
     colour, mark = told_by
-    y = alt.Y(
-        "s:Q",
+    label = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"
+    y = quantity(
+        "s",
         title=f"{what}: p99, and p50 faint",
-        scale=alt.Scale(type="log", nice=True),
-        axis=alt.Axis(
-            tickCount=5, labelExpr="datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"
-        ),
+        scale={"type": "log", "nice": True},
+        axis={"tickCount": 5, "labelExpr": label},
     )
-    base = alt.Chart(alt.NamedData(data)).encode(_x("requests per second" if look.is_slide else None), y, colour)
-    detail = alt.Detail("name:N")
-    p50 = base.transform_filter("datum.percent == 50").mark_line(strokeWidth=1.5, opacity=0.4).encode(detail)
-    p99 = base.transform_filter("datum.percent == 99")
-    line = p99.mark_line(strokeWidth=2)
-    points = p99.mark_point(filled=True, size=55).encode(mark, opacity=_paleness())
-    rule = alt.Chart(alt.NamedData(goals)).mark_rule(color=look.limit, strokeDash=[5, 3])
-    return alt.layer(rule.encode(alt.Y("s:Q")), p50, line, points).properties(width=look.width - 80, height=height)
+    base = {"x": _x("requests per second" if look.is_slide else None), "y": y, "color": colour}
+    p50, p99 = ({"transform": [{"filter": f"datum.percent == {percent}"}]} for percent in (50, 99))
+    layers = [
+        layer(goals, "rule", {"y": quantity("s")}, color=look.limit, strokeDash=[5, 3]),
+        {**layer(data, "line", {**base, "detail": kind("name")}, strokeWidth=1.5, opacity=0.4), **p50},
+        {**layer(data, "line", base, strokeWidth=2), **p99},
+        {**_points(data, base, mark), **p99},
+    ]
+    return {"layer": layers, "width": look.width - 80, "height": height}
 
 
-def _goodput(told_by: tuple[Any, Any], look: Look) -> Any:
+def _goodput(told_by: tuple[Words, Words], look: Look) -> Words:
     colour, mark = told_by
-    y = alt.Y("good:Q", title="answers in time, per second", scale=alt.Scale(type="symlog", constant=1))
-    base = alt.Chart(alt.NamedData("good")).encode(_x("requests offered per second"), y, colour)
-    points = base.mark_point(filled=True, size=55).encode(mark, opacity=_paleness())
-    return alt.layer(base.mark_line(strokeWidth=2), points).properties(width=look.width - 80, height=_LOWER)
+    y = quantity("good", title="answers in time, per second", scale={"type": "symlog", "constant": 1})
+    base = {"x": _x("requests offered per second"), "y": y, "color": colour}
+    layers = [layer("good", "line", base, strokeWidth=2), _points("good", base, mark)]
+    return {"layer": layers, "width": look.width - 80, "height": _LOWER}
+
+
+def _points(data: str, base: Words, mark: Words) -> Words:
+    return layer(data, "point", {**base, "shape": mark, "opacity": _paleness()}, filled=True, size=55)
 
 
 def _times(found: Sequence[Capacity], names: Sequence[str], kind: str) -> Iterator[dict[str, Any]]:

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-import altair as alt
-
 from common.report import numbers
+from common.report.charts.encoding import either
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
 from common.report.charts.scatter import Across, scatter
@@ -38,8 +37,8 @@ def cpu_chart(cases: Sequence[Summary], spent: Sequence[Known], look: Look, *, b
     edges = [tuple(1000 * max(0.0, edge) for edge in one.interval) if one.interval else None for one in spent]
     most = max([1e-6, *values, *(edge[1] for edge in edges if edge)])
     what = "CPU time for each answer beside the task" if beside_task else "CPU time for each answer"
-    axis = alt.Axis(title=f"{what}, in ms", orient="top", tickCount=look.width // 100)
-    sheet = rows.sheet(alt.Scale(domain=[0, 1.1 * most], nice=False), axis)
+    axis = {"title": f"{what}, in ms", "orient": "top", "tickCount": look.width // 100}
+    sheet = rows.sheet({"domain": [0, 1.1 * most], "nice": False}, axis)
     bars, intervals, figures = [], [], []
     for number, (case, value, edge) in enumerate(zip(cases, values, edges, strict=True)):
         strong = edge is None or edge[0] > 0 if beside_task else rows.leads(case) or not rows.has_leaders
@@ -48,9 +47,9 @@ def cpu_chart(cases: Sequence[Summary], spent: Sequence[Known], look: Look, *, b
         if edge:
             intervals.append({"x": edge[0], "x2": edge[1], "y": y + rows.marks / 2})
         figures.append(_told(value, edge, look))
-    color = alt.condition("datum.strong", alt.value(look.work), alt.value(look.mute))
+    color = either("datum.strong", look.work, look.mute)
     return sheet.drawn(
-        sheet.bars("cpu", bars).encode(color=color),
+        sheet.bars("cpu", bars, {"color": color}),
         sheet.posts("zero", [{"x": 0, "y": row["y"] - 2, "y2": row["y2"] + 2} for row in bars], color=look.limit),
         sheet.rules("halo", intervals, color=look.paper, strokeWidth=5, opacity=0.75),
         sheet.rules("margins", intervals, color=look.ink, strokeWidth=2),

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
-
+from common.report.charts.encoding import Words, kind, layer, quantity
 from common.report.charts.look import Drawing, Look
 from common.report.judging.comparison import Comparison
 from common.report.judging.known import known
@@ -44,15 +43,15 @@ def curves(comparison: Comparison, places: Sequence[int], along: str, over: Over
     """Of those of the cases, which differ along that axis; colour, dash and mark each tell the strategies apart."""
     rows = _rows(comparison, places, along, over)
     names = list(dict.fromkeys(row["name"] for row in rows if row["name"] != _CEILING))
-    legend = alt.Legend(
-        title=None,
-        orient="bottom",
-        columns=1 if look.is_narrow else 3,
-        labelColor=look.ink,
-        labelFontSize=12,
-        labelLimit=look.width // (1 if look.is_narrow else 3) - 40,
-        symbolSize=120,
-    )
+    legend = {
+        "title": None,
+        "orient": "bottom",
+        "columns": 1 if look.is_narrow else 3,
+        "labelColor": look.ink,
+        "labelFontSize": 12,
+        "labelLimit": look.width // (1 if look.is_narrow else 3) - 40,
+        "symbolSize": 120,
+    }
     count = range(len(names))
     colours = [look.lines[number % len(look.lines)] for number in count] + [look.limit]
     dashes = [[1, 0] if number < len(look.lines) else [2, 2] for number in count] + [[6, 3]]
@@ -60,38 +59,35 @@ def curves(comparison: Comparison, places: Sequence[int], along: str, over: Over
 
     domain = [*names, *([_CEILING] if any(row["name"] == _CEILING for row in rows) else [])]
 
-    def scale(values: list[Any]) -> alt.Scale:
-        return alt.Scale(domain=domain, range=values[: len(domain)])
+    def of_each(values: list[Any], legend: Words | None = legend) -> Words:
+        return kind("name", scale={"domain": domain, "range": values[: len(domain)]}, legend=legend)
 
-    x, y = _across(rows, along), _up(over)
-    base = alt.Chart(alt.NamedData("curves"), name="curves").encode(
-        x, y, alt.Color("name:N", scale=scale(colours), legend=legend)
-    )
-    line = base.mark_line(strokeWidth=2).encode(alt.StrokeDash("name:N", scale=scale(dashes), legend=None))
-    points = base.mark_point(filled=True, size=70, opacity=1).encode(
-        alt.Shape("name:N", scale=scale(shapes), legend=legend)
-    )
-    edges = alt.Chart(alt.NamedData("edges"), name="edges").mark_rule(strokeWidth=1.5)
-    intervals = edges.encode(
-        x, alt.Y("low:Q"), alt.Y2("high:Q"), alt.Color("name:N", scale=scale(colours), legend=legend)
-    )
-    chart = alt.layer(line, intervals, points).properties(width=look.width - 70, height=260)
+    x, colour = _across(rows, along), of_each(colours)
+    base = {"x": x, "y": _up(over), "color": colour}
+    edges = {"x": x, "y": quantity("low"), "y2": {"field": "high"}, "color": colour}
+    dash, shape = of_each(dashes, None), of_each(shapes)
+    layers = [
+        {"name": "curves", **layer("curves", "line", {**base, "strokeDash": dash}, strokeWidth=2)},
+        {"name": "edges", **layer("edges", "rule", edges, strokeWidth=1.5)},
+        {"name": "curves", **layer("curves", "point", {**base, "shape": shape}, filled=True, size=70, opacity=1)},
+    ]
+    chart = {"layer": layers, "width": look.width - 70, "height": 260}
     return Drawing(chart, {"curves": rows, "edges": [row for row in rows if row["low"] is not None]})
 
 
-def _across(rows: Sequence[dict[str, Any]], along: str) -> alt.X:
+def _across(rows: Sequence[dict[str, Any]], along: str) -> Words:
     """Where the numbers are far apart, in steps of so many times."""
     values = sorted({row["along"] for row in rows})
     far = bool(values) and values[0] > 0 and values[-1] >= _WIDE_RANGE * values[0]
-    scale = alt.Scale(type="log", nice=False) if far else alt.Scale(zero=False)
+    scale = {"type": "log", "nice": False} if far else {"zero": False}
     title = "users at the same time" if along == "users" else along
-    return alt.X("along:Q", title=title, scale=scale, axis=alt.Axis(values=values, format="~g"))
+    return quantity("along", title=title, scale=scale, axis={"values": values, "format": "~g"})
 
 
-def _up(over: Over) -> alt.Y:
-    scale = alt.Scale(type="log") if over.in_steps else alt.Scale(zero=True)
-    axis = alt.Axis(labelExpr=_TIMES, tickCount=6) if over.in_steps else alt.Axis(tickCount=6)
-    return alt.Y("value:Q", title=over.title, scale=scale, axis=axis)
+def _up(over: Over) -> Words:
+    scale = {"type": "log"} if over.in_steps else {"zero": True}
+    axis = {"tickCount": 6, **({"labelExpr": _TIMES} if over.in_steps else {})}
+    return quantity("value", title=over.title, scale=scale, axis=axis)
 
 
 def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Over) -> list[dict[str, Any]]:

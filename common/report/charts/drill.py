@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import altair as alt
-
 from common.model.record import Incident
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
@@ -20,8 +18,8 @@ def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
     from_s = -max((one.fault_at_s or 0.0 for one in incidents), default=0.0)
     to_s = max((one.ended_s - (one.fault_at_s or 0.0) for one in incidents), default=1.0)
     height = len(incidents) * (_LANE + _GAP)
-    axis = alt.Axis(title="seconds since it went wrong", tickCount=width // 90)
-    sheet = Sheet(width, height, alt.Scale(domain=[from_s, to_s], nice=False), axis)
+    axis = {"title": "seconds since it went wrong", "tickCount": width // 90}
+    sheet = Sheet(width, height, {"domain": [from_s, to_s], "nice": False}, axis)
     work, pings, labels = [], [], []
     for place, one in enumerate(incidents):
         floor = place * (_LANE + _GAP) + _LANE

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-import altair as alt
-
 from common.model.case import Value, axis
 from common.report import numbers
+from common.report.charts.encoding import quantity
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
 from common.report.judging.summary import Summary
@@ -28,7 +27,7 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
     left = 240 if not look.is_narrow else 30 if max(map(len, shown)) <= FEW_LETTERS else 90
     width = look.width - left - 10
     wide = width / len(settings)
-    sheet = Sheet(width, _HEAD + _CELL * len(names), alt.Scale(domain=[0, width], nice=False), None)
+    sheet = Sheet(width, _HEAD + _CELL * len(names), {"domain": [0, width], "nice": False}, None)
     cells, rates, shares = [], [], []
     placed = [(one, place) for one in cases for place in _columns(at(one.case, axes), settings)]
     for case, place in placed:
@@ -46,7 +45,7 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
     labels = [{"y": _HEAD + _CELL * (row + 0.5), "text": name} for row, name in enumerate(shown)]
     size = 10 if look.is_narrow else 12
     return sheet.drawn(
-        sheet.bars("cells", cells, alt.Opacity("share:Q", scale=None), color=look.work),
+        sheet.bars("cells", cells, {"opacity": quantity("share", scale=None)}, color=look.work),
         sheet.text("rates", rates, fontSize=size + 1, fontWeight="bold", color=look.ink),
         sheet.text("shares", shares, fontSize=size, color=look.ink),
         sheet.text("heads", heads, fontSize=size, fontWeight="bold", color=look.ink),

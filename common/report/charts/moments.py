@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-import altair as alt
-
 from common.report import numbers
+from common.report.charts.encoding import Words, kind, quantity
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
 from common.report.charts.scatter import round_values
@@ -24,7 +23,7 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
     end_s = max(one.record.load_s or one.record.time_s for one in first)
     most = max([1, *(_by_then(one, end_s)[-1][1] for one in first)])
     longest_s = max([0.001, *(value for one in first for value in one.record.pings.waited_s)])
-    sheet = rows.sheet(alt.Scale(domain=[0, end_s], nice=False), _axis(look))
+    sheet = rows.sheet({"domain": [0, end_s], "nice": False}, _axis(look))
     answers, pings, grounds, marks = [], [], [], []
     for number, one in enumerate(first):
         floor = rows.top(number) + answers_px
@@ -43,11 +42,11 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
                 pings.append({"x": due_s, "y": ground - max(1.5, pings_px * waited_s / longest_s), "y2": ground})
         grounds += [{"x": 0, "x2": end_s, "y": floor + 0.5}, {"x": 0, "x2": end_s, "y": ground + 0.5}]
         marks += _scales(floor, climb_px, most, ground, pings_px, longest_s) if not look.is_slide else []
-    line = sheet.of("answers", answers).mark_line(interpolate="step-after", strokeWidth=2, color=look.work)
+    curve = {"x": sheet.x, "y": sheet.y, "detail": kind("row"), "order": quantity("x")}
     return sheet.drawn(
         sheet.rules("grounds", grounds, color=look.grid),
         sheet.rules("scales", [{**row, "x": 0, "x2": end_s} for row in marks], color=look.grid, strokeDash=[2, 3]),
-        line.encode(sheet.x, sheet.y, alt.Detail("row:N"), order=alt.Order("x:Q")),
+        sheet.of("answers", answers, "line", curve, interpolate="step-after", strokeWidth=2, color=look.work),
         sheet.posts("pings", pings, color=look.ping, strokeWidth=3 if not look.is_narrow else 1.5),
         sheet.text("counts", marks[::2], 2, align="left", dy=-5, fontSize=9.5, color=look.quiet),
         sheet.text("waits", marks[1::2], sheet.width - 2, align="right", dy=-5, fontSize=9.5, color=look.quiet),
@@ -55,11 +54,11 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
     )
 
 
-def _axis(look: Look) -> alt.Axis:
+def _axis(look: Look) -> Words:
     """Of the seconds; on a slide it says what the colours are, too."""
     colours = "seconds · blue: answers so far, and their rate · orange: each ping, and the longest"
     title = colours if look.is_slide else "seconds since the siege began"
-    return alt.Axis(title=title, orient="top", tickCount=look.width // 100)
+    return {"title": title, "orient": "top", "tickCount": look.width // 100}
 
 
 def _by_then(one: Round, end_s: float) -> list[tuple[float, int]]:

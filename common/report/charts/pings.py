@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import altair as alt
 import numpy as np
 
 from common.report import numbers
@@ -30,8 +29,8 @@ def pings_chart(
     steps = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
     title = "how long a ping took: each step is ten times as long"
     title += " (dashed: one task)" if look.is_slide and task_s else ""
-    axis = alt.Axis(title=title, orient="top", values=steps, labelExpr=_LABELS)
-    scale = alt.Scale(type="log", domain=[_LEAST_S, longest_s * 1.3], nice=False)
+    axis = {"title": title, "orient": "top", "values": steps, "labelExpr": _LABELS}
+    scale = {"type": "log", "domain": [_LEAST_S, longest_s * 1.3], "nice": False}
     sheet = rows.sheet(scale, axis)
     dots, medians, figures = [], [], ["no pings"] * len(cases)
     for number, values in enumerate(waited_s):
@@ -47,7 +46,7 @@ def pings_chart(
     return sheet.drawn(
         sheet.posts("one_task", alone, color=look.limit, strokeWidth=1.5, strokeDash=[5, 3]),
         sheet.text("one_task_label", label, align="left", dx=5, color=look.ink),
-        sheet.of("pings", dots).mark_circle(size=22, opacity=0.55, color=look.ping).encode(sheet.x, sheet.y),
+        sheet.of("pings", dots, "circle", {"x": sheet.x, "y": sheet.y}, size=22, opacity=0.55, color=look.ping),
         sheet.posts("medians", medians, color=look.ink, strokeWidth=2.5),
         *rows.texts(sheet, figures),
     )

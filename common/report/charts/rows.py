@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import altair as alt
-
+from common.report.charts.encoding import Words
 from common.report.charts.look import Look
-from common.report.charts.sheet import Layer, Sheet
+from common.report.charts.sheet import Sheet
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import OK
 from common.report.words.naming import plain_name, with_file
@@ -42,7 +41,7 @@ class Rows:
         """Where the marks of a row begin."""
         return row * self._step + (self._head if not self.look.is_slide else (self._step - self.marks) / 2)
 
-    def sheet(self, across: alt.Scale, axis: alt.Axis) -> Sheet:
+    def sheet(self, across: Words, axis: Words) -> Sheet:
         """What they are drawn on."""
         beside = _NAMES + _FIGURES if self.look.is_slide else 20
         return Sheet(self.look.width - beside, self.height, across, axis)
@@ -56,7 +55,7 @@ class Rows:
         """Whether anything is beaten at all."""
         return any(map(self.leads, self.cases))
 
-    def texts(self, sheet: Sheet, figures: Sequence[str]) -> list[Layer]:
+    def texts(self, sheet: Sheet, figures: Sequence[str]) -> list[Words]:
         """The name of each row, what is wrong with it, and its figure."""
         names, told = [], []
         for number, (case, figure) in enumerate(zip(self.cases, figures, strict=True)):
@@ -70,7 +69,7 @@ class Rows:
             told.append({"y": y[1], "text": figure})
         return [*self._names(sheet, names), self._figures(sheet, told)]
 
-    def _names(self, sheet: Sheet, names: list[dict[str, object]]) -> list[Layer]:
+    def _names(self, sheet: Sheet, names: list[dict[str, object]]) -> list[Words]:
         at, align, dx = (0, "right", -8) if self.look.is_slide else (0, "left", 0)
         style = {"align": align, "dx": dx, "fontSize": self._letters, "color": self.look.ink}
         bold = [row for row in names if row["best"] or not self.look.is_slide]
@@ -80,7 +79,7 @@ class Rows:
             sheet.text("names_rest", rest, at, **style),
         ]
 
-    def _figures(self, sheet: Sheet, told: list[dict[str, object]]) -> Layer:
+    def _figures(self, sheet: Sheet, told: list[dict[str, object]]) -> Words:
         at, align = (sheet.width + 8, "left") if self.look.is_slide else (sheet.width, "right")
         at, align = (0, "left") if self.look.is_narrow else (at, align)
         return sheet.text("figures", told, at, align=align, fontSize=min(12.5, self._letters), color=self.look.ink)

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import altair as alt
-
+from common.report.charts.encoding import either
 from common.report.charts.labels import Block, Box, Point, Room, placed
 from common.report.charts.look import Drawing, Look
-from common.report.charts.sheet import Layer, Sheet
+from common.report.charts.sheet import Sheet
 from common.report.judging.summary import Interval, Summary
 from common.report.judging.verdict import OK
 from common.report.words.naming import plain_name, short
@@ -158,23 +157,23 @@ def scatter(cases: Sequence[Summary], across: Across, ceiling: Summary | None, l
     drawn = _Scatter(cases, across, ceiling, look)
     blocks = drawn.blocks()
     width = look.width - 4
-    sheet = Sheet(width, drawn.height + _FOOT, alt.Scale(domain=[0, width], nice=False), None)
+    sheet = Sheet(width, drawn.height + _FOOT, {"domain": [0, width], "nice": False}, None)
     lines, below, left = drawn.grid()
     at, band, told = drawn.limit()
     titles = [
         {"x": _LEFT + drawn.width / 2, "y": drawn.height + 30, "text": f"← {across.title}: less is better"},
     ]
-    strong = alt.condition("datum.strong", alt.value(look.work), alt.value(look.mute))
+    strong = either("datum.strong", look.work, look.mute)
     bold: dict[str, Any] = {"color": look.ink, "fontSize": 12}
     small: dict[str, Any] = {"color": look.quiet, "fontSize": 11}
     return sheet.drawn(
-        _segments(sheet, "grid", lines, color=look.grid),
+        sheet.segments("grid", lines, color=look.grid),
         sheet.bars("ceiling_interval", band, color=look.limit, opacity=0.12),
-        _segments(sheet, "ceiling", at, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
+        sheet.segments("ceiling", at, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
         sheet.text("ceiling_label", told, align="right", color=look.ink, fontSize=11),
-        _segments(sheet, "intervals", drawn.intervals(), color=look.quiet, strokeWidth=1.2),
-        sheet.of("points", drawn.dots()).mark_circle(size=130, opacity=1).encode(sheet.x, sheet.y, color=strong),
-        _segments(sheet, "brackets", list(_brackets(blocks)), color=look.quiet, strokeWidth=1.2),
+        sheet.segments("intervals", drawn.intervals(), color=look.quiet, strokeWidth=1.2),
+        sheet.of("points", drawn.dots(), "circle", {"x": sheet.x, "y": sheet.y, "color": strong}, size=130, opacity=1),
+        sheet.segments("brackets", list(_brackets(blocks)), color=look.quiet, strokeWidth=1.2),
         *(
             sheet.text(
                 f"{halo}names_{side}_{'best' if best else 'rest'}",
@@ -196,11 +195,6 @@ def scatter(cases: Sequence[Summary], across: Across, ceiling: Summary | None, l
 
 def _upright(look: Look) -> str:
     return "answers per second: more is better →" if not look.is_slide else "answers per second →"
-
-
-def _segments(sheet: Sheet, name: str, rows: list[Row], **style: Any) -> Layer:
-    rule = sheet.of(name, rows).mark_rule(**style)
-    return rule.encode(sheet.x, alt.X2("x2:Q"), sheet.y, alt.Y2("y2:Q"))
 
 
 def _brackets(blocks: Sequence[Block]) -> Iterator[Row]:

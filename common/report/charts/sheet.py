@@ -3,11 +3,10 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import altair as alt
-
+from common.report.charts.encoding import Words, kind, layer, quantity
 from common.report.charts.look import Drawing
 
-Layer = Any  # what Altair's methods return is not typed
+Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,42 +15,54 @@ class Sheet:
 
     width: float
     height: float
-    across: alt.Scale
-    axis: alt.Axis | None
-    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # of each layer
+    across: Words  # the scale
+    axis: Words | None
+    rows: dict[str, Rows] = field(default_factory=dict)  # of each layer
 
-    def of(self, name: str, rows: list[dict[str, Any]]) -> Layer:
+    def of(self, name: str, rows: Rows, mark: str, encoding: Words, **style: Any) -> Words:
         """A layer; its marks stand in a group of the class `mark-… NAME_marks`."""
         self.rows[name] = rows
-        return alt.Chart(alt.NamedData(name), name=name)
+        return {"name": name, **layer(name, mark, encoding, **style)}
 
     @property
-    def x(self) -> alt.X:
+    def x(self) -> Words:
         """Across, from the field `x`."""
-        return alt.X("x:Q", scale=self.across, axis=self.axis)
+        return quantity("x", scale=self.across, axis=self.axis)
 
     @property
-    def y(self) -> alt.Y:
+    def y(self) -> Words:
         """Down, from the field `y`."""
-        return alt.Y("y:Q", scale=alt.Scale(domain=[self.height, 0], nice=False), axis=None)
+        return quantity("y", scale={"domain": [self.height, 0], "nice": False}, axis=None)
 
-    def text(self, name: str, rows: list[dict[str, Any]], at: float | None = None, **style: Any) -> Layer:
+    def text(self, name: str, rows: Rows, at: float | None = None, **style: Any) -> Words:
         """Texts from the field `text`, at so many pixels from the left, or else where the field `x` says."""
-        across: Any = self.x if at is None else alt.XValue(at)
-        return self.of(name, rows).mark_text(**style).encode(across, self.y, alt.Text("text:N"))
+        across = self.x if at is None else {"value": at}
+        return self.of(name, rows, "text", {"x": across, "y": self.y, "text": kind("text")}, **style)
 
-    def bars(self, name: str, rows: list[dict[str, Any]], *more: Any, **style: Any) -> Layer:
+    def bars(self, name: str, rows: Rows, more: Words | None = None, **style: Any) -> Words:
         """Rectangles from `x`, `y` to `x2`, `y2`."""
-        return self.of(name, rows).mark_rect(**style).encode(self.x, alt.X2("x2:Q"), self.y, alt.Y2("y2:Q"), *more)
+        return self.of(name, rows, "rect", {**self._across, **self._down, **(more or {})}, **style)
 
-    def rules(self, name: str, rows: list[dict[str, Any]], *more: Any, **style: Any) -> Layer:
+    def rules(self, name: str, rows: Rows, **style: Any) -> Words:
         """Lines across from `x` to `x2`."""
-        return self.of(name, rows).mark_rule(**style).encode(self.x, alt.X2("x2:Q"), self.y, *more)
+        return self.of(name, rows, "rule", {**self._across, "y": self.y}, **style)
 
-    def posts(self, name: str, rows: list[dict[str, Any]], *more: Any, **style: Any) -> Layer:
+    def posts(self, name: str, rows: Rows, **style: Any) -> Words:
         """Lines down from `y` to `y2`."""
-        return self.of(name, rows).mark_rule(**style).encode(self.x, self.y, alt.Y2("y2:Q"), *more)
+        return self.of(name, rows, "rule", {"x": self.x, **self._down}, **style)
 
-    def drawn(self, *layers: Layer) -> Drawing:
+    def segments(self, name: str, rows: Rows, **style: Any) -> Words:
+        """Lines from `x`, `y` to `x2`, `y2`."""
+        return self.of(name, rows, "rule", {**self._across, **self._down}, **style)
+
+    @property
+    def _across(self) -> Words:
+        return {"x": self.x, "x2": {"field": "x2"}}
+
+    @property
+    def _down(self) -> Words:
+        return {"y": self.y, "y2": {"field": "y2"}}
+
+    def drawn(self, *layers: Words) -> Drawing:
         """All layers together, the first one at the bottom."""
-        return Drawing(alt.layer(*layers).properties(width=self.width, height=self.height), self.rows)
+        return Drawing({"layer": list(layers), "width": self.width, "height": self.height}, self.rows)

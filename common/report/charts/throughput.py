@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
-
 from common.report import numbers
+from common.report.charts.encoding import Words, either
 from common.report.charts.look import Drawing, Look
 from common.report.charts.rows import Rows
-from common.report.charts.sheet import Layer, Sheet
+from common.report.charts.sheet import Sheet
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import OK
 from common.report.words.columns import half_width
@@ -29,8 +28,8 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
     limits = [_high(one) for one in ceilings if one is not None and one.rate_per_s]
     most = _ROOM * max([*limits, 1e-9, *(_high(case) for case in cases if case.verdict == OK)])
     limit = " (dashed: the ceiling)" if look.is_slide and limits else ""
-    axis = alt.Axis(title=f"answers per second{limit}", orient="top", tickCount=look.width // 100)
-    sheet = rows.sheet(alt.Scale(domain=[0, most], nice=False, clamp=True), axis)
+    axis = {"title": f"answers per second{limit}", "orient": "top", "tickCount": look.width // 100}
+    sheet = rows.sheet({"domain": [0, most], "nice": False, "clamp": True}, axis)
     bars, intervals = [], []
     for number, case in enumerate(cases):
         rate, y = case.rate_per_s, rows.top(number)
@@ -40,12 +39,11 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
         bars.append({"x": 0, "x2": min(case.usual_rate_per_s, most), "y": y, "y2": y + rows.marks, **sound})
         if rate.low is not None and rate.high is not None and rate.high < most:
             intervals.append({"x": max(0.0, rate.low), "x2": rate.high, "y": y + rows.marks / 2})
-    opacity = alt.condition("datum.sound", alt.value(1), alt.value(0.35))
-    color = alt.condition("datum.strong", alt.value(look.work), alt.value(look.mute))
+    told = {"opacity": either("datum.sound", 1, 0.35), "color": either("datum.strong", look.work, look.mute)}
     band, lines = _ceilings(sheet, rows, ceilings, most)
     return sheet.drawn(
         band,
-        sheet.bars("bars", bars).encode(opacity=opacity, color=color),
+        sheet.bars("bars", bars, told),
         sheet.rules("halo", intervals, color=look.paper, strokeWidth=5, opacity=0.75),
         sheet.rules("intervals", intervals, color=look.ink, strokeWidth=2),
         *lines,
@@ -55,7 +53,7 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
 
 def _ceilings(
     sheet: Sheet, rows: Rows, ceilings: Sequence[Summary | None], most: float
-) -> tuple[Layer, Sequence[Layer]]:
+) -> tuple[Words, Sequence[Words]]:
     """One through all rows where they share it, else one for each row: a line, and its interval as a grey band."""
     look = rows.look
     known = [(rows.top(row), one) for row, one in enumerate(ceilings) if one is not None and one.rate_per_s]

@@ -4,9 +4,8 @@ import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
 
-import altair as alt
-
 from common.report import numbers
+from common.report.charts.encoding import quantity
 from common.report.charts.look import Drawing, Look
 from common.report.charts.sheet import Sheet
 from common.report.figures.elsewhere import waits_elsewhere
@@ -231,8 +230,8 @@ def _one_of_each_group(drawn: Sequence[Timeline]) -> list[Timeline]:
 def _as_drawing(canvas: _Canvas) -> Drawing:
     look, rows = canvas.look, canvas.rows
     width = look.width - 8
-    sheet = Sheet(width, canvas.height, alt.Scale(domain=[0, width], nice=False), None)
-    share = alt.Opacity("share:Q", scale=None)
+    sheet = Sheet(width, canvas.height, {"domain": [0, width], "nice": False}, None)
+    share = {"opacity": quantity("share", scale=None)}
     bold: dict[str, Any] = {"align": "left", "fontWeight": "bold", "color": look.ink}
     return sheet.drawn(
         sheet.posts("grid", rows["grid"], color=look.grid),

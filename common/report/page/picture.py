@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 from common.report.charts.frame import Frame
@@ -28,8 +27,7 @@ class Picture:
         """As SVG with its headline and its conditions: for a README, or for a slide of that aspect."""
         title, _, under = (self.headline or self.title).partition("\n")
         frame = Frame(title, self.conditions, aspect, under)
-        with debug_mode(False):  # as below
-            return frame.around(self.draw(frame.look))
+        return frame.around(self.draw(frame.look))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +57,9 @@ class Section:
 
 
 def _figure(picture: Picture) -> Figure:
-    with debug_mode(False):  # the tests have every chart checked against the schema; here it would double the time
-        wide, narrow = (
-            Markup(for_page(picture.draw(look), look, picture.alternative))  # noqa: S704 (escaped there)
-            for look in (WIDE, NARROW)
-        )
+    wide, narrow = (
+        Markup(for_page(picture.draw(look), look, picture.alternative))  # noqa: S704 (escaped there)
+        for look in (WIDE, NARROW)
+    )
     headline, _, names = unbroken(picture.headline).partition("\n")
     return Figure(picture.title, headline, names, picture.how, picture.conditions, wide, narrow)
