@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from common.errors import BadInputError
@@ -18,12 +17,12 @@ from common.lesson.step import Page, Step, committed, lines_of
 from common.model.record import Result, load
 from common.report.judging.capacity import capacities
 from common.report.judging.comparison import summarize
-from common.report.page import page as frame
 from common.report.page.capacity_page import capacity_pictures
 from common.report.page.drill_page import drill_pictures
 from common.report.page.explained import Explained
 from common.report.page.picture import Picture, Section
 from common.report.page.sections import sections
+from common.report.page.template import rendered
 
 HERE = Path(__file__).parent
 TITLE = "How servers run long tasks"
@@ -31,18 +30,12 @@ TITLE = "How servers run long tasks"
 
 def lesson_as_html(steps: Sequence[Step], notebook: Notebook) -> str:
     """One page that holds everything that was done so far."""
-    environment = Environment(
-        loader=FileSystemLoader([HERE, frame.HERE]),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    style = (frame.HERE / "style.css").read_text(encoding="utf-8") + (HERE / "lesson.css").read_text(encoding="utf-8")
     done = [step for step in steps if step.name in notebook.done]
     told = [_step(step, notebook.done[step.name], notebook) for step in done]
-    return environment.get_template("lesson.html").render(
-        style=Markup(style),  # noqa: S704 (ours)
+    return rendered(
+        "lesson.html",
+        HERE,
+        style=(HERE / "lesson.css").read_text(encoding="utf-8"),
         heading=TITLE,
         began_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         answer=[],

@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from common.model.record import Result
 from common.report.charts.capacity import capacity_chart
 from common.report.judging.capacity import Capacity, capacities
 from common.report.page.explained import Explained
 from common.report.page.picture import Picture, Section
+from common.report.page.template import rendered
 from common.report.words.capacity import (
     COLUMNS,
     cells,
@@ -24,19 +21,14 @@ from common.report.words.capacity import (
 )
 from common.report.words.naming import in_words
 
-HERE = Path(__file__).parent
 MOST_PICTURES = 6  # one for each task
 
 
 def capacity_as_html(result: Result) -> str:
     """One page that holds everything."""
     found = capacities(result)
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.get_template("capacity.html")
-    return template.render(
-        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
+    return rendered(
+        "capacity.html",
         explained=Explained(),
         heading="How much can it take?",
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),

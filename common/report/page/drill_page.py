@@ -2,10 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from common.model.fault import FAULTS
 from common.model.record import Incident, Result
@@ -14,10 +10,10 @@ from common.report.figures.drills import drilled
 from common.report.judging.drill import cells_of
 from common.report.page.explained import Explained
 from common.report.page.picture import Picture, Section
+from common.report.page.template import rendered
 from common.report.words.drill import HEADINGS, LEGEND, conclusion, marked, table_of
 from common.report.words.naming import in_plain_words
 
-HERE = Path(__file__).parent
 MOST_TIMELINES = 30  # servers; of more only so many are drawn
 
 
@@ -25,12 +21,8 @@ def drill_as_html(result: Result) -> str:
     """One page that holds everything."""
     cells = cells_of(result)
     faults, rows = table_of(cells)
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.get_template("drill.html")
-    return template.render(
-        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
+    return rendered(
+        "drill.html",
         explained=Explained(),
         heading="Who survives when things go wrong?",
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),

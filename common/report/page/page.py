@@ -1,12 +1,8 @@
-"""The page as HTML, from the template and the style sheet beside this file. Whatever comes from outside is escaped."""
+"""The page of a comparison as HTML."""
 
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from common.model.record import Result
 from common.report import numbers
@@ -16,6 +12,7 @@ from common.report.judging.summary import Summary
 from common.report.judging.verdict import FAILED, OK
 from common.report.page.explained import Explained
 from common.report.page.sections import sections
+from common.report.page.template import rendered
 from common.report.words.columns import Column, columns_for, figures
 from common.report.words.conclusion import conclusion
 from common.report.words.flags import flags
@@ -25,7 +22,6 @@ from common.report.words.notes import notes
 from common.report.words.required import HEADINGS, in_short, lines
 from common.report.words.sweeps import in_sentences
 
-HERE = Path(__file__).parent
 MOST_ROWS = 400
 
 
@@ -36,13 +32,8 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
     ordered = [*comparison.ceilings, *comparison.cases]
     columns = columns_for([one for one in ordered if one.verdict != FAILED])
     differing = columned(cases_of(comparison.cases))
-    environment = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.get_template(
-        "template.html"
-    ).render(
-        style=Markup((HERE / "style.css").read_text(encoding="utf-8")),  # noqa: S704 (ours)
+    return rendered(
+        "template.html",
         heading=_heading(result),
         noun=comparison.noun,
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
