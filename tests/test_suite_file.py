@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from any_text import any_text
 from conftest import TESTS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -378,10 +379,10 @@ def test_what_can_not_be_begun_gets_one_line(words: tuple[str, ...], why: str, t
     assert (tmp_path / "there.toml").read_text() == "mine"
 
 
-SCALARS = st.one_of(st.text(max_size=20), st.integers(-5, 10**9), st.floats(), st.booleans())
+SCALARS = st.one_of(any_text(max_size=20), st.integers(-5, 10**9), st.floats(), st.booleans())
 ANYTHING = st.recursive(
     SCALARS,
-    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(st.text(max_size=8), inside, max_size=3),
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(any_text(max_size=8), inside, max_size=3),
     max_leaves=6,
 )
 KNOWN = st.sampled_from(
