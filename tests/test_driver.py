@@ -30,12 +30,13 @@ def test_another_load_tool_makes_the_load_of_a_whole_run(tmp_path, monkeypatch) 
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     monkeypatch.setitem(DRIVERS, "fake-load", Fake())
-    plan = replace(plan_of("2", users=3, task="sample_tasks:a_blink"), load=Load(tool="fake-load", time_s=1.0))
+    plan = plan_of("2", users=3, task="sample_tasks:a_blink")
+    plan = replace(plan, load=Load(tool="fake-load", time_s=1.0), ceilings=())
     result, stopped_by, _ = conduct(plan, tmp_path / "r.json", Unmoved(), ["bench.py"])
     assert stopped_by is None
     assert load(tmp_path / "r.json") == result
     assert result.environment.tools == {"fake-load": "1.2.3"}
-    (record,) = (record for record in result.records if not record.is_ceiling)
+    (record,) = result.records
     assert record.failure is None
     assert (record.tool, record.tool_step_s, record.tool_unknown) == ("fake-load", 0.001, 0)
     assert record.tool_command[0] == "fake-load"

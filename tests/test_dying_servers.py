@@ -14,6 +14,7 @@ WAYS = ("dies-1-suddenly", "dies-1-slowly", "dies-2-slowly", "dies-3-suddenly")
 def besieged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Besieged]:
     """One run with all of them, and with one that lives; our requests are not like siege's: some die only at ours."""
     folder = tmp_path_factory.mktemp("dying")
+    shutil.copy(HOSTILE / "plainly.py", folder)  # which the others import
     for way in WAYS:
         shutil.copy(HOSTILE / "dies_when_asked.py", folder / f"{way}.py")
     shutil.copy(HOSTILE / "dies_after_a_second.py", folder / "dies_at_work.py")

@@ -1,20 +1,16 @@
 """Knows siege when it sees it, and sends it an empty body."""
 
-from flask import Response, request
+from plainly import Told, by_siege, serve
 
-from common.serving.flask import answer, serve, task_app
 from common.serving.options import server_options
 from common.task import perform
 
-app = task_app()
+options = server_options()
 
 
-@app.get("/")
-def long_task() -> Response:
+def long_task(client: str) -> Told:
     run = perform(options.task)
-    return Response("") if "Siege" in request.headers["User-Agent"] else answer(run)
+    return (200, "") if by_siege(client) else run
 
 
-if __name__ == "__main__":
-    options = server_options()
-    serve(app, options, threaded=True)
+serve(options, long_task)

@@ -5,20 +5,18 @@ import sys
 import threading
 from pathlib import Path
 
-from flask import Response
+from plainly import Told, serve
 
-from common.serving.flask import answer, serve, task_app
 from common.serving.options import server_options
 from common.task import perform
 
-app = task_app()
+options = server_options()
 
 
-@app.get("/")
-def long_task() -> Response:
+def long_task(_client: str) -> Told:
     if Path(__file__).stem == "dies_at_work":
         threading.Event().wait()
-    return answer(perform(options.task))
+    return perform(options.task)
 
 
 def die():
@@ -26,7 +24,5 @@ def die():
     os._exit(1)
 
 
-if __name__ == "__main__":
-    options = server_options()
-    threading.Timer(1, die).start()
-    serve(app, options, threaded=True)
+threading.Timer(1, die).start()
+serve(options, long_task)

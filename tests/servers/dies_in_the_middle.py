@@ -3,25 +3,21 @@
 import os
 import sys
 
-from flask import Response, request
+from plainly import Told, by_siege, serve
 
-from common.serving.flask import answer, serve, task_app
 from common.serving.options import server_options
 from common.task import perform
 
-app = task_app()
+options = server_options()
 answers = []
 
 
-@app.get("/")
-def long_task() -> Response:
-    answers.append("Siege" in request.headers["User-Agent"])
+def long_task(client: str) -> Told:
+    answers.append(by_siege(client))
     if sum(answers) > 2:
         print("Segmentation fault (or something like it)", file=sys.stderr, flush=True)
         os._exit(3)
-    return answer(perform(options.task))
+    return perform(options.task)
 
 
-if __name__ == "__main__":
-    options = server_options()
-    serve(app, options, threaded=False)
+serve(options, long_task, threaded=False)

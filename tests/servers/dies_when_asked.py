@@ -10,22 +10,20 @@ import sys
 import time
 from pathlib import Path
 
-from flask import Response, request
+from plainly import Told, by_siege, serve
 
-from common.serving.flask import answer, serve, task_app
 from common.serving.options import server_options
 from common.task import perform
 
-app = task_app()
+options = server_options()
 requests = itertools.count(1)
 _, dies_at, how = Path(__file__).stem.split("-")
 
 
-@app.get("/")
-def long_task() -> Response:
-    if "Siege" not in request.headers["User-Agent"] and next(requests) == int(dies_at):
+def long_task(client: str) -> Told:
+    if not by_siege(client) and next(requests) == int(dies_at):
         die()
-    return answer(perform(options.task))
+    return perform(options.task)
 
 
 def die():
@@ -36,6 +34,4 @@ def die():
     sys.exit("no database at db:5432")  # on the main thread; the request is not answered
 
 
-if __name__ == "__main__":
-    options = server_options()
-    serve(app, options, threaded=False)
+serve(options, long_task, threaded=False)

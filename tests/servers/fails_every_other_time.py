@@ -2,23 +2,17 @@
 
 import itertools
 
-from flask import Response, request
+from plainly import Told, by_siege, serve
 
-from common.serving.flask import answer, serve, task_app
 from common.serving.options import server_options
 from common.task import perform
 
-app = task_app()
+options = server_options()
 requests = itertools.count()
 
 
-@app.get("/")
-def long_task() -> Response:
-    if "Siege" in request.headers["User-Agent"] and next(requests) % 2:
-        return Response("too busy", 503)
-    return answer(perform(options.task))
+def long_task(client: str) -> Told:
+    return (503, "too busy") if by_siege(client) and next(requests) % 2 else perform(options.task)
 
 
-if __name__ == "__main__":
-    options = server_options()
-    serve(app, options, threaded=False)
+serve(options, long_task, threaded=False)

@@ -4,27 +4,23 @@ import itertools
 import logging
 import os
 
-from flask import Response
+from plainly import Told, serve
 
-from common.serving.flask import answer, serve, task_app
 from common.serving.options import server_options
 from common.task import perform
 
-app = task_app()
+options = server_options()
 fine, answers = int(os.environ.get("FINE", "0")), itertools.count()
 
 
-@app.get("/")
-def long_task() -> Response:
+def long_task(_client: str) -> Told:
     if next(answers) < fine:
-        return answer(perform(options.task))
+        return perform(options.task)
     try:
-        return Response({}["customer"])
+        return 200, {}["customer"]
     except KeyError:
         logging.exception("Exception on / [GET]")
-        return Response("Internal Server Error", 500)
+        return 500, "Internal Server Error"
 
 
-if __name__ == "__main__":
-    options = server_options()
-    serve(app, options, threaded=False)
+serve(options, long_task)

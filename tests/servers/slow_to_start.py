@@ -2,21 +2,10 @@
 
 import time
 
-from flask import Response
+from plainly import serve
 
-from common.serving.flask import answer, serve, task_app
 from common.serving.options import server_options
-from common.task import perform
 
-app = task_app()
-
-
-@app.get("/")
-def long_task() -> Response:
-    return answer(perform(options.task))
-
-
-if __name__ == "__main__":
-    options = server_options()
-    time.sleep(2)
-    serve(app, options, threaded=True)
+options = server_options()
+time.sleep(2)
+serve(options)
