@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import WAITING
+from conftest import TESTS, WAITING
 from planned import plan_of
 
 from common.harness.ready.expectation import try_task
@@ -67,15 +67,15 @@ def test_in_a_folder_without_one_common_is_ours(tmp_path, monkeypatch) -> None:
     assert asyncio.run(try_task("common.task.builtin:primes", interpreter())).answer == b"4017"
 
 
-SERVER = """'''Serves, on a --port.'''
-from common.serving.flask import answer, serve, task_app
-from common.serving.options import server_options
-from common.task import perform
+SERVER = f"""'''Serves, on a --port.'''
+import sys
 
-app = task_app()
-app.get("/")(lambda: answer(perform(options.task)))
-options = server_options()
-serve(app, options, threaded=True)
+sys.path.append({str(TESTS / "servers")!r})
+from plainly import serve
+
+from common.serving.options import server_options
+
+serve(server_options())
 """
 
 
