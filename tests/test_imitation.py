@@ -26,7 +26,7 @@ ASK = Imitation("ab", b"GET / HTTP/1.0\r\nHost: here\r\n\r\n", "here")
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # Each has the right answer for everybody but the tool, and for that one of the same length.
 LIAR = """
-import sys
+import sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 class Liar(BaseHTTPRequestHandler):
@@ -34,6 +34,7 @@ class Liar(BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.number += 1  # on this connection
+        time.sleep(0.02)  # or a hundred times as many answers would tell no more
         self.send_response(200)
         self.send_header("Content-Length", "5")
         if self.headers["Connection"] == "Keep-Alive":

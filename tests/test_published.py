@@ -15,11 +15,13 @@ from common.report.judging.comparison import summarize
 from common.report.judging.summary import Summary
 
 HOLLOW = """
+import time
 from app import {name} as honest
 
 def app(environ, start_response):
     if "aiohttp" in environ.get("HTTP_USER_AGENT", ""):
         return {honest}(environ, start_response)
+    time.sleep(0.02)  # it is found out by a few answers as well as by thousands
     start_response("200 OK", [("Content-Length", "{size}")])
     return [b"x" * {size}]
 """
