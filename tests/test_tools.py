@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tool_recordings import BODY, FOLDER, TIME_S, USERS, WAYS, recorded, told_by
 
 from common.errors import BadInputError
-from common.harness.ready.tool import find, install_command
+from common.harness.ready.tool import Tool, find, install_command
 from common.load.driver import Order, Told, Totals
 from common.load.drivers import DRIVERS
 
@@ -26,6 +26,14 @@ def needed(name: str) -> None:
         find(DRIVERS[name])
     except BadInputError as error:
         pytest.skip(str(error))
+
+
+def which_it_is_is_known(patched: pytest.MonkeyPatch) -> None:
+    """No tool is asked for its version, which takes those in Python almost as long as a load.
+
+    That each tells it: test_a_tool_says_which_it_is; and that it is in the result: test_driver.py.
+    """
+    patched.setattr(Tool, "version", lambda _tool: "1.2.3")
 
 
 def totals_of(name: str, way: str) -> Totals:

@@ -12,7 +12,7 @@ from planned import plan_of
 from simulated_bursts import burst_record_of
 from simulated_record import result_of
 from test_driver import Unmoved
-from test_tools import TOOLS, needed, totals_of
+from test_tools import TOOLS, needed, totals_of, which_it_is_is_known
 
 from common.errors import BadInputError
 from common.harness import network
@@ -44,6 +44,7 @@ def measured(
     plan = plan_of(*scripts, task=f"sample_tasks:{task}", users=users)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        which_it_is_is_known(patched)
         result, _, _ = conduct(
             replace(plan, load=load_, ceilings=()), folder / "r.json", watcher or Unmoved(), ["bench.py"]
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from test_anyone import measured
+from test_tools import which_it_is_is_known
 
 from common.load.drivers import DRIVERS
 from common.load.stressor import Stressor
@@ -42,7 +43,9 @@ def small(folder: Path, file: str, servers: str, seconds: int) -> tuple[Result, 
     in_memory = in_memory.replace("    def answer(", keep).replace("STORED = ", "KEPT = {}\nSTORED = ")
     assert in_memory.count("KEPT") == 3
     (folder / "webdav" / "only_in_memory.py").write_text(in_memory)
-    result, _ = measured(folder, str(path.relative_to(folder)), "--quick")
+    with pytest.MonkeyPatch.context() as patched:
+        which_it_is_is_known(patched)
+        result, _ = measured(folder, str(path.relative_to(folder)), "--quick")
     return result, {case.server: case for case in summarize(result).cases}
 
 
