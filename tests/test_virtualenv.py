@@ -35,6 +35,13 @@ def users(real: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
+def quick(real: Path) -> Iterator[Path]:
+    """As `users`, but pip is asked only for what is not at hand; for everything: what is asked for again, below."""
+    with borrowed_pip(at_hand=True):
+        yield real
+
+
+@pytest.fixture
 def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A virtual environment of the user's, with a package of their own; ours need no package at all."""
     packages = new_environment(tmp_path / "theirs")
@@ -144,27 +151,27 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[AnIndex]]:
         server.shutdown()
 
 
-def test_a_package_without_a_build_is_named_and_the_others_are_there(users: Path, tmp_path: Path, index) -> None:
+def test_a_package_without_a_build_is_named_and_the_others_are_there(quick: Path, tmp_path: Path, index) -> None:
     (tmp_path / "requirements.txt").write_text("no-such-package-of-under-siege>=1\n# nothing\n")
-    python, said = prepared(users)
+    python, said = prepared(quick)
     assert "no-such-package-of-under-siege" in said[-1]
     assert "no-such-package-of-under-siege" in python.why_missing("no-such-package-of-under-siege")
     assert python.why_missing("tornado") == ""
-    again, said = prepared(users)
+    again, said = prepared(quick)
     assert again == python
     assert len(said) == 1  # nothing was made
 
 
-def test_what_nobody_asks_for_is_neither_installed_nor_told_to_be_missing(users, tmp_path, monkeypatch, index) -> None:
+def test_what_nobody_asks_for_is_neither_installed_nor_told_to_be_missing(quick, tmp_path, monkeypatch, index) -> None:
     (tmp_path / "requirements.txt").write_text("at_hand[extra]==1\nfar_away\n")
     a_wheel(tmp_path, "at_hand")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    lean, said = prepared(users, needed={"at_hand"})
+    lean, said = prepared(quick, needed={"at_hand"})
     assert (len(said), lean.missing) == (1, ())
-    everything, said = prepared(users)
+    everything, said = prepared(quick)
     assert (len(said), [name for name, _ in everything.missing]) == (2, ["far_away"])
     assert lean.path != everything.path
-    again, said = prepared(users, needed={"at_hand"})
+    again, said = prepared(quick, needed={"at_hand"})
     assert (again.path, said) == (everything.path, [])  # the one with everything serves, too
 
 
@@ -178,10 +185,10 @@ def a_wheel(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["nobody listens", "a proxy that is gone"])
-def test_where_no_index_was_asked_for_a_package_that_is_said(trouble, users, tmp_path, monkeypatch, index) -> None:
+def test_where_no_index_was_asked_for_a_package_that_is_said(trouble, quick, tmp_path, monkeypatch, index) -> None:
     without_index(trouble, monkeypatch, index)
     (tmp_path / "requirements.txt").write_text("far_away\n")
-    python, said = prepared(users)
+    python, said = prepared(quick)
     assert "no package index was reached; this is tried again at the next run" in said[-1]
     assert "no package index" in python.why_missing("far_away")
 
@@ -231,11 +238,11 @@ class Unmoved:
         return lambda *_: None
 
 
-def test_the_packages_in_the_record_are_those_of_the_python_that_served(users, tmp_path, monkeypatch, index) -> None:
+def test_the_packages_in_the_record_are_those_of_the_python_that_served(quick, tmp_path, monkeypatch, index) -> None:
     (tmp_path / "requirements.txt").write_text("flask\n")
     a_wheel(tmp_path, "flask")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    pythons = [sys.executable, str(users)]
+    pythons = [sys.executable, str(quick)]
     plan = plan_of("1", users=1, pythons=pythons)
     result, _ = conduct_traces(plan, 1, Unmoved(), [])
     ours, theirs = (case.python for case in plan.cases)
