@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from besieging import without_a_ceiling
 from command import called
 from conftest import ROOT, TESTS
 from simulated_record import CPUS, TIME_S, bare_record, record_of, result_of
@@ -214,7 +215,7 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("light")
 def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"dies_at_once\.py does not start: .*"):
+    with without_a_ceiling(), pytest.raises(BadInputError, match=r"dies_at_once\.py does not start: .*"):
         check.check(TESTS / "servers" / "dies_at_once.py", tmp_path)
 
 
