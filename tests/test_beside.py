@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -15,7 +16,7 @@ from common.alone.metronome import beat
 from common.cpus import usable_cpu_numbers
 from common.harness.beside import solo
 from common.harness.beside.machine import watching_machine
-from common.harness.beside.metronome import metronome
+from common.harness.beside.metronome import Metronome, metronome
 from common.harness.beside.sampler import tree_usage
 from common.harness.beside.solo import MOST_RUNS, soloist
 from common.harness.processes import until
@@ -116,6 +117,20 @@ def test_what_was_run_after_a_case_is_run_before_the_next_one_and_has_its_beats(
     since_s = asyncio.run(go())
     assert since_s <= other.beats.at_s[0] <= max(at_s for at_s in one.beats.at_s)
     assert len(set(zip(other.beats.at_s, other.beats.cpu, strict=True))) == len(other.beats.at_s)
+
+
+@pytest.mark.parametrize(("ago_s", "is_fresh"), [(0.9, True), (1.1, False)])
+def test_what_was_run_a_second_ago_is_run_again(ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The speed of the machine may be another one by then; and so long ago its beats are still remembered."""
+    monkeypatch.setattr(solo, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    alone, one, other = solo.Soloist(None, LIMIT_S), new_record(), new_record()
+    alone._last, alone._last_of = [[1000.0 - ago_s, 0.1, 0.1, 0]], one
+    assert alone.fresh_since_s(one) == math.inf
+    assert alone.fresh_since_s(other) == (1000.0 - ago_s if is_fresh else math.inf)
+    ticking = Metronome()
+    for at_s in (1000.0 - ago_s, 1000.0):
+        ticking.take(f"{at_s},0,0.001", at_s)
+    assert len(ticking._recent) == 2
 
 
 def test_a_long_task_is_performed_once_at_a_time() -> None:

@@ -127,7 +127,7 @@ def test_where_the_system_does_not_tell_its_cpu_time_stands_for_it() -> None:
 
 def test_siege_takes_nothing_from_a_server_beside_idle_cpus() -> None:
     """Its threads are as many as its users; what it takes matters where the CPUs are scarce."""
-    for idle_s, expected in ((2.0, []), (0.1, ["generator"])):
+    for idle_s, expected in ((2.0, []), (0.9, []), (0.7, ["generator"]), (0.1, ["generator"])):  # of 8
         machine = Machine(total_s=8, busy_s=4.9, steal_s=0, idle_s=idle_s)
         assert codes(judged(record_of("1_x", tool_cpu_s=0.8, machine=machine))) == expected
 
@@ -139,6 +139,7 @@ def test_local_ports_that_run_out() -> None:
         return codes(judged(record))
 
     assert judged_with(27000, reused=False, errors=0) == ["ports"]
+    assert judged_with(25000, reused=False, errors=0) == []
     assert judged_with(27000, reused=True, errors=0) == []  # they are given out again
     assert judged_with(15000, reused=True, errors=1) == ["availability", "ports"]
     assert judged_with(9000, reused=False, errors=1) == ["availability"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import warnings
 from pathlib import Path
@@ -20,7 +21,9 @@ from common.harness.client import Answer
 from common.harness.tracer import _as_told, _counted_back
 from common.harness.warm_up import _workers_told
 from common.load.siege import Siege
-from common.model.record import BadResultError, Machine, Trace, TracedRequests, load, save
+from common.model import record as model
+from common.model import validity
+from common.model.record import BadResultError, Beats, Machine, Trace, TracedRequests, load, save
 from common.report.dresses.compare_dresses import dressed as compared_as
 from common.report.dressing import dressed
 from common.report.judging.comparable import check_comparable
@@ -125,12 +128,76 @@ def test_what_can_not_be_is_refused_with_the_name_of_the_field(field: str, value
         load(written(tmp_path, raw))
 
 
+STRUCTS = [one for one in vars(model).values() if isinstance(one, type) and issubclass(one, msgspec.Struct)]
+AT_LEAST_ONE = {"round", "rounds", "workers", "usable_cpus", "cpus", "schema", "port_range", "tool_cpus"}
+MINUS_ONE = {"user", "cpu", "alone_on_cpu", "answer_bytes"}  # where that is not known
+# Moments before the load began, a clock that was set back, and what is only counted with.
+NEGATIVE = {"at_s", "due_s", "sent_s", "answered_s", "ended_s", "began_s", "seen_until_s", "fault_at_s", "alone_at_s"}
+NEGATIVE |= {"busy_s", "steal_s", "idle_s", "load_began_s", "seen", "seed"}
+DIVIDED_BY = {("Step", "arrivals_per_s"), ("Record", "load_s"), ("Bursts", "took_s")}
+
+
+def bounds(struct: str, field: str) -> tuple[float, float]:
+    """A number that is too small for that field, and one that may be there."""
+    if (struct, field) in DIVIDED_BY:
+        return 0, 1
+    if field in NEGATIVE:
+        return -(10**306), -1
+    least = 1 if field in AT_LEAST_ONE else -1 if field in MINUS_ONE else 0
+    return least - 1, least
+
+
+def test_every_number_of_a_result_has_its_limits() -> None:
+    fields = [(struct.__name__, field) for struct in STRUCTS for field in msgspec.structs.fields(struct)]
+    looked_at = 0
+    for struct, field in fields:
+        if not re.search(r"\b(int|float)\b", str(field.type)) or field.name in ("values", "ran_s"):
+            continue
+        too_small, least = bounds(struct, field.name)
+        for number, is_refused in ((10**306, True), (too_small, True), (least, False)):
+            told = {"x": number} if field.name == "seen" else number
+            holder = type(struct, (), {field.name: told})()
+            assert bool([*validity._field(holder, field.name, "")]) == is_refused, (struct, field.name, number)
+        looked_at += 1
+    assert looked_at > 90
+
+
 @pytest.mark.parametrize(("table", "column"), [("transactions", "user"), ("pings", "problem"), ("samples", "at_s")])
 def test_columns_of_different_lengths_are_refused(table: str, column: str, tmp_path: Path) -> None:
     raw = json.loads(RESULT.read_text())
     del raw["records"][0][table][column][-1]
     with pytest.raises(BadResultError, match=rf"records\[0\]\.{table} has columns of different lengths: "):
         load(written(tmp_path, raw))
+
+
+def test_every_table_has_rows() -> None:
+    """What has nothing but columns."""
+    tables = 0
+    for struct in STRUCTS:
+        first, *others = msgspec.structs.fields(struct)
+        if others and all(str(field.type).startswith(("list[", "dict[int, list")) for field in (first, *others)):
+            empty = {field.name: {0: []} for field in others if str(field.type).startswith("dict")}
+            (fault,) = validity.faults(struct(**{first.name: [0.5], **empty}))
+            assert "columns of different lengths" in fault
+            tables += 1
+    assert tables > 10
+
+
+@pytest.mark.parametrize(
+    ("moments", "cpus", "is_refused"), [([1, 2, 2], [0, 0, 0], False), ([1, 0], [0, 0], True), ([1, 0], [0, 1], False)]
+)
+def test_no_cpu_goes_back_in_time(moments: list[float], cpus: list[int], is_refused: bool) -> None:
+    faults = [*validity.faults(Beats(moments, cpus, [0.1] * len(cpus)))]
+    assert faults == [".at_s goes back in time"] * is_refused
+
+
+@pytest.mark.parametrize(
+    ("stretch", "is_refused"),
+    [((0.1, 0.2, None), False), ((0.2, 0.1, 0.0), True), ((0.1, 0.2, -1.0), True), ((0.1, 1e9, 0.0), True)],
+)
+def test_a_task_runs_from_its_beginning_to_its_end(stretch: tuple, is_refused: bool) -> None:
+    traced = TracedRequests([0.1], [0.2], ["1/a"], [[stretch]])
+    assert bool([*validity.faults(traced)]) == is_refused
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" * 5000], ids=lambda text: text[:9])

@@ -11,13 +11,15 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from conftest import ROOT, TESTS, WAITING, bench_command, gone, is_free, wait_until
 from planned import plan_of
 
-from common.harness.child import kept
+from common.harness import child
+from common.harness.child import another_keeper, kept
 from common.harness.ours import server_environment
 from common.harness.processes import Started
 
@@ -120,9 +122,11 @@ def test_a_daemon_that_tells_whose_it_is_ends_with_no_other(tmp_path: Path) -> N
 
 @ON_LINUX
 def test_orphans_that_have_ended_are_no_zombies() -> None:
-    forks = "import os\nfor _ in range(20):\n  if not os.fork():\n    os.fork()\n    os._exit(0)\n  os.wait()\ninput()"
+    forks = "for _ in range(20):\n  if not os.fork():\n    os.fork()\n    os._exit(0)\n  os.wait()\n"
+    forks = f"import os\n{forks}print('forked', flush=True)\ninput()"
     process = Started([sys.executable, "-c", forks], environment=server_environment(), stdin=subprocess.PIPE)
-    wait_until(lambda: not any(one.status() == psutil.STATUS_ZOMBIE for one in kept().orphans()))
+    assert process.process.stdout.readline() == b"forked\n"
+    wait_until(lambda: not kept().orphans())  # whose children they became when their parents ended
     asyncio.run(process.stop())
 
 
@@ -204,6 +208,21 @@ def commands(processes: list[psutil.Process]) -> str:
         except psutil.Error:
             said.append("")
     return "\n".join(said)
+
+
+def test_a_keeper_for_a_while_would_remove_the_same_folders_and_leaves_them_where_we_live(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whom it ends may write into a folder that the former one has removed."""
+    former = SimpleNamespace(folders=[tmp_path], lives=lambda: True)
+    monkeypatch.setattr(child, "_KEPT", [former])
+    with another_keeper():
+        inner = kept()
+        assert inner is not former
+        assert inner.folders == [tmp_path]
+    assert not psutil.pid_exists(inner.pid)  # and what it had to remove is removed by then
+    assert tmp_path.is_dir()
+    assert kept() is former
 
 
 @ON_LINUX

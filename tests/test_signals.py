@@ -3,10 +3,12 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -17,6 +19,7 @@ from planned import plan_of
 from common.harness import server
 from common.harness.failures import CaseFailedError
 from common.harness.interruption import until_signal
+from common.harness.ours import HOST
 from common.harness.ready.services import Services
 from common.harness.turn import new_record
 from common.model.record import load
@@ -120,6 +123,28 @@ def test_a_port_that_is_kept_does_not_stand_in_the_way_of_a_signal(cancelled, ra
 
     with pytest.raises(raised):
         asyncio.run(run())
+
+
+class Gone:
+    """What was started, and has ended; its port is another matter."""
+
+    pid, process = 1, SimpleNamespace(stdout=None, stderr=None)
+
+    async def stop(self, grace_s: float) -> None:
+        """Nothing is left to be ended."""
+
+
+def test_a_server_has_kept_its_port_if_that_is_still_taken_after_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_begun", lambda _: Gone())
+    monkeypatch.setattr(server, "Tail", lambda _: None)
+    plan = plan_of("2")
+    with socket.create_server((HOST, 0)) as somebody_else:
+        port = somebody_else.getsockname()[1]
+        one = server.Server(plan, plan.cases[0], f"http://{HOST}:{port}", port, SimpleNamespace(own_folder=""))
+        with pytest.raises(CaseFailedError, match=f"port {port} is still taken after the server was ended") as failed:
+            asyncio.run(one.stop())
+        assert failed.value.code == "port_kept"
+    asyncio.run(one.stop())
 
 
 def test_only_the_first_signal_cancels_the_work() -> None:

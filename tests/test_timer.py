@@ -68,6 +68,44 @@ def test_an_honest_server_is_not_taken_for_a_timer(name: str) -> None:
     assert "timer" not in codes(judged(HONEST[name]))
 
 
+@pytest.mark.parametrize(
+    ("cause", "from_s", "to_s"),
+    [
+        ("delayed ACK", 0.0395, 0.0455),
+        ("which other requests wake", 0.0475, 0.0625),
+        ("select of cheroot 8.1", 0.0955, 0.1155),
+    ],
+)
+def test_a_timer_is_known_by_how_long_it_takes(cause: str, from_s: float, to_s: float) -> None:
+    for waited_s in (from_s, to_s):
+        assert cause in (timer(Round(waiting(10, waited_s, 0.001)), None) or "")
+    for waited_s in (from_s - 0.001, to_s + 0.001):
+        assert timer(Round(waiting(10, waited_s, 0.001)), None) is None
+
+
+def of_so_many_checks(count: int) -> Record:
+    record = waiting(10, 0.042, 0.001)
+    for name in record.checks.__struct_fields__:
+        del getattr(record.checks, name)[count:]
+    return record
+
+
+# Each with what is just beyond it, so that nothing is said any more.
+JUST = {
+    "checks": (of_so_many_checks(3), of_so_many_checks(2)),
+    "longer than two in a line": (waiting(1, 0.042, 0.0205), waiting(1, 0.042, 0.0215)),
+    "answers together": (waiting(10, 0.042, 0.001, p95_s=1.55 * 0.042), waiting(10, 0.042, 0.001, p95_s=1.65 * 0.042)),
+    "idle": (waiting(10, 0.042, 0.001, cpus=0.48), waiting(10, 0.042, 0.001, cpus=0.52)),
+}
+
+
+@pytest.mark.parametrize("what", JUST)
+def test_a_timer_is_named_only_as_far_as_it_is_sure(what: str) -> None:
+    found, beyond = JUST[what]
+    assert timer(Round(found), None)
+    assert timer(Round(beyond), None) is None
+
+
 def test_no_server_is_taken_for_a_timer_however_its_users_share_its_workers() -> None:
     """Each worker performs one after the other, and waits each time; kept connections stay where they are."""
     rng = random.Random(7)

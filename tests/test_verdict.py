@@ -47,7 +47,7 @@ def test_one_round_above_the_ceiling_is_enough_however_the_others_differ() -> No
 
 
 def test_an_answer_sooner_than_the_task_takes_alone() -> None:
-    for seconds, expected in ((TASK_S * 0.5, ["too_fast"]), (TASK_S * 0.95, [])):
+    for seconds, expected in ((TASK_S * 0.84, ["too_fast"]), (TASK_S * 0.86, [])):
         assert codes(judged(record_of("1_x", idle_answer_s=seconds))) == expected
     case = judged(record_of("1_x", idle_answer_s=0.001))
     assert "an answer came after 1.0 ms, but the task alone takes 100 ms" in case.reasons[0].message
@@ -80,6 +80,25 @@ def test_a_look_at_the_cpu_time_that_lacks_a_process_does_not_count() -> None:
     assert case.cpu_s_per_transaction == pytest.approx(TASK_S, rel=0.1)
 
 
+@pytest.mark.parametrize(("needed_s", "expected"), [(0.0011, ["too_cheap"]), (0.0009, [])])
+def test_less_than_the_clock_of_the_cpu_can_tell_is_not_too_cheap(needed_s: float, expected: list[str]) -> None:
+    record, bare = record_of("1_x"), bare_record()
+    record.samples.cpu_s[:] = [0.0001 * number for number in range(17)]
+    record.machine = Machine(total_s=8, busy_s=0.2, steal_s=0)
+    bare.alone_cpu_s[:] = [needed_s] * 3
+    assert codes(judged(record, bare)) == expected
+
+
+@pytest.mark.parametrize(("too_soon", "expected"), [(1, []), (2, ["too_fast"])])
+def test_one_line_in_twenty_may_have_been_read_late(too_soon: int, expected: list[str]) -> None:
+    """What came before it then looks slow, and it looks fast; here of some 35."""
+    record = record_of("1_x")
+    for place in range(20, 20 + too_soon):
+        record.transactions.took_s[place] = 0.02
+        record.transactions.finished_s[place] = record.transactions.finished_s[place - 5] + 0.02
+    assert [code for code in codes(judged(record)) if code == "too_fast"] == expected
+
+
 def test_a_task_that_hardly_computes_can_not_be_too_cheap() -> None:
     record, bare = record_of("1_x"), bare_record()
     record.samples.cpu_s[:] = [0.001 * number for number in range(17)]
@@ -97,6 +116,24 @@ def test_figures_that_contradict_littles_law_in_either_direction(factor: float, 
     case = judged(record)
     assert codes(case) == ["littles_law"]
     assert complaint in case.reasons[0].message
+
+
+@pytest.mark.parametrize(("answers", "expected"), [(4, False), (5, True)])
+def test_from_few_answers_no_mean_is_taken(answers: int, expected: bool) -> None:
+    record = record_of("1_x")
+    for name in record.transactions.__struct_fields__:
+        del getattr(record.transactions, name)[answers:]
+    record.transactions.took_s[:] = [3 * seconds for seconds in record.transactions.took_s]
+    assert ("littles_law" in codes(judged(record))) == expected
+
+
+@pytest.mark.parametrize(("rounds", "expected"), [(3, False), (4, True)])
+def test_a_user_is_stuck_once_the_others_have_come_round_four_times(rounds: int, expected: bool) -> None:
+    record = record_of("1_x")
+    for name in record.transactions.__struct_fields__:
+        del getattr(record.transactions, name)[5 * rounds :]
+    record.values["users"] = 7
+    assert ("littles_law" in codes(judged(record, bare_record(users=7)))) == expected
 
 
 def test_users_that_are_stuck_while_others_are_served() -> None:
@@ -129,6 +166,8 @@ def test_a_starved_generator() -> None:
     case = judged(record_of("1_x", tool_cpu_s=0.8, machine=Machine(total_s=8, busy_s=4.9, steal_s=0)))
     assert codes(case) == ["generator"]
     assert "siege and the bench took 11 % of the machine's CPUs" in case.reasons[0].message
+    less = record_of("1_x", tool_cpu_s=0.6, machine=Machine(total_s=8, busy_s=4.7, steal_s=0))  # with the bench 9 %
+    assert codes(judged(less)) == []
 
 
 def test_a_late_probe() -> None:
@@ -138,6 +177,17 @@ def test_a_late_probe() -> None:
     assert codes(judged(record)) == ["late_probe"]
     record.pings.waited_s[:] = [0.9] * 80  # of that, 30 ms don't matter
     assert codes(judged(record)) == []
+
+
+@pytest.mark.parametrize(
+    ("late_s", "waited_s", "expected"),
+    [(0.009, 0.01, []), (0.011, 0.012, ["late_probe"]), (0.03, 0.055, ["late_probe"]), (0.03, 0.065, [])],
+)
+def test_a_probe_is_late_beyond_ten_milliseconds_that_are_half_of_a_ping(late_s, waited_s, expected) -> None:
+    record = record_of("1_x")
+    record.pings.sent_s[:] = [due + late_s for due in record.pings.due_s]
+    record.pings.waited_s[:] = [waited_s] * 80
+    assert codes(judged(record)) == expected
 
 
 def test_pings_without_an_answer() -> None:

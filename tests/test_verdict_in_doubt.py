@@ -1,7 +1,9 @@
 """The verdict where machine or ceiling are in doubt: noise makes no liar `ok`, and accuses nobody."""
 
+import math
+
 import pytest
-from simulated_record import TASK_S, bare_record, record_of, result_of
+from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from test_verdict import codes, judged
 
 from common.model.record import Failure, Machine
@@ -18,6 +20,15 @@ def test_what_is_allowed_above_the_ceiling_comes_from_the_ceilings() -> None:
         (case,) = summarize(result_of([*bare, *faster])).cases
         assert codes(case) == expected
     assert case.verdict == "unclear"
+
+
+@pytest.mark.parametrize(("other_s", "expected"), [(0.0, ["above_ceiling"]), (0.3, ["unsteady_ceiling"])])
+def test_what_other_work_took_from_the_ceiling_may_be_had_without_it(other_s: float, expected: list[str]) -> None:
+    """Less of it than makes a machine busy."""
+    bare, faster = bare_record(), record_of("1_x", workers=2, speed=1.075)
+    ours_s = bare.tool_cpu_s + bare.bench_cpu_s
+    bare.machine = Machine(total_s=CPUS * TIME_S, busy_s=ours_s + other_s, steal_s=0.0)
+    assert codes(judged(faster, bare)) == expected
 
 
 def test_a_liar_can_not_buy_himself_an_allowance_with_rounds_that_differ() -> None:
@@ -45,6 +56,20 @@ def test_a_busy_machine_comes_first_because_it_explains_the_rest() -> None:
     stolen = Machine(total_s=8, busy_s=4.15, steal_s=0.8)
     honest = judged(record_of("1_x", machine=stolen))
     assert (honest.verdict, codes(honest)) == ("unclear", ["busy_machine"])
+
+
+@pytest.mark.parametrize(
+    ("other", "stolen", "expected"),
+    [(0.045, 0.0, []), (0.055, 0.0, ["busy_machine"]), (0.0, 0.018, []), (0.0, 0.022, ["busy_machine"])],
+)
+def test_a_machine_is_busy_beyond_a_twentieth_of_other_work_or_a_fiftieth_that_is_stolen(
+    other: float, stolen: float, expected: list[str]
+) -> None:
+    record = record_of("1_x")
+    ours_s = TIME_S + record.tool_cpu_s + record.bench_cpu_s
+    total_s = CPUS * TIME_S
+    record.machine = Machine(total_s, busy_s=ours_s + other * total_s, steal_s=stolen * total_s)
+    assert codes(judged(record)) == expected
 
 
 def test_what_the_services_of_a_suite_compute_is_no_other_work() -> None:
@@ -109,6 +134,43 @@ def test_where_noise_hides_every_lie_nothing_is_ok() -> None:
     assert (case.verdict, codes(case), case.rank) == ("unclear", ["blind"], None)
     assert "too noisy to tell the truth from a lie: an answer in " in case.reasons[0].message
     assert case.rate_per_s is not None
+
+
+@pytest.mark.parametrize(
+    ("differ", "answered_s", "expected"),
+    [
+        (0.1, 0.58 * TASK_S, ["too_fast"]),  # three standard deviations of the mean of three runs, and 15 %, are 41 %
+        (0.1, 0.6 * TASK_S, []),
+        (0.13, TASK_S, []),  # 48 %
+        (0.142, TASK_S, ["blind"]),  # 51 %
+    ],
+)
+def test_how_far_runs_differ_says_what_can_be_seen(differ: float, answered_s: float, expected: list[str]) -> None:
+    bare = bare_record()
+    bare.alone_wall_s[:] = bare.alone_cpu_s[:] = [TASK_S * math.exp(times * differ) for times in (-1, 0, 1)]
+    assert codes(judged(record_of("1_x", idle_answer_s=answered_s), bare)) == expected
+
+
+@pytest.mark.parametrize(("other", "expected"), [(0.19, []), (0.21, ["blind"])])
+def test_a_quarter_more_than_the_ceiling_has_to_be_seen(other: float, expected: list[str]) -> None:
+    """Here by what other work took from it, beside the 5 % by which rates differ anyway."""
+    bare = bare_record()
+    busy_s = bare.tool_cpu_s + bare.bench_cpu_s + other * CPUS * TIME_S
+    bare.machine = Machine(CPUS * TIME_S, busy_s, steal_s=0.0)
+    assert codes(judged(record_of("1_x"), bare)) == ["doubtful_ceiling", *expected]
+
+
+@pytest.mark.parametrize(("slow_for", "expected"), [(1.2, ["blind"]), (1.35, ["unsteady_machine", "blind"])])
+def test_a_machine_is_unsteady_if_its_speed_changes_by_a_quarter(slow_for: float, expected: list[str]) -> None:
+    bare, record = bare_record(), record_of("1_x")
+    bare.alone_wall_s.clear(), bare.alone_cpu_s.clear()
+    for one in (bare, record):
+        for place in range(80):
+            at_s = 0.05 * place
+            one.beats.at_s.append(at_s)
+            one.beats.cpu.append(0)
+            one.beats.took_s.append(15e-6 * (slow_for if at_s > TIME_S / 2 else 1.0))
+    assert codes(judged(record, bare)) == expected
 
 
 def test_without_knowing_what_the_task_takes_nothing_is_ok() -> None:

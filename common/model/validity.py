@@ -34,7 +34,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("taken", "tool_awake", "generator_awake"), (0, MOST)),
     **dict.fromkeys(("port_range", "tool_cpus"), (1, MOST)),
     "began_s": (-LONGEST_S, LONGEST_S),
-    "status": (0, 999),
+    **dict.fromkeys(("status", "answer_status"), (0, 999)),
     "schema": (1, MOST),
     "seed": (-(10.0**300), 10.0**300),
 }
