@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import re
 import shutil
@@ -18,8 +19,9 @@ import pytest
 from conftest import ROOT, TESTS, WAITING, bench_command, gone, is_free, wait_until
 from planned import plan_of
 
-from common.harness import child
+from common.harness import child, keeper
 from common.harness.child import another_keeper, kept
+from common.harness.keeper import RUN_MARK
 from common.harness.ours import server_environment
 from common.harness.processes import Started
 
@@ -210,6 +212,76 @@ def commands(processes: list[psutil.Process]) -> str:
     return "\n".join(said)
 
 
+class Clock:
+    """Goes on only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, for_s: float) -> None:
+        self.now_s += for_s
+
+
+class Left:
+    """A process that does not end before it is killed, and remembers when that was."""
+
+    def __init__(self, clock: Clock, *words: str) -> None:
+        self._clock, self._words, self.killed_s = clock, words, math.inf
+
+    def cmdline(self) -> list[str]:
+        return [*self._words]
+
+    def kill(self) -> None:
+        self.killed_s = min(self.killed_s, self._clock.now_s)
+
+
+def test_a_resource_tracker_has_two_seconds_to_tidy_and_all_others_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    tracker = Left(clock, sys.executable, "-c", "from multiprocessing.resource_tracker import main;main(5)")
+    other = Left(clock, sys.executable, "-c", DAEMON)
+    monkeypatch.setattr(keeper, "time", clock)
+    monkeypatch.setattr(keeper, "os", SimpleNamespace(waitpid=lambda *_: (0, 0), WNOHANG=os.WNOHANG))
+    one = keeper.Keeper(None, "")
+    monkeypatch.setattr(one, "_left", lambda: [left for left in (tracker, other) if left.killed_s == math.inf])
+    one.end_all()
+    assert other.killed_s == 0
+    assert 2.0 <= tracker.killed_s < 2.1
+    assert clock.now_s < 2.2  # and that is all that it waited
+
+
+def test_who_does_not_end_even_when_killed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(keeper, "time", clock)
+    monkeypatch.setattr(keeper, "os", SimpleNamespace(waitpid=lambda *_: (0, 0), WNOHANG=os.WNOHANG))
+    one = keeper.Keeper(None, "")
+    monkeypatch.setattr(one, "_left", lambda: [Left(clock)])
+    one.end_all()
+    assert 10.0 <= clock.now_s < 10.1
+
+
+class Marked:
+    """A process with that mark in its environment."""
+
+    def __init__(self, pid: int, mark: str, status: str = psutil.STATUS_RUNNING) -> None:
+        self.pid, self._environment, self._status = pid, {RUN_MARK: mark} if mark else {}, status
+
+    def environ(self) -> dict[str, str]:
+        return self._environment
+
+    def status(self) -> str:
+        return self._status
+
+
+def test_where_orphans_go_elsewhere_they_are_known_by_the_mark_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    everybody = [Marked(os.getpid(), "ours"), Marked(1, ""), Marked(2, "ours"), Marked(3, "of another run")]
+    everybody.append(Marked(4, "ours", psutil.STATUS_ZOMBIE))
+    monkeypatch.setattr(keeper.psutil, "process_iter", lambda: everybody)
+    assert [one.pid for one in keeper.Keeper(None, "ours")._left()] == [2]
+
+
 def test_a_keeper_for_a_while_would_remove_the_same_folders_and_leaves_them_where_we_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +292,8 @@ def test_a_keeper_for_a_while_would_remove_the_same_folders_and_leaves_them_wher
         inner = kept()
         assert inner is not former
         assert inner.folders == [tmp_path]
+        os.kill(inner.pid, signal.SIGSTOP)  # by somebody whom it had started, so late that nobody noticed
+        wait_until(lambda: psutil.Process(inner.pid).status() == psutil.STATUS_STOPPED)
     assert not psutil.pid_exists(inner.pid)  # and what it had to remove is removed by then
     assert tmp_path.is_dir()
     assert kept() is former
