@@ -20,7 +20,9 @@ from besieging import Besieged
 from borrowed_pip import borrowed_pip
 from command import Ended, called
 from conftest import LIMIT_S, TESTS, is_free, wait_until
+from planned import plan_of
 
+from common.harness import listeners, server
 from common.harness.client import Answer, client, get
 from common.harness.failures import CaseFailedError
 from common.harness.listeners import must_be_its_own
@@ -235,6 +237,85 @@ def test_an_answer_has_to_come_from_the_processes_that_were_started() -> None:
                 must_be_its_own(other.pid, port)
             other.communicate(b"\n")
     must_be_its_own(os.getpid(), port)  # nobody listens there any more, which is found out otherwise
+
+
+class Seen:
+    """A process as the system shows it, with the ports on which it listens, and those over which it asks."""
+
+    def __init__(self, *listens: int, asks: int = 0, below: tuple["Seen", ...] = (), error: type | None = None) -> None:
+        self._below, self._error = below, error
+        self._connections = [SimpleNamespace(status=psutil.CONN_LISTEN, laddr=SimpleNamespace(port=p)) for p in listens]
+        self._connections.append(SimpleNamespace(status=psutil.CONN_ESTABLISHED, laddr=SimpleNamespace(port=asks)))
+
+    def children(self, recursive: bool) -> list["Seen"]:
+        return [*self._below, *(two for one in self._below for two in one.children(recursive))] if recursive else []
+
+    def net_connections(self, **_: str) -> list[SimpleNamespace]:
+        if self._error is not None:
+            raise self._error(1)
+        return self._connections
+
+
+OURS = 5000
+OWN = {
+    "itself": (Seen(OURS), Seen()),
+    "a child of its child": (Seen(below=(Seen(below=(Seen(OURS),)),)), Seen()),
+    "beside a child that has just ended": (Seen(below=(Seen(error=psutil.NoSuchProcess), Seen(OURS))), Seen()),
+    "who has left it": (Seen(), Seen(below=(Seen(OURS),))),
+    "where the system does not tell": (Seen(error=psutil.AccessDenied), Seen()),
+    "which has ended": (Seen(error=psutil.ZombieProcess), Seen()),
+}
+STRANGERS = {
+    "nowhere": (Seen(), "; the server listens nowhere"),
+    "asks over that port": (Seen(asks=OURS), "; the server listens nowhere"),
+    "elsewhere": (Seen(4, 2, below=(Seen(1, 3),)), "; it listens on port 1 and 2 and 3 instead"),
+}
+
+
+def seen(monkeypatch: pytest.MonkeyPatch, of_server: Seen, of_keeper: Seen) -> None:
+    known = {name: getattr(psutil, name) for name in ("CONN_LISTEN", "Error", "NoSuchProcess", "ZombieProcess")}
+    shown = SimpleNamespace(**known, Process={7: of_server, 8: of_keeper}.__getitem__)
+    monkeypatch.setattr(listeners, "psutil", shown)
+    monkeypatch.setattr(listeners, "port_is_free", lambda _: False)
+
+
+@pytest.mark.parametrize("who", OWN)
+def test_whoever_the_server_has_started_may_answer(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen(monkeypatch, *OWN[who])
+    must_be_its_own(7, OURS, 8)
+
+
+@pytest.mark.parametrize("who", STRANGERS)
+def test_a_stranger_is_told_with_where_the_server_listens(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    process, told = STRANGERS[who]
+    seen(monkeypatch, process, Seen())
+    with pytest.raises(CaseFailedError) as failed:
+        must_be_its_own(7, OURS, 8)
+    assert failed.value.code == "stranger"
+    assert f"port {OURS} is answered by a process that was not started here{told}" in str(failed.value)
+
+
+def test_a_right_answer_of_a_stranger_ends_the_waiting_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for = []
+
+    def look(*who: int) -> None:
+        asked_for.append(who)
+        raise CaseFailedError("stranger", "it is somebody else")
+
+    async def answered(*_: object) -> Answer:
+        return Answer(200, b"", {})
+
+    process = SimpleNamespace(stdout=None, stderr=None, keeper=SimpleNamespace(pid=8))
+    monkeypatch.setattr(server, "_begun", lambda _: SimpleNamespace(pid=7, process=process))
+    monkeypatch.setattr(server, "Tail", lambda _: None)
+    monkeypatch.setattr(server, "must_be_its_own", look)
+    monkeypatch.setattr(server, "get", answered)
+    plan = plan_of("2")
+    one = server.Server(plan, plan.cases[0], "http://here", OURS, SimpleNamespace(own_folder=""))
+    monkeypatch.setattr(one, "_is_right", lambda _: True)
+    with pytest.raises(CaseFailedError, match="it is somebody else"):
+        asyncio.run(one.ready(None))
+    assert asked_for == [(7, OURS, 8)]
 
 
 @pytest.mark.parametrize("name", ["redis", "postgresql"])

@@ -14,7 +14,7 @@ from conftest import LIMIT_S, ROOT, TESTS, gone, wait_until
 
 from common.alone.metronome import beat
 from common.cpus import usable_cpu_numbers
-from common.harness.beside import solo
+from common.harness.beside import sampler, solo
 from common.harness.beside.machine import watching_machine
 from common.harness.beside.metronome import Metronome, metronome
 from common.harness.beside.sampler import tree_usage
@@ -131,6 +131,93 @@ def test_what_was_run_a_second_ago_is_run_again(ago_s: float, is_fresh: bool, mo
     for at_s in (1000.0 - ago_s, 1000.0):
         ticking.take(f"{at_s},0,0.001", at_s)
     assert len(ticking._recent) == 2
+
+
+class Quick(solo.Soloist):
+    """One whose runs take so long, by a clock that goes on only then."""
+
+    def __init__(self, run_s: float) -> None:
+        super().__init__(None, LIMIT_S)
+        self.now_s, self._run_s = 0.0, run_s
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    async def _once(self) -> bool:
+        self.take(f"{self.now_s},{self._run_s},{self._run_s},0", self.now_s)
+        self.now_s += self._run_s
+        return True
+
+
+@pytest.mark.parametrize(("run_s", "runs"), [(0.01, 3), (0.2, 2), (0.3, 1)])
+def test_at_a_time_there_are_three_runs_or_those_that_begin_in_a_quarter_of_a_second(
+    run_s: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, record = Quick(run_s), new_record()
+    monkeypatch.setattr(solo, "time", alone)
+    asyncio.run(alone.perform(record))
+    assert record.alone_wall_s == [run_s] * runs
+
+
+def test_what_is_no_run_was_printed_by_the_task() -> None:
+    alone = solo.Soloist(None, LIMIT_S)
+    for line in (
+        "1.5,0.2,1e-05,-1",
+        "1,2,3",
+        "a,b,c,d",
+        "1.5,0.2,nan,0",
+        "1.5,0.2,0.1,0 ",
+        "-1.5,0.2,0.1,0",
+        "1,1,1,1.5",
+    ):
+        alone.take(line, 0.0)
+    assert alone._lines == [[1.5, 0.2, 1e-05, -1]]
+
+
+class Shown:
+    """A process as the system shows it, with what it knows of its memory."""
+
+    def __init__(self, below: tuple["Shown", ...] = (), **memory: int) -> None:
+        self._below, self._memory = below, memory
+
+    def children(self, **_: bool) -> list["Shown"]:
+        return [*self._below]
+
+    def cpu_times(self) -> SimpleNamespace:
+        if not self._memory:
+            raise psutil.NoSuchProcess(1)
+        return SimpleNamespace(user=1.0, system=20.0, children_user=300.0, children_system=4000.0)
+
+    def memory_full_info(self) -> SimpleNamespace:
+        if self._memory.keys() == {"rss"}:
+            raise psutil.AccessDenied(1)
+        return SimpleNamespace(**self._memory)
+
+    def memory_info(self) -> SimpleNamespace:
+        return SimpleNamespace(**self._memory)
+
+
+@pytest.mark.parametrize(
+    ("memory", "size", "kind"),
+    [
+        ({"rss": 9, "uss": 3, "pss": 5}, 5, "pss"),  # what is shared is counted once in all
+        ({"rss": 9, "uss": 3}, 3, "uss"),  # as on macOS
+        ({"rss": 9, "uss": 3, "pss": 0}, 3, "uss"),
+        ({"rss": 9, "uss": 0, "pss": 0}, 9, "rss"),
+        ({"rss": 9}, 9, "rss"),  # of somebody else's process
+    ],
+)
+def test_which_memory_is_counted_is_said(memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(sampler.psutil, "Process", lambda _: Shown(**memory))
+        assert tree_usage(1) == (4321.0, size, kind, 1)
+
+
+def test_a_server_uses_what_all_its_processes_use_that_are_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(sampler.psutil, "Process", lambda _: Shown((Shown(rss=40), Shown()), rss=9, uss=3, pss=5))
+        assert tree_usage(1) == (2 * 4321.0, 45, "pss+rss", 2)
+        assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2)
 
 
 def test_a_long_task_is_performed_once_at_a_time() -> None:

@@ -86,14 +86,20 @@ def sent_are_200(result: Result, cases: dict[str, Summary]) -> None:
     assert cases["on_waitress"].rate_per_s is not None
 
 
+def descriptors() -> set[str]:
+    """Those that this process has open, and the one by which it looks."""
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
 def test_where_a_network_is_not_allowed_that_is_said_once_and_the_run_goes_on(monkeypatch) -> None:
     def forbidden(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(network, "_call", forbidden)
-    heard = Warned()
+    heard, before = Warned(), descriptors()
     with network.own_network(heard.warn) as is_own:
         assert not is_own
+    assert descriptors() == before
     (warning,) = heard.warnings
     assert "own_network is not allowed here (Operation not permitted): run this as root" in warning
 
