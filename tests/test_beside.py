@@ -226,7 +226,9 @@ def test_a_long_task_is_performed_once_at_a_time() -> None:
 
 def test_what_the_task_prints_and_raises_disturbs_nothing(monkeypatch) -> None:
     monkeypatch.chdir(TESTS)
-    assert perform("sample_tasks:prints").alone_wall_s
+    told = perform("sample_tasks:prints").alone_wall_s
+    assert told
+    assert 9.0 not in told
     assert perform("sample_tasks:raises", times=2).alone_wall_s == []
     assert perform("no_such:task").alone_wall_s == []
 

@@ -3,11 +3,13 @@
 import io
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from simulated_record import bare_record, result_of
 from common.command_line import telling_of
 from common.errors import BadInputError
 from common.harness.capacity.arrivals import typical_arrivals
+from common.harness.capacity.generator import Generator
 from common.model.record import Failure, LeftOut, Result, load, save
 from common.report.dressing import as_shown, dressed
 from common.report.figures.knee import queue_of, usual_time
@@ -49,6 +52,21 @@ def found(name: str, seed: int) -> tuple[Capacity, Result]:
 
 def covers(one: Capacity, per_s: float) -> bool:
     return (one.holds or 0.0) <= per_s <= (one.fails or math.inf)
+
+
+def test_what_the_generator_tells_of_each_request_is_taken_in_whatever_the_order() -> None:
+    process = SimpleNamespace(pid=os.getpid(), ended=lambda: False)
+    one = Generator(process, None)
+    one._due_s = [0.1, 0.2, 0.3]
+    for line in ("2,0.301,0.4,", "0,0.101,0.5,unanswered", "1,0.2", "1,0.2,0.3,Lost", "x"):
+        one.take(line, 0.0)
+    assert not one.ready
+    one.take("ready", 0.0)
+    assert one.ready
+    told = one.arrivals
+    assert one.done == {0, 2}
+    assert (told.due_s, told.sent_s, told.ended_s) == ([0.3, 0.1], [0.301, 0.101], [0.4, 0.5])
+    assert told.outcome == ["", "unanswered"]
 
 
 def overlap(one: Capacity, other: Capacity) -> bool:

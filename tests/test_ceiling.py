@@ -17,10 +17,11 @@ from planned import plan_of
 
 from common.alone.bare import CHECKER, spread
 from common.cpus import usable_cpus
+from common.harness import ceiling
 from common.harness.beside.checker import interval_s
 from common.harness.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
 from common.harness.failures import CaseFailedError
-from common.harness.length import Length
+from common.harness.length import LEAST_S, Length
 from common.harness.ready.expectation import Expectation
 from common.harness.ready.interpreter import interpreter
 from common.harness.turn import new_record
@@ -249,6 +250,30 @@ def test_the_time_to_become_ready_follows_from_the_task_and_the_processes() -> N
     short, long = Expectation(b"", 0.01, 0.01), Expectation(b"", 5.0, 5.0)
     assert ready_limit_s(8, long) > ready_limit_s(8, short) + 5 * (5 + 8 / usable_cpus())
     assert ready_limit_s(64 * usable_cpus(), long) > ready_limit_s(usable_cpus(), long) + 64 * 5
+
+
+def test_what_it_prints_becomes_answers_and_checks_and_what_the_task_prints_nothing() -> None:
+    record, told = new_record(plan_of("2"), plan_of("2").ceilings[0], 4.0, 1), []
+    length = Length(None, 1, Expectation(b"", 60.0, 60.0))
+    lines = ["go,100.5", "7,100.75,101.0,5", "check,101.0,101.75,5", "7,101.0,103.5,9"]
+    printed = [
+        "7,101.0,103.5",
+        "7,101.0,103.5,9,1",
+        "a,101.0,103.5,9",
+        "go,1",
+        "check,101.0,103.5",
+        "\u0667,1.0,2.0,3",
+        "",
+    ]
+    bare = ceiling._Bare(record, length, lambda: told.append(1))
+    for line in (*lines, *printed):
+        bare.take(line, 0.0)
+    columns = record.transactions
+    assert (bare.began_s, record.load_began_s, len(told)) == (100.5, 100.5, 2)
+    assert (columns.finished_s, columns.took_s, columns.user) == ([0.5, 3.0], [0.25, 2.5], [7, 7])
+    assert (columns.status, columns.size_bytes) == ([200, 200], [5, 9])
+    assert (record.checks.sent_s, record.checks.answered_s, record.checks.code) == ([0.5], [1.25], [""])
+    assert length.end_s == LEAST_S  # it was told that the only user had an answer
 
 
 def test_the_checker_asks_beside_the_users() -> None:
