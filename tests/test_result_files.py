@@ -6,6 +6,7 @@ import re
 import subprocess
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from common.harness.warm_up import _workers_told
 from common.load.siege import Siege
 from common.model import record as model
 from common.model import validity
-from common.model.record import BadResultError, Beats, Machine, Trace, TracedRequests, load, save
+from common.model.record import BadResultError, Beats, Bursts, Machine, Samples, Trace, TracedRequests, load, save
 from common.report.dresses.compare_dresses import dressed as compared_as
 from common.report.dressing import dressed
 from common.report.judging.comparable import check_comparable
@@ -181,6 +182,30 @@ def test_every_table_has_rows() -> None:
             assert "columns of different lengths" in fault
             tables += 1
     assert tables > 10
+
+
+@pytest.mark.parametrize(
+    ("struct", "lacking"), [(Samples, {"memory_bytes"}), (Bursts, {"odd_bytes", "wrong_contents"})]
+)
+def test_of_what_is_not_known_there_may_be_no_column(struct: type, lacking: set[str]) -> None:
+    columns = {field.name: [1] for field in msgspec.structs.fields(struct) if field.name not in lacking}
+    assert [*validity.faults(struct(**columns))] == []
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "fault"),
+    [
+        ("users", 1, None),
+        ("users", 0, "x.users is 0"),
+        ("workers", "two", "x.workers is not a number"),
+        ("size", "two", None),
+        ("size", -(2**53), None),
+        ("size", -(2**53) - 1, "x.size is -9.0072e+15"),
+    ],
+)
+def test_users_and_workers_are_numbers_and_other_axes_what_they_are(axis: str, value: object, fault: str) -> None:
+    holder = SimpleNamespace(values={axis: value})
+    assert next(validity._field(holder, "values", "x"), None) == fault
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ FAR_S, LARGEST = 1e10, 2**53
 
 # From where to where the numbers of a field may be, whatever it is a field of.
 _RANGES: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("users", "round", "rounds", "workers", "usable_cpus", "cpus"), (1, MOST)),
+    **dict.fromkeys(("round", "rounds", "workers", "usable_cpus", "cpus"), (1, MOST)),
     "answer_bytes": (-1, LARGEST),
     "warm_up_answers": (0, LARGEST),
     "warm_up_cpu_s": (0, FAR_S),
