@@ -87,8 +87,17 @@ def test_answers_of_another_length_are_not_the_right_ones(each: int) -> None:
     assert case.verdict in ("ok", "failed")
 
 
-def test_bytes_of_what_was_on_its_way_accuse_nobody() -> None:
-    assert codes(judged(burst_record_of("1_x", body_bytes=4 * 10 + 12))) == []
+def test_contents_that_a_script_found_wrong_are_not_the_right_ones() -> None:
+    record = burst_record_of("1_x", wrong_status=3, wrong_contents=2)
+    assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
+    assert f"{2 * COUNT} of {13 * COUNT} answers under load had a good status and wrong contents" in words(record)
+
+
+@pytest.mark.parametrize("more", [12, 20, -20, 21, -21])
+def test_bytes_of_what_was_on_its_way_accuse_nobody(more: int) -> None:
+    """At the end of each burst that may be an answer of each of the five users."""
+    expected = [] if abs(more) <= 5 * 4 else ["wrong_answer"]
+    assert codes(judged(burst_record_of("1_x", body_bytes=4 * 10 + more))) == expected
 
 
 @pytest.mark.parametrize("tool", ["ab", "wrk"])

@@ -299,6 +299,29 @@ def test_a_keeper_for_a_while_would_remove_the_same_folders_and_leaves_them_wher
     assert kept() is former
 
 
+class Idle:
+    """A keeper that has nothing to keep."""
+
+    def __init__(self) -> None:
+        self.folders, self.has_ended = [], False
+
+    def lives(self) -> bool:
+        return not self.has_ended
+
+    def end_if_idle(self) -> None:
+        self.has_ended = True
+
+
+def test_a_keeper_for_a_while_ends_after_that_if_it_has_nothing_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "_KEPT", [])
+    monkeypatch.setattr(child, "Kept", Idle)
+    with another_keeper():
+        inner = kept()
+        assert inner.lives()
+    assert not inner.lives()
+    assert kept() is not inner
+
+
 @ON_LINUX
 def test_a_bench_that_was_killed_under_siege_leaves_nothing(daemon_pid: Path, tmp_path: Path) -> None:
     words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", *WAITING]
