@@ -62,6 +62,18 @@ def test_a_daemon_with_nothing_in_its_environment_ends_with_its_server(daemon_pi
     assert gone(hidden)
 
 
+def test_one_that_never_hides_anybody_is_told_to_end_and_all_of_its_session_end_with_it() -> None:
+    """Even a child with nothing in its environment, while others are kept, whose end would be its end, too."""
+    words = ["sh", "-c", "trap 'exit 3' TERM; env -i sleep 600 & echo $!; wait"]
+    other = Started(["sleep", "600"], environment=os.environ)
+    first = Started(words, environment=os.environ, may_hide=False)
+    below = int(first.process.stdout.readline())
+    asyncio.run(first.stop())
+    assert first.process.wait() == 3  # it was told, and had the time to end by itself
+    wait_until(lambda: gone_pid(below))
+    asyncio.run(other.stop())
+
+
 @ON_LINUX
 def test_no_semaphore_is_left_of_one_that_does_not_end_when_it_is_told(tmp_path: Path) -> None:
     stubborn = started("-c", has_a_semaphore(tmp_path))
@@ -157,6 +169,7 @@ def test_the_keeper_outlives_what_stops_a_bench() -> None:
         next_one = started("-c", "print('fine')")
         assert next_one.process.keeper is process.process.keeper
         asyncio.run(next_one.stop())
+        wait_until(lambda pid=next_one.pid: not psutil.pid_exists(pid))  # not even as a zombie
     asyncio.run(process.stop())
 
 
