@@ -5,6 +5,7 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 
 from common.model.record import Failure, Machine, Record
 from common.report.dressing import exit_code
+from common.report.figures.rounds import Round
 from common.report.judging.comparison import summarize
 from common.report.judging.rules import RULES, verdict_of
 from common.report.judging.summary import Summary
@@ -62,6 +63,52 @@ def test_a_check_that_is_answered_too_soon() -> None:
     assert "too_fast" in codes(judged(record))
 
 
+def test_a_check_without_an_answer_is_a_request_without_one() -> None:
+    record = record_of("1_x")
+    for column, value in zip(("sent_s", "answered_s", "code", "problem"), (1.0, 1.5, "no_answer", "none"), strict=True):
+        getattr(record.checks, column).append(value)
+    case = judged(record)
+    assert codes(case) == ["availability"]
+    assert "1 of 40 requests got no right answer, such as: none" in case.reasons[0].message
+
+
+def test_where_right_answers_may_differ_none_is_of_a_wrong_length() -> None:
+    assert codes(judged(record_of("1_x", answer_bytes=-1))) == []
+
+
+def test_an_error_may_be_of_any_length() -> None:
+    record = record_of("1_x")
+    record.transactions.status[10], record.transactions.size_bytes[10] = 503, 17
+    assert codes(judged(record)) == ["availability"]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.82, ["too_cheap"]), (0.88, [])])
+def test_how_much_less_cpu_is_too_little(share: float, expected: list[str]) -> None:
+    record = record_of("1_x")
+    used_s = judged(record).cpu_s_per_transaction
+    record.samples.cpu_s[:] = [1 + (value - 1) * share * TASK_S / used_s for value in record.samples.cpu_s]
+    record.machine = Machine(total_s=8, busy_s=3.4, steal_s=0)
+    assert codes(judged(record)) == expected
+
+
+def test_a_single_answer_may_come_at_the_highest_speed_and_all_come_at_the_mean() -> None:
+    """Alone it was performed while the machine was slow, and in the second half of the siege that is twice as fast."""
+    record, bare = record_of("1_x", idle_answer_s=0.45 * TASK_S), bare_record()
+    record.alone_wall_s[:] = record.alone_cpu_s[:] = [TASK_S] * 3
+    record.alone_at_s[:], record.alone_on_cpu[:] = [-1.0] * 3, [0] * 3
+    for place in range(120):
+        at_s = 0.05 * place - 2.0
+        record.beats.at_s.append(at_s)
+        record.beats.cpu.append(0)
+        record.beats.took_s.append(15e-6 if at_s < TIME_S / 2 else 7.5e-6)
+    record.samples.cpu_s[:] = [1 + (value - 1) / 2 for value in record.samples.cpu_s]
+    found = codes(judged(record, bare))
+    assert "too_fast" not in found
+    assert "too_cheap" in found
+    record.idle_answer_s = 0.4 * TASK_S
+    assert "too_fast" in codes(judged(record, bare))
+
+
 def test_less_cpu_than_the_task_needs() -> None:
     record = record_of("1_x")
     record.samples.cpu_s[:] = [value / 10 for value in record.samples.cpu_s]
@@ -116,6 +163,22 @@ def test_figures_that_contradict_littles_law_in_either_direction(factor: float, 
     case = judged(record)
     assert codes(case) == ["littles_law"]
     assert complaint in case.reasons[0].message
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.92, True), (0.94, False), (1.06, False), (1.08, True)])
+def test_figures_of_a_tool_may_contradict_each_other_by_seven_per_cent(share: float, expected: bool) -> None:
+    """Five by which rates differ, and two by which siege rounds."""
+    record = record_of("1_x")
+    spans = Round(record).spans
+    inside = sum(record.transactions.took_s) / float(spans.ended_s[spans.last].sum())
+    record.transactions.took_s[:] = [share / inside * seconds for seconds in record.transactions.took_s]
+    assert ("littles_law" in codes(judged(record))) == expected
+
+
+def test_what_was_lost_may_be_what_a_user_waited_for() -> None:
+    record = record_of("1_x", socket_failures=1)
+    record.transactions.took_s[:] = [seconds / 2 for seconds in record.transactions.took_s]
+    assert codes(judged(record)) == ["availability"]
 
 
 @pytest.mark.parametrize(("answers", "expected"), [(4, False), (5, True)])
@@ -188,6 +251,15 @@ def test_a_probe_is_late_beyond_ten_milliseconds_that_are_half_of_a_ping(late_s,
     record.pings.sent_s[:] = [due + late_s for due in record.pings.due_s]
     record.pings.waited_s[:] = [waited_s] * 80
     assert codes(judged(record)) == expected
+
+
+def test_a_probe_is_late_if_one_ping_in_a_hundred_is_as_late_as_one_in_a_hundred_waits() -> None:
+    record = record_of("1_x")
+    record.pings.sent_s[:2] = [due + 0.03 for due in record.pings.due_s[:2]]
+    record.pings.waited_s[:2] = [0.032] * 2
+    assert codes(judged(record)) == ["late_probe"]
+    record.pings.waited_s[-2:] = [0.9] * 2
+    assert codes(judged(record)) == []
 
 
 def test_pings_without_an_answer() -> None:
