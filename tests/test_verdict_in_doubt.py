@@ -1,12 +1,13 @@
 """The verdict where machine or ceiling are in doubt: noise makes no liar `ok`, and accuses nobody."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from test_verdict import codes, judged
 
-from common.model.record import Failure, Machine
+from common.model.record import Failure, Machine, Record
 from common.report.judging.comparison import summarize
 
 
@@ -29,6 +30,44 @@ def test_what_other_work_took_from_the_ceiling_may_be_had_without_it(other_s: fl
     ours_s = bare.tool_cpu_s + bare.bench_cpu_s
     bare.machine = Machine(total_s=CPUS * TIME_S, busy_s=ours_s + other_s, steal_s=0.0)
     assert codes(judged(faster, bare)) == expected
+
+
+def test_five_per_cent_more_than_the_ceiling_are_nothing() -> None:
+    assert codes(judged(record_of("1_x", workers=2, speed=1.04))) == []
+
+
+def test_a_ceiling_too_short_to_know_its_noise_has_at_least_that_of_rates() -> None:
+    """Three standard deviations of a difference of two, and five per cent, are 18 %."""
+    bare = bare_record(load_s=1.0)
+    for speed, accused in ((1.16, False), (1.25, True)):
+        case = judged(record_of("1_x", workers=2, speed=speed, load_s=1.0), bare)
+        assert ("above_ceiling" in codes(case)) == accused, case.of_ceiling
+
+
+def test_the_shortest_wait_of_the_task_alone_is_its_own() -> None:
+    bare = bare_record()
+    bare.alone_wall_s[:], bare.alone_cpu_s[:] = [4 * TASK_S, 2 * TASK_S, 3 * TASK_S], [TASK_S] * 3
+    assert codes(judged(record_of("1_x", idle_answer_s=1.8 * TASK_S), bare)) == []
+    assert "too_fast" in codes(judged(record_of("1_x", idle_answer_s=1.6 * TASK_S), bare))
+
+
+def contradicts(bare: Record) -> None:
+    bare.transactions.took_s[:] = [3 * seconds for seconds in bare.transactions.took_s]
+
+
+def fails_once(bare: Record) -> None:
+    bare.transactions.status[3] = 503
+
+
+@pytest.mark.parametrize("spoil", [contradicts, fails_once])
+def test_a_ceiling_may_be_in_doubt_as_any_case(spoil: Callable[[Record], None]) -> None:
+    """Where it is the limit of what is possible, and not only another server."""
+    bare = bare_record()
+    spoil(bare)
+    assert codes(judged(record_of("1_x"), bare)) == ["doubtful_ceiling"]
+    record = record_of("1_x")
+    record.has_task = False
+    assert codes(judged(record, bare)) == []
 
 
 def test_a_liar_can_not_buy_himself_an_allowance_with_rounds_that_differ() -> None:
@@ -65,7 +104,7 @@ def test_a_busy_machine_comes_first_because_it_explains_the_rest() -> None:
 def test_a_machine_is_busy_beyond_a_twentieth_of_other_work_or_a_fiftieth_that_is_stolen(
     other: float, stolen: float, expected: list[str]
 ) -> None:
-    record = record_of("1_x")
+    record = record_of("1_x", tool_cpu_s=0.2, bench_cpu_s=0.3)
     ours_s = TIME_S + record.tool_cpu_s + record.bench_cpu_s
     total_s = CPUS * TIME_S
     record.machine = Machine(total_s, busy_s=ours_s + other * total_s, steal_s=stolen * total_s)
@@ -90,6 +129,15 @@ def test_without_a_ceiling_the_other_rules_still_hold() -> None:
     (case,) = summarize(result_of([record_of("1_x", tool_unknown=1, tool_unknown_lines=["?"])])).cases
     assert codes(case) == ["unknown_lines", "no_ceiling", "blind"]
     assert (case.ceiling_per_s, case.of_ceiling) == (None, None)
+
+
+def test_a_ceiling_that_was_too_short_is_none() -> None:
+    bare = bare_record()
+    for name in bare.transactions.__struct_fields__:
+        del getattr(bare.transactions, name)[2:]
+    case = judged(record_of("1_x"), bare)
+    assert codes(case)[0] == "no_ceiling"
+    assert "the ceiling has no rate: " in case.reasons[0].message
 
 
 def test_without_a_ceiling_or_with_one_in_doubt_nothing_is_ok() -> None:
@@ -163,13 +211,15 @@ def test_a_quarter_more_than_the_ceiling_has_to_be_seen(other: float, expected: 
 @pytest.mark.parametrize(("slow_for", "expected"), [(1.2, ["blind"]), (1.35, ["unsteady_machine", "blind"])])
 def test_a_machine_is_unsteady_if_its_speed_changes_by_a_quarter(slow_for: float, expected: list[str]) -> None:
     bare, record = bare_record(), record_of("1_x")
-    bare.alone_wall_s.clear(), bare.alone_cpu_s.clear()
     for one in (bare, record):
         for place in range(80):
             at_s = 0.05 * place
             one.beats.at_s.append(at_s)
             one.beats.cpu.append(0)
             one.beats.took_s.append(15e-6 * (slow_for if at_s > TIME_S / 2 else 1.0))
+    assert "unsteady_machine" not in codes(judged(record, bare))  # nothing is in doubt that it would explain
+    bare.alone_wall_s.clear()
+    bare.alone_cpu_s.clear()
     assert codes(judged(record, bare)) == expected
 
 
