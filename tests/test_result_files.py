@@ -24,7 +24,19 @@ from common.harness.warm_up import _workers_told
 from common.load.siege import Siege
 from common.model import record as model
 from common.model import validity
-from common.model.record import BadResultError, Beats, Bursts, Machine, Samples, Trace, TracedRequests, load, save
+from common.model.infile import read_whole
+from common.model.record import (
+    SCHEMA,
+    BadResultError,
+    Beats,
+    Bursts,
+    Machine,
+    Samples,
+    Trace,
+    TracedRequests,
+    load,
+    save,
+)
 from common.report.dresses.compare_dresses import dressed as compared_as
 from common.report.dressing import dressed
 from common.report.judging.comparable import check_comparable
@@ -97,6 +109,18 @@ def test_what_is_no_file_is_refused_in_one_line(tmp_path: Path) -> None:
         with pytest.raises(BadResultError) as refused:
             load(path)
         assert "\n" not in str(refused.value)
+
+
+def test_the_next_version_is_refused_as_such(tmp_path: Path) -> None:
+    with pytest.raises(BadResultError, match="made by a later version"):
+        load(written(tmp_path, {"schema": SCHEMA + 1}))
+
+
+def test_what_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = written(tmp_path, "{123}")
+    assert read_whole(path, b"{", most_bytes=5) == b"{123}"
+    with pytest.raises(ValueError, match="larger than 4 bytes"):
+        read_whole(path, b"{", most_bytes=4)
 
 
 def test_a_result_comes_through_a_pipe() -> None:
