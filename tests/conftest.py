@@ -24,6 +24,7 @@ from left_behind import Look, described, end, marking
 from turns import Turns, place
 
 from common.contract import unmet
+from common.harness.processes import offspring
 from common.harness.ready.interpreter import interpreter
 from common.harness.ready.strategies import read_strategy
 from common.harness.ready.virtualenv import with_packages
@@ -117,7 +118,7 @@ class Served:
         return connection
 
     def family(self) -> list[psutil.Process]:
-        return [psutil.Process(self.process.pid), *psutil.Process(self.process.pid).children(recursive=True)]
+        return [psutil.Process(self.process.pid), *offspring(self.process.pid)]
 
 
 def receive(connection: http.client.HTTPConnection) -> Answer:

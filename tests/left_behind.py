@@ -10,6 +10,9 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
+from common.descent import children, inherited, works
+from common.harness.processes import processes
+
 MARK = "UNDER_SIEGE_TEST"
 Look = Callable[[], list[psutil.Process]]
 
@@ -20,7 +23,7 @@ def marking() -> Iterator[Look]:
     before, outer, mark = set(psutil.pids()), os.environ.get(MARK), uuid.uuid4().hex
     os.environ[MARK] = mark
     try:
-        yield lambda: [process for process in _since(before) if _is_marked(process, mark) or _is_our_child(process)]
+        yield lambda: _left(before, mark)
     finally:
         os.environ.pop(MARK)
         if outer is not None:
@@ -43,21 +46,11 @@ def end(processes: list[psutil.Process]) -> None:
             process.kill()
 
 
-def _since(before: set[int]) -> Iterator[psutil.Process]:
-    for pid in set(psutil.pids()) - before:
-        with contextlib.suppress(psutil.Error):
-            yield psutil.Process(pid)
+def _left(before: set[int], mark: str) -> list[psutil.Process]:
+    """Those that are new and have the mark; and our own children, which may have been forked.
 
-
-def _is_marked(process: psutil.Process, mark: str) -> bool:
-    try:
-        return process.environ().get(MARK) == mark
-    except (psutil.Error, OSError):
-        return False  # gone, a zombie, or someone else's
-
-
-def _is_our_child(process: psutil.Process) -> bool:
-    """One that was forked and has not become another program shows the environment that this one began with."""
-    with contextlib.suppress(psutil.Error):
-        return process.ppid() == os.getpid() and process.status() != psutil.STATUS_ZOMBIE
-    return False
+    One that has not become another program shows the environment that this one began with.
+    """
+    new = set(psutil.pids()) - before
+    ours = new.intersection(children(os.getpid()))
+    return processes(pid for pid in new if inherited(pid, MARK) == mark or (pid in ours and works(pid)))

@@ -22,6 +22,7 @@ from common.harness.beside.checker import interval_s
 from common.harness.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
 from common.harness.failures import CaseFailedError
 from common.harness.length import LEAST_S, Length
+from common.harness.processes import offspring
 from common.harness.ready.expectation import Expectation
 from common.harness.ready.interpreter import interpreter
 from common.harness.turn import new_record
@@ -148,7 +149,7 @@ def test_every_user_is_in_one_process_and_no_process_has_two_more_than_another(u
 
 def test_400_users_begin_and_work_in_a_few_processes() -> None:
     task, looks = bring("jobs"), []
-    record = until_everybody_worked(task, 400, lambda: looks.append(psutil.Process().children(recursive=True)))
+    record = until_everybody_worked(task, 400, lambda: looks.append(offspring(os.getpid())))
     assert processes_for(400) == PROCESSES_PER_CPU * usable_cpus()
     assert 1 < len(looks[0]) <= processes_for(400) + BESIDES
     assert record.failure is None
@@ -160,7 +161,7 @@ def test_400_users_begin_and_work_in_a_few_processes() -> None:
 def test_few_users_have_a_process_each() -> None:
     assert processes_for(1) == 1
     looks: list[int] = []
-    until_everybody_worked(bring("jobs"), 1, lambda: looks.append(len(psutil.Process().children(recursive=True))))
+    until_everybody_worked(bring("jobs"), 1, lambda: looks.append(len(offspring(os.getpid()))))
     assert looks[0] <= 1 + BESIDES
 
 
@@ -221,7 +222,7 @@ def test_a_task_that_fails_ends_the_bare_case_with_its_reason(body, how, reason)
         asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), Path("break").touch))
     assert failed.value.code == "died"
     assert str(failed.value).endswith(reason)
-    assert not psutil.Process().children(recursive=True)
+    assert not offspring(os.getpid())
 
 
 def test_a_task_that_can_not_be_performed_alone_is_one_line() -> None:
@@ -240,7 +241,7 @@ def test_a_child_that_the_task_has_forked_is_not_one_more_user() -> None:
 def test_nothing_is_left_when_the_first_process_is_killed(task, monkeypatch) -> None:
     monkeypatch.chdir(TESTS)
     with bare(task, users=60, processes=2) as process:
-        family = psutil.Process(process.pid).children(recursive=True)
+        family = offspring(process.pid)
         assert len(family) >= 3
         process.kill()
         wait_until(lambda: all(gone(one) for one in family))
@@ -291,7 +292,7 @@ def test_ways_to_spread_users_can_be_compared_and_nothing_is_left(tmp_path) -> N
     rows = [line.split() for line in shown.stdout.splitlines() if line.startswith("sign_up")]
     assert [row[2] for row in rows] == ["per", "per", "memory"]
     assert f"{PROCESSES_PER_CPU} per CPU" in shown.stdout
-    assert not psutil.Process().children(recursive=True)
+    assert not offspring(os.getpid())
 
 
 def test_comparing_them_stopped_by_a_signal_leaves_nothing() -> None:
@@ -309,7 +310,7 @@ def test_comparing_them_stopped_by_a_signal_leaves_nothing() -> None:
 
 def _computing(pid: int) -> list[psutil.Process]:
     """All processes of the comparison, once the bare case is among them."""
-    family = psutil.Process(pid).children(recursive=True)
+    family = offspring(pid)
     with contextlib.suppress(psutil.NoSuchProcess):
         if any("common.alone.bare" in " ".join(one.cmdline()) for one in family):
             return family

@@ -10,6 +10,9 @@ import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, Served, gone, receive, serving, wait_until
 
+from common.descent import children
+from common.harness.processes import processes
+
 SERVER = ROOT / "servers" / "4_async_processexecutor.py"
 
 
@@ -34,12 +37,12 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Cal
 
 
 def fork_server(served: Served) -> psutil.Process:
-    (found,) = [child for child in psutil.Process(served.process.pid).children() if child.children()]
+    (found,) = [child for child in processes(children(served.process.pid)) if children(child.pid)]
     return found
 
 
 def both_workers(served: Served) -> list[psutil.Process]:
-    return fork_server(served).children()
+    return processes(children(fork_server(served).pid))
 
 
 @pytest.mark.parametrize("lost", ["a worker", "both workers", "the fork server"])

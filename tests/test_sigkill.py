@@ -23,7 +23,7 @@ from common.harness import child, keeper
 from common.harness.child import another_keeper, kept
 from common.harness.keeper import RUN_MARK
 from common.harness.ours import server_environment
-from common.harness.processes import Started
+from common.harness.processes import Started, offspring
 
 HIDES = TESTS / "servers" / "hides_a_daemon.py"
 AT_ONCE_S = 15.0  # 2 s, and patience with a busy machine
@@ -211,10 +211,6 @@ def running_bench(words: list[str], folder: Path) -> Iterator[subprocess.Popen]:
             bench.kill()
 
 
-def offspring(bench: subprocess.Popen) -> list[psutil.Process]:
-    return psutil.Process(bench.pid).children(recursive=True)
-
-
 def commands(processes: list[psutil.Process]) -> str:
     said = []
     for process in processes:
@@ -340,8 +336,8 @@ def test_a_bench_that_was_killed_under_siege_leaves_nothing(daemon_pid: Path, tm
     words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", *WAITING]
     words += ["--seed", str(_seed_for(HIDES))]
     with running_bench(words, tmp_path) as bench:
-        wait_until(lambda: "siegerc" in commands(offspring(bench)))
-        family = [*offspring(bench), daemon(daemon_pid)]
+        wait_until(lambda: "siegerc" in commands(offspring(bench.pid)))
+        family = [*offspring(bench.pid), daemon(daemon_pid)]
         seen = commands(family)
         assert all(one in seen for one in ("hides_a_daemon.py", "common.alone.metronome", "common.alone.solo"))
         home = Path(re.search(r"--rc=(\S+)/siegerc", seen)[1])
@@ -359,8 +355,8 @@ def test_services_and_folders_of_a_suite_are_gone_too(tmp_path: Path) -> None:
     server = '[servers.plain]\ncommand = "python plain.py {port} plain {redis} {folder}"\n'
     (tmp_path / "s.toml").write_text(f'[load]\npath = "/report"\nusers = 2\ntime = "60s"\n{server}')
     with running_bench(["run", "s.toml", "--rounds", "1"], tmp_path) as bench:
-        wait_until(lambda: "siegerc" in commands(offspring(bench)))
-        family = offspring(bench)
+        wait_until(lambda: "siegerc" in commands(offspring(bench.pid)))
+        family = offspring(bench.pid)
         seen = commands(family)
         folder = Path(re.search(r"plain.py \d+ plain \S+ (\S+)", seen)[1])
         redis = next(one for one in family if one.name() == "redis-server")
@@ -395,8 +391,8 @@ def test_whatever_it_was_doing(words: list[str], at_work: str, tmp_path: Path, m
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     words = [word.format(bare_first=_bare_first()) for word in words]
     with running_bench(words, tmp_path) as bench:
-        wait_until(lambda: commands(offspring(bench)).count(at_work) >= 1)
-        family = offspring(bench)
+        wait_until(lambda: commands(offspring(bench.pid)).count(at_work) >= 1)
+        family = offspring(bench.pid)
         bench.kill()
         wait_until(lambda: all(map(gone, family)), AT_ONCE_S)
 

@@ -20,6 +20,7 @@ from common.harness import server
 from common.harness.failures import CaseFailedError
 from common.harness.interruption import until_signal
 from common.harness.ours import HOST
+from common.harness.processes import offspring
 from common.harness.ready.services import Services
 from common.harness.turn import new_record
 from common.model.record import load
@@ -50,7 +51,7 @@ def test_a_signal_stops_everything_within_seconds_and_keeps_what_is_done(
     command += ["--seed", str(_seed_for(["2_async", second])), "--out", str(out)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         wait_until(out.exists)
-        family = wait_until(_at(moment, psutil.Process(process.pid), second))
+        family = wait_until(_at(moment, process.pid, second))
         signalled_s = time.monotonic()
         process.send_signal(by)
         process.send_signal(by)  # impatience must not interrupt the cleaning up
@@ -73,13 +74,13 @@ def _seed_for(order: list[str]) -> int:
     raise AssertionError
 
 
-def _at(moment: str, bench: psutil.Process, name: str) -> Callable[[], list[psutil.Process]]:
+def _at(moment: str, bench: int, name: str) -> Callable[[], list[psutil.Process]]:
     """What finds all that the bench has started, once the server has come to that point of its life."""
     seen_siege = False
 
     def look() -> list[psutil.Process]:
         nonlocal seen_siege
-        commands = {one: _command(one) for one in bench.children(recursive=True)}
+        commands = {one: _command(one) for one in offspring(bench)}
         serving = any(f"{name}.py" in command for command in commands.values())
         besieged = serving and any("siegerc" in command for command in commands.values())
         seen_siege = seen_siege or besieged

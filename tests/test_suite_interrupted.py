@@ -10,8 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import bench_command, gone, wait_until
-from test_sigkill import ON_LINUX, commands, offspring
+from test_sigkill import ON_LINUX, commands
 from test_tools import needed
+
+from common.harness.processes import offspring
 
 NGINX = """
 daemon off; pid {folder}/pid; error_log stderr error; worker_processes 1;
@@ -68,9 +70,9 @@ def test_an_interrupted_suite_leaves_nothing(
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, cwd=tmp_path, **quiet) as bench:
         try:
-            wait_until(lambda: bench.poll() is not None or re.search(r"(?m)^\S*ab -q", commands(offspring(bench))))
+            wait_until(lambda: bench.poll() is not None or re.search(r"(?m)^\S*ab -q", commands(offspring(bench.pid))))
             assert bench.poll() is None
-            family = offspring(bench)
+            family = offspring(bench.pid)
             seen = commands(family)
             data = Path(next(one for one in family if "postgres" in one.name()).cwd())
             assert inside in seen

@@ -22,6 +22,7 @@ from typing import Any, cast
 
 import psutil
 
+from common.descent import descendants
 from common.errors import one_line
 from common.task import BadCallError, TaskError, TaskRun, UnknownTaskError, as_text, perform, resolve
 from common.worker import follow_server
@@ -47,7 +48,7 @@ def main(spec: str) -> None:
         report.flush()
         if "error" not in alone:
             alone_s = alone["wall_s"]
-            side = {"forks": len(forks), "children": len(psutil.Process().children(recursive=True))}
+            side = {"forks": len(forks), "children": len(descendants(os.getpid()))}
             _step(report, "effects", lambda: {**side, "printed_bytes": printed.seek(0, os.SEEK_END)})
             _step(report, "again", lambda: _again(spec))
             _step(report, "yields", lambda: _yields(spec))

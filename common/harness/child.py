@@ -17,10 +17,12 @@ from typing import IO, Any
 
 import psutil
 
+from common.descent import IS_TOLD, children
 from common.harness.keeper import LIMIT_S, RUN_MARK
 
 PATIENCE_S = 0.5
 ROOT = Path(__file__).resolve().parents[2]
+FLAGS = ("-P", "-S") if IS_TOLD else ("-P",)  # -S: where it needs no psutil, no packages need be looked for
 
 
 class Kept:
@@ -37,7 +39,7 @@ class Kept:
         self._answers: list[dict[str, Any]] = []
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "common.harness.keeper", str(theirs.fileno()), self.mark],
+                [sys.executable, *FLAGS, "-m", "common.harness.keeper", str(theirs.fileno()), self.mark],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -108,9 +110,12 @@ class Kept:
 
     def orphans(self) -> list[psutil.Process]:
         """Whom it has inherited, and not started."""
-        with contextlib.suppress(psutil.Error):
-            return [child for child in psutil.Process(self.pid).children() if child.pid not in self._started]
-        return []
+        found = []
+        for pid in children(self.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                if pid not in self._started:
+                    found.append(psutil.Process(pid))
+        return found
 
     @contextlib.contextmanager
     def removing(self, folder: Path) -> Iterator[None]:

@@ -15,17 +15,14 @@ import ctypes
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import psutil
+from common.descent import children, descendants, is_tracker, who_has, works
 
 RUN_MARK = "UNDER_SIEGE_RUN"  # an environment variable that all inherit
 SET_CHILD_SUBREAPER = 36  # prctl(2)
@@ -110,7 +107,7 @@ class Keeper:
                 self._told.add(pid)
                 status = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
                 self._tell({"ended": pid, "status": status})
-        for pid in _children():
+        for pid in children(os.getpid()):
             if pid not in self._started:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
@@ -118,42 +115,25 @@ class Keeper:
     def end_all(self) -> None:
         """Ends whatever is left, and removes the folders."""
         began_s = time.monotonic()
-        while (left := list(self._left())) and (for_s := time.monotonic() - began_s) < LIMIT_S:
-            for process in left:
-                with contextlib.suppress(psutil.Error):
-                    if for_s > TIDY_S or not is_tracker(process):
-                        process.kill()
+        while (left := self._left()) and (for_s := time.monotonic() - began_s) < LIMIT_S:
+            for pid in left:
+                with contextlib.suppress(OSError):
+                    if for_s > TIDY_S or not is_tracker(pid):
+                        os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             time.sleep(LOOK_S)
-        for folder in self._folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        if self._folders:
+            import shutil  # which few need, and which takes a while
 
-    def _left(self) -> Iterator[psutil.Process]:
+            for folder in self._folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _left(self) -> list[int]:
         """Descendants, and whoever has the mark."""
-        ours = {child.pid for child in psutil.Process().children(recursive=True)}
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                is_ours = process.pid in ours or process.environ().get(RUN_MARK) == self._mark
-                if is_ours and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                    yield process
-
-
-def is_tracker(process: psutil.Process) -> bool:
-    """Whether it is Python's resource tracker: it ends by itself when all are gone whose semaphores it removes then."""
-    try:
-        return any("multiprocessing.resource_tracker" in word for word in process.cmdline())
-    except (psutil.Error, OSError):
-        return False
-
-
-def _children() -> list[int]:
-    """The numbers of all children; none where the system does not tell, and then it knows no subreapers either."""
-    try:
-        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
-    except OSError:
-        return []
+        ours = {*descendants(os.getpid()), *who_has(RUN_MARK, self._mark)}
+        return [pid for pid in ours if pid != os.getpid() and works(pid)]
 
 
 def main(descriptor: int, mark: str) -> None:

@@ -1,11 +1,20 @@
 """Who listens where: an answer counts only if it comes from the processes that were started for it."""
 
+import contextlib
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 
 from common.harness.failures import CaseFailedError
 from common.harness.ports import port_is_free
+from common.harness.processes import offspring
+
+_NET = Path("/proc/net")
+# Of a line of its tables (proc_pid_net(5)): the local port, the state "listens" and the socket's inode.
+_LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
+_SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 
 
 def must_be_its_own(pid: int, port: int, keeper_pid: int | None = None) -> None:
@@ -46,11 +55,39 @@ def where_it_listens(pid: int) -> str:
 def _ports(pid: int) -> Iterator[int]:
     """Those on which the process and all below it listen; raises psutil.Error."""
     root = psutil.Process(pid)
-    for process in (root, *root.children(recursive=True)):
+    listening = _listening()
+    for process in (root, *offspring(pid)):
         try:
-            for connection in process.net_connections(kind="tcp"):
-                if connection.status == psutil.CONN_LISTEN:
-                    yield connection.laddr.port
+            if listening is None:
+                found = process.net_connections(kind="tcp")
+                yield from (one.laddr.port for one in found if one.status == psutil.CONN_LISTEN)
+            else:
+                yield from (listening[inode] for inode in _sockets(process.pid) if inode in listening)
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             if process == root:
                 raise
+
+
+def _listening() -> dict[str, int] | None:
+    """The ports that anybody listens on, by the inodes of the sockets; None where Linux does not tell.
+
+    Under siege there are thousands of other sockets, and psutil would understand every one of them.
+    """
+    try:
+        tables = [(_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists()]
+    except OSError:
+        return None
+    return {inode: int(port, 16) for table in tables for port, inode in _LISTENS.findall(table)} if tables else None
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    """The inodes of those that the process has open; raises psutil.Error."""
+    try:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                if found := _SOCKET.fullmatch(str(descriptor.readlink())):
+                    yield found[1]
+    except PermissionError:
+        raise psutil.AccessDenied(pid) from None
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(pid) from None

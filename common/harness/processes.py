@@ -7,14 +7,15 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 import psutil
 
+from common.descent import descendants, inherited, is_tracker, who_has
 from common.harness.child import Child
-from common.harness.keeper import TIDY_S, is_tracker
+from common.harness.keeper import TIDY_S
 
 MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that children inherit, wherever they hide
 GRACE_S = 5.0
@@ -82,7 +83,7 @@ class Started:
     async def _let_tidy(self) -> None:
         """Ends all but Python's resource trackers, which then remove the semaphores of those."""
         left = self._left()
-        if trackers := [process for process in left if is_tracker(process)]:
+        if trackers := [process for process in left if is_tracker(process.pid)]:
             for process in left:
                 with contextlib.suppress(psutil.Error):
                     if process not in trackers:
@@ -95,21 +96,27 @@ class Started:
         They have cleared their environment. Which of several has started them nobody knows any more: not those that
         never hide anybody.
         """
-        left = [process for process in psutil.process_iter() if _mark(process) == self._mark]
+        left = processes(who_has(MARK, self._mark))
         if self._may_hide:
             for orphan in self.process.keeper.orphans():
                 with contextlib.suppress(psutil.Error):
-                    if orphan.create_time() >= self._began_s and _mark(orphan) is None:
-                        left += [orphan, *orphan.children(recursive=True)]
+                    if orphan.create_time() >= self._began_s and inherited(orphan.pid, MARK) is None:
+                        left += [orphan, *offspring(orphan.pid)]
         return [process for process in left if _works(process)]
 
 
-def _mark(process: psutil.Process) -> str | None:
-    """Of whom it descends from."""
-    try:
-        return process.environ().get(MARK)
-    except (psutil.Error, OSError):
-        return None  # gone, a zombie, or someone else's
+def offspring(pid: int) -> list[psutil.Process]:
+    """Its children, theirs, and so on, as far as they are still there."""
+    return processes(descendants(pid))
+
+
+def processes(pids: Iterable[int]) -> list[psutil.Process]:
+    """Those that are still there."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(pid))
+    return found
 
 
 def _works(process: psutil.Process) -> bool:

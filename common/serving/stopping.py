@@ -1,6 +1,7 @@
 """How a server ends: SIGTERM or Ctrl-C lets it finish what it has begun, for 5 s at most."""
 
 import atexit
+import contextlib
 import os
 import shutil
 import signal
@@ -8,8 +9,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-import psutil
-
+from common.descent import descendants
 from common.serving.options import Options
 
 GRACE_S = 5.0
@@ -31,8 +31,9 @@ def on_stop_signal(options: Options, stop: Callable[[], object], unanswered: Cal
         sys.setswitchinterval(1e-6)  # every look at a child lets go of the GIL, and threads that compute want it, too
         tell_dropped(options, unanswered())
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of ours notice that children end, and would complain
-        for child in psutil.Process().children(recursive=True):
-            child.kill()
+        for pid in descendants(os.getpid()):
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGKILL)
         if util := sys.modules.get("multiprocessing.util"):  # which removes the folder of its sockets at any other end
             shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
         os._exit(0)

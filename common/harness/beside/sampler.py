@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import psutil
 
+from common.harness.processes import offspring
 from common.model.record import Record
 
 INTERVAL_S = 0.25
@@ -57,7 +58,7 @@ def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
     """What the process and all below it use now; None if it is gone."""
     try:
         root = psutil.Process(pid)
-        processes = [root, *root.children(recursive=True)]
+        processes = [root, *offspring(pid)]
     except psutil.NoSuchProcess:
         return None
     cpu_s, memory_bytes, kinds, counted = 0.0, 0, set(), 0
