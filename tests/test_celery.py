@@ -9,23 +9,30 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-import redis
 from conftest import LIMIT_S, ROOT, TESTS, Answer, Served, receive, serving, start, wait_until
-from kombu import Connection, Consumer, Exchange, Message, Producer, Queue
-from kombu.transport import redis as transport
 
 from common import contract
 from common.contract import path_of, remedy, unmet
 from common.harness.plan import make_plan
 from common.harness.ready.strategies import strategies_suite
 from common.report.dresses.catalogue import catalogue_as_text
-from common.serving import celery_channel
+
+if TYPE_CHECKING:
+    import redis
 
 SERVER = ROOT / "servers" / "12_async_celery.py"
 needs_redis = pytest.mark.skipif(bool(unmet("redis-server")), reason=unmet("redis-server"))
+
+
+def asking(socket: Path | str) -> "redis.Redis":
+    """The broker that listens there."""
+    import redis  # takes long, and only the process that runs such a test needs it
+
+    return redis.Redis(unix_socket_path=str(socket))
 
 
 @contextlib.contextmanager
@@ -144,7 +151,7 @@ def what_was_given_up_while_the_broker_was_stopped_is_not_begun(
     for file in (begun, told):
         file.unlink()
     requests = [served.send("/") for _ in range(6)]
-    with redis.Redis(unix_socket_path=str(elsewhere.socket)) as broker:
+    with asking(elsewhere.socket) as broker:
         wait_until(lambda: begun.exists() and begun.read_text() == "xx" and broker.llen("under_siege"))
         elsewhere.broker.send_signal(signal.SIGSTOP)
         assert {receive(request).status for request in requests} == {503}
@@ -271,7 +278,7 @@ def what_a_worker_was_sent_and_never_read_is_done_by_the_next(served: Served) ->
     worker.suspend()
     job = asked(served, "POST", "/jobs").headers["location"]
     socket = next(one.laddr for one in its_broker(served).net_connections("unix") if one.laddr)
-    with redis.Redis(unix_socket_path=socket) as broker:
+    with asking(socket) as broker:
         wait_until(lambda: not broker.llen("under_siege"))
     worker.kill()
     assert asked(served, "GET", job, wait_s=10).body == "at last"
@@ -281,10 +288,15 @@ def what_a_worker_was_sent_and_never_read_is_done_by_the_next(served: Served) ->
 def test_what_was_on_its_way_to_a_worker_elsewhere_that_is_lost_is_put_back_by_another(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from kombu import Connection, Consumer, Exchange, Message, Producer, Queue  # for this test alone: it takes long
+    from kombu.transport import redis as transport
+
+    from common.serving import celery_channel
+
     with contextlib.ExitStack() as stack:
         monkeypatch.setattr(transport.Transport, "Channel", celery_channel.Channel)
         elsewhere = Elsewhere(stack, tmp_path_factory.mktemp("r"))
-        broker = stack.enter_context(redis.Redis(unix_socket_path=str(elsewhere.socket)))
+        broker = stack.enter_context(asking(elsewhere.socket))
         queue = Queue("q", Exchange("q"), routing_key="q")
         connection = stack.enter_context(Connection(elsewhere.address))
         Producer(connection).publish("its task", exchange=queue.exchange, routing_key="q", declare=[queue])

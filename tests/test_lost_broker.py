@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from common.serving.celery_app import app
-
 
 @pytest.mark.parametrize("connection", [None, SimpleNamespace(client=None)])
 def test_a_channel_that_was_closed_is_a_connection_that_was_lost(connection: object) -> None:
+    from common.serving.celery_app import app  # takes long, and only the process that runs this needs it
+
     lost = app.connection_for_read("redis://127.0.0.1:1/0")
     channel = object.__new__(lost.transport.Channel)
     channel.connection = connection
