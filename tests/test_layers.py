@@ -15,7 +15,7 @@ STARTS_PROCESSES = {"subprocess", "multiprocessing", "concurrent.futures", "pty"
 
 # Wing → the wings that it may import, beside itself and what is for all.
 FOR_ALL = ("errors", "contract", "packages")
-NUCLEUS = "task stopwatch cpus descent worker"
+NUCLEUS = "task cpus descent worker"
 BELOW_A_PAGE = "model report.charts report.words report.judging report.figures report.numbers"
 MAY_IMPORT = {
     "bench": "command_line nucleus model harness report report.judging report.words report.dresses",

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from common.stopwatch import MOST_STRETCHES, Stopwatch, Stretch
 from common.task import perform
+from common.task.stopwatch import MOST_STRETCHES, Stopwatch, Stretch
 
 
 def test_a_task_that_only_computes_is_one_stretch() -> None:

@@ -6,8 +6,8 @@ from http import HTTPStatus
 
 from common.errors import one_line
 from common.serving.options import Options
-from common.stopwatch import Stretch
 from common.task import TaskError, TaskRun
+from common.task.stopwatch import Stretch
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
 NO_SUCH_PAGE = "404 Not Found: there are /, /ping and /ready"

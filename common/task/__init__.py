@@ -19,10 +19,10 @@ from functools import cache
 from typing import Any, cast
 
 from common.errors import one_line
-from common.stopwatch import Stopwatch, Stretch
 from common.task.builtin import BUILTIN_TASKS
 from common.task.module import import_from
 from common.task.spec import Arguments, BadCallError, Call, UnknownTaskError, split
+from common.task.stopwatch import Stopwatch, Stretch
 
 __all__ = [
     "BadCallError",
