@@ -6,8 +6,6 @@ from typing import Any
 
 import vl_convert
 
-from common.report.charts.lettering import with_texts, without_texts
-
 _VERSION = "6.4"  # of Vega-Lite
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
@@ -62,9 +60,8 @@ class Drawing:
 
 def as_svg(drawing: Drawing, look: Look) -> str:
     """The drawing as SVG, with nothing in it that a reader would have to fetch or run."""
-    rows, apart = without_texts(drawing.chart, drawing.rows)
-    svg = vl_convert.vegalite_to_svg(specification(Drawing(drawing.chart, rows), look), vl_version=_VERSION)
-    return re.sub("<[^>]+>", _in_tenths, with_texts(svg, apart))
+    svg: str = vl_convert.vegalite_to_svg(specification(drawing, look), vl_version=_VERSION)
+    return re.sub("<[^>]+>", _in_tenths, svg)
 
 
 def for_page(drawing: Drawing, look: Look, alternative: str) -> str:
