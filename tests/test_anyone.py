@@ -247,8 +247,8 @@ class Seen:
         self._connections = [SimpleNamespace(status=psutil.CONN_LISTEN, laddr=SimpleNamespace(port=p)) for p in listens]
         self._connections.append(SimpleNamespace(status=psutil.CONN_ESTABLISHED, laddr=SimpleNamespace(port=asks)))
 
-    def children(self, recursive: bool) -> list["Seen"]:
-        return [*self._below, *(two for one in self._below for two in one.children(recursive))] if recursive else []
+    def children(self) -> list["Seen"]:
+        return [*self._below, *(two for one in self._below for two in one.children())]
 
     def net_connections(self, **_: str) -> list[SimpleNamespace]:
         if self._error is not None:
@@ -274,8 +274,10 @@ STRANGERS = {
 
 def seen(monkeypatch: pytest.MonkeyPatch, of_server: Seen, of_keeper: Seen) -> None:
     known = {name: getattr(psutil, name) for name in ("CONN_LISTEN", "Error", "NoSuchProcess", "ZombieProcess")}
-    shown = SimpleNamespace(**known, Process={7: of_server, 8: of_keeper}.__getitem__)
-    monkeypatch.setattr(listeners, "psutil", shown)
+    process = {7: of_server, 8: of_keeper}.__getitem__
+    monkeypatch.setattr(listeners, "psutil", SimpleNamespace(**known, Process=process))
+    monkeypatch.setattr(listeners, "offspring", lambda pid: process(pid).children())
+    monkeypatch.setattr(listeners, "_listening", lambda: None)  # as where Linux has no tables
     monkeypatch.setattr(listeners, "port_is_free", lambda _: False)
 
 
@@ -293,6 +295,29 @@ def test_a_stranger_is_told_with_where_the_server_listens(who: str, monkeypatch:
         must_be_its_own(7, OURS, 8)
     assert failed.value.code == "stranger"
     assert f"port {OURS} is answered by a process that was not started here{told}" in str(failed.value)
+
+
+TABLES = {
+    "tcp": """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1388 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1 0 100 0 0 10 0
+   1: 0100007F:1389 0100007F:1388 01 00000000:00000000 00:00000000 00000000     0        0 12 1 0 20 4 30 10 -1
+   2: 0100007F:138A 0100007F:1388 06 00000000:00000000 03:00001733 00000000     0        0 0 3 0
+""",
+    "tcp6": """\
+  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when
+ 100: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 \
+00000000  1000        0 13 1 0 100 0 0 10 0
+""",
+}
+
+
+def test_only_who_listens_is_read_from_the_tables_of_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listeners, "_NET", tmp_path)
+    assert listeners._listening() is None
+    for name, table in TABLES.items():
+        (tmp_path / name).write_text(table)
+    assert listeners._listening() == {"11": 0x1388, "13": 80}
 
 
 def test_a_right_answer_of_a_stranger_ends_the_waiting_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

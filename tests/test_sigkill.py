@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import math
 import os
 import re
 import shutil
@@ -235,60 +234,50 @@ class Clock:
 
 
 class Left:
-    """A process that does not end before it is killed, and remembers when that was."""
+    """Processes that do not end before they are killed, and when that was for the first time."""
 
-    def __init__(self, clock: Clock, *words: str) -> None:
-        self._clock, self._words, self.killed_s = clock, words, math.inf
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
+        self.clock, self.pids, self.killed_s = Clock(), pids, dict[int, float]()
+        shown = SimpleNamespace(waitpid=lambda *_: (0, 0), WNOHANG=os.WNOHANG, kill=self.kill)
+        monkeypatch.setattr(keeper, "time", self.clock)
+        monkeypatch.setattr(keeper, "os", shown)
 
-    def cmdline(self) -> list[str]:
-        return [*self._words]
+    def kill(self, pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        self.killed_s.setdefault(pid, self.clock.now_s)
 
-    def kill(self) -> None:
-        self.killed_s = min(self.killed_s, self._clock.now_s)
+    def those_that_were_not_killed(self) -> list[int]:
+        return [pid for pid in self.pids if pid not in self.killed_s]
 
 
 def test_a_resource_tracker_has_two_seconds_to_tidy_and_all_others_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    tracker = Left(clock, sys.executable, "-c", "from multiprocessing.resource_tracker import main;main(5)")
-    other = Left(clock, sys.executable, "-c", DAEMON)
-    monkeypatch.setattr(keeper, "time", clock)
-    monkeypatch.setattr(keeper, "os", SimpleNamespace(waitpid=lambda *_: (0, 0), WNOHANG=os.WNOHANG))
+    tracker, other = 11, 12
+    left = Left(monkeypatch, tracker, other)
+    monkeypatch.setattr(keeper, "is_tracker", lambda pid: pid == tracker)
     one = keeper.Keeper(None, "")
-    monkeypatch.setattr(one, "_left", lambda: [left for left in (tracker, other) if left.killed_s == math.inf])
+    monkeypatch.setattr(one, "_left", left.those_that_were_not_killed)
     one.end_all()
-    assert other.killed_s == 0
-    assert 2.0 <= tracker.killed_s < 2.1
-    assert clock.now_s < 2.2  # and that is all that it waited
+    assert left.killed_s[other] == 0
+    assert 2.0 <= left.killed_s[tracker] < 2.1
+    assert left.clock.now_s < 2.2  # and that is all that it waited
 
 
 def test_who_does_not_end_even_when_killed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(keeper, "time", clock)
-    monkeypatch.setattr(keeper, "os", SimpleNamespace(waitpid=lambda *_: (0, 0), WNOHANG=os.WNOHANG))
+    left = Left(monkeypatch, 11)
+    monkeypatch.setattr(keeper, "is_tracker", lambda _: False)
     one = keeper.Keeper(None, "")
-    monkeypatch.setattr(one, "_left", lambda: [Left(clock)])
+    monkeypatch.setattr(one, "_left", lambda: left.pids)
     one.end_all()
-    assert 10.0 <= clock.now_s < 10.1
-
-
-class Marked:
-    """A process with that mark in its environment."""
-
-    def __init__(self, pid: int, mark: str, status: str = psutil.STATUS_RUNNING) -> None:
-        self.pid, self._environment, self._status = pid, {RUN_MARK: mark} if mark else {}, status
-
-    def environ(self) -> dict[str, str]:
-        return self._environment
-
-    def status(self) -> str:
-        return self._status
+    assert left.killed_s[11] == 0
+    assert 10.0 <= left.clock.now_s < 10.1
 
 
 def test_where_orphans_go_elsewhere_they_are_known_by_the_mark_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    everybody = [Marked(os.getpid(), "ours"), Marked(1, ""), Marked(2, "ours"), Marked(3, "of another run")]
-    everybody.append(Marked(4, "ours", psutil.STATUS_ZOMBIE))
-    monkeypatch.setattr(keeper.psutil, "process_iter", lambda: everybody)
-    assert [one.pid for one in keeper.Keeper(None, "ours")._left()] == [2]
+    monkeypatch.setattr(keeper, "descendants", lambda _: [])
+    monkeypatch.setattr(keeper, "works", lambda pid: pid != 4)
+    marked = {(RUN_MARK, "ours"): [os.getpid(), 2, 4], (RUN_MARK, "of another run"): [3]}
+    monkeypatch.setattr(keeper, "who_has", lambda *mark: marked[mark])
+    assert keeper.Keeper(None, "ours")._left() == [2]
 
 
 def test_a_keeper_for_a_while_would_remove_the_same_folders_and_leaves_them_where_we_live(
