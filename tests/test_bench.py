@@ -53,11 +53,12 @@ def test_every_case_takes_its_turn_in_every_round_in_the_same_order_for_the_same
 
 
 def test_the_task_is_found_in_the_users_own_folder(asked, tmp_path) -> None:
-    """One that prints, which disturbs nothing."""
+    """One that prints a line without its end, which disturbs nothing."""
     shutil.copy(TESTS / "sample_tasks.py", tmp_path / "my_jobs.py")
     ran = asked(
         "run", "4", "--task", "my_jobs:prints", "--rounds", "1", "--time", "1s", "--users", "3", "--out", "r.json"
     )
+    assert (tmp_path / "r.json").is_file(), ran.stderr
     records = load(tmp_path / "r.json").records
     assert {record.case.task for record in records} == {"my_jobs:prints"}, ran.stderr
     assert [record.failure for record in records] == [None] * 2

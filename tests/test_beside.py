@@ -177,11 +177,8 @@ def test_what_is_no_run_was_printed_by_the_task() -> None:
 class Shown:
     """A process as the system shows it, with what it knows of its memory."""
 
-    def __init__(self, below: tuple["Shown", ...] = (), **memory: int) -> None:
-        self._below, self._memory = below, memory
-
-    def children(self, **_: bool) -> list["Shown"]:
-        return [*self._below]
+    def __init__(self, **memory: int) -> None:
+        self._memory = memory
 
     def cpu_times(self) -> SimpleNamespace:
         if not self._memory:
@@ -210,12 +207,14 @@ class Shown:
 def test_which_memory_is_counted_is_said(memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(sampler.psutil, "Process", lambda _: Shown(**memory))
+        patched.setattr(sampler, "offspring", lambda _: [])
         assert tree_usage(1) == (4321.0, size, kind, 1)
 
 
 def test_a_server_uses_what_all_its_processes_use_that_are_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(sampler.psutil, "Process", lambda _: Shown((Shown(rss=40), Shown()), rss=9, uss=3, pss=5))
+        patched.setattr(sampler.psutil, "Process", lambda _: Shown(rss=9, uss=3, pss=5))
+        patched.setattr(sampler, "offspring", lambda _: [Shown(rss=40), Shown()])
         assert tree_usage(1) == (2 * 4321.0, 45, "pss+rss", 2)
         assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2)
 

@@ -210,6 +210,13 @@ def running_bench(words: list[str], folder: Path) -> Iterator[subprocess.Popen]:
             bench.kill()
 
 
+def at_work(pid: int, *words: str) -> tuple[list[psutil.Process], str] | None:
+    """Those below it and their commands, if all these are there at the same time: a warm-up is soon over."""
+    family = offspring(pid)
+    seen = commands(family)
+    return (family, seen) if all(word in seen for word in words) else None
+
+
 def commands(processes: list[psutil.Process]) -> str:
     said = []
     for process in processes:
@@ -325,10 +332,8 @@ def test_a_bench_that_was_killed_under_siege_leaves_nothing(daemon_pid: Path, tm
     words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", *WAITING]
     words += ["--seed", str(_seed_for(HIDES))]
     with running_bench(words, tmp_path) as bench:
-        wait_until(lambda: "siegerc" in commands(offspring(bench.pid)))
-        family = [*offspring(bench.pid), daemon(daemon_pid)]
-        seen = commands(family)
-        assert all(one in seen for one in ("hides_a_daemon.py", "common.alone.metronome", "common.alone.solo"))
+        family, seen = wait_until(lambda: at_work(bench.pid, HIDES.name, "alone.metronome", "alone.solo", "/siegerc"))
+        family.append(daemon(daemon_pid))
         home = Path(re.search(r"--rc=(\S+)/siegerc", seen)[1])
         port = int(re.search(r"--port (\d+)", seen)[1])
         assert home.is_dir()
@@ -344,9 +349,7 @@ def test_services_and_folders_of_a_suite_are_gone_too(tmp_path: Path) -> None:
     server = '[servers.plain]\ncommand = "python plain.py {port} plain {redis} {folder}"\n'
     (tmp_path / "s.toml").write_text(f'[load]\npath = "/report"\nusers = 2\ntime = "60s"\n{server}')
     with running_bench(["run", "s.toml", "--rounds", "1"], tmp_path) as bench:
-        wait_until(lambda: "siegerc" in commands(offspring(bench.pid)))
-        family = offspring(bench.pid)
-        seen = commands(family)
+        family, seen = wait_until(lambda: at_work(bench.pid, "plain.py", "/siegerc"))
         folder = Path(re.search(r"plain.py \d+ plain \S+ (\S+)", seen)[1])
         redis = next(one for one in family if one.name() == "redis-server")
         data = Path(redis.cwd())

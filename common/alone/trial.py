@@ -35,7 +35,7 @@ def main(spec: str) -> None:
             _give_up(f"task {spec!r} can't run in a worker process: it ended the process")
         except TaskError as error:
             _give_up(f"task {spec!r} raised {error}; a task that is to be measured must succeed")
-    print(json.dumps(dataclasses.asdict(run)))  # noqa: T201
+    print("\n" + json.dumps(dataclasses.asdict(run)))  # noqa: T201 (the task may have left a line without its end)
 
 
 def _give_up(reason: str) -> NoReturn:
