@@ -11,6 +11,7 @@ from command import Ended, called
 from conftest import TESTS
 from planned import plan_of
 from simulated_record import bare_record, record_of, result_of
+from simulated_trace import by_two, one_by_one
 
 from common.harness import session
 from common.harness.client import Answer
@@ -128,13 +129,25 @@ def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_does_not_keep_
     lines = lines[: lines.index("")]
     assert lines[1].startswith("all 4 answered after ")
     assert {line.split()[-1] for line in lines[1:] if set(line) & set("░▒▓█=")} >= {"1", "2", "3", "4"}
-    assert re.search(r"pings .*▁", ended.stdout)
+    assert re.search(r"pings .*[▁-█]", ended.stdout)  # how tall: below
     assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
     (untold_of,) = [trace for trace in kept[0][0].traces if trace.server == "tells_nothing"]
     assert not untold_of.failure
     assert "it doesn't tell when it computes" in ended.stdout
     asked("trace", "--out", "picture.svg")
     assert (tmp_path / "picture.svg").read_bytes().startswith(b"<svg")
+
+
+def test_a_ping_is_as_tall_as_it_had_to_wait() -> None:
+    """On one scale for all: one that waits for all tasks falls with the time that is left, one that waits for none is
+    as small as can be."""
+    result = result_of([])
+    result.traces[:] = [one_by_one(1.0), by_two(0.0)]
+    told = [line for line in dressed(result, "timeline").splitlines() if line.startswith("pings ")]
+    served, stopped = ([mark for mark in line if mark in "▁▂▃▄▅▆▇█"] for line in told)  # the better one first
+    assert set(served) == {"▁"}
+    assert stopped == sorted(stopped, reverse=True)
+    assert {"█", "▆", "▃", "▁"} <= set(stopped)
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
