@@ -21,7 +21,7 @@ import psutil
 import pytest
 from command import Ended, called
 from left_behind import Look, described, end, marking
-from turns import Turns, place
+from turns import Turns, in_line
 
 from common.contract import unmet
 from common.harness.processes import offspring
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if item not in measuring]
         items[:], left_out = (measuring, others) if wanted == "only" else (others, measuring)
         config.hook.pytest_deselected(items=left_out)
-    items.sort(key=lambda item: place(item.path.name))
+    items[:] = in_line(items, several_processes=hasattr(config, "workerinput"))
 
 
 def pytest_collection() -> None:

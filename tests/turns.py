@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # They share no fixture, and their tests take long; the longest files first.
@@ -18,7 +19,6 @@ APART = (
     "test_published.py",
     "test_namesakes.py",
     "test_task_arguments.py",
-    "test_survival.py",
     "test_virtualenv.py",
     "test_output.py",
     "test_celery.py",
@@ -28,7 +28,9 @@ APART = (
     "test_try.py",
     "test_bench.py",
     "test_tools.py",
+    "test_survival.py",
 )
+WAITING = "test_survival.py"  # nearly all of the time: side by side they would leave all CPUs idle
 # A process goes on with a file that it has begun, so those that take long begin first: between those that compute much
 # are some that wait most of the time.
 LONG = (
@@ -63,6 +65,17 @@ class Turns(LoadScopeScheduling):
         return nodeid if file.endswith(APART) else file
 
 
-def place(file: str) -> int:
-    """Where the tests of a file stand in the line."""
-    return LONG.index(file) if file in LONG else len(LONG)
+def in_line(items: list[pytest.Item], *, several_processes: bool) -> list[pytest.Item]:
+    """The longest first; for several processes those that wait between the others, but none at the very end."""
+    items = sorted(items, key=_place)
+    if not several_processes:
+        return items
+    waiting, others = ([item for item in items if (item.path.name == WAITING) is waits] for waits in (True, False))
+    behind = [int(0.8 * len(others) * place / len(waiting)) for place in range(len(waiting))]
+    for place, item in reversed(list(zip(behind, waiting, strict=True))):
+        others.insert(place, item)
+    return others
+
+
+def _place(item: pytest.Item) -> int:
+    return LONG.index(item.path.name) if item.path.name in LONG else len(LONG)
