@@ -275,10 +275,11 @@ def its_broker(served: Served) -> psutil.Process:
 def what_a_worker_was_sent_and_never_read_is_done_by_the_next(served: Served) -> None:
     """The broker has written the job to a worker that is stopped, and then killed."""
     worker = its_worker(served)
-    worker.suspend()
-    job = asked(served, "POST", "/jobs").headers["location"]
     socket = next(one.laddr for one in its_broker(served).net_connections("unix") if one.laddr)
     with asking(socket) as broker:
+        wait_until(lambda: broker.info("clients")["blocked_clients"])  # the worker, who has asked for a job
+        worker.suspend()
+        job = asked(served, "POST", "/jobs").headers["location"]
         wait_until(lambda: not broker.llen("under_siege"))
     worker.kill()
     assert asked(served, "GET", job, wait_s=10).body == "at last"
