@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import namedtuple
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -84,6 +85,18 @@ def test_a_task_that_waits_needs_no_processes(tried: Try) -> None:
         "worth a run",
         "worth a run",
     )
+
+
+@pytest.mark.parametrize(("usual_s", "once_s"), [(3.6, 2.0), (1.8, 3.6)], ids=["held", "let go of"])
+def test_one_try_on_cpus_that_change_their_speed_tells_nothing_of_the_gil(
+    usual_s: float, once_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once take once as long as on other CPUs; one alone takes 1.8 s in every try."""
+    took_s = iter([usual_s, usual_s, once_s, usual_s, usual_s])
+    monkeypatch.setattr(tryout, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=1.8))
+    monkeypatch.setattr(tryout, "_two_at_once", lambda *_: (next(took_s), 0.0))
+    found = tryout._threads("any")
+    assert (found["alone_s"], found["two_s"]) == (1.8, usual_s)
 
 
 @pytest.mark.measures
