@@ -16,7 +16,7 @@ told=$(mktemp)
 mypy --no-error-summary >"$told" 2>&1 &
 mypy=$!
 trap 'kill "$mypy" 2>/dev/null || true; rm -f "$told"' EXIT
-python -m pytest --numprocesses 6 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
+python -m pytest --numprocesses 7 --dist loadscope --no-loadscope-reorder --measuring no "$@" || beside=$?
 wait "$mypy" || types=$?
 trap 'rm -f "$told"' EXIT
 cat "$told"
