@@ -17,6 +17,7 @@ from common.model.record import save
 from common.model.validity import faults
 from common.report.dressing import dressed
 from common.report.figures.control import Windows
+from common.report.figures.rounds import Round
 from common.report.figures.speed import speeds_of
 from common.report.judging.comparison import summarize
 
@@ -142,6 +143,20 @@ def test_the_speed_of_a_case_is_told_as_a_multiple_of_the_usual_one() -> None:
     assert max(speed.highest for speed in speeds) / min(speed.lowest for speed in speeds) == pytest.approx(
         1.75, rel=0.1
     )
+
+
+def test_the_speed_of_a_short_siege_lies_between_its_lowest_and_its_highest() -> None:
+    """Two moments that are alike, slow where one ends and the other begins, which counts most for a rate."""
+    (record,) = SimulatedMachine(quiet, 1, noise_of_beats=0.0).result((Server("1_a", 1),), rounds=1).records[1:]
+    record.load_s = 1.1
+    record.beats.took_s[:] = [0.002 if 0.5 < at_s < 0.9 else 0.001 for at_s in record.beats.at_s]
+    one = Round(record)
+    moments = one.speeds.moments(*one.steady_part)
+    assert len(moments) == 2
+    assert one.speed < moments.min()
+    lowest, highest = one.lowest_and_highest
+    assert lowest == one.speed
+    assert highest == moments.max()
 
 
 def test_a_case_of_another_kind_has_a_coefficient_of_its_own() -> None:

@@ -106,11 +106,11 @@ class Round:
 
     @cached_property
     def lowest_and_highest(self) -> tuple[float, float] | None:
-        """The speed in the moments of the steady part."""
-        if self.speeds is None:
+        """Of the speeds in the moments of the steady part; over all of a short one it may be beyond them."""
+        if self.speeds is None or self.speed is None:
             return None
-        moments = self.speeds.moments(*self.steady_part)
-        return float(moments.min()), float(moments.max())
+        speeds = np.append(self.speeds.moments(*self.steady_part), self.speed)
+        return float(speeds.min()), float(speeds.max())
 
     @cached_property
     def load_beside(self) -> float:
