@@ -5,7 +5,7 @@ test_verdict.py.
 """
 
 import pytest
-from besieging import besiege
+from besieging import besiege, without_a_ceiling
 from conftest import SERVERS, TESTS, accusations
 
 from common.contract import unmet
@@ -15,6 +15,7 @@ from common.report.judging.comparison import summarize
 from common.report.judging.summary import Summary
 
 LIARS = TESTS / "servers" / "liars"
+LITTLE = "sample_tasks:a_little_work"  # no more than a liar can be caught by
 # What each must get: the verdict, and a reason that says what the lie is.
 WRONG = {
     "errors_when_busy": ("suspect", "availability"),
@@ -22,16 +23,16 @@ WRONG = {
     "refuses_half": ("suspect", "availability"),
     "wrong_later": ("failed", "wrong_answer"),
 }
-TOO_GOOD = {
+TOO_CHEAP = {"sleeps_instead": ("suspect", "too_cheap")}
+TOO_MANY = {
     "not_awaited_right_answer": ("suspect", "above_ceiling"),
     "only_the_first_time": ("suspect", "above_ceiling"),
-    "sleeps_instead": ("suspect", "too_cheap"),
-    "works_after_the_answer": ("suspect", "too_fast"),
 }
+TOO_SOON = {"works_after_the_answer": ("suspect", "too_fast")}
 
 
 def test_every_liar_is_expected() -> None:
-    assert {path.stem for path in LIARS.glob("*.py")} == {*WRONG, *TOO_GOOD}
+    assert {path.stem for path in LIARS.glob("*.py")} == {*WRONG, *TOO_CHEAP, *TOO_MANY, *TOO_SOON}
 
 
 def test_every_liar_whose_answers_are_not_the_right_ones_is_found_out(tmp_path) -> None:
@@ -40,15 +41,21 @@ def test_every_liar_whose_answers_are_not_the_right_ones_is_found_out(tmp_path) 
     found_out(WRONG, {name: one.summary for name, one in besieged.items()})
 
 
-@pytest.mark.measures
-def test_every_liar_who_is_too_good_to_be_true_is_found_out(asked, tmp_path) -> None:
-    """All of them in one run, at a task that computes no more than a liar can be caught by.
+def test_a_liar_who_does_not_compute_is_found_out(asked, tmp_path) -> None:
+    with without_a_ceiling():
+        found_out(TOO_CHEAP, summaries(asked, tmp_path, "1s", *map(path_of, TOO_CHEAP), "--task", LITTLE))
 
-    Who works after the answer still does so for the warm-up when the siege begins: 1 s may pass like that.
-    """
-    found_out(
-        TOO_GOOD, summaries(asked, tmp_path, "2s", *map(path_of, TOO_GOOD), "--task", "sample_tasks:a_little_work")
-    )
+
+@pytest.mark.measures
+def test_every_liar_who_does_more_than_can_be_done_is_found_out(asked, tmp_path) -> None:
+    found_out(TOO_MANY, summaries(asked, tmp_path, "1s", *map(path_of, TOO_MANY), "--task", LITTLE))
+
+
+@pytest.mark.measures
+def test_a_liar_who_works_after_the_answer_is_found_out(asked, tmp_path) -> None:
+    """It still does so for the warm-up when the siege begins: 1 s may pass like that."""
+    with without_a_ceiling():
+        found_out(TOO_SOON, summaries(asked, tmp_path, "2s", *map(path_of, TOO_SOON), "--task", LITTLE))
 
 
 def path_of(name: str) -> str:
