@@ -19,6 +19,7 @@ from common.harness.beside.machine import watching_machine
 from common.harness.beside.metronome import Metronome, metronome
 from common.harness.beside.sampler import tree_usage
 from common.harness.beside.solo import MOST_RUNS, soloist
+from common.harness.cpu_time import used_cpu_s
 from common.harness.processes import until
 from common.harness.ready.interpreter import interpreter
 from common.model.record import Record
@@ -181,9 +182,12 @@ class Shown:
         self._memory = memory
 
     def cpu_times(self) -> SimpleNamespace:
+        return SimpleNamespace(children_user=300.0, children_system=4000.0)
+
+    def used_cpu_s(self) -> float:
         if not self._memory:
             raise psutil.NoSuchProcess(1)
-        return SimpleNamespace(user=1.0, system=20.0, children_user=300.0, children_system=4000.0)
+        return 21.0
 
     def memory_full_info(self) -> SimpleNamespace:
         if self._memory.keys() == {"rss"}:
@@ -206,6 +210,7 @@ class Shown:
 )
 def test_which_memory_is_counted_is_said(memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
+        patched.setattr(sampler, "used_cpu_s", Shown.used_cpu_s)
         patched.setattr(sampler.psutil, "Process", lambda _: Shown(**memory))
         patched.setattr(sampler, "offspring", lambda _: [])
         assert tree_usage(1) == (4321.0, size, kind, 1)
@@ -213,6 +218,7 @@ def test_which_memory_is_counted_is_said(memory: dict, size: int, kind: str, mon
 
 def test_a_server_uses_what_all_its_processes_use_that_are_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
+        patched.setattr(sampler, "used_cpu_s", Shown.used_cpu_s)
         patched.setattr(sampler.psutil, "Process", lambda _: Shown(rss=9, uss=3, pss=5))
         patched.setattr(sampler, "offspring", lambda _: [Shown(rss=40), Shown()])
         assert tree_usage(1) == (2 * 4321.0, 45, "pss+rss", 2)
@@ -237,6 +243,26 @@ def test_a_task_that_hangs_is_given_up_once_and_for_all(monkeypatch) -> None:
     began_s = time.monotonic()
     assert perform("sample_tasks:half_a_minute", times=3, patience_s=0.5).alone_wall_s == []
     assert time.monotonic() - began_s < 15
+
+
+def test_cpu_time_is_told_more_exactly_than_in_steps_of_10_ms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system can tell it so; elsewhere as psutil has it."""
+    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        process = psutil.Process(child.pid)
+        child.stdout.readline()
+        wait_until(lambda: process.status() == psutil.STATUS_SLEEPING)
+        times = process.cpu_times()
+        used_s = used_cpu_s(process)
+        assert 0 <= used_s - (times.user + times.system) < 0.02
+        if sys.platform == "linux":
+            assert used_s % 0.01 > 0
+        monkeypatch.setattr(sys, "platform", "darwin")
+        assert used_cpu_s(process) == times.user + times.system
+        monkeypatch.undo()
+        child.kill()
+    with pytest.raises(psutil.NoSuchProcess):
+        used_cpu_s(process)
 
 
 def test_what_a_child_has_used_counts_after_its_end() -> None:

@@ -118,6 +118,23 @@ def test_less_cpu_than_the_task_needs() -> None:
     assert "10 ms of CPU for each transaction, but the task needs 100 ms" in case.reasons[0].message
 
 
+@pytest.mark.parametrize(("workers", "share", "expected"), [(1, 0.8, []), (1, 0.6, ["too_cheap"]), (4, 0.6, [])])
+def test_what_workers_have_in_hand_may_have_been_done_before(workers: int, share: float, expected: list[str]) -> None:
+    """Ten answers of a short siege: the work of one, or of as many as there are workers, may lie before it."""
+    record = record_of("1_x", workers=workers)
+    record.load_s = 1.05
+    record.samples.at_s[:], record.samples.cpu_s[:] = [0.0, 1.05], [1.0, 1.0 + share * 1.05]
+    for column in (record.samples.memory_bytes, record.samples.processes):
+        del column[2:]
+    columns = record.transactions
+    for column in (columns.finished_s, columns.took_s, columns.user, columns.status, columns.size_bytes):
+        del column[10:]
+    columns.finished_s[:] = [TASK_S * (1 + place) for place in range(10)]
+    columns.took_s[:] = [round(TASK_S * min(1 + place, record.users), 2) for place in range(10)]
+    found = codes(judged(record))
+    assert [code for code in found if code == "too_cheap"] == expected
+
+
 def test_a_look_at_the_cpu_time_that_lacks_a_process_does_not_count() -> None:
     """Workers may be ended at the very moment when siege leaves, with what they had used."""
     record = record_of("1_x", workers=2)

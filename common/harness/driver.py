@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from common.harness.bursts import REQUESTS_LIMIT_S, drive_in_bursts
+from common.harness.cpu_time import used_cpu_s
 from common.harness.failures import CaseFailedError
 from common.harness.length import Length
 from common.harness.lines import reading_lines
@@ -165,7 +166,6 @@ def _append(record: Record, arrival: Arrival, at_s: float) -> None:
 
 def _cpu_s(pid: int, before_s: float = 0.0) -> float | None:
     try:
-        used = psutil.Process(pid).cpu_times()
+        return used_cpu_s(psutil.Process(pid)) - before_s
     except psutil.Error:
         return None
-    return used.user + used.system - before_s

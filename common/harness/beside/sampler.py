@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import psutil
 
+from common.harness.cpu_time import used_cpu_s
 from common.harness.processes import offspring
 from common.model.record import Record
 
@@ -61,17 +62,17 @@ def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
         processes = [root, *offspring(pid)]
     except psutil.NoSuchProcess:
         return None
-    cpu_s, memory_bytes, kinds, counted = 0.0, 0, set(), 0
+    used_s, memory_bytes, kinds, counted = 0.0, 0, set(), 0
     for process in processes:
         with contextlib.suppress(psutil.Error):  # it ended meanwhile, or is a zombie
-            times = process.cpu_times()
+            own_s, times = used_cpu_s(process), process.cpu_times()
             size, kind = _memory(process) if memory else (0, "")
             # What children that have ended had used is in their parent's figures.
-            cpu_s += times.user + times.system + times.children_user + times.children_system
+            used_s += own_s + times.children_user + times.children_system
             memory_bytes += size
             kinds.add(kind)
             counted += 1
-    return Usage(cpu_s, memory_bytes, "+".join(sorted(kinds)), counted) if counted else None
+    return Usage(used_s, memory_bytes, "+".join(sorted(kinds)), counted) if counted else None
 
 
 def _memory(process: psutil.Process) -> tuple[int, str]:

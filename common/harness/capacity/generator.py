@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 import psutil
 
 from common.harness.beside.wakefulness import Wakefulness
+from common.harness.cpu_time import used_cpu_s
 from common.harness.failures import CaseFailedError
 from common.harness.lines import reading_lines
 from common.harness.ours import OURS_FIRST, server_environment
@@ -79,8 +80,7 @@ class Generator:
     def cpu_s(self) -> float | None:
         """What it has used since it was started."""
         with contextlib.suppress(psutil.Error):
-            used = psutil.Process(self._process.pid).cpu_times()
-            return used.user + used.system
+            return used_cpu_s(psutil.Process(self._process.pid))
         return None
 
     async def end(self) -> None:

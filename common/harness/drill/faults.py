@@ -8,6 +8,7 @@ import time
 import psutil
 
 from common.cpus import usable_cpus
+from common.harness.cpu_time import used_cpu_s
 from common.harness.drill.crowd import LATE, LOST, REFUSED, WRONG
 from common.harness.drill.raw import ask_and_go, half_requests, send_malformed
 from common.harness.drill.scene import USERS, Scene
@@ -67,10 +68,9 @@ def busiest(family: list[psutil.Process]) -> psutil.Process | None:
 
 def _cpu_s(process: psutil.Process) -> float:
     try:
-        times = process.cpu_times()
+        return used_cpu_s(process)
     except psutil.Error:
         return 0.0
-    return float(times.user + times.system)
 
 
 async def stop(scene: Scene) -> None:

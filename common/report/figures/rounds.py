@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,13 @@ from common.report.figures.survival import Waits
 from common.report.figures.totals import Totals
 
 BATCH_S, CYCLES_IN_A_BATCH, MOST_BATCHES = 1.0, 2.0, 8
+
+
+class _Work(NamedTuple):
+    """What the server did over the steady part."""
+
+    cpu_s: float
+    transactions: float
 
 
 class Round:
@@ -198,17 +206,28 @@ class Round:
 
     def cpu_s_per_transaction(self) -> float | None:
         """CPU seconds of the whole server over the steady part, for each transaction in it."""
+        return self._work and self._work.cpu_s / self._work.transactions
+
+    def most_cpu_s_per_transaction(self) -> float | None:
+        """What that can be at most: each worker may have done what it had in hand before the steady part began."""
+        if self._work is None or self.totals:  # before and after a burst nobody has anything in hand
+            return self.cpu_s_per_transaction()
+        in_hand = min(self.record.users, self.record.workers or self.record.users)
+        all_of_it = self._work.transactions - in_hand
+        return self._work.cpu_s / all_of_it if all_of_it > 0 else None
+
+    @cached_property
+    def _work(self) -> _Work | None:
         (at_s, used_s), end_s = self._used, self.record.load_s
         if not self.rate.per_s or len(at_s) < 2 or end_s is None:
             return None
         if self.totals:  # between the bursts it has nothing to do
-            answers = self.completed + int(self.checks.good.sum())
-            return float((used_s[-1] - used_s[0]) / answers)
+            return _Work(float(used_s[-1] - used_s[0]), self.completed + int(self.checks.good.sum()))
         from_s, to_s = max(self.rate.from_s, at_s[0]), min(end_s, at_s[-1])
         if to_s <= from_s:
             return None
         used = np.interp([from_s, to_s], at_s, used_s)
-        return float((used[1] - used[0]) / (to_s - from_s) / self.rate.per_s)
+        return _Work(float(used[1] - used[0]), float((to_s - from_s) * self.rate.per_s))
 
     def memory_bytes(self) -> int | None:
         """The most memory that the server took while the siege was on."""

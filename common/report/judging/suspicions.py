@@ -82,11 +82,11 @@ def _halves_of_bursts_s(one: Round) -> list[float]:
 
 def too_cheap(one: Round, evidence: Evidence) -> str | None:
     """Less CPU for a transaction than the task needs."""
-    used_s, needs = one.cpu_s_per_transaction(), evidence.needs(one)
-    if used_s is None or needs is None:
+    used_s, at_most_s, needs = one.cpu_s_per_transaction(), one.most_cpu_s_per_transaction(), evidence.needs(one)
+    if used_s is None or at_most_s is None or needs is None:
         return None
     needed_s = needs.cpu_s(evidence.speeds(one)[0])
-    if needed_s < LEAST_CPU_S or used_s >= needed_s * (1 - needs.allowance):
+    if needed_s < LEAST_CPU_S or at_most_s >= needed_s * (1 - needs.allowance):
         return None
     return (
         f"{numbers.seconds(used_s)} of CPU for each transaction, but the task needs {numbers.seconds(needed_s)}: "
