@@ -7,12 +7,16 @@ import stat
 import pytest
 from command import called
 from conftest import OF_THE_MACHINE, TESTS, accusations
+from standing_still import watching
 
 from common.cpus import usable_cpu_numbers
 from common.model.record import SCHEMA, load
 from common.report.judging.comparison import summarize
 
 pytestmark = pytest.mark.measures
+
+LATE_S = 0.05  # by how much a ping may be
+TOO_LONG_S = 0.3  # for a machine to stand still in a siege of 1 s
 
 KEYS = {
     "server",
@@ -47,8 +51,20 @@ LATENCY = {"p50", "p95", "p99", "max", *(f"p{percent}_{end}" for percent in (50,
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """One run of two strategies with two rounds, at a task that waits: what it printed, and its file."""
-    folder = tmp_path_factory.mktemp("measured")
+    """One run of two strategies with two rounds, at a task that waits.
+
+    Gives what it printed, its file, and how long the machine stood still. Where that was too long it is run
+    once more, or twice.
+    """
+    for _ in range(3):
+        with watching() as stood_still_s:
+            found = one_run(tmp_path_factory.mktemp("measured"))
+        if stood_still_s() < TOO_LONG_S:
+            break
+    return *found, stood_still_s()
+
+
+def one_run(folder):
     words = ("run", "2", "4_async_processexecutor", "--rounds", "2", "--time", "1s", "--users", "6", "--workers", "2")
     ran = called(*words, "--task", "sample_tasks:a_blink", folder=folder, env={"PYTHONPATH": str(TESTS)})
     (file,) = (folder / "results").glob("*.json")
@@ -56,7 +72,7 @@ def measured(tmp_path_factory):
 
 
 def test_a_run_compares_and_saves(measured) -> None:
-    ran, file = measured
+    ran, file, _ = measured
     cases = summarize(load(file)).cases
     assert ran.returncode == (0 if all(case.verdict == "ok" for case in cases) else 3), ran.stderr
     assert not any(accusations(case) for case in cases)
@@ -137,7 +153,8 @@ def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_a
     blocked = [record for record in load(measured[1]).records if record.server == "2_async"]
     for record in blocked:  # several were on their way at the same time
         assert max(record.pings.waited_s) > 0.05
-        assert max(sent - due for sent, due in zip(record.pings.sent_s, record.pings.due_s, strict=True)) < 0.05
+        late_s = max(sent - due for sent, due in zip(record.pings.sent_s, record.pings.due_s, strict=True))
+        assert late_s < LATE_S + measured[2]
 
 
 def test_our_count_is_sieges_count(measured) -> None:
@@ -178,7 +195,7 @@ def test_report_as_json_has_the_keys_of_the_contract(measured, asked) -> None:
 
 
 def test_report_shows_the_same_table_again_and_writes_files(measured, asked, tmp_path) -> None:
-    ran, file = measured
+    ran, file, _ = measured
     assert asked("report", str(file)).stdout == ran.stdout
     assert asked("report", str(file), "--out", "table.txt").stdout == ""
     assert (tmp_path / "table.txt").read_text() == ran.stdout

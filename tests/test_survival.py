@@ -114,7 +114,11 @@ def test_killed_it_leaves_no_worker_behind(script: Path, tmp_path: Path) -> None
 
 
 def it_refuses(served: Served) -> None:
-    answers = [receive(connection) for connection in [served.send("/") for _ in range(8)]]
+    """Who asks may be stopped by a busy machine between two requests, so that they are no crowd; not three times."""
+    for _ in range(3):
+        answers = [receive(connection) for connection in [served.send("/") for _ in range(8)]]
+        if any(answer.status != 200 for answer in answers):
+            break
     assert {answer.status for answer in answers} == {200, 503}
     for refused in (answer for answer in answers if answer.status == 503):
         assert refused.body.startswith("503 Service Unavailable: the queue is full, ")

@@ -19,6 +19,7 @@ from common.alone import tryout
 from common.harness.ready.strategies import all_strategies
 from common.model.findings import Again, Alone, Elsewhere, Findings, Machine, Threads
 from common.report.dresses.tryout import as_advice
+from common.report.words.advice import HELD
 
 Try = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -93,10 +94,26 @@ def test_one_try_on_cpus_that_change_their_speed_tells_nothing_of_the_gil(
 ) -> None:
     """Two at once take once as long as on other CPUs; one alone takes 1.8 s in every try."""
     took_s = iter([usual_s, usual_s, once_s, usual_s, usual_s])
-    monkeypatch.setattr(tryout, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=1.8))
-    monkeypatch.setattr(tryout, "_two_at_once", lambda *_: (next(took_s), 0.0))
+    monkeypatch.setattr(tryout, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=1.8, cpu_s=1.8))
+    monkeypatch.setattr(tryout, "_two_at_once", lambda *_: (next(took_s), 1.8, 0.0))
     found = tryout._threads("any")
     assert (found["alone_s"], found["two_s"]) == (1.8, usual_s)
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0])
+@pytest.mark.parametrize(("held", "two_s"), [(True, 4.0), (False, 2.5)])
+def test_nor_does_it_where_all_tries_of_one_were_on_others_than_those_of_two(
+    held: bool, two_s: float, times: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for 0.5 s and computes for 1.5 s, or so many times that where it is alone."""
+    computed_s = 1.5 * times
+    monkeypatch.setattr(
+        tryout, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
+    )
+    monkeypatch.setattr(tryout, "_two_at_once", lambda *_: (two_s, 1.5, 0.0))
+    found = msgspec.convert(tryout._threads("any"), Threads)
+    assert found.alone_s == pytest.approx(2.0)
+    assert (found.two_s > HELD * found.alone_s) == held
 
 
 @pytest.mark.measures

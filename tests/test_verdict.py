@@ -118,6 +118,15 @@ def test_less_cpu_than_the_task_needs() -> None:
     assert "10 ms of CPU for each transaction, but the task needs 100 ms" in case.reasons[0].message
 
 
+@pytest.mark.parametrize(("late_s", "expected"), [(0.6, ["littles_law"]), (1.2, [])])
+def test_where_the_machine_stood_still_nobody_could_ask(late_s: float, expected: list[str]) -> None:
+    """Users that waited for three quarters of the time, and a ping that was sent so late."""
+    record = record_of("1_x")
+    record.transactions.took_s[:] = [0.75 * took_s for took_s in record.transactions.took_s]
+    record.pings.sent_s[40] = record.pings.due_s[40] + late_s
+    assert [code for code in codes(judged(record)) if code == "littles_law"] == expected
+
+
 @pytest.mark.parametrize(("workers", "share", "expected"), [(1, 0.8, []), (1, 0.6, ["too_cheap"]), (4, 0.6, [])])
 def test_what_workers_have_in_hand_may_have_been_done_before(workers: int, share: float, expected: list[str]) -> None:
     """Ten answers of a short siege: the work of one, or of as many as there are workers, may lie before it."""

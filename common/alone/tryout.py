@@ -192,14 +192,15 @@ class _Pauses:
 def _threads(spec: str) -> Found:
     """One and then two at once in threads, of some tries the middle one; how long a third thread had to wait at most.
 
-    The quickest of all would compare one at one moment with two at another: CPUs change their speed.
+    CPUs change their speed from one moment to the next, so one alone takes what it would have at the speed of the two:
+    it waits as long as it did, and computes as long as each of them.
     """
     tries, stalled_s, began_s = list[tuple[float, float]](), 0.0, time.monotonic()
     with futures.ThreadPoolExecutor(2) as pool:
         for _ in range(RUNS):
             run = pool.submit(_once, spec).result()
-            two_s, waited_s = _two_at_once(spec, pool)
-            tries.append((run.finished_s - run.started_s, two_s))
+            two_s, each_cpu_s, waited_s = _two_at_once(spec, pool)
+            tries.append((max(0.0, run.finished_s - run.started_s - run.cpu_s) + each_cpu_s, two_s))
             stalled_s = max(stalled_s, waited_s)
             if time.monotonic() - began_s > ENOUGH_S:
                 break
@@ -208,8 +209,8 @@ def _threads(spec: str) -> Found:
     return {"alone_s": alone_s, "two_s": two_s, "stalled_s": stalled_s, "threads_left": left}
 
 
-def _two_at_once(spec: str, pool: futures.Executor) -> tuple[float, float]:
-    """How long both took together, and the longest time that this thread was kept from running."""
+def _two_at_once(spec: str, pool: futures.Executor) -> tuple[float, float, float]:
+    """How long both took together, what each computed, and the longest time that this thread was kept from running."""
     last_s, stalled_s = time.monotonic(), 0.0
     running = [pool.submit(_once, spec), pool.submit(_once, spec)]
     while True:
@@ -219,7 +220,8 @@ def _two_at_once(spec: str, pool: futures.Executor) -> tuple[float, float]:
             break
         time.sleep(TICK_S)
     runs = [one.result() for one in running]
-    return max(run.finished_s for run in runs) - min(run.started_s for run in runs), stalled_s
+    took_s = max(run.finished_s for run in runs) - min(run.started_s for run in runs)
+    return took_s, sum(run.cpu_s for run in runs) / len(runs), stalled_s
 
 
 def _processes() -> futures.Executor:

@@ -111,7 +111,8 @@ def littles_law(one: Round, _: Evidence) -> str | None:
             f"{one.record.tool}'s response times add up to {inside:.1f} requests at a time, "
             f"but there are {users} users: its figures contradict each other"
         )
-    if inside < users - allowed and not one.record.socket_failures:
+    stood_still = users * _latest_s(one) / (one.record.load_s or 1.0)  # with the machine: no user can ask meanwhile
+    if inside < users - allowed - stood_still and not one.record.socket_failures:
         return (
             f"{one.record.tool}'s response times add up to only {inside:.1f} requests at a time of {users} users: "
             "it did not ask as often as it could, so that the server might do more"
@@ -203,14 +204,17 @@ def no_ports(one: Round, _: Evidence) -> str | None:
     )
 
 
-def late_probe(one: Round, _: Evidence) -> str | None:
+def _latest_s(one: Round) -> float:
+    """By how much the latest ping was sent too late: so long this program did not run."""
     pings = one.record.pings
-    if not pings.due_s:
+    return float(np.subtract(pings.sent_s, pings.due_s).max()) if pings.due_s else 0.0
+
+
+def late_probe(one: Round, _: Evidence) -> str | None:
+    if _latest_s(one) <= LATE_S:
         return None
-    delays_s = np.subtract(pings.sent_s, pings.due_s)
-    if delays_s.max() <= LATE_S:
-        return None
-    late_s = float(np.percentile(delays_s, 99))
+    pings = one.record.pings
+    late_s = float(np.percentile(np.subtract(pings.sent_s, pings.due_s), 99))
     p99_s = float(np.percentile(pings.waited_s, 99))
     if late_s <= LATE_S or late_s < p99_s / 2:
         return None
