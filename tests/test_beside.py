@@ -288,7 +288,10 @@ def test_work_beside_a_case_is_seen() -> None:
         for burner in burners:
             burner.kill()
             burner.wait()
-    assert record.machine.busy_s > 0.8 * record.machine.total_s * len(burners) / psutil.cpu_count()
+    machine = record.machine
+    not_idle_s = machine.busy_s + machine.steal_s  # they would have computed in what other guests took
+    assert machine.busy_s > 0
+    assert not_idle_s > 0.8 * machine.total_s * len(burners) / psutil.cpu_count()
 
 
 @pytest.mark.parametrize("module", ["metronome", "solo"])
