@@ -107,11 +107,12 @@ def test_a_request_begins_when_the_one_before_was_answered() -> None:
 def test_real_servers_whose_rate_follows_from_the_task(server, users, time_s, truth, asked, tmp_path) -> None:
     """A task that only waits, so that the machine's speed does not matter.
 
-    What others compute delays each answer a little: that is allowed for, 2 % are asked of simulated ones.
+    What others compute delays each answer, and makes none sooner: that is allowed for, up to 15 % (8 % were seen
+    where other guests took a quarter of the CPUs); 2 % are asked of simulated ones.
     """
     shutil.copy(TESTS / "sample_tasks.py", tmp_path)
     load_ = ("--users", str(users), "--time", f"{time_s}s", "--rounds", "1", "--workers", "4")
     with without_a_ceiling():
         asked("run", server, "--task", "sample_tasks:half_a_second", *load_, "--out", "r.json")
     (case,) = summarize(load(tmp_path / "r.json")).cases
-    assert case.rate_per_s.mean == pytest.approx(truth, rel=0.05)
+    assert 0.85 * truth < case.rate_per_s.mean < 1.05 * truth
