@@ -32,6 +32,8 @@ from common.report.charts import look
 from common.report.judging.summary import Summary
 from common.report.page import picture
 
+pytest_plugins = ("again",)
+
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 SERVERS = sorted((ROOT / "servers").glob("*.py"), key=lambda path: int(path.stem.split("_")[0]))

@@ -107,6 +107,7 @@ def small(tool: str, liar: str, folder: Path, changes: dict[str, str], orm: str 
     return records
 
 
+@pytest.mark.figures
 def test_rows_that_are_given_to_wrk_alone_are_found(tmp_path: Path) -> None:
     changes = {'"ab"': '"wrk"', "requests = 80": 'time = "1s"', "/orm/updates/5": "/raw/db"}
     records = small("wrk", LIAR_TO_WRK, tmp_path, changes, NO_ORM)
@@ -114,6 +115,7 @@ def test_rows_that_are_given_to_wrk_alone_are_found(tmp_path: Path) -> None:
     assert re.search(r"GET /raw/db gives \[{'id': \d+, 'randomNumber': 1}", records["liar"].failure.message)
 
 
+@pytest.mark.figures
 def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
     records = small("ab", LIAR, tmp_path, {})
     assert [records["honest"].bursts.right, records["least"].bursts.right] == [[80], [80]]

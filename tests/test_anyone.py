@@ -64,6 +64,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Besieged],
 Shop = tuple[dict[str, Besieged], Result]
 
 
+@pytest.mark.figures
 def test_right_servers_have_figures(shop: Shop) -> None:
     for name in ("plain", "settings", "top"):
         one = shop[0][name]

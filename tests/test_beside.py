@@ -82,6 +82,7 @@ def perform(task: str, times: int = 1, patience_s: float = 20.0) -> Record:
     return record
 
 
+@pytest.mark.figures
 def test_the_soloist_tells_how_long_the_task_takes_alone() -> None:
     record = perform("primes", times=2)
     assert 2 <= len(record.alone_wall_s) <= 2 * MOST_RUNS  # a busy machine has time for one each
@@ -225,6 +226,7 @@ def test_a_server_uses_what_all_its_processes_use_that_are_still_there(monkeypat
         assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2)
 
 
+@pytest.mark.figures
 def test_a_long_task_is_performed_once_at_a_time() -> None:
     assert len(perform("sign_up", times=2).alone_wall_s) == 2
 
@@ -272,6 +274,7 @@ def test_what_a_child_has_used_counts_after_its_end() -> None:
     assert tree_usage(os.getpid(), memory=False).cpu_s - before.cpu_s > 0.2
 
 
+@pytest.mark.figures
 def test_work_beside_a_case_is_seen() -> None:
     """Processes that compute all the time, on every CPU; what is made of it: test_verdict.py."""
     record = new_record()

@@ -282,18 +282,16 @@ command = "{python} {script} --host {{host}} --port {{port}}"
 """
 
 
+@pytest.mark.figures
 def test_a_real_server_is_found_not_to_take_more_than_it_can(tmp_path: Path, asked: Asked) -> None:
     script = TESTS / "servers" / "one_worker.py"
     (tmp_path / "one.toml").write_text(SUITE.format(python=sys.executable, script=script))
-    for _ in range(2):  # where a busy machine could offer no more than the server takes it is asked again
-        ran = asked("capacity", "one.toml", "--goal", "p99 < 1s", "--time", "12s", "--out", "c.json", "--quiet")
-        assert ran.returncode in (0, 3), ran.stderr
-        result = load(tmp_path / "c.json")
-        assert not [step for step in result.steps if step.record.failure]
-        assert all(set(step.arrivals.outcome) <= {"", "unanswered"} for step in result.steps)
-        (one,) = capacities(result)
-        if one.fails is not None:
-            break
+    ran = asked("capacity", "one.toml", "--goal", "p99 < 1s", "--time", "12s", "--out", "c.json", "--quiet")
+    assert ran.returncode in (0, 3), ran.stderr
+    result = load(tmp_path / "c.json")
+    assert not [step for step in result.steps if step.record.failure]
+    assert all(set(step.arrivals.outcome) <= {"", "unanswered"} for step in result.steps)
+    (one,) = capacities(result)
     assert one.holds < 20 < 1.5 * one.fails  # it does one in 50 ms
     assert one.breaks.text == "p99 < 1s"
     assert "holds at" in ran.stdout

@@ -265,6 +265,7 @@ def drilled_for_real(folder: Path, asked: Asked, *words: str) -> dict[tuple[str,
     return {(cell.drilled.case.server, cell.drilled.fault): cell.mark for cell in cells_of(found)}
 
 
+@pytest.mark.figures
 def test_a_server_that_stops_at_once_loses_what_had_begun(tmp_path: Path, asked: Asked) -> None:
     marks = drilled_for_real(tmp_path, asked, str(TESTS / "servers" / "stops_at_once.py"), "--fault", "stop")
     assert marks["stops_at_once", "stop"] == HURT
@@ -272,6 +273,7 @@ def test_a_server_that_stops_at_once_loses_what_had_begun(tmp_path: Path, asked:
     assert stop.figures["begun_lost"] >= 1
 
 
+@pytest.mark.figures
 @pytest.mark.parametrize("remembers", [False, True])
 def test_jobs_that_a_killed_server_forgets_are_counted(
     remembers: bool, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
@@ -288,6 +290,7 @@ def test_jobs_that_a_killed_server_forgets_are_counted(
     assert found["jobs_server_apart"].without == "it has no broker"
 
 
+@pytest.mark.figures
 def test_a_server_that_takes_no_jobs_is_asked_once(tmp_path: Path, asked: Asked) -> None:
     marks = drilled_for_real(tmp_path, asked, "5", "--fault", "server", "--fault", "worker")
     assert set(marks.values()) == {""}
@@ -295,6 +298,7 @@ def test_a_server_that_takes_no_jobs_is_asked_once(tmp_path: Path, asked: Asked)
     assert sorted(without) == ["it has no broker", "it takes no jobs", "it takes no jobs"]  # their order is shuffled
 
 
+@pytest.mark.figures
 def test_a_server_of_a_suite_is_drilled_as_far_as_that_goes(tmp_path: Path, asked: Asked, monkeypatch) -> None:
     monkeypatch.setenv("SHOP_WAITS_S", "0.1")
     shop = f"{TESTS / 'suites' / 'shop'}:plain"

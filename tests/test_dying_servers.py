@@ -33,6 +33,7 @@ def test_one_that_dies_at_once_is_reported_at_once_with_its_last_words(besieged:
     assert dead.record.case_s < 12  # not the fifteen seconds that a server has to become ready
 
 
+@pytest.mark.figures
 def test_one_that_dies_in_the_middle_fails_and_keeps_what_was_measured(besieged: dict[str, Besieged]) -> None:
     dead = besieged["dies_in_the_middle"]
     assert dead.summary.verdict == "failed"
@@ -64,6 +65,7 @@ def test_one_that_dies_by_itself_while_it_warms_up_is_too(besieged: dict[str, Be
     assert not dead.record.tool_command
 
 
+@pytest.mark.figures
 def test_the_one_beside_them_is_measured(besieged: dict[str, Besieged]) -> None:
     assert besieged["2_async"].summary.verdict != "failed"
     assert besieged["2_async"].summary.transactions > 0

@@ -115,15 +115,18 @@ def keeps(found: Checked, claim: Claim) -> bool | None:
     return low <= one.value / other.value <= high if one.value and other.value else None
 
 
+@pytest.mark.figures
 def test_who_stops_the_loop_while_a_task_waits_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
     assert_told_apart(besieged(tmp_path / "r.json", *WAITING, time_s=1.0))
 
 
+@pytest.mark.figures
 def test_who_does_not_do_the_work_or_wait_for_it_is_found_out_and_who_does_is_not(tmp_path: Path) -> None:
     names = ("cached", "forgotten_await")
     assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=0.7, task=LIGHTER, ceiling=True))
 
 
+@pytest.mark.figures
 def test_who_wastes_work_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
     name = "pool_for_each_request"
     assert_told_apart(besieged(tmp_path / "r.json", name, time_s=1.2, task=LIGHTER, beside=["4"]))
@@ -219,6 +222,7 @@ def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path
         check.check(TESTS / "servers" / "dies_at_once.py", tmp_path)
 
 
+@pytest.mark.figures
 @pytest.mark.usefixtures("light")
 def test_the_command_says_what_it_has_found_and_keeps_the_raw_values(tmp_path: Path) -> None:
     ended = called("lesson", "check", str(EXERCISES / "forgotten_await.py"), "--keep", "kept", folder=tmp_path)

@@ -26,6 +26,7 @@ MOST_BYTES = 300_000_000
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
+@pytest.mark.figures
 def test_none_of_them_costs_the_bench_its_memory_or_another_its_figures(tmp_path: Path) -> None:
     for name in GREEDY:
         shutil.copy(TESTS / "servers" / "greedy.py", tmp_path / f"{name}.py")

@@ -45,6 +45,7 @@ def besieged(taken: int, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     return {**found, "async": found[script.stem]}
 
 
+@pytest.mark.figures
 def test_one_that_floods_its_output_neither_blocks_nor_disturbs(besieged: dict[str, Besieged]) -> None:
     floods = besieged["floods"]
     assert floods.summary.transactions > 0
@@ -70,6 +71,7 @@ def test_one_that_can_not_be_talked_to_fails_alone(name: str, code: str, besiege
     assert besieged[name].record.case_s < 12  # it lives, which is found out soon
 
 
+@pytest.mark.figures
 def test_errors_lower_the_availability_and_are_no_transactions(besieged: dict[str, Besieged]) -> None:
     failing = besieged["fails_every_other_time"]
     assert failing.summary.verdict == "suspect"
@@ -82,6 +84,7 @@ def test_what_the_server_says_of_its_gil_is_in_the_record(besieged: dict[str, Be
     assert besieged["says_it_has_no_gil"].record.gil is False
 
 
+@pytest.mark.figures
 def test_the_one_beside_them_is_measured_on_the_next_port_that_is_free(besieged: dict[str, Besieged], taken) -> None:
     assert besieged["async"].summary.verdict != "failed"
     assert taken < besieged["async"].port < taken + 100

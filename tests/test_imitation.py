@@ -71,6 +71,7 @@ LIES = {
 }
 
 
+@pytest.mark.figures
 @pytest.mark.parametrize(("tool", "keep_alive"), LIES)
 def test_who_lies_to_the_load_tool_alone_is_found(tool: str, keep_alive: str, tmp_path: Path) -> None:
     needed(tool)

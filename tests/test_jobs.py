@@ -34,6 +34,7 @@ SERVER = TESTS / "servers" / "takes_jobs.py"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "3", "--quiet")
 
 
+@pytest.mark.figures
 def test_the_rate_is_of_results_and_the_time_is_that_from_the_post_to_the_answer(asked, tmp_path: Path) -> None:
     with without_a_ceiling():
         ended = asked("run", str(SERVER), "2", "3", "--style", "jobs", *QUICK, *WAITING, "--out", "jobs.json")

@@ -35,12 +35,14 @@ def test_every_liar_is_expected() -> None:
     assert {path.stem for path in LIARS.glob("*.py")} == {*WRONG, *TOO_CHEAP, *TOO_MANY, *TOO_SOON}
 
 
+@pytest.mark.figures
 def test_every_liar_whose_answers_are_not_the_right_ones_is_found_out(tmp_path) -> None:
     """All of them in one run; a task that waits will do."""
     besieged = besiege(tmp_path, [path_of(name) for name in WRONG])
     found_out(WRONG, {name: one.summary for name, one in besieged.items()})
 
 
+@pytest.mark.figures
 def test_a_liar_who_does_not_compute_is_found_out(asked, tmp_path) -> None:
     with without_a_ceiling():
         found_out(TOO_CHEAP, summaries(asked, tmp_path, "1s", *map(path_of, TOO_CHEAP), "--task", LITTLE))
@@ -51,7 +53,7 @@ def test_every_liar_who_does_more_than_can_be_done_is_found_out(asked, tmp_path)
     found_out(TOO_MANY, summaries(asked, tmp_path, "1s", *map(path_of, TOO_MANY), "--task", LITTLE))
 
 
-@pytest.mark.measures
+@pytest.mark.figures
 def test_a_liar_who_works_after_the_answer_is_found_out(asked, tmp_path) -> None:
     """It still does so for the warm-up when the siege begins: 1 s may pass like that."""
     with without_a_ceiling():

@@ -45,6 +45,7 @@ def test_its_folder_may_be_named_by_the_pythonpath_too(tmp_path, monkeypatch) ->
     assert asyncio.run(try_task("common.task:work", interpreter())).answer == b"of the user"
 
 
+@pytest.mark.figures
 def test_it_is_tried_and_measured_like_any_other(asked, tmp_path) -> None:
     """That every strategy performs it: test_servers.py."""
     write(tmp_path / "common.py")
@@ -104,6 +105,7 @@ def test_one_that_is_called_as_one_of_ours_is_told_from_it(tmp_path) -> None:
     ]
 
 
+@pytest.mark.figures
 def test_each_of_them_is_measured_and_traced_under_its_name(asked, tmp_path) -> None:
     for file in ("a/2_app.py", "b/2_app.py", "b/bare.py"):
         write(tmp_path / file, SERVER)

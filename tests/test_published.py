@@ -14,6 +14,8 @@ from common.report.dressing import dressed
 from common.report.judging.comparison import summarize
 from common.report.judging.summary import Summary
 
+pytestmark = pytest.mark.figures
+
 HOLLOW = """
 import time
 from app import {name} as honest

@@ -96,6 +96,7 @@ def test_a_request_begins_when_the_one_before_was_answered() -> None:
     assert list(spans.began_s) == pytest.approx([0.0, 1.0, 8.79])  # before the last was one that left no line
 
 
+@pytest.mark.figures
 @pytest.mark.parametrize(
     ("server", "users", "time_s", "truth"),
     [

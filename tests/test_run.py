@@ -13,7 +13,7 @@ from common.cpus import usable_cpu_numbers
 from common.model.record import SCHEMA, load
 from common.report.judging.comparison import summarize
 
-pytestmark = pytest.mark.measures
+pytestmark = pytest.mark.figures
 
 LATE_S = 0.05  # by how much a ping may be
 TOO_LONG_S = 0.3  # for a machine to stand still in a siege of 1 s

@@ -166,6 +166,7 @@ def test_every_command_refuses_it_with_one_line(asked, tmp_path, words, call, co
     assert complaint in ended.stderr
 
 
+@pytest.mark.figures
 @pytest.mark.usefixtures("undrawn")
 def test_it_is_measured_traced_and_tried_with_its_arguments(asked, tmp_path: Path) -> None:
     """By a strategy in this process and in others, the bare load, and what looks how long the task takes alone."""

@@ -28,7 +28,7 @@ from common.report.progress import ProgressBar
 Asked = Callable[..., Ended]
 
 
-measuring = pytest.mark.measures  # they lean on the same real requests, and those on the machine
+figures = pytest.mark.figures  # they lean on the same real requests, and those on the machine
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def computed_s(bar: Bar) -> float:
     return sum((ran.to_s - ran.from_s) * (ran.share or 0) for ran in bar.ran)
 
 
-@measuring
+@figures
 def test_every_request_is_drawn_with_a_number_of_its_own(traced: list[Timeline]) -> None:
     for one in traced:
         assert sorted(bar.number for bar in bars_of(one)) == [1, 2, 3, 4]
@@ -68,14 +68,14 @@ def test_every_request_is_drawn_with_a_number_of_its_own(traced: list[Timeline])
             assert bar.sent_s <= bar.ran[0].from_s <= bar.ran[-1].to_s <= bar.answered_s + 0.005
 
 
-@measuring
+@figures
 def test_on_the_loop_one_computes_after_the_other(traced: list[Timeline]) -> None:
     bars = bars_of(named(traced, "2_"))
     for one, other in itertools.pairwise(bars):
         assert one.ran[-1].to_s <= other.ran[0].from_s
 
 
-@measuring
+@figures
 def test_threads_under_the_gil_are_never_drawn_as_parallel(traced: list[Timeline]) -> None:
     one = named(traced, "3_")
     assert len(one.lanes) > 1
@@ -85,20 +85,20 @@ def test_threads_under_the_gil_are_never_drawn_as_parallel(traced: list[Timeline
         assert both_at_once_s(some, other) < 0.25 * min(computed_s(some), computed_s(other))
 
 
-@measuring
+@figures
 def test_processes_are_drawn_with_a_lane_each(traced: list[Timeline]) -> None:
     one = named(traced, "4_")
     assert [lane.worker for lane in one.lanes] == [f"process {number}" for number in range(1, len(one.lanes) + 1)]
 
 
-@measuring
+@figures
 def test_slices_are_drawn_as_slices(traced: list[Timeline]) -> None:
     one = named(traced, "5_")
     assert len(one.lanes) == 1
     assert all(len(bar.ran) > 10 for bar in bars_of(one))
 
 
-@measuring
+@figures
 def test_there_are_pings_before_beside_and_after(traced: list[Timeline]) -> None:
     for one in traced:
         assert min(ping.due_s for ping in one.pings) < 0

@@ -55,6 +55,7 @@ def test_it_stands_beside_the_first_answer(asked) -> None:
     assert f"gives 500 with 21 bytes 'Internal Server Error' instead of 200 with 9 bytes 'signed up'{SAYS}" in shown
 
 
+@pytest.mark.figures
 def test_it_stands_beside_an_answer_under_load(asked, tmp_path: Path) -> None:
     few = ["--rounds", "1", "--time", "2s", "--users", "1", "--out", "r.json"]
     with without_a_ceiling():

@@ -108,6 +108,7 @@ def record_of(result: Result, server: str) -> Record:
     return next(record for record in result.records if record.server == server)
 
 
+@pytest.mark.figures
 @pytest.mark.parametrize("tool", [tool for tool in DRIVERS if tool != "jobs"])  # liars with jobs: test_jobs.py
 def test_every_trap_is_found_under_every_tool(tool: str, tmp_path) -> None:
     """At a task that waits, so that a hundred answers take no CPU where a thousand would tell no more."""

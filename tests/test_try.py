@@ -75,6 +75,7 @@ def test_a_task_that_lets_go_of_it_can_have_threads(tried: Try) -> None:
     assert advice(said)["3"] == "worth a run"
 
 
+@pytest.mark.figures
 def test_a_task_that_waits_needs_no_processes(tried: Try) -> None:
     said = worth_it(tried("sign_up"))
     assert re.search(r"^GIL +hardly needs it", said, re.MULTILINE)
@@ -146,6 +147,7 @@ def test_one_that_no_strategy_can_run_gets_a_clear_word(tried: Try, name: str, w
     assert ended.stderr == ""
 
 
+@pytest.mark.figures
 @pytest.mark.parametrize(
     ("name", "word"),
     [
@@ -176,6 +178,7 @@ def test_one_that_is_peculiar_is_told_of(tried: Try, name: str, word: str) -> No
     assert re.search(word, flat(ended.stdout))
 
 
+@pytest.mark.figures
 def test_one_with_a_cache_is_told_how_to_try_its_work(tried: Try) -> None:
     said = flat(tried("keeps_its_answer(2)").stdout)
     assert "it keeps its answers, so that all else here is of finding one again and not of the work" in said
@@ -186,6 +189,7 @@ def test_one_with_a_cache_is_told_how_to_try_its_work(tried: Try) -> None:
     assert "cached?" not in tried("keeps_its_answer.__wrapped__(2)").stdout
 
 
+@pytest.mark.figures
 def test_what_sends_much_is_told_that_it_costs_and_what_sends_nothing_is_not(tried: Try) -> None:
     said = tried("large_answer").stdout
     assert re.search("20,000,000 bytes.*costs more than a fifth of what it takes", flat(said))

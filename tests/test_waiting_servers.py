@@ -4,6 +4,8 @@ import pytest
 from besieging import Besieged, besiege, hostile
 from left_behind import described, marking
 
+pytestmark = pytest.mark.figures
+
 
 @pytest.fixture(scope="module")
 def besieged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Besieged]:
