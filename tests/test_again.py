@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from conftest import TESTS
 
 KINDS = """
@@ -47,11 +46,10 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("processes", [[], ["--numprocesses", "1"]], ids=["one process", "for another"])
-def test_only_what_judges_figures_is_run_once_more_and_says_why(processes: list[str], tmp_path: Path) -> None:
+def test_only_what_judges_figures_is_run_once_more_and_says_why(tmp_path: Path) -> None:
     (tmp_path / "test_kinds.py").write_text(KINDS)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    ran = run(tmp_path, "--again", "again", *processes)
+    ran = run(tmp_path, "--again=again", "--numprocesses", "1")
     assert ran.returncode == 1
     assert "1 failed, 2 passed, 1 error, 2 again" in ran.stdout
     assert "no such rate" in ran.stdout

@@ -1,13 +1,12 @@
 """The trace: real requests to real servers, and what is drawn of them."""
 
 import contextlib
-import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import Ended, called
+from command import Ended
 from conftest import TESTS
 from planned import plan_of
 from simulated_record import bare_record, record_of, result_of
@@ -21,91 +20,11 @@ from common.harness.tracer import _as_told, _counted_back
 from common.model.record import Pings, Trace, TracedRequests, load, save
 from common.report.charts.look import FILE
 from common.report.dressing import WIDTH, dressed
-from common.report.figures.timeline import Bar, Ran, Timeline, timelines
+from common.report.figures.timeline import Bar, Ran, timelines
 from common.report.pictures import write_picture
 from common.report.progress import ProgressBar
 
 Asked = Callable[..., Ended]
-
-
-figures = pytest.mark.figures  # they lean on the same real requests, and those on the machine
-
-
-@pytest.fixture(scope="module")
-def traced(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
-    """All kinds of strategies, with four requests each."""
-    out = tmp_path_factory.mktemp("trace") / "trace.json"
-    ended = called("trace", "2", "3", "4", "5", "--requests", "4", "--out", str(out))
-    assert ended.returncode == 0, ended.stderr
-    return timelines(load(out).traces)
-
-
-def named(drawn: list[Timeline], name: str) -> Timeline:
-    return next(one for one in drawn if one.name.startswith(name))
-
-
-def bars_of(one: Timeline) -> list[Bar]:
-    return [bar for lane in one.lanes for bar in lane.bars]
-
-
-def both_at_once_s(one: Bar, other: Bar) -> float:
-    """How long both computed at the same moment."""
-    pairs = itertools.product([ran for ran in one.ran if ran.share], [ran for ran in other.ran if ran.share])
-    return sum(
-        max(0.0, min(a.to_s, b.to_s) - max(a.from_s, b.from_s)) * (a.share or 0) * (b.share or 0) for a, b in pairs
-    )
-
-
-def computed_s(bar: Bar) -> float:
-    return sum((ran.to_s - ran.from_s) * (ran.share or 0) for ran in bar.ran)
-
-
-@figures
-def test_every_request_is_drawn_with_a_number_of_its_own(traced: list[Timeline]) -> None:
-    for one in traced:
-        assert sorted(bar.number for bar in bars_of(one)) == [1, 2, 3, 4]
-        for bar in bars_of(one):
-            assert bar.sent_s <= bar.ran[0].from_s <= bar.ran[-1].to_s <= bar.answered_s + 0.005
-
-
-@figures
-def test_on_the_loop_one_computes_after_the_other(traced: list[Timeline]) -> None:
-    bars = bars_of(named(traced, "2_"))
-    for one, other in itertools.pairwise(bars):
-        assert one.ran[-1].to_s <= other.ran[0].from_s
-
-
-@figures
-def test_threads_under_the_gil_are_never_drawn_as_parallel(traced: list[Timeline]) -> None:
-    one = named(traced, "3_")
-    assert len(one.lanes) > 1
-    computed = sum(computed_s(bar) for bar in bars_of(one))
-    assert computed <= 1.1 * one.done_s
-    for some, other in itertools.combinations(bars_of(one), 2):
-        assert both_at_once_s(some, other) < 0.25 * min(computed_s(some), computed_s(other))
-
-
-@figures
-def test_processes_are_drawn_with_a_lane_each(traced: list[Timeline]) -> None:
-    one = named(traced, "4_")
-    assert [lane.worker for lane in one.lanes] == [f"process {number}" for number in range(1, len(one.lanes) + 1)]
-
-
-@figures
-def test_slices_are_drawn_as_slices(traced: list[Timeline]) -> None:
-    one = named(traced, "5_")
-    assert len(one.lanes) == 1
-    assert all(len(bar.ran) > 10 for bar in bars_of(one))
-
-
-@figures
-def test_there_are_pings_before_beside_and_after(traced: list[Timeline]) -> None:
-    for one in traced:
-        assert min(ping.due_s for ping in one.pings) < 0
-        assert max(ping.due_s for ping in one.pings) > one.done_s
-        steps = [after.due_s - before.due_s for before, after in itertools.pairwise(one.pings)]
-        assert all(step == pytest.approx(0.025, abs=1e-5) for step in steps)
-    assert named(traced, "2_").longest_ping_s > named(traced, "4_").longest_ping_s
 
 
 def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_does_not_keep_the_contract_is_named(

@@ -48,6 +48,8 @@ LONG = (
     "test_greedy_servers.py",
     "test_liars.py",
     "test_dask.py",
+    "test_run.py",
+    "test_traced.py",
     *APART,
 )
 STRATEGY = re.compile(r"[\[-](\d+_[a-z_]+)[-\]]")
