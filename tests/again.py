@@ -1,6 +1,6 @@
 """What judges figures and fails is run once more, alone.
 
-Other tests and other guests of the host take CPUs while figures are measured. So run_tests.sh passes `--again FILE`:
+Other tests and other guests of the host take CPUs while figures are measured. So run_tests.sh passes `--again=FILE`:
 a test with the mark `figures` or `measures` that fails then is told, with its reason, and noted in the file instead of
 counted; those in the file are run at the end, one after the other. Who fails there has failed. What a test leaves
 behind is no figure, and counts at once.
