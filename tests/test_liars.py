@@ -53,7 +53,7 @@ def test_every_liar_who_does_more_than_can_be_done_is_found_out(asked, tmp_path)
     found_out(TOO_MANY, summaries(asked, tmp_path, "1s", *map(path_of, TOO_MANY), "--task", LITTLE))
 
 
-@pytest.mark.figures
+@pytest.mark.measures
 def test_a_liar_who_works_after_the_answer_is_found_out(asked, tmp_path) -> None:
     """It still does so for the warm-up when the siege begins: 1 s may pass like that."""
     with without_a_ceiling():
