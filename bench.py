@@ -39,6 +39,7 @@ PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "mem
 ONE_PICTURE = f"One picture instead, into --out FILE.svg or .png: {', '.join(PICTURES)}."
 FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed", "server", "broker"]
 TRACED_REQUESTS = 8
+USUAL_ROUNDS = 3  # of --rounds auto, for the progress bar
 TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
 REQUIRE = 'Such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COMMAND = ["bench.py", *sys.argv[1:]]
@@ -88,7 +89,7 @@ def init(app: str, out: Path) -> None:
 @click.option("--ping", help="The path of a health check, for servers that are named by their address.")
 @click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then ask for it.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
-@click.option("--rounds", type=Rounds(), default="2", help="How often every case takes its turn; auto: until certain.")
+@click.option("--rounds", type=Rounds(), default="auto", help="Per case; auto: 2, and more where it is close.")
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="A suite in its quick form, if it has one.")
 @click.option("--trace", "traced", is_flag=True, help="At the end, trace every strategy: see bench.py trace.")
@@ -117,15 +118,18 @@ def run(
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct
 
-    uncertain = None
+    wanted_next, usual_rounds = None, rounds
     if rounds is None:
-        from common.report.judging import certainty
+        from common.report.judging import stopping_rule
 
-        rounds, uncertain = certainty.MOST_ROUNDS, certainty.uncertain
+        rounds, wanted_next, usual_rounds = stopping_rule.MOST_ROUNDS, stopping_rule.wanted, USUAL_ROUNDS
     suite = with_required(suite_of(servers, given.ping, quick=quick, style=style), wanted)
     plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds, seed=given.seed)
-    how = partial(conduct, plan, uncertain=uncertain, traced_requests=TRACED_REQUESTS * traced)
-    _measure(plan.turns() + traced * len(plan.cases), how, "common.report.dressing", given)
+    how = partial(
+        conduct, plan, wanted=wanted_next, traced_requests=TRACED_REQUESTS * traced, is_bounded=wanted_next is not None
+    )
+    turns = (usual_rounds or 1) * (len(plan.cases) + len(plan.ceilings))
+    _measure(turns + traced * len(plan.cases), how, "common.report.dressing", given)
 
 
 @bench.command()

@@ -209,7 +209,7 @@ def test_every_table_has_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("struct", "lacking"), [(Samples, {"memory_bytes"}), (Bursts, {"odd_bytes", "wrong_contents"})]
+    ("struct", "lacking"), [(Samples, {"memory_bytes", "waited_s"}), (Bursts, {"odd_bytes", "wrong_contents"})]
 )
 def test_of_what_is_not_known_there_may_be_no_column(struct: type, lacking: set[str]) -> None:
     columns = {field.name: [1] for field in msgspec.structs.fields(struct) if field.name not in lacking}

@@ -18,6 +18,9 @@ SLOWER = 2.0  # than one after the other: a server that takes still longer is no
 CYCLES_OF_A_BURST = 10  # of request and answer, if the server performs one task after the other
 MOST_BURSTS = 8
 BESIDES_S = 1.5  # of a case, for starting, warming up and stopping
+LEAST_ROUNDS = 2
+MORE_ROUNDS = 1.5  # times those, a run may take whose number of rounds is not fixed,
+LEAST_BUDGET_S, LIMIT_S = 40.0, 165.0  # but no less and no more than this, unless those take longer
 
 
 class Length:
@@ -58,14 +61,23 @@ def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
     return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
 
 
-def run_length_s(plan: Plan, cpus: int, expectations: Expectations) -> tuple[float, float]:
-    """How long all rounds will take, at least and at the most."""
+def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
+    """Return how long so many rounds will take, at least and at the most."""
     least_s = most_s = 0.0
     for case in (*plan.ceilings, *plan.cases):
         expected = expectations[case.work]
         least_s += BESIDES_S + (plan.load.time_s or max(LEAST_S, least_needed_s(case.users, cpus, expected)))
         most_s += BESIDES_S + (plan.load.time_s or max(LEAST_S, most_needed_s(case.users, expected)))
-    return plan.rounds * least_s, plan.rounds * most_s
+    return rounds * least_s, rounds * most_s
+
+
+def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
+    """Return how long a run may take that goes on until the ranks are clear.
+
+    That is time for two rounds of everything, and for some more rounds of what is close.
+    """
+    _, needed_s = run_length_s(plan, cpus, expectations, LEAST_ROUNDS)
+    return max(needed_s, min(LIMIT_S, max(LEAST_BUDGET_S, MORE_ROUNDS * needed_s)))
 
 
 def in_words(least_s: float, most_s: float) -> str:

@@ -3,14 +3,14 @@
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 
 from common.cpus import usable_cpus
 from common.harness.beside.metronome import Metronome, metronome
 from common.harness.beside.solo import Soloist, soloist
 from common.harness.imitation import Imitations
-from common.harness.length import Length, in_words, run_length_s, too_short_for
+from common.harness.length import LEAST_ROUNDS, Length, in_words, run_length_s, too_short_for
 from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectations, try_task
 from common.harness.ready.services import Services
@@ -20,6 +20,8 @@ from common.harness.turn import AfterSiege, Turn, new_record
 from common.harness.watcher import Watcher
 from common.model.case import Case
 from common.model.record import Record
+
+Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
 
 
 async def expectations_of(plan: Plan, services: Services, watcher: Watcher) -> Expectations:
@@ -34,19 +36,27 @@ async def expectations_of(plan: Plan, services: Services, watcher: Watcher) -> E
     return {work: await try_task(case.task, plan.python_of(case), folder) for work, case in asked.items()}
 
 
-def say_how_long(plan: Plan, expectations: Expectations, watcher: Watcher) -> None:
-    """Says beforehand how long the run will take, and which tasks take so long that its sieges are too short."""
+def say_how_long(plan: Plan, expectations: Expectations, watcher: Watcher, *, most_s: float | None = None) -> None:
+    """Announce how long the run will take, and warn about tasks that are too long for the sieges.
+
+    Args:
+        most_s: the time budget of a run whose number of rounds is not fixed.
+    """
     for case, least_s in too_short_for(plan, expectations):
         what = case.task or plan.load_of(case).path
         watcher.warn(
             f"--time {plan.load.time_s:g}s is short for {what} with {case.users} users: "
-            f"take --time auto, or {least_s:.0f}s or more"
+            f"use --time auto, or {least_s:.0f}s or more"
         )
     if plan.load.requests is not None:
         return
-    least_s, most_s = run_length_s(plan, usable_cpus(), expectations)
+    shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, LEAST_ROUNDS if most_s else plan.rounds)
+    if most_s:
+        about = in_words(shortest_s, min(longest_s, most_s))
+        watcher.say(f"{len(plan.cases)} cases take {about}; close contests get more rounds, up to {most_s:.0f} s")
+        return
     sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
-    watcher.say(f"{sieges} {in_words(least_s, most_s)}")
+    watcher.say(f"{sieges} {in_words(shortest_s, longest_s)}")
 
 
 async def run(
@@ -56,12 +66,14 @@ async def run(
     services: Services,
     watcher: Watcher,
     save: Callable[[Record], None],
-    still_wanted: Callable[[list[Case]], list[Case]],
+    choose: Choose,
     after_last_siege: AfterSiege | None = None,
 ) -> None:
-    """Measures every case of every round, as long as it is wanted, and saves each record as soon as it is complete.
+    """Measure the cases of every round that are chosen, and save each record as soon as it is complete.
 
-    `after_last_siege` goes on with each server in the last round, before it is stopped.
+    Args:
+        choose: returns those cases of a round that are measured, given how long each took the last time.
+        after_last_siege: goes on with each server in the last planned round, before it is stopped.
     """
     async with contextlib.AsyncExitStack() as stack:
         ticking = await stack.enter_async_context(metronome())
@@ -70,9 +82,13 @@ async def run(
             patience_s = expectations[case.work].patience_s(users=1)
             alone = soloist(case.task, plan.python_of(case), patience_s, plan.suite.folder)
             soloists[case.work] = await stack.enter_async_context(alone)
-        imitations = Imitations(tool)
+        imitations, took_s = Imitations(tool), dict[Case, float]()
         for round_, cases in enumerate(plan.in_order(), 1):
-            for case in still_wanted(cases):
+            chosen = choose(cases, took_s)
+            if not chosen:
+                return
+            for case in chosen:
+                began_s = time.monotonic()
                 jobs = plan.load.posts_jobs
                 expected = replace(expectations[case.work], headers=plan.headers_of(case), of_a_job=jobs)
                 length = Length(plan.load.time_s, case.users, expected)
@@ -83,6 +99,7 @@ async def run(
                     turn = Turn(plan, case, tool, imitations, expected, length, services, record, watcher, after)
                     await turn.measure()
                 save(record)
+                took_s[case] = time.monotonic() - began_s
                 watcher.case_ends()
 
 

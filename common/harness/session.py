@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -12,11 +14,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from common.cpus import usable_cpus
 from common.errors import BadInputError
 from common.harness.child import kept
 from common.harness.drill.conduct import drill, with_parts
 from common.harness.driver import order_of
 from common.harness.interruption import until_signal
+from common.harness.length import budget_s
 from common.harness.network import own_network
 from common.harness.plan import Plan
 from common.harness.preparation import prepared
@@ -38,11 +42,11 @@ from common.model.record import Compared, Incident, Record, Result, Step, Trace,
 from common.model.suite import OPEN, Suite
 
 if TYPE_CHECKING:
-    from common.harness.capacity.conduct import Wanted
+    from common.harness.capacity.conduct import Wanted as WantedStep
 
 LONGEST_FOLDER = 70  # the path of a socket has at most 104 characters on macOS, and some 30 come behind this
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
-Uncertain = Callable[[Result], Collection[Case]]
+Wanted = Callable[[Result], Collection[Case]]
 Meanwhile = Callable[[], object]
 Adapted = Callable[[Plan, Expectations], Plan]
 Keep = Callable[[Record | Trace | Incident | Step], None]
@@ -53,16 +57,25 @@ def conduct(
     out: Path,
     watcher: Watcher,
     command: Sequence[str],
-    uncertain: Uncertain | None = None,
+    wanted: Wanted | None = None,
     traced_requests: int = 0,
     meanwhile: Meanwhile | None = None,
     adapted: Adapted | None = None,
+    *,
+    is_bounded: bool = False,
 ) -> tuple[Result, int | None, bool]:
-    """Runs the whole plan; the file is written after every case. `meanwhile` is done while it is prepared.
+    """Run the whole plan; the file is written after every case.
 
-    `uncertain` tells before each round but the first which cases still need one; without it all of them do.
-    `adapted` may change the plan when it is known what a task takes here.
-    If `traced_requests` is not 0, every strategy is traced after its last siege with so many.
+    Args:
+        plan: what is measured.
+        out: the file.
+        watcher: is told of the progress.
+        command: what the user typed.
+        wanted: returns before each round but the first which cases need one, the most urgent first; by default all do.
+        traced_requests: if not 0, every strategy is traced after its last siege, with so many requests.
+        meanwhile: is called while the run is prepared.
+        adapted: may change the plan when it is known what a task takes here.
+        is_bounded: whether the run ends when its time budget is spent; the first round is always complete.
 
     Returns:
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
@@ -73,22 +86,41 @@ def conduct(
     with at_home(_driver_for(plan)) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         if traced_requests and plan.load.posts_jobs:
             raise BadInputError("jobs can't be traced: expected --style waiting, or no --trace")
-        result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=uncertain is not None)
+        result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=wanted is not None)
         raw = RawValues(result, plan, out, watcher)
-        wanted = partial(_still_wanted, plan, uncertain, result)
 
         async def go(others: OtherWork) -> None:
             async with _prepared(plan, result, watcher, meanwhile, adapted) as (ready, expectations, needed):
-                await _say_what_to_expect(ready, expectations, others, watcher)
+                most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else None
+                await _say_what_to_expect(ready, expectations, others, watcher, most_s)
                 tracer = Tracer(ready, traced_requests, expectations, raw.keep)
-                await run(ready, tool, expectations, needed, watcher, raw.keep, wanted, tracer.after_siege)
+                choose = partial(_chosen, ready, wanted, result, time.monotonic() + (most_s or math.inf))
+                await run(ready, tool, expectations, needed, watcher, raw.keep, choose, tracer.after_siege)
                 await tracer.rest(needed, watcher)
 
         return result, until_signal(go(OtherWork())), raw.are_saved
 
 
-def _still_wanted(plan: Plan, uncertain: Uncertain | None, result: Result, cases: list[Case]) -> list[Case]:
-    return cases if uncertain is None or not result.records else plan.among(cases, uncertain(result))
+def _chosen(
+    plan: Plan,
+    wanted: Wanted | None,
+    result: Result,
+    deadline_s: float,
+    cases: list[Case],
+    took_s: Mapping[Case, float],
+) -> list[Case]:
+    """Return the cases of a round that are wanted, with their ceilings, as far as there is time for them."""
+    if wanted is None or not result.records:
+        return cases
+    chosen = set[Case]()
+    left_s = deadline_s - time.monotonic()
+    for case in wanted(result):
+        more = set(plan.among(cases, [case])) - chosen
+        needed_s = sum(took_s.get(one, 0.0) for one in more)
+        if needed_s <= left_s:
+            chosen |= more
+            left_s -= needed_s
+    return [case for case in cases if case in chosen]
 
 
 def _driver_for(plan: Plan) -> Driver:
@@ -191,7 +223,7 @@ def conduct_capacity(
     plan: Plan,
     goals: Sequence[str],
     time_s: float | None,
-    wanted: "Wanted",
+    wanted: "WantedStep",
     out: Path,
     watcher: Watcher,
     command: Sequence[str],
@@ -287,7 +319,9 @@ async def _prepared(
             yield adapted(ready, expectations) if adapted else ready, expectations, needed
 
 
-async def _say_what_to_expect(plan: Plan, expectations: Expectations, others: OtherWork, watcher: Watcher) -> None:
+async def _say_what_to_expect(
+    plan: Plan, expectations: Expectations, others: OtherWork, watcher: Watcher, most_s: float | None
+) -> None:
     if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool, others):
         watcher.warn(in_one_line(findings))
-    say_how_long(plan, expectations, watcher)
+    say_how_long(plan, expectations, watcher, most_s=most_s)

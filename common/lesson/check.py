@@ -47,7 +47,7 @@ def check(file: Path, keep: Path) -> int:
     out = keep / f"check-{legible(file.stem)}.json"
     with LessonProgress(plan.turns()) as progress:
         words = ["bench.py", "lesson", "check", str(file)]
-        result, stopped_by, _ = conduct(plan, out, progress, words, uncertain=_unless_it_failed)
+        result, stopped_by, _ = conduct(plan, out, progress, words, wanted=_unless_it_failed)
     if stopped_by:
         return 128 + stopped_by
     _refuse_what_does_not_start(file, plan, result)

@@ -95,7 +95,7 @@ class Seen:
             amount = counted(alone_s, numbers.seconds(alone_s))
             if not is_noisy(case):
                 return amount
-            return replace(amount, leeway=leeway_alone(alone_s, rounds, self.comparison.weather))
+            return replace(amount, leeway=leeway_alone(alone_s, rounds, self.comparison.correction))
         if against == "users":
             return counted(self.comparison.cases[self._place(who)].users)
         if against == "cpus":
@@ -138,16 +138,16 @@ class Seen:
         amount = Amount(text, found.value, found.low, found.high, estimate, doubt)
         if not is_noisy(case) or figure == "memory_bytes":
             return amount
-        weather = self.comparison.weather
-        room = leeway(figure, amount.value or amount.low, rounds, weather)
-        return replace(amount, noise=said(rounds, weather), leeway=room)
+        correction = self.comparison.correction
+        room = leeway(figure, amount.value or amount.low, rounds, correction)
+        return replace(amount, noise=said(rounds, correction), leeway=room)
 
     def _doubt(self, case: Summary) -> str:
         """Why nothing can be told of it: the first of its reasons, which is no reason where it is but noise."""
         if case.verdict == OK or is_noisy(case):
             return ""
         if case.reasons and case.reasons[0].code == "busy_machine":  # it explains the others
-            return said(self.comparison.rounds[self.comparison.cases.index(case)], self.comparison.weather)
+            return said(self.comparison.rounds[self.comparison.cases.index(case)], self.comparison.correction)
         message = case.reasons[0].message if case.reasons else case.verdict
         message = re.sub(r"^round \d+: ", "", message).rpartition("; ")[0] or message  # without what to do about it
         return f"{case.server} failed: {message}" if case.verdict == FAILED else message

@@ -17,11 +17,11 @@ import numpy as np
 from common.lesson.amount import AS_IT_IS
 from common.report import numbers
 from common.report.figures.rounds import Round
-from common.report.figures.weather import Weather
-from common.report.judging.doubts import CHANGED
-from common.report.judging.evidence import OTHER_WORK, other_work
+from common.report.figures.speed_correction import SpeedCorrection, other_work
+from common.report.judging.evidence import OTHER_WORK
 from common.report.judging.summary import Summary
 from common.report.judging.verdict import UNCLEAR
+from common.report.words.notes import CHANGED
 
 # What makes a case unclear and is no fault of it: the machine was busy, or its speed changed.
 NOISE = {"busy_machine", "unsteady_machine", "blind", "doubtful_ceiling", "unsteady_ceiling"}
@@ -35,32 +35,34 @@ def is_noisy(case: Summary) -> bool:
     return case.verdict == UNCLEAR and {one.code for one in case.reasons} <= NOISE
 
 
-def leeway(figure: str, value_s: float | None, rounds: Sequence[Round], weather: Weather) -> tuple[float, float]:
+def leeway(
+    figure: str, value_s: float | None, rounds: Sequence[Round], correction: SpeedCorrection
+) -> tuple[float, float]:
     """From where to where a figure may be on a quiet machine, as multiples of what was measured in these rounds."""
     if figure in NOT_OF_TIME:
         return AS_IT_IS
     slowed = max(map(slowdown, rounds))
-    slowest, fastest = _speeds(rounds, weather)
+    slowest, fastest = _speeds(rounds, correction)
     if figure == "rate_per_s":
         return 1 / fastest, slowed / slowest
     late = TURNS_OF_A_PING * _late_s(figure, rounds) / value_s if value_s and figure.startswith("ping_") else 0.0
     return max(0.0, slowest / slowed - late), fastest
 
 
-def leeway_alone(alone_s: float, rounds: Sequence[Round], weather: Weather) -> tuple[float, float]:
+def leeway_alone(alone_s: float, rounds: Sequence[Round], correction: SpeedCorrection) -> tuple[float, float]:
     """The same of what the task takes alone: no less than what it waits and computes, no more than the quickest run."""
     runs = [run for one in rounds for run in zip(one.record.alone_wall_s, one.record.alone_cpu_s, strict=False)]
     if not runs:
         return AS_IT_IS
-    slowest, fastest = _speeds(rounds, weather)
+    slowest, fastest = _speeds(rounds, correction)
     least_s = max(0.0, min(wall_s - cpu_s for wall_s, cpu_s in runs)) + min(cpu_s for _, cpu_s in runs) * slowest
     most_s = min(wall_s for wall_s, _ in runs) * fastest
     return min(least_s, most_s) / alone_s, most_s / alone_s
 
 
-def _speeds(rounds: Sequence[Round], weather: Weather) -> tuple[float, float]:
+def _speeds(rounds: Sequence[Round], correction: SpeedCorrection) -> tuple[float, float]:
     """The slowest and the fastest of the rounds, as multiples of the usual speed."""
-    speeds = [speed for one in rounds if (speed := weather.speed(one))] or [1.0]
+    speeds = [speed for one in rounds if (speed := correction.speed(one))] or [1.0]
     return min(*speeds, 1.0), max(*speeds, 1.0)
 
 
@@ -112,7 +114,7 @@ def _late_s(figure: str, rounds: Sequence[Round]) -> float:
     return max((float(np.percentile(each, percent)) for each in late_s), default=0.0)
 
 
-def said(rounds: Sequence[Round], weather: Weather) -> str:
+def said(rounds: Sequence[Round], correction: SpeedCorrection) -> str:
     """What else the machine did, in words."""
     others = max(map(other_work, rounds))
     if others > OTHER_WORK:
@@ -120,7 +122,7 @@ def said(rounds: Sequence[Round], weather: Weather) -> str:
     stolen = max(one.record.machine.steal_s / one.record.machine.total_s for one in rounds if one.record.machine)
     if stolen > OTHER_WORK / 5:
         return f"other guests of the same host took up to {numbers.share(stolen)} of the CPUs"
-    moments = [edge for one in rounds for edge in weather.lowest_and_highest(one) or ()]
+    moments = [edge for one in rounds for edge in correction.lowest_and_highest(one) or ()]
     if moments and max(moments) >= CHANGED * min(moments):
         return f"the machine was {numbers.significant(max(moments) / min(moments), 2)} times as fast at some moments"
     return "the machine was too unsteady"

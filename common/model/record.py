@@ -8,7 +8,7 @@ History of the file format:
        the kind of the metronome is in the environment
     5  a case is a server at values on any axes, and a ceiling is called so; the load tool is any,
        also one that tells totals only; incidents of a drill and steps of a search for a capacity were added later, and
-       are none in files that lack them
+       are none in files that lack them; so was how long threads waited for a CPU
 """
 
 from pathlib import Path
@@ -139,6 +139,7 @@ class Samples(msgspec.Struct, frozen=True):
     cpu_s: list[float] = []  # used since the server began
     memory_bytes: list[int] = []
     processes: list[int] = []
+    waited_s: list[float] = []  # in which threads could have run, but had no CPU; empty where that isn't counted
 
 
 class Record(msgspec.Struct, kw_only=True):

@@ -59,7 +59,12 @@ _TABLES = (
     "Requests",
     "Arrivals",
 )
-_MAY_LACK = ("memory_bytes", "odd_bytes", "wrong_contents")  # what is not known of the bare case, or of older ones
+_MAY_LACK = (
+    "memory_bytes",
+    "odd_bytes",
+    "wrong_contents",
+    "waited_s",
+)  # what is not known of the bare case, or of older ones
 
 
 def faults(result: msgspec.Struct) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import psutil
 
+from common.harness.beside.wakefulness import scheduled
 from common.harness.cpu_time import used_cpu_s
 from common.harness.processes import offspring
 from common.model.record import Record
@@ -22,6 +23,7 @@ class Usage(NamedTuple):
     memory_bytes: int
     memory_kind: str
     processes: int
+    waited_s: float  # for a CPU, by all threads that there are
 
 
 @contextlib.asynccontextmanager
@@ -47,6 +49,7 @@ async def _sample(pid: int, record: Record, began_s: float, stop: asyncio.Event,
         samples.at_s.append(round(time.monotonic() - began_s, 6))
         samples.cpu_s.append(round(usage.cpu_s, 6))
         samples.processes.append(usage.processes)
+        samples.waited_s.append(round(usage.waited_s, 6))
         if memory:
             samples.memory_bytes.append(usage.memory_bytes)
             record.memory_kind = usage.memory_kind
@@ -62,17 +65,18 @@ def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
         processes = [root, *offspring(pid)]
     except psutil.NoSuchProcess:
         return None
-    used_s, memory_bytes, kinds, counted = 0.0, 0, set(), 0
+    used_s, waited_s, memory_bytes, kinds, counted = 0.0, 0.0, 0, set(), 0
     for process in processes:
         with contextlib.suppress(psutil.Error):  # it ended meanwhile, or is a zombie
             own_s, times = used_cpu_s(process), process.cpu_times()
             size, kind = _memory(process) if memory else (0, "")
             # What children that have ended had used is in their parent's figures.
+            waited_s += scheduled(process.pid).waited_s
             used_s += own_s + times.children_user + times.children_system
             memory_bytes += size
             kinds.add(kind)
             counted += 1
-    return Usage(used_s, memory_bytes, "+".join(sorted(kinds)), counted) if counted else None
+    return Usage(used_s, memory_bytes, "+".join(sorted(kinds)), counted, waited_s) if counted else None
 
 
 def _memory(process: psutil.Process) -> tuple[int, str]:

@@ -6,6 +6,7 @@ Its CPU time alone does not tell: beside a server that takes every CPU it gets l
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 PROC = Path("/proc")
 FEWEST_LOOKS = 5
@@ -20,7 +21,7 @@ class Wakefulness:
 
     def look(self) -> None:
         """Writes down how long it was awake until now, if it is still there."""
-        awake_s = sum(_awake_s(pid) for pid in _family(self._pid))
+        awake_s = sum(sum(scheduled(pid)) for pid in _family(self._pid))
         if awake_s and awake_s >= (self._looks[-1][1] if self._looks else 0.0):
             self._looks.append((time.monotonic(), awake_s))
 
@@ -41,14 +42,22 @@ def _family(pid: int) -> Iterator[int]:
         yield from _family(int(child))
 
 
-def _awake_s(pid: int) -> float:
-    """Of all its threads that there are."""
+class Scheduled(NamedTuple):
+    """What the scheduler counts of a process."""
+
+    ran_s: float
+    waited_s: float  # for a CPU
+
+
+def scheduled(pid: int) -> Scheduled:
+    """Return the sums over all threads that there are; zeros where the system does not count."""
     try:
         threads = list((PROC / str(pid) / "task").iterdir())
     except OSError:
-        return 0.0
-    told = [_words(thread / "schedstat") for thread in threads]  # nanoseconds on a CPU, and in the line for one
-    return sum(int(words[0]) + int(words[1]) for words in told if len(words) >= 2) / 1e9
+        return Scheduled(0.0, 0.0)
+    told = [_words(thread / "schedstat") for thread in threads]  # nanoseconds on a CPU, and waiting for one
+    known = [(int(words[0]), int(words[1])) for words in told if len(words) >= 2]
+    return Scheduled(sum(ran for ran, _ in known) / 1e9, sum(waited for _, waited in known) / 1e9)
 
 
 def _words(path: Path) -> list[str]:

@@ -12,11 +12,12 @@ import numpy as np
 from common.model.case import Case, Value
 from common.model.record import Record
 from common.report.figures.rate import FEWEST_ANSWERS, SteadyRate, rate_between, slope_between, steady_rate
-from common.report.figures.spans import Flags, Floats, Spans, loose_spans, spans_of
-from common.report.figures.speed import Speeds, speeds_of
+from common.report.figures.spans import Flags, Floats, Spans, loose_spans, on_clock, spans_of
+from common.report.figures.speed import Clock, Speeds, speeds_of
 from common.report.figures.survival import Waits
 from common.report.figures.totals import Totals
 
+UNSETTLED, MANY_ANSWERS = 0.1, 10  # the part of a siege that does not count, and answers whose ends tell the rate
 BATCH_S, CYCLES_IN_A_BATCH, MOST_BATCHES = 1.0, 2.0, 8
 
 
@@ -28,16 +29,20 @@ class _Work(NamedTuple):
 
 
 class Round:
-    """One record, with its ceiling of the same round (None if that was not measured)."""
+    """One record, with its ceiling of the same round, or the nearest one (None if none was measured)."""
 
-    def __init__(self, record: Record, ceiling: Round | None = None) -> None:
+    def __init__(self, record: Record, ceilings: Sequence[Round] = ()) -> None:
         self.record = record
         self.case = record.case
-        self.ceiling = self if record.is_ceiling else ceiling
+        nearest = min(ceilings, key=lambda one: (one.rate.per_s is None, self._rounds_from(one)), default=None)
+        self.ceiling = self if record.is_ceiling else nearest
         columns = record.transactions
         right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
         self.good: Flags = right & (np.asarray(columns.status, dtype=int) == record.answer_status)
         self.totals = Totals(record)  # instead of single answers, where the tool tells only those
+
+    def _rounds_from(self, other: Round) -> int:
+        return abs(other.record.round - self.record.round)
 
     @cached_property
     def spans(self) -> Spans:
@@ -59,6 +64,27 @@ class Round:
         if self.totals:
             return self.totals.rate(self.checks)
         return steady_rate(self.spans, self.record.users, self.record.load_s or 0.0, self.checks)
+
+    def rate_on(self, clock: Clock) -> float | None:
+        """Return the rate in seconds of another clock, such as one that goes slower where the CPUs do."""
+        if self.record.failure is not None or not self.rate.per_s:
+            return None
+        if self.totals:
+            ends = self.totals.began_s + self.totals.took_s
+            return float(self.rate.per_s * self.totals.took_s.sum() / (clock(ends) - clock(self.totals.began_s)).sum())
+        spans, checks, end = on_clock(self.spans, clock), on_clock(self.checks, clock), clock(np.array([self.load_s]))
+        rate = steady_rate(spans, self.record.users, float(end[0]), checks)
+        answers = np.sort(np.concatenate((spans.ended_s[spans.good], checks.ended_s[checks.good])))
+        answers = answers[(answers >= UNSETTLED * end[0]) & (answers <= end[0])]
+        # Noise adds up like a random walk, so the first and the last answer say more than a line through all of them.
+        if rate.evenly and len(answers) >= MANY_ANSWERS:
+            return float((len(answers) - 1) / (answers[-1] - answers[0]))
+        return rate.per_s
+
+    @property
+    def load_s(self) -> float:
+        """How long the siege lasted."""
+        return self.record.load_s or 0.0
 
     @property
     def attempts(self) -> int:
@@ -197,6 +223,20 @@ class Round:
             return None
         return float((used_s[-1] - used_s[0]) / (at_s[-1] - at_s[0]) * (self.record.load_s or at_s[-1] - at_s[0]))
 
+    def cpus_used(self) -> float | None:
+        """Return how many CPUs the server kept busy, on the average."""
+        used_s = self.server_cpu_s()
+        return None if used_s is None or not self.load_s else used_s / self.load_s
+
+    def cpu_wanted(self) -> float | None:
+        """Return how many CPUs the server's threads ran on or waited for, on the average; None where unknown."""
+        waited_s, used = np.asarray(self.record.samples.waited_s), self.cpus_used()
+        if len(waited_s) < 2 or used is None:
+            return None
+        at_s = self.record.samples.at_s
+        more_s = np.diff(waited_s)  # less than before where a process has ended
+        return used + float(more_s[more_s > 0].sum()) / (at_s[-1] - at_s[0])
+
     @cached_property
     def _used(self) -> tuple[Floats, Floats]:
         """When the CPU time was looked at, and what it was: without looks that lack a process that had just ended."""
@@ -235,17 +275,14 @@ class Round:
 
 
 def cases_of(records: Iterable[Record]) -> Iterator[tuple[Sequence[Round], bool]]:
-    """The rounds of each case, in the order of the servers' numbers, and whether it is a ceiling."""
+    """Yield the rounds of each case, in the order of the servers' numbers, and whether it is a ceiling."""
     ordered = sorted(((one.case, one) for one in records), key=lambda pair: (_order(*pair), pair[1].round))
-    ceilings: dict[int, list[Round]] = {}
-    for _, record in ordered:
-        if record.is_ceiling:
-            ceilings.setdefault(record.round, []).append(Round(record))
+    ceilings = [Round(record) for _, record in ordered if record.is_ceiling]
+    of_record = {id(one.record): one for one in ceilings}
     cases: dict[Case, list[Round]] = {}
     for case, record in ordered:
-        above = next((one for one in ceilings.get(record.round, []) if one.case.covers(case)), None)
-        one = above if above is not None and above.record is record else Round(record, above)
-        cases.setdefault(case, []).append(one)
+        above = [one for one in ceilings if one.case.covers(case)]
+        cases.setdefault(case, []).append(of_record.get(id(record)) or Round(record, above))
     for rounds in cases.values():
         yield rounds, rounds[0].record.is_ceiling
 

@@ -16,14 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from common.report.figures.control import MOST, SPEED, Slope
 from common.report.figures.estimates import Estimate, ratio
 from common.report.figures.measures import Measured
 from common.report.figures.rounds import Round
-from common.report.figures.weather import Weather
+from common.report.figures.speed_correction import Slope, SpeedCorrection
 
 Case = Sequence[Round]
 
+MOST = 1.3  # a task may suffer more than the speed probe from what slows it down, but not at will
+SPEED = 0.02  # standard deviation of the logarithm of a speed itself, as is seen on a quiet machine
 ONLY_COMPUTES = 0.9  # a task that needs the CPU for so much of its time alone does not wait for anything else
 UNLIKE_BEATS = 0.1  # standard deviation of how far tasks that only compute differ in this from the metronome
 
@@ -40,8 +41,8 @@ class Follows:
     """How a figure goes with the speed: which way, how far that was taken out already, and what is known of it."""
 
     way: int  # of the correction: -1 where a faster machine gives more of it
-    taken: Callable[[Weather, Round], float]
-    slope: Callable[[Weather, Round], Slope]
+    taken: Callable[[SpeedCorrection, Round], float]
+    slope: Callable[[SpeedCorrection, Round], Slope]
     bounds: Callable[[Case], Bounds]
 
 
@@ -52,13 +53,13 @@ class Scale:
         """`same_beats`: whether the metronomes of both are the same, so that their speeds can be compared."""
         beating = all(any(one.speed for case in cases for one in case) for cases in (base, new))
         self.is_common = same_beats and beating
-        self._weather = Weather(base, beside=new)
+        self._correction = SpeedCorrection(base, beside=new)
         if self.is_common:
-            everything = Measured([*base, *new], self._weather).estimates
+            everything = Measured([*base, *new], self._correction).estimates
             parts = [{name: found[: len(base)] for name, found in everything.items()}]
             parts.append({name: found[len(base) :] for name, found in everything.items()})
         else:
-            parts = [Measured(cases, Weather(cases)).estimates if cases else {} for cases in (base, new)]
+            parts = [Measured(cases, SpeedCorrection(cases)).estimates if cases else {} for cases in (base, new)]
         self._estimates = {
             id(case[0]): {name: found[place] for name, found in part.items()}
             for cases, part in zip((base, new), parts, strict=True)
@@ -82,8 +83,10 @@ class Scale:
         if follows is None or before is None or after is None or before == after:
             return change
         faster = after - before
-        used = [follows.taken(self._weather, case[0]) for case in (base, new)]
-        known = _known([follows.slope(self._weather, case[0]) for case in (base, new)], follows.bounds([*base, *new]))
+        used = [follows.taken(self._correction, case[0]) for case in (base, new)]
+        known = _known(
+            [follows.slope(self._correction, case[0]) for case in (base, new)], follows.bounds([*base, *new])
+        )
         noise = SPEED**2 * (1 / len(base) + 1 / len(new))
         trust = max(0.0, 1 - noise / faster**2)  # what is no more than the noise of the beats is not corrected
         left = known.value * faster - (used[1] * after - used[0] * before)
@@ -95,15 +98,15 @@ class Scale:
 
     def _log_speed(self, case: Case) -> float | None:
         """The mean over the rounds, 0 at the usual speed of both results."""
-        speeds = [speed for one in case if (speed := self._weather.speed(one))] if self.is_common else []
+        speeds = [speed for one in case if (speed := self._correction.speed(one))] if self.is_common else []
         return float(np.log(speeds).mean()) if len(speeds) == len(case) else None
 
 
 def between(base: Estimate, rounds: int, new: Estimate, new_rounds: int) -> Estimate:
     """New as a multiple of base, from so many rounds each, that have nothing to do with each other."""
     change = ratio(new, base)
-    if not change.degrees:
-        return change
+    if not change.degrees or min(rounds, new_rounds) < 2:  # one round doesn't know how rounds differ
+        return replace(change, degrees=0.0)
     # What the rounds know by themselves (Welch, Biometrika 34, 1947), if that is more.
     own = base.variance**2 / (rounds - 1) + new.variance**2 / (new_rounds - 1)
     return replace(change, degrees=max(change.degrees, change.variance**2 / own))
@@ -140,9 +143,9 @@ def _computing(rounds: Case) -> float:
     return share if share >= ONLY_COMPUTES else 0.0
 
 
-_RATE = Follows(-1, Weather.coefficient, lambda weather, one: weather.slopes(one)[0], _of_rate)
+_RATE = Follows(-1, SpeedCorrection.coefficient, lambda correction, one: correction.slopes(one)[0], _of_rate)
 _RESPONSE = replace(_RATE, way=1)
-_CPU = Follows(1, Weather.cpu_coefficient, lambda weather, one: weather.slopes(one)[1], _of_cpu)
+_CPU = Follows(1, SpeedCorrection.cpu_coefficient, lambda correction, one: correction.slopes(one)[1], _of_cpu)
 # It may wait for tasks, or for none: nothing is taken out, but so uncertain it is.
 _PING = Follows(1, lambda *_: 0.0, lambda *_: Slope(), lambda _: Bounds(-1.0, 1.0))
 FOLLOWS = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,11 @@ def loose_spans(began_s: Sequence[float], ended_s: Sequence[float], good: Sequen
     """Requests from outside of the loop, each as if by a user of its own."""
     each = np.ones(len(ended_s), dtype=bool)
     return Spans(np.asarray(began_s, float), np.asarray(ended_s, float), np.asarray(good, bool), each, each)
+
+
+def on_clock(spans: Spans, clock: Callable[[Floats], Floats]) -> Spans:
+    """Return the same requests at the times of another clock."""
+    return replace(spans, began_s=clock(spans.began_s), ended_s=clock(spans.ended_s))
 
 
 NONE = loose_spans([], [], [])

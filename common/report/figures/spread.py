@@ -1,7 +1,8 @@
-"""How far rounds scatter: each case's own rounds are few, so that those of the cases beside it help to tell.
+"""How much a figure varies between the rounds of a case, estimated from all cases together.
 
-Moderated variances: the variance of each case is drawn towards that of all, the more the less they differ beyond
-chance (Smyth, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol. 3, 2004, §§ 3 and 6).
+Each case has few rounds, so its own variance is moderated towards that of all cases, the more the less the variances
+differ beyond chance (Smyth, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol. 3, 2004, sections
+3 and 6).
 """
 
 import math
@@ -9,21 +10,28 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from common.report.figures.distributions import digamma, zeta
+from common.report.figures.distributions import beyond_f, digamma, zeta
 
 LEAST_DEGREES = 2.0  # where the other cases could give so many: with less, nothing could ever be told apart
 LEAST = 1e-4  # of values that are logarithms: rounds that agree better than 0.01 % are no more exact than that
 
+# Of rates. Noise comes from the machine and so is much the same for all cases: the prior has at least this weight.
+LEAST_PRIOR_DEGREES = 8.0
+# What rounds usually differ by (standard deviation of the logarithm), used as long as there are few rounds.
+USUAL_DEVIATION, USUAL_DEGREES = 0.05, 6.0
+LEAST_DEVIATION = 0.01
+ODD_CASE = 0.003  # probability below which a case varies more than the others not just by chance
+
 
 class Spread(NamedTuple):
-    """The variance of one round's value around its case's mean, and its degrees of freedom (0 where not known)."""
+    """The variance of one round's logarithm around the mean of its case, and its degrees of freedom (0: unknown)."""
 
     variance: float
     degrees: float
 
 
 def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
-    """The spread of each case, given the values of its rounds; values are logarithms, so that cases compare."""
+    """Return the spread of each case, given the logarithms of its rounds."""
     degrees = [max(0, len(values) - 1) for values in cases]
     variances = [max(_variance(values), LEAST**2) if len(values) > 1 else math.nan for values in cases]
     known = [(own, count) for own, count in zip(variances, degrees, strict=True) if count]
@@ -38,8 +46,43 @@ def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
     return found
 
 
+def pooled(cases: Sequence[Sequence[float]]) -> list[Spread]:
+    """Return the spread of each case where the noise of all cases has the same causes, as that of rates has.
+
+    A case that varies much more than the others keeps its own variance. A case with a single round has that of the
+    others, and a result with few rounds starts from `USUAL_DEVIATION`.
+    """
+    own = [Spread(max(_variance(values), LEAST**2), len(values) - 1.0) for values in cases if len(values) > 1]
+    alike = [one for one in own if not _is_odd(one, _common([other for other in own if other is not one]))]
+    common = _common(alike)
+    prior = _prior([(one.variance, int(one.degrees)) for one in alike])[0] if alike else 0.0
+    weight = min(max(prior, LEAST_PRIOR_DEGREES), 1e6)
+    found, of_case = [], iter(own)
+    for values in cases:
+        one = next(of_case) if len(values) > 1 else Spread(0.0, 0.0)
+        if one.degrees and one not in alike:
+            found.append(Spread((common.variance + one.degrees * one.variance) / (1 + one.degrees), 1 + one.degrees))
+        else:
+            variance = (weight * common.variance + one.degrees * one.variance) / (weight + one.degrees)
+            found.append(Spread(variance, min(weight + one.degrees, common.degrees)))
+    return found
+
+
+def _common(known: Sequence[Spread]) -> Spread:
+    """Return the variance that cases have in common; with few degrees of freedom, the usual one counts as well."""
+    total = sum(one.degrees for one in known)
+    added = max(0.0, USUAL_DEGREES - total)
+    squares = sum(one.variance * one.degrees for one in known) + added * USUAL_DEVIATION**2
+    return Spread(max(squares / (total + added), LEAST_DEVIATION**2), total + added)
+
+
+def _is_odd(one: Spread, others: Spread) -> bool:
+    """Return whether a case varies more than the others, and not just by chance (F test)."""
+    return beyond_f(one.degrees, others.degrees, one.variance / others.variance) < ODD_CASE
+
+
 def _prior(known: Sequence[tuple[float, int]]) -> tuple[float, float]:
-    """Degrees of freedom and size of what variances have in common; infinitely many if they differ by chance.
+    """Return degrees of freedom and size of what variances have in common; infinitely many if they differ by chance.
 
     Args:
         known: each variance and its degrees of freedom.
@@ -57,14 +100,14 @@ def _prior(known: Sequence[tuple[float, int]]) -> tuple[float, float]:
 
 
 def _variance(values: Sequence[float]) -> float:
-    """Of a few, from their own mean."""
+    """Return the sample variance."""
     mean = sum(values) / len(values)
     return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 @lru_cache(1000)
 def _expected_log(degrees: float) -> float:
-    """Of a variance that is 1, told from so many degrees of freedom."""
+    """Return the expected logarithm of a variance estimate with so many degrees of freedom, where the variance is 1."""
     return digamma(degrees / 2) - math.log(degrees / 2)
 
 
@@ -74,12 +117,12 @@ def _variance_of_log(degrees: int) -> float:
 
 
 def _trigamma(value: float) -> float:
-    """The derivatives of digamma are Hurwitz zeta functions (Abramowitz and Stegun 6.4.10)."""
+    """Return the derivative of digamma, a Hurwitz zeta function (Abramowitz and Stegun 6.4.10)."""
     return zeta(2, value)
 
 
 def _inverse_trigamma(value: float) -> float:
-    """By Newton's method (Smyth 2004, appendix)."""
+    """Invert by Newton's method (Smyth 2004, appendix)."""
     found = 0.5 + 1 / value
     for _ in range(50):
         trigamma = _trigamma(found)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from common.model.record import Result
-from common.report.figures.estimates import CONFIDENCE, CONFIDENCE_OF_LOOKS, Estimate
+from common.report.figures.estimates import Estimate, ratio
 from common.report.figures.measures import MEASURES, Measured
 from common.report.figures.rounds import Round, cases_of
-from common.report.figures.weather import Weather
+from common.report.figures.speed_correction import SpeedCorrection
 from common.report.judging.evidence import Evidence
-from common.report.judging.ranking import leaders, ranks
+from common.report.judging.ranking import LOOKS, leaders, ranks
 from common.report.judging.summary import Summary, summary_of
-from common.report.judging.verdict import OK
+from common.report.judging.verdict import FAILED, OK
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,9 @@ class Comparison:
     rounds: list[list[Round]]  # of each of `cases`
     ceiling_rounds: list[list[Round]]  # of each of `ceilings`
     measured: dict[str, list[Estimate | None]]  # of each of `cases`, as `MEASURES` calls them
-    weather: Weather
+    correction: SpeedCorrection
     evidence: Evidence
+    looks: int = 1  # how often the ranks decided whether another round is measured
     noun: str = "strategy"  # what is compared
 
     def every_round(self) -> list[Round]:
@@ -40,8 +42,20 @@ class Comparison:
         return [one for one in self.every_round() if one.case.work == work]
 
     def summary_of_one(self, one: Round) -> Summary:
-        """A round on its own, judged in the light of all."""
-        return summary_of([one], {}, self.weather, self.evidence)
+        """Return the summary of a single round; what is wrong with its case is wrong with the round."""
+        rate = _point(self.correction.rate(one))
+        ceiling = _point(self.correction.rate(one.ceiling)) if one.ceiling else None
+        share = ratio(rate, ceiling) if rate and ceiling else None
+        alone = summary_of([one], {"rate_per_s": rate, "of_ceiling": share}, self.correction, self.evidence)
+        whole = next(case for case in (*self.cases, *self.ceilings) if case.case == one.case)
+        if FAILED in (alone.verdict, whole.verdict):
+            return alone
+        return msgspec.structs.replace(alone, verdict=whole.verdict, reasons=whole.reasons)
+
+
+def _point(value: float | None) -> Estimate | None:
+    """Return an estimate without an interval."""
+    return Estimate(math.log(value), math.nan, 0.0) if value else None
 
 
 def summarize(result: Result, *, corrected: bool = True) -> Comparison:
@@ -51,33 +65,34 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
         corrected: whether intervals, ranks and shares of the ceiling are given at the machine's usual speed.
     """
     found = [(list(case), is_ceiling) for case, is_ceiling in cases_of(result.records)]
-    comparison = _compared(found, corrected, CONFIDENCE_OF_LOOKS if result.until_certain else CONFIDENCE)
+    comparison = _compared(found, corrected, looks=LOOKS if result.until_certain else 1)
     return replace(comparison, noun="strategy" if result.suite is None else "server")
 
 
-def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool, confidence: float) -> Comparison:
+def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool, looks: int) -> Comparison:
     everything = [case for case, _ in found]
-    weather = Weather(everything, corrected=corrected)
-    measured = Measured(everything, weather, confidence)
-    evidence = Evidence(everything, weather, measured.estimates["rate_per_s"])
-    summaries = [summary_of(case, measured.of_case(place), weather, evidence) for place, case in enumerate(everything)]
+    correction = SpeedCorrection(everything, corrected=corrected)
+    measured, evidence = Measured(everything, correction), Evidence(everything, correction)
+    summaries = [
+        summary_of(case, measured.of_case(place), correction, evidence) for place, case in enumerate(everything)
+    ]
     servers = [place for place, (_, is_ceiling) in enumerate(found) if not is_ceiling]
     of_servers = measured.of(servers)
-    cases = _ranked([summaries[place] for place in servers], of_servers)
     return Comparison(
-        cases,
+        _ranked([summaries[place] for place in servers], of_servers, looks),
         [summary for summary, (_, is_ceiling) in zip(summaries, found, strict=True) if is_ceiling],
         [everything[place] for place in servers],
         [case for case, is_ceiling in found if is_ceiling],
         of_servers,
-        weather,
+        correction,
         evidence,
+        looks,
     )
 
 
-def _ranked(cases: Sequence[Summary], measured: dict[str, list[Estimate | None]]) -> list[Summary]:
+def _ranked(cases: Sequence[Summary], measured: dict[str, list[Estimate | None]], looks: int) -> list[Summary]:
     loads = [one.case.load if one.verdict == OK else None for one in cases]
-    found = ranks(loads, measured["rate_per_s"])
+    found = ranks(loads, measured["rate_per_s"], looks=looks)
     best = {
         name: leaders(loads, measured[name], [one.shown(name) for one in cases], measure)
         for name, measure in MEASURES.items()

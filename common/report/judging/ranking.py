@@ -1,64 +1,76 @@
-"""Who is faster than whom, who has the best of a figure, and who can't be told apart."""
+"""Which cases are not significantly worse than the best in a figure: multiple comparisons with the best.
+
+Each case is compared with every other one, one-sided, at a level that is shared among the comparisons of a case with
+all others (Edwards and Hsu, JASA 78, 1983). That takes fewer comparisons than all pairs, and so finds more.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from common.report.figures.estimates import Estimate, differ
+from common.report.figures.estimates import CONFIDENCE, Estimate, is_below
 from common.report.figures.measures import Measure
 
 Load = object  # what a case is asked for; None for a case that can't be trusted
+# How often `--rounds auto` looks at the ranks, at most, to decide whether another round is worth it.
+LOOKS = 4
 
 
-def ranks(loads: Sequence[Load], values: Sequence[Estimate | None], *, more_is_better: bool = True) -> list[int | None]:
-    """The rank of each case in a figure among those with the same load; 1 is the best.
+def ranks(
+    loads: Sequence[Load], values: Sequence[Estimate | None], *, more_is_better: bool = True, looks: int = 1
+) -> list[int | None]:
+    """Return the rank of each case in a figure among those with the same load.
 
-    A case shares the rank of the best one that it can't be told apart from, and the next rank counts all before
-    it (1, 1, 3). None has one after a single round, which knows no noise.
+    The rank is 1 plus the number of cases that are significantly better. None where a figure has no interval.
+
+    Args:
+        loads: what each case is asked for; None excludes it.
+        values: the figure of each case.
+        more_is_better: False for times and memory.
+        looks: how often the ranks were looked at (the level is divided by that: Bonferroni).
     """
     found: list[int | None] = [None] * len(loads)
     for competing in _fields(loads, values):
-        ordered = sorted(competing, key=lambda one: -one[1].log if more_is_better else one[1].log)
-        leader = None
-        for position, (place, value) in enumerate(ordered, 1):
-            if leader is None or differ(leader, value, _pairs(ordered)):
-                leader, rank = value, position
-            found[place] = rank
+        alpha = level(len(competing), looks)
+        for place, value in competing:
+            others = [other for elsewhere, other in competing if elsewhere != place]
+            found[place] = 1 + sum(is_worse(value, other, alpha, more_is_better=more_is_better) for other in others)
     return found
+
+
+def level(cases: int, looks: int = 1) -> float:
+    """Return the significance level of one comparison, for so many cases."""
+    return (1 - CONFIDENCE) / looks / max(1, cases - 1)
+
+
+def is_worse(one: Estimate, other: Estimate, alpha: float, *, more_is_better: bool = True) -> bool:
+    """Return whether one is significantly worse than the other."""
+    return is_below(one, other, alpha) if more_is_better else is_below(other, one, alpha)
 
 
 def leaders(
     loads: Sequence[Load], values: Sequence[Estimate | None], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Whether each case has a star in a figure: it can't be told from the best, where there are others that can be.
+    """Return whether each case gets a star in a figure: not significantly worse than the best, where others are.
 
-    None has one that is behind another without, neither by its estimate nor as it is shown. A case of which little is
-    known can be told from nothing: were it only asked whether it is worse than the best, it would have a star however
-    bad its figure is. So it has one only if it shares the first rank. And what is shown is of all rounds together, at
-    the speed that the machine had: who is ahead of a star in that has one, too, which says no more than is known.
+    A case of which little is known is not significantly worse than anything. So that a bad figure gets no star for
+    that, no case gets one that is shown as worse than a case without.
     """
     found = ranks(loads, values, more_is_better=measure.more_is_better)
-    stars = [rank == 1 for rank in found]
+    stars = [False] * len(found)
     for load in dict.fromkeys(load for load, rank in zip(loads, found, strict=True) if rank):
         field = [place for place, rank in enumerate(found) if rank and loads[place] == load]
         losses = {place: -value if measure.more_is_better else value for place in field if (value := shown[place])}
-        worst = max((losses[place] for place in losses if stars[place]), default=0.0)
-        for place in losses:
-            stars[place] = losses[place] <= worst
-        if all(stars[place] for place in field):  # nothing is beaten
-            for place in field:
-                stars[place] = False
+        beaten = min((loss for place, loss in losses.items() if found[place] != 1), default=None)
+        for place, loss in losses.items():
+            stars[place] = found[place] == 1 and beaten is not None and loss <= beaten
     return stars
 
 
 def _fields(loads: Sequence[Load], values: Sequence[Estimate | None]) -> Iterator[list[tuple[int, Estimate]]]:
-    """The places of the cases that compete with each other, with their values."""
+    """Yield the places of the cases that compete with each other, with their values."""
     for load in dict.fromkeys(one for one in loads if one is not None):
         pairs = enumerate(zip(loads, values, strict=True))
         competing = [(place, value) for place, (of_case, value) in pairs if of_case == load and value and value.degrees]
         if competing:
             yield competing
-
-
-def _pairs(competing: Sequence[object]) -> int:
-    return len(competing) * (len(competing) - 1) // 2

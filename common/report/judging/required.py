@@ -14,11 +14,13 @@ from common.report.figures.shares import more_needed
 from common.report.judging.comparison import Comparison
 from common.report.judging.known import Known, known
 from common.report.judging.summary import Summary
-from common.report.judging.verdict import FAILED, OK
+from common.report.judging.verdict import FAILED
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 # What makes a case suspect because of its failures: these are counted, whatever else they put in doubt.
 _OF_FAILURES = {"availability", "pings"}
+# What makes a case unclear because of noise, which is in the interval.
+_NOISE = {"wide_interval"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,9 @@ def _judged(goal: Goal, comparison: Comparison, place: int) -> Judged:
     case, found = comparison.cases[place], known(comparison, place, goal.figure)
     if case.verdict == FAILED:
         return Judged(goal, case, None, MISSED, "it failed")
-    doubt = _doubt(goal, case)
-    outcome = outcome_of(goal, found) if not doubt else UNDECIDED
+    outcome = outcome_of(goal, found)
+    doubt = "" if _counts(goal, case) or outcome != MET else f"it is {case.verdict}"
+    outcome = UNDECIDED if doubt else outcome
     more = None
     if found and outcome == UNDECIDED and goal.figure == "availability_pct" and not goal.is_at_most:
         rounds = comparison.rounds[place]
@@ -64,29 +67,37 @@ def _judged(goal: Goal, comparison: Comparison, place: int) -> Judged:
     return Judged(goal, case, found, outcome, doubt, more)
 
 
+def _counts(goal: Goal, case: Summary) -> bool:
+    """Return whether a figure that meets a requirement can be believed.
+
+    Noise is in its interval. But work that was not done flatters every figure, so a case that may have done less can
+    miss a requirement and can't meet it. Failures are counted, whatever else they put in doubt.
+    """
+    codes = {reason.code for reason in case.reasons}
+    return codes <= _NOISE or (goal.figure == "availability_pct" and codes <= _OF_FAILURES)
+
+
 def judged_beside(goal: Goal, case: Summary, base: Summary | None, change: Estimate | None) -> Judged:
-    """A requirement that is about the change from one result to another, at one speed of the machine."""
+    """Judge a requirement about the change from one result to another, at one speed of the machine."""
     if case.verdict == FAILED:
         return Judged(goal, case, None, MISSED, "it failed")
     if base is None:
         return Judged(goal, case, None, UNDECIDED, "it was not measured before")
     found = Known(change.mean, *(change.interval() or ())) if change else None
-    doubts = [f"it was {base.verdict} before"] if base.verdict != OK else []
-    doubts += [f"it is {case.verdict}"] if case.verdict != OK else []
-    return Judged(goal, case, found, UNDECIDED if doubts else outcome_of(goal, found), ", and ".join(doubts))
+    outcome = outcome_of(goal, found)
+    doubts = []
+    if base.verdict == FAILED or (outcome == MISSED and not _counts(goal, base)):  # the base was flattered
+        doubts.append(f"it was {base.verdict} before")
+    if outcome == MET and not _counts(goal, case):
+        doubts.append(f"it is {case.verdict}")
+    return Judged(goal, case, found, UNDECIDED if doubts else outcome, ", and ".join(doubts))
 
 
 def outcome_of(goal: Goal, found: Known | None) -> str:
-    """By the interval; without one nothing is decided."""
+    """Return the outcome by the interval; without one nothing is decided."""
     edges = found.interval if found else None
     holds = goal.decided(*edges) if edges else None
     return UNDECIDED if holds is None else MET if holds else MISSED
-
-
-def _doubt(goal: Goal, case: Summary) -> str:
-    """Figures that can't be trusted decide nothing; but failures are counted."""
-    counted = goal.figure == "availability_pct" and {reason.code for reason in case.reasons} <= _OF_FAILURES
-    return "" if case.verdict == OK or counted else f"it is {case.verdict}"
 
 
 def exit_code_of(found: Sequence[Judged]) -> int:

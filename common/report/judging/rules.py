@@ -1,26 +1,31 @@
-"""The rules: what makes a case `failed`, `suspect` or `unclear`, from records alone: old results are judged anew.
+"""The rules that make a case `failed`, `suspect` or `unclear`, from records alone: old results are judged anew.
 
-Where noise would hide so large a lie that a rule is worth nothing, that is a doubt, and the case is `unclear`: it is
-never `ok` by noise. What a rule needs and the load tool or the target does not give, it can't be applied to.
+Rules on single answers look at one round; rules on rates look at the intervals of all rounds of a case. Noise widens
+these intervals. It makes a case `unclear` only where an excess over what is possible can't be excluded, or where the
+interval is useless. A rule is skipped where the load tool or the target does not give what it needs.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from common.model.record import Record
+from common.report import numbers
+from common.report.figures.estimates import Estimate
 from common.report.figures.rounds import Round
-from common.report.judging import doubts, suspicions, timers
+from common.report.judging import suspicions, timers
 from common.report.judging.evidence import Evidence, Look
+from common.report.judging.limits import Limits, limits_of
 from common.report.judging.verdict import FAILED, OK, SUSPECT, UNCLEAR, Reason
+
+Estimates = Mapping[str, Estimate | None]
+USELESS = 2.0  # times the lower end of an interval is its upper end
 
 # What a round may lack.
 _HAS: dict[str, Callable[[Round, Evidence], bool]] = {
     "arrivals": lambda one, _: bool(one.record.transactions.finished_s),  # single answers, and when each came
     "pings": lambda one, _: bool(one.record.pings.due_s),
     "CPU": lambda one, _: len(one.record.samples.cpu_s) > 1,  # of the target
-    "machine": lambda one, _: one.record.machine is not None and one.record.machine.total_s > 0,
     "alone": lambda one, evidence: evidence.needs(one) is not None,  # what the task takes with nothing beside it
-    "ceiling": lambda one, _: one.ceiling is not None and one.ceiling.rate.per_s is not None,
 }
 
 
@@ -38,18 +43,29 @@ class Rule:
         return evidence.asked(self.look, one) if all(_HAS[need](one, evidence) for need in self.needs) else None
 
 
-def judge(rounds: Sequence[Round], evidence: Evidence) -> list[Reason]:
-    """Every reason not to take the case at face value, the gravest first. What failed is not judged further."""
+@dataclass(frozen=True, slots=True)
+class CaseRule:
+    """A rule on all rounds of a case together."""
+
+    code: str
+    verdict: str
+    look: Callable[[Limits, Estimates], str | None]
+
+
+def judge(rounds: Sequence[Round], estimates: Estimates, evidence: Evidence) -> list[Reason]:
+    """Return every reason not to take the case at face value, the gravest first. Failures are not judged further."""
     failures = [(one, reason) for one in rounds if (reason := _failure(one)) is not None]
     if failures:
         return _once(rounds, failures)
-    found = [
-        (one, Reason(rule.code, message))
-        for rule in RULES
-        for one in rounds
-        if (message := rule.message(one, evidence)) is not None
-    ]
-    return _once(rounds, found)
+    limits, found = limits_of(rounds, estimates, evidence), list[Reason]()
+    for rule in RULES:
+        if isinstance(rule, CaseRule):
+            message = rule.look(limits, estimates)
+            found += [Reason(rule.code, message)] if message else []
+        else:
+            of_rounds = [(one, text) for one in rounds if (text := rule.message(one, evidence)) is not None]
+            found += _once(rounds, [(one, Reason(rule.code, text)) for one, text in of_rounds])
+    return found
 
 
 def verdict_of(reasons: Sequence[Reason]) -> str:
@@ -122,24 +138,49 @@ def _of_another_length(one: Round) -> Reason | None:
     )
 
 
-RULES = (  # the gravest for what can be believed first: they explain others
-    Rule("busy_machine", UNCLEAR, doubts.busy_machine, ("machine",)),
-    Rule("unsteady_machine", UNCLEAR, doubts.unsteady_machine),
-    Rule("above_ceiling", SUSPECT, suspicions.above_ceiling, ("ceiling",)),
+def _too_short(limits: Limits, _: Estimates) -> str | None:
+    """Return why no round tells the rate."""
+    return limits.rounds[0].rate.too_short if all(one.rate.per_s is None for one in limits.rounds) else None
+
+
+def _no_ceiling(limits: Limits, _: Estimates) -> str | None:
+    """Return why there is no ceiling, where there should be one."""
+    first = limits.rounds[0]
+    if not first.record.has_ceiling or any(one.ceiling and one.ceiling.rate.per_s for one in limits.rounds):
+        return None
+    why = "was not measured"
+    if first.ceiling is not None and first.ceiling.record.failure is not None:
+        why = f"failed: {first.ceiling.record.failure.message}"
+    elif first.ceiling is not None:
+        why = f"has no rate: {first.ceiling.rate.too_short}"
+    return f"the ceiling {why}; without it nothing limits what may be true"
+
+
+def _wide_interval(_: Limits, estimates: Estimates) -> str | None:
+    rate = estimates.get("rate_per_s")
+    edges = rate.interval() if rate else None
+    if edges is None or edges[1] <= USELESS * edges[0]:
+        return None
+    return (
+        f"its throughput is only known to lie between {numbers.rate(edges[0])}/s and {numbers.rate(edges[1])}/s: "
+        "run more rounds, or close other programs"
+    )
+
+
+RULES: tuple[Rule | CaseRule, ...] = (  # the gravest for what can be believed first: they explain others
+    CaseRule("above_ceiling", SUSPECT, lambda limits, _: limits.above_ceiling()),
     Rule("too_fast", SUSPECT, suspicions.too_fast, ("alone",)),
-    Rule("too_cheap", SUSPECT, suspicions.too_cheap, ("alone", "CPU")),
+    CaseRule("too_cheap", SUSPECT, lambda limits, _: limits.too_cheap()),
     Rule("littles_law", SUSPECT, suspicions.littles_law, ("arrivals",)),
     Rule("timer", SUSPECT, timers.timer, ("CPU",)),
     Rule("availability", SUSPECT, suspicions.availability),
     Rule("pings", SUSPECT, suspicions.unanswered_pings, ("pings",)),
     Rule("generator", SUSPECT, suspicions.starved_generator),
     Rule("ports", SUSPECT, suspicions.no_ports),
-    Rule("late_probe", SUSPECT, suspicions.late_probe, ("pings",)),
     Rule("unknown_lines", SUSPECT, suspicions.unknown_lines),
-    Rule("too_short", UNCLEAR, doubts.too_short),
-    Rule("no_ceiling", UNCLEAR, doubts.no_ceiling),
-    Rule("doubtful_ceiling", UNCLEAR, doubts.doubtful_ceiling),
-    Rule("unsteady_ceiling", UNCLEAR, doubts.unsteady_ceiling, ("ceiling",)),
-    Rule("blind", UNCLEAR, doubts.blind),
+    CaseRule("too_short", UNCLEAR, _too_short),
+    CaseRule("no_ceiling", UNCLEAR, _no_ceiling),
+    CaseRule("unverified", UNCLEAR, lambda limits, _: limits.unverified()),
+    CaseRule("wide_interval", UNCLEAR, _wide_interval),
 )
 _VERDICTS = {rule.code: rule.verdict for rule in RULES}

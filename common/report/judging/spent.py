@@ -19,8 +19,8 @@ def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
     values: list[float | None] = []
     for one in comparison.rounds_of(work):
         if one.record.alone_cpu_s:
-            speed = comparison.weather.speed(one) or 1.0
-            times = speed ** comparison.weather.cpu_coefficient(one)
+            speed = comparison.correction.speed(one) or 1.0
+            times = speed ** comparison.correction.cpu_coefficient(one)
             values.append(median(one.record.alone_cpu_s) * times)
     return estimates([values])[0]
 

@@ -10,15 +10,15 @@ from common.model.case import Case, Value, case_of
 from common.report.figures.estimates import Estimate
 from common.report.figures.middle import mean, median
 from common.report.figures.rounds import Round
+from common.report.figures.speed_correction import SpeedCorrection
 from common.report.figures.survival import Waits, together
-from common.report.figures.weather import Weather
 from common.report.judging.evidence import Evidence
 from common.report.judging.rules import judge, verdict_of
 from common.report.judging.verdict import FAILED, OK, Reason
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """A mean over rounds and its 95 % confidence interval, which one round doesn't have."""
+    """A mean over rounds and its 95 % confidence interval."""
 
     mean: float
     low: float | None = None
@@ -107,11 +107,11 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summary_of(
-    rounds: Sequence[Round], estimates: dict[str, Estimate | None], weather: Weather, evidence: Evidence
+    rounds: Sequence[Round], estimates: dict[str, Estimate | None], correction: SpeedCorrection, evidence: Evidence
 ) -> Summary:
     """What so many rounds of one case say; without a rank, which only a comparison gives."""
     first, case = rounds[0].record, rounds[0].case
-    reasons = judge(rounds, evidence)
+    reasons = judge(rounds, estimates, evidence)
     identity = Summary(
         server=first.server,
         title=first.title,
@@ -126,21 +126,21 @@ def summary_of(
         reasons=reasons,
         ceiling_per_s=_mean([one.ceiling.rate.per_s for one in rounds if one.ceiling]),
         transactions=sum(one.completed for one in rounds),
-        speed=_speed(rounds, weather),
+        speed=_speed(rounds, correction),
     )
-    return identity if identity.verdict == FAILED else _with_numbers(identity, rounds, estimates, weather)
+    return identity if identity.verdict == FAILED else _with_numbers(identity, rounds, estimates, correction)
 
 
 def _with_numbers(
-    summary: Summary, rounds: Sequence[Round], estimates: dict[str, Estimate | None], weather: Weather
+    summary: Summary, rounds: Sequence[Round], estimates: dict[str, Estimate | None], correction: SpeedCorrection
 ) -> Summary:
     attempts = sum(one.attempts for one in rounds)
-    rate, at_usual_speed = _rate(rounds, estimates.get("rate_per_s"), weather)
+    rate, at_usual_speed = _rate(rounds, estimates.get("rate_per_s"), correction)
     return msgspec.structs.replace(
         summary,
         rate_per_s=rate,
         rate_at_usual_speed_per_s=at_usual_speed,
-        of_ceiling=_of_ceiling(rounds, estimates.get("of_ceiling"), weather),
+        of_ceiling=_of_ceiling(estimates.get("of_ceiling")),
         availability_pct=100 * summary.transactions / attempts if attempts else None,
         response_s=_response(rounds, estimates),
         ping_s=_latency([one.pings for one in rounds], "ping", estimates),
@@ -151,27 +151,25 @@ def _with_numbers(
     )
 
 
-def _rate(rounds: Sequence[Round], estimate: Estimate | None, weather: Weather) -> tuple[Interval | None, float | None]:
+def _rate(
+    rounds: Sequence[Round], estimate: Estimate | None, correction: SpeedCorrection
+) -> tuple[Interval | None, float | None]:
     """The rate with its interval, and what it would be at the usual speed, if it was corrected for that."""
     measured = _mean([one.rate.per_s for one in rounds])
     if measured is None:
         return None, None
-    at_usual_speed = _mean([weather.rate(one) for one in rounds]) if weather.coefficient(rounds[0]) else None
-    edges = estimate.interval(besides=weather.variance_of_rate(rounds)) if estimate else None
+    at_usual_speed = estimate.mean if estimate and correction.coefficient(rounds[0]) else None
+    edges = estimate.interval(besides=correction.shared_variance(rounds)) if estimate else None
     return Interval(measured, *(edges or ())), at_usual_speed
 
 
-def _of_ceiling(rounds: Sequence[Round], estimate: Estimate | None, weather: Weather) -> Interval | None:
-    share = _mean([weather.of_ceiling(one) for one in rounds])
-    if share is None:
-        return None
-    edges = estimate.interval(besides=weather.variance_of_share(rounds)) if estimate else None
-    return Interval(share, *(edges or ()))
+def _of_ceiling(estimate: Estimate | None) -> Interval | None:
+    return None if estimate is None else Interval(estimate.mean, *(estimate.interval() or ()))
 
 
-def _speed(rounds: Sequence[Round], weather: Weather) -> Speed | None:
-    usual = _mean([weather.speed(one) for one in rounds])
-    extremes = [extreme for one in rounds if (extreme := weather.lowest_and_highest(one)) is not None]
+def _speed(rounds: Sequence[Round], correction: SpeedCorrection) -> Speed | None:
+    usual = _mean([correction.speed(one) for one in rounds])
+    extremes = [extreme for one in rounds if (extreme := correction.lowest_and_highest(one)) is not None]
     if usual is None or not extremes:
         return None
     return Speed(usual, min(low for low, _ in extremes), max(high for _, high in extremes))

@@ -16,32 +16,12 @@ SPARE = 0.10  # of all CPUs; where so much is idle the load tool has taken nothi
 PORTS, MANY_PORTS = 0.9, 0.5  # of all local ports
 FEWEST_FOR_A_MEAN = 5  # answers
 CYCLES_OF_OTHERS = 4  # answers that each of the others got, and a user without any is stuck
-LATE_S = 0.010  # pings sent later than this say more of this program than of the server
 FAST_SHARE = 0.05  # so many answers may look too fast because the line before them was read late
-LEAST_CPU_S = 0.001  # what the CPU clock can tell from nothing
-
-
-def above_ceiling(one: Round, evidence: Evidence) -> str | None:
-    share = evidence.weather.of_ceiling(one)
-    if share is None or share <= 1 + evidence.allowed_above_ceiling(one) or paced_by_the_tool(one):
-        return None
-    return (
-        f"{beside_ceiling(one, share)}: answers were sent before the work was done, or without it; "
-        "look whether every result is awaited"
-    )
 
 
 def paced_by_the_tool(one: Round) -> bool:
     """Whether the load tool was the limit here and at the ceiling: then one sees how its own pace changed."""
     return one.ceiling is not None and bool(starved_generator(one) and starved_generator(one.ceiling))
-
-
-def beside_ceiling(one: Round, share: float) -> str:
-    assert one.ceiling is not None
-    return (
-        f"{numbers.rate(one.rate.per_s or 0)}/s is {numbers.significant(share)} times the ceiling of "
-        f"{numbers.rate(one.ceiling.rate.per_s or 0)}/s"
-    )
 
 
 def too_fast(one: Round, evidence: Evidence) -> str | None:
@@ -78,20 +58,6 @@ def _halves_of_bursts_s(one: Round) -> list[float]:
         for p50_s, wrong, lost in zip(columns.p50_s, columns.wrong_status, columns.unanswered, strict=True)
         if p50_s is not None and not wrong and not lost
     ]
-
-
-def too_cheap(one: Round, evidence: Evidence) -> str | None:
-    """Less CPU for a transaction than the task needs."""
-    used_s, at_most_s, needs = one.cpu_s_per_transaction(), one.most_cpu_s_per_transaction(), evidence.needs(one)
-    if used_s is None or at_most_s is None or needs is None:
-        return None
-    needed_s = needs.cpu_s(evidence.speeds(one)[0])
-    if needed_s < LEAST_CPU_S or at_most_s >= needed_s * (1 - needs.allowance):
-        return None
-    return (
-        f"{numbers.seconds(used_s)} of CPU for each transaction, but the task needs {numbers.seconds(needed_s)}: "
-        "the work is not done, or done outside of the server's processes"
-    )
 
 
 def littles_law(one: Round, _: Evidence) -> str | None:
@@ -208,20 +174,6 @@ def _latest_s(one: Round) -> float:
     """By how much the latest ping was sent too late: so long this program did not run."""
     pings = one.record.pings
     return float(np.subtract(pings.sent_s, pings.due_s).max()) if pings.due_s else 0.0
-
-
-def late_probe(one: Round, _: Evidence) -> str | None:
-    if _latest_s(one) <= LATE_S:
-        return None
-    pings = one.record.pings
-    late_s = float(np.percentile(np.subtract(pings.sent_s, pings.due_s), 99))
-    p99_s = float(np.percentile(pings.waited_s, 99))
-    if late_s <= LATE_S or late_s < p99_s / 2:
-        return None
-    return (
-        f"pings were sent {numbers.seconds(late_s)} late, which is much of their {numbers.seconds(p99_s)}: "
-        "that is this program's own delay; close other programs and measure again"
-    )
 
 
 def unknown_lines(one: Round, _: Evidence) -> str | None:

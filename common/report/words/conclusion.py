@@ -1,14 +1,18 @@
-"""The conclusion: what a comparison says in plain words, the answer first; nothing that its intervals don't carry."""
+"""The conclusion: what a comparison recommends, in plain words, and the figures behind it."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from common.report import numbers
 from common.report.figures.alone import alone_wall_s
+from common.report.figures.distributions import student_at
 from common.report.figures.estimates import Estimate, differ
+from common.report.figures.middle import median
 from common.report.judging.comparison import Comparison
+from common.report.judging.ranking import is_worse, level
 from common.report.judging.summary import Summary
-from common.report.judging.verdict import OK
+from common.report.judging.verdict import FAILED, OK, SUSPECT, UNCLEAR
 from common.report.words.naming import (
     LONGEST_PLAIN,
     cases_of,
@@ -20,12 +24,13 @@ from common.report.words.naming import (
 )
 
 MOST_NAMES = 6  # in a sentence
-_MOSTLY = "99 of 100 pings"
 MUCH_LESS = 0.8  # of the memory, and it is worth a word
+ABOUT_AS_FAST = math.log(0.9)  # a case whose interval is wide is not recommended for being slow and uncertain
+POWER = 0.8  # with which a difference would have been found
 
 
 def conclusion(comparison: Comparison) -> list[str]:
-    """Two paragraphs for each load: what to take, and the figures that say so."""
+    """Return two paragraphs for each load: the recommendation, and the figures behind it."""
     told = []
     for load in dict.fromkeys(one.case.load for one in comparison.cases):
         told += [" ".join(filter(None, sentences)) for sentences in _Field(comparison, load).told()]
@@ -33,13 +38,14 @@ def conclusion(comparison: Comparison) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rival:
-    """A case that gave numbers which can be trusted."""
+class _Candidate:
+    """A case with a throughput."""
 
     case: Summary
     name: str  # as the table calls it
     measured: dict[str, Estimate | None]
-    keeps_pings_short: bool  # shorter than one task: who waits longer was blocked by more than one
+    rate: Estimate
+    keeps_pings_short: bool  # shorter than one task: whoever waits longer was blocked by more than one
 
     @property
     def plain(self) -> str:
@@ -52,19 +58,12 @@ class _Rival:
 
     @property
     def brief(self) -> str:
-        """As short as it can be: of a strategy the plain name and its number."""
+        """As short as it can be: for a strategy the plain name and its number."""
         return in_brief(self.name, self.case.server, self.case.title)
 
     @property
-    def rate(self) -> float:
-        """Transactions per second, at the usual speed of the machine."""
-        estimate = self.measured["rate_per_s"]
-        assert estimate is not None
-        return estimate.mean
-
-    @property
     def ping(self) -> str:
-        """How long everybody else waits."""
+        """The 99th percentile of its pings."""
         ping = self.case.ping_s
         if ping is None:
             return "an unknown time"
@@ -74,7 +73,7 @@ class _Rival:
     def ping_s(self) -> float:
         """For sorting."""
         ping = self.case.ping_s
-        return float("inf") if ping is None else ping.p99 or ping.max
+        return math.inf if ping is None else ping.p99 or ping.max
 
     @property
     def memory_bytes(self) -> int:
@@ -93,137 +92,185 @@ class _Field:
         self._prefix = [f"{load_in_words(self._cases[0].case, self._everything)}:"] if several else []
         works = {one.case.work for one in self._cases}
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
-        self._rivals = [self._rival(comparison, place) for place in places]
-        self._sound = [one for one in self._rivals if one.case.verdict == OK and one.measured["rate_per_s"] is not None]
+        found = [one for place in places if (one := self._candidate(comparison, place)) is not None]
+        self._sound = [one for one in found if one.case.verdict == OK]
+        self._uncertain = [one for one in found if one.case.verdict == UNCLEAR]
         self._first = [one for one in self._sound if one.case.rank == 1]
+        self._alpha = level(len(found), comparison.looks)
 
-    def _rival(self, comparison: Comparison, place: int) -> _Rival:
+    def _candidate(self, comparison: Comparison, place: int) -> _Candidate | None:
         case = comparison.cases[place]
         measured = {figure: of_all[place] for figure, of_all in comparison.measured.items()}
+        rate = measured["rate_per_s"]
+        if rate is None or case.verdict not in (OK, UNCLEAR):
+            return None
         alone_s, ping = self._alone_s[case.case.work], case.ping_s
         short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
-        return _Rival(case, name_of(case.case, self._everything), measured, short)
-
-    @property
-    def _pairs(self) -> int:
-        return len(self._sound) * (len(self._sound) - 1) // 2
+        return _Candidate(case, name_of(case.case, self._everything), measured, rate, short)
 
     def told(self) -> Iterator[list[str]]:
-        """Sentences, paragraph by paragraph."""
+        """Yield the sentences of each paragraph."""
         yield [*self._prefix, *self._answer()]
         if self._first and len(self._sound) > 1:
-            yield [self._fastest(), self._pings(), *self._undecided(), self._left_out()]
+            yield [self._fastest(), self._detectable(), self._pings(), *self._left_out()]
         else:
-            yield [self._left_out()]
+            yield [*self._left_out()]
 
     def _answer(self) -> Iterator[str]:
-        if not self._sound:
-            yield "What to take can't be decided: no case gave numbers that can be trusted."
+        if len(self._cases) == 1 and (self._sound or self._uncertain):
+            yield from self._described((self._sound or self._uncertain)[0])
+        elif self._sound and not self._first:
+            yield "No recommendation: these figures have no intervals, so nothing is ranked. Use --rounds 2 or more."
+        elif better := self._better_but_uncertain():
+            best = max(better, key=lambda one: one.rate.log)
+            yield f"No recommendation: {best.plain} measured {_rates([best])}, but that is not verified."
+            if self._first:
+                fastest = max(self._first, key=lambda one: one.rate.log)
+                yield f"The fastest {self._noun} that is verified is {fastest.plain} with {_rates([fastest])}."
         elif len(self._sound) == 1:
-            rival = self._sound[0]
-            yield f"Nothing can be compared: only {rival.plain} gave numbers that can be trusted{_share([rival])}."
-        elif not self._first:
-            yield "What to take can't be decided: one round can't tell a difference from noise, so nothing is ranked."
-            yield "Take --rounds 2 or more."
+            yield from self._described(self._sound[0])
+            yield from self._contenders(self._sound[0])
+        elif self._sound:
+            chosen = self._chosen()
+            yield from self._recommended(chosen)
+            yield from self._contenders(chosen)
         else:
-            yield from self._take()
+            yield f"No recommendation: no {self._noun} gave a throughput that can be trusted."
 
-    def _take(self) -> Iterator[str]:
-        short = [rival for rival in self._first if rival.keeps_pings_short]
-        chosen = min(short or self._first, key=lambda rival: rival.memory_bytes)
-        take, others = f"Take {chosen.plain}: nothing surely does more", f"{_MOSTLY} of everybody else"
-        if short:
-            yield f"{take}, and {others} take at most {chosen.ping}."
+    def _better_but_uncertain(self) -> list[_Candidate]:
+        """Return the unverified cases that are faster than every verified one."""
+        return [
+            one
+            for one in self._uncertain
+            if all(is_worse(sound.rate, one.rate, self._alpha) for sound in self._first or self._sound)
+        ]
+
+    def _described(self, one: _Candidate) -> Iterator[str]:
+        """Describe a case that nothing is compared with."""
+        edges = one.rate.interval()
+        interval = f" (95 % CI {numbers.rate(edges[0])} to {numbers.rate(edges[1])})" if edges else ""
+        of_ceiling = f", {_shares([one])} of the ceiling" if _shares([one]) else ""
+        pings = f"; health checks take up to {one.ping} (p99)" if one.case.ping_s else ""
+        name = with_capital(one.plain, one.case.server)
+        yield f"{name} serves {_rates([one])}{interval}{of_ceiling}{pings}."
+
+    def _chosen(self) -> _Candidate:
+        best = max(one.rate.log for one in self._first)
+        fast = [one for one in self._first if one.rate.log >= best + ABOUT_AS_FAST]
+        short = [one for one in fast if one.keeps_pings_short]
+        return min(short or fast, key=lambda one: one.memory_bytes)
+
+    def _recommended(self, chosen: _Candidate) -> Iterator[str]:
+        use = f"Use {chosen.plain}: no {self._noun} is measurably faster"
+        if chosen.keeps_pings_short:
+            yield f"{use}, and health checks stay below {chosen.ping} (p99)."
+        elif chosen.case.ping_s is None:
+            yield f"{use}."
         else:
-            yield f"{take}. But {others} take up to {chosen.ping}."
-            yield from self._if_nobody_may_wait(chosen)
+            yield f"{use}. But health checks take up to {chosen.ping} (p99)."
+            yield from self._if_pings_matter(chosen)
         yield from self._if_memory_is_short(chosen)
 
-    def _if_nobody_may_wait(self, chosen: _Rival) -> Iterator[str]:
-        patient = [rival for rival in self._sound if rival.keeps_pings_short]
-        if patient:
-            quick = max(patient, key=lambda rival: rival.rate)
-            yield f"If nobody may wait: with {quick.plain} it is {quick.ping}, and it does {_part(quick, chosen)}."
+    def _if_pings_matter(self, chosen: _Candidate) -> Iterator[str]:
+        quick = [one for one in self._sound if one.keeps_pings_short]
+        if quick:
+            best = max(quick, key=lambda one: one.rate.log)
+            part = _part(best, chosen)
+            yield f"If they must be fast: with {best.plain} they take {best.ping}, at {part} of the throughput."
 
-    def _if_memory_is_short(self, chosen: _Rival) -> Iterator[str]:
-        lean = [rival for rival in self._sound if self._is_leaner(rival, chosen)]
+    def _if_memory_is_short(self, chosen: _Candidate) -> Iterator[str]:
+        lean = [one for one in self._sound if self._is_leaner(one, chosen)]
         if lean:
-            best = max(lean, key=lambda rival: (rival in self._first, rival.rate))
-            does = "as much" if best in self._first else _part(best, chosen)
+            best = max(lean, key=lambda one: (one in self._first, one.rate.log))
+            same = "the same throughput" if best in self._first else f"{_part(best, chosen)} of the throughput"
             blocks = chosen.keeps_pings_short and not best.keeps_pings_short
-            waits = f", but {_MOSTLY} take up to {best.ping}" if blocks else ""
+            pings = f", but health checks take up to {best.ping}" if blocks else ""
             sizes = f"{numbers.megabytes(best.memory_bytes)} instead of {numbers.megabytes(chosen.memory_bytes)}"
-            yield f"If memory is short: {best.plain} takes {sizes} and does {does}{waits}."
+            yield f"If memory is short: {best.plain} uses {sizes}, with {same}{pings}."
 
-    def _is_leaner(self, rival: _Rival, chosen: _Rival) -> bool:
-        mine, others = rival.measured["memory_bytes"], chosen.measured["memory_bytes"]
-        if mine is None or others is None or rival.memory_bytes > MUCH_LESS * chosen.memory_bytes:
+    def _is_leaner(self, one: _Candidate, chosen: _Candidate) -> bool:
+        mine, others = one.measured["memory_bytes"], chosen.measured["memory_bytes"]
+        if mine is None or others is None or one.memory_bytes > MUCH_LESS * chosen.memory_bytes:
             return False
-        return differ(mine, others, self._pairs)
+        return differ(mine, others, len(self._sound) * (len(self._sound) - 1) // 2)
+
+    def _contenders(self, chosen: _Candidate) -> Iterator[str]:
+        """Name the unverified cases that may be as fast as the chosen one."""
+        contenders = [one for one in self._uncertain if not is_worse(one.rate, chosen.rate, self._alpha)]
+        if contenders:
+            which = "its throughput is" if len(contenders) == 1 else "their throughputs are"
+            names = _listed([one.brief for one in contenders])
+            yield f"{with_capital(names, contenders[0].case.server)} may be as fast: {which} uncertain."
 
     def _fastest(self) -> str:
-        first, rest = self._first, [rival for rival in self._sound if rival not in self._first]
+        first, rest = self._first, [one for one in self._sound if one not in self._first]
+        share = f" ({_shares(first)} of the ceiling)" if _shares(first) else ""
         if not rest:
-            return f"No {self._noun} is faster than another beyond the noise: all reach {_rates(first)}{_share(first)}."
-        following = max(rest, key=lambda rival: rival.case.usual_rate_per_s)
-        are = "is the fastest with" if len(first) == 1 else "can't be told from the fastest: they do"
-        who = with_capital(_listed([rival.brief for rival in first]), first[0].case.server)
+            return f"No {self._noun} is significantly faster than another: all serve {_rates(first)}{share}."
+        following = max(rest, key=lambda one: one.rate.log)
+        names = with_capital(_listed([one.brief for one in first]), first[0].case.server)
+        are = "is the fastest with" if len(first) == 1 else "are not significantly different:"
+        return f"{names} {are} {_rates(first)}{share}; next is {following.brief} with {_rates([following])}."
+
+    def _detectable(self) -> str:
+        """Return the smallest difference between contenders that would have been found, with a power of 80 %."""
+        contenders = [one.rate for one in (self._first if len(self._first) > 1 else self._sound) if one.rate.degrees]
+        if len(contenders) < 2:
+            return ""
+        error = (2 * median(one.variance for one in contenders)) ** 0.5
+        degrees = median(one.degrees for one in contenders)
+        needed = (student_at(degrees, 1 - self._alpha) + student_at(degrees, POWER)) * error
         return (
-            f"{who} {are} {_rates(first)}{_share(first)}; the next best, {following.brief}, does {_rates([following])}."
+            f"A difference of {numbers.share(math.expm1(needed))} would have been found (power {numbers.share(POWER)})."
         )
 
     def _pings(self) -> str:
-        """Which keep pings short; the measure is the task itself."""
+        """Return which cases keep pings short; the measure is the task itself."""
         known = sorted(seconds for seconds in self._alone_s.values() if seconds is not None)
-        pinged = [rival for rival in self._sound if rival.case.ping_s]
+        pinged = [one for one in self._sound if one.case.ping_s]
         if not pinged or not known:
             return ""
-        short = [rival for rival in pinged if rival.keeps_pings_short]
-        slow = sorted((rival for rival in pinged if not rival.keeps_pings_short), key=lambda rival: rival.ping_s)
-        one = "task" if self._noun == "strategy" else "answer"
+        short = [one for one in pinged if one.keeps_pings_short]
+        slow = sorted((one for one in pinged if not one.keeps_pings_short), key=lambda one: one.ping_s)
+        task = "task" if self._noun == "strategy" else "answer"
         limit = _between(numbers.seconds(known[0]), numbers.seconds(known[-1]))
         if not short:
             return (
-                f"None keeps pings short: even with {slow[0].brief} {_MOSTLY} take up to {slow[0].ping}, "
-                f"longer than one {one} alone ({limit})."
+                f"No {self._noun} keeps health checks (p99) shorter than one {task} alone ({limit}): "
+                f"the best is {slow[0].brief} with {slow[0].ping}."
             )
-        told = _listed([f"{rival.brief}: {rival.ping}" for rival in short])
-        if not slow:
-            return f"{_MOSTLY} take less than one {one} alone ({limit}) with all of them: {told}."
-        others = _between(slow[0].ping, slow[-1].ping)
-        return f"{_MOSTLY} take less than one {one} alone ({limit}) with {told}; with the others they take {others}."
+        told = _listed([f"{one.brief} {one.ping}" for one in short])
+        rest = f"; with the others {_between(slow[0].ping, slow[-1].ping)}" if slow else ""
+        return f"Health checks (p99) take less than one {task} alone ({limit}) with {told}{rest}."
 
-    def _undecided(self) -> Iterator[str]:
-        """The ties behind the fastest."""
-        by_rank: dict[int, list[str]] = {}
-        for rival in self._sound:
-            if rival.case.rank and rival not in self._first:
-                by_rank.setdefault(rival.case.rank, []).append(rival.brief)
-        for _, names in sorted(by_rank.items()):
-            if len(names) > 1:
-                yield f"Of {_listed(names)} none can be told from the best of them."
-
-    def _left_out(self) -> str:
-        names = [rival.brief for rival in self._rivals if rival.case.verdict != OK]
-        return f"Not compared, because suspect, unclear or failed: {_listed(names)}." if names else ""
-
-
-def _share(rivals: Sequence[_Rival]) -> str:
-    shares = sorted(rival.case.of_ceiling.mean for rival in rivals if rival.case.of_ceiling is not None)
-    if not shares:
-        return ""
-    python = " with that Python" if len({rival.case.python for rival in rivals}) > 1 else ""
-    return f", {_between(*map(numbers.share, (shares[0], shares[-1])))} of what this machine can do at all{python}"
+    def _left_out(self) -> Iterator[str]:
+        """Name the cases that are not ranked, by their verdict."""
+        for verdict, why in (
+            (UNCLEAR, "Not ranked, because the figures are uncertain"),
+            (SUSPECT, "Not ranked, because the figures can't be believed"),
+            (FAILED, "Failed"),
+        ):
+            names = [
+                in_brief(name_of(case.case, self._everything), case.server, case.title)
+                for case in self._cases
+                if case.verdict == verdict
+            ]
+            if names:
+                yield f"{why}: {_listed(names)}."
 
 
-def _part(rival: _Rival, chosen: _Rival) -> str:
-    return f"{numbers.share(rival.rate / chosen.rate)} as much"
+def _shares(candidates: Sequence[_Candidate]) -> str:
+    shares = sorted(one.case.of_ceiling.mean for one in candidates if one.case.of_ceiling is not None)
+    return _between(numbers.share(shares[0]), numbers.share(shares[-1])) if shares else ""
 
 
-def _rates(rivals: Sequence[_Rival]) -> str:
-    """As they are compared."""
-    rates = sorted(rival.case.usual_rate_per_s for rival in rivals)
-    return f"{_between(numbers.rate(rates[0]), numbers.rate(rates[-1]))}/s"
+def _part(one: _Candidate, chosen: _Candidate) -> str:
+    return numbers.share(math.exp(one.rate.log - chosen.rate.log))
+
+
+def _rates(candidates: Sequence[_Candidate]) -> str:
+    rates = sorted(one.case.usual_rate_per_s for one in candidates)
+    return f"{_between(numbers.rate(rates[0]), numbers.rate(rates[-1]))} requests/s"
 
 
 def _between(low: str, high: str) -> str:

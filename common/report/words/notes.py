@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from common.model.record import Result
 from common.report import numbers
 from common.report.figures.rounds import Round
+from common.report.figures.speed_correction import other_work, stolen
 from common.report.judging.comparison import Comparison
-from common.report.judging.doubts import CHANGED
 from common.report.judging.verdict import FAILED
 
+CHANGED = 1.25  # times as fast as at another moment, and a machine counts as unsteady
+NOTEWORTHY = 0.03  # share of all CPUs
+LATE_S = 0.010  # pings that are sent later than this say more about the bench than about the server
 WARMING = 1.4  # times the CPU for each answer at first, and a server counts as one that has to warm up
 
 
@@ -26,7 +31,8 @@ def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from _of_connections(comparison)
     yield from _of_warm_ups(comparison)
     yield from _of_the_gil(comparison)
-    yield from _of_the_speed(comparison)
+    yield from _of_late_pings(comparison)
+    yield from _of_the_machine(comparison)
 
 
 def _of_the_suite(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
@@ -108,15 +114,37 @@ def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
             )
 
 
-def _of_the_speed(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """No counter of the machine shows this, so that nobody would know."""
+def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield what disturbed the machine, and how much; corrections and intervals allow for it."""
     everything = [case for case in (*comparison.ceilings, *comparison.cases) if case.speed is not None]
     changed = [case.speed for case in everything if case.speed and case.speed.highest > CHANGED * case.speed.lowest]
     if changed:
-        factor = max(speed.highest / speed.lowest for speed in changed)
+        factor = numbers.significant(max(speed.highest / speed.lowest for speed in changed), 2)
         yield (
-            "the machine",
-            f"its speed changed by a factor of up to {numbers.significant(factor, 2)} while {len(changed)} of "
-            f"{len(everything)} cases were measured: another guest of its host, heat, or a battery. "
-            "How far rates were corrected for that is said with the figures",
+            "machine",
+            f"CPU speed varied by a factor of up to {factor} in {len(changed)} of {len(everything)} cases (noisy neighbour, "
+            "thermal throttling, or battery mode); throughputs are adjusted for it",
         )
+    rounds = comparison.every_round()
+    for share_of, words in ((stolen, "other guests of the host took"), (other_work, "other programs used")):
+        shares = [share for one in rounds if (share := share_of(one)) > NOTEWORTHY]
+        if shares:
+            yield (
+                "machine",
+                f"{words} up to {numbers.share(max(shares))} of CPU time in {len(shares)} of {len(rounds)} rounds; "
+                "the intervals allow for it",
+            )
+
+
+def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield the servers whose pings were sent late by the bench itself."""
+    for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
+        late_s = max((_late_s(one) for one in rounds if one.record.pings.due_s), default=0.0)
+        p99_s = case.ping_s.p99 if case.ping_s else None
+        if p99_s is not None and late_s > LATE_S and late_s > p99_s / 2:
+            yield case.server, f"pings were sent up to {numbers.seconds(late_s)} late, so their times are upper bounds"
+
+
+def _late_s(one: Round) -> float:
+    pings = one.record.pings
+    return float(np.percentile(np.subtract(pings.sent_s, pings.due_s), 99))

@@ -1,0 +1,94 @@
+"""What the report makes of simulated runs whose truth is known: coverage, power, false alarms and dishonest servers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+
+from noisy_machine import NoisyMachine, Server
+
+from common.report.figures.estimates import ratio
+from common.report.judging.comparison import Comparison, summarize
+
+HONEST = (
+    Server("1_sync"),
+    Server("2_async", work=1.02),
+    Server("3_threads", in_turns=True, work=1.03),
+    Server("5_asyncio", in_turns=True, work=1.03),
+    Server("6_gevent", in_turns=True, work=1.05),
+    Server("11_fastapi", in_turns=True, work=1.05),
+    Server("4_pool", 2, work=1.02),
+    Server("8_prefork", 2, work=1.02),
+    Server("9_pebble", 2, work=1.02),
+    Server("10_percent_slower", 2, work=1.02 / 0.9),
+    Server("20_percent_slower", 2, work=1.02 / 0.8),
+)
+EQUAL = ("4_pool", "8_prefork", "9_pebble")
+BESIDE_LIARS = (HONEST[0], HONEST[2], HONEST[6], HONEST[7], HONEST[10])
+LIARS = (
+    Server("1.3_times_the_ceiling", 2, work=1 / 1.3, tells_cpu=False, honest_when_idle=True),
+    Server("1.5_times_the_ceiling", 2, work=1 / 1.5, tells_cpu=False, honest_when_idle=True),
+    Server("1.3_times_with_cpu", 2, work=1 / 1.3, honest_when_idle=True),
+    Server("1.5_times_with_cpu", 2, work=1 / 1.5, honest_when_idle=True),
+    Server("half_of_the_cpu", work=1 / 2, honest_when_idle=True),
+    Server("every_second_from_a_cache", 2, work=1 / 2, honest_when_idle=True),
+)
+
+
+def true_log(name: str) -> float:
+    """Return the logarithm of the true rate, in ceilings."""
+    if name == "bare":
+        return 0.0
+    server = next(one for one in (*HONEST, *LIARS) if one.name == name)
+    return math.log(server.workers / 2 / server.work)
+
+
+@dataclass
+class Study:
+    """Counts over many runs."""
+
+    runs: int = 0
+    covered: list[bool] = field(default_factory=list)  # of the interval of each ratio of two cases
+    half_widths: list[float] = field(default_factory=list)
+    verdicts: Counter[str] = field(default_factory=Counter)
+    undecided_runs: int = 0  # in which no pool is first, or a strategy on one CPU is
+    told_apart: int = 0  # runs in which equal servers have different ranks
+    found: Counter[str] = field(default_factory=Counter)  # slower servers that were not ranked first
+    of_liars: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, comparison: Comparison) -> None:
+        """Count a run."""
+        self.runs += 1
+        ranks = {case.server: case.rank for case in comparison.cases}
+        estimates = dict(zip(ranks, comparison.measured["rate_per_s"], strict=True))
+        honest = {name: one for name, one in estimates.items() if one is not None and name not in _LIARS}
+        for (name, one), (other_name, other) in itertools.combinations(honest.items(), 2):
+            low, high = ratio(one, other).interval()
+            self.covered.append(low <= math.exp(true_log(name) - true_log(other_name)) <= high)
+        for case in comparison.cases:
+            if case.server in _LIARS:
+                self.of_liars.setdefault(case.server, Counter())[case.verdict] += 1
+            else:
+                self.verdicts[case.verdict] += 1
+                low, high = estimates[case.server].interval()
+                self.half_widths.append((high - low) / 2 / estimates[case.server].mean)
+        equal = [ranks[name] for name in EQUAL if name in ranks]
+        self.told_apart += any(rank not in (1, None) for rank in equal)
+        first = {name for name, rank in ranks.items() if rank == 1}
+        self.undecided_runs += not first & set(EQUAL) or any(name in first for name in _ON_ONE_CPU)
+        self.found.update(name for name in _SLOWER if (ranks.get(name) or 1) > 1)
+
+
+_LIARS = {one.name for one in LIARS}
+_ON_ONE_CPU = {one.name for one in HONEST if one.workers == 1}
+_SLOWER = ("10_percent_slower", "20_percent_slower")
+
+
+def studied(seeds: range, kind: str = "noisy", servers: tuple[Server, ...] = HONEST, rounds: int = 2) -> Study:
+    """Simulate a run for each seed."""
+    study = Study()
+    for seed in seeds:
+        study.add(summarize(NoisyMachine(seed, kind).run(servers, rounds)))
+    return study

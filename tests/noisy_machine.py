@@ -1,0 +1,284 @@
+"""A simulated machine with two CPUs, as noisy as those that were recorded, and what a run sees of servers on it.
+
+Each CPU alternates between full speed and `SLOW`: half of the variance lasts less than 50 ms, the rest 0.2 to 10 s.
+Other guests of the host steal CPU time in bursts. What each server can do on it at full speed is known.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from simulated_record import record_of, result_of
+
+from common.model.record import Machine, Record, Result
+
+STEP_S = 0.005
+SLOW = 0.57
+USERS = 25
+TASK_S = 0.055  # of CPU at full speed
+BEFORE_S, AFTER_S = 0.7, 0.7  # recorded around each siege
+HORIZON_S = 30.0  # no siege lasts longer
+FOLLOWS, FOLLOWS_DEVIATION = 0.9, 0.08  # how far the task follows the speed of the probe, and how that varies
+PROBES_PER_S = 50
+Floats = np.ndarray
+Answer = tuple[float, int, float]  # when it came, to whom, and when it was asked for
+
+
+@dataclass(frozen=True)
+class Server:
+    """What a server does for each request, and with how many CPUs."""
+
+    name: str
+    workers: int = 1
+    in_turns: bool = False  # computes all requests at once, in slices
+    work: float = 1.0  # CPU time of an answer, in tasks
+    waits_s: float = 0.0  # instead of computing
+    tells_cpu: bool = True
+    honest_when_idle: bool = False  # the first answer takes as long as it should
+    own_deviation: float = 0.0  # between rounds, by itself
+
+
+BARE = Server("bare", 2, in_turns=True)
+
+
+class NoisyMachine:
+    """Measures servers one after the other, as a run does."""
+
+    def __init__(
+        self,
+        seed: int,
+        kind: str = "noisy",
+        *,
+        probes_per_s: float = PROBES_PER_S,
+        beside_a_busy_cpu: float = 1.0,
+        seconds: float = 400.0,
+    ) -> None:
+        """Draw the speeds.
+
+        Args:
+            seed: of everything that is random.
+            kind: noisy, quiet, or drifting (to three quarters of the speed over `seconds`).
+            probes_per_s: of the speed probe, on each CPU.
+            beside_a_busy_cpu: the speed of a CPU while the other one computes, too (a sibling on the same core).
+            seconds: how long the speeds last, before they repeat.
+        """
+        self._rng = np.random.default_rng(seed)
+        self._noisy, self._probes_per_s, self._beside = kind == "noisy", probes_per_s, beside_a_busy_cpu
+        self.speeds = _speeds(self._rng, round(seconds / STEP_S), kind)
+        self.now_s = 1.0
+        self.records: list[Record] = []
+
+    def run(self, servers: Sequence[Server], rounds: int) -> Result:
+        """Measure all servers and the ceiling so many times, in random order."""
+        everything = [BARE, *servers]
+        for round_ in range(1, rounds + 1):
+            for place in self._rng.permutation(len(everything)):
+                self.measure(everything[place], round_)
+        return self.result()
+
+    def result(self) -> Result:
+        """Return what was measured until now."""
+        return result_of(list(self.records))
+
+    def measure(self, server: Server, round_: int) -> Record:
+        """Put the server under siege."""
+        one = _Siege(self, server, round_)
+        self.records.append(one.record)
+        self.now_s += one.record.case_s
+        return one.record
+
+
+class _Siege:
+    """One siege and its record."""
+
+    def __init__(self, machine: NoisyMachine, server: Server, round_: int) -> None:
+        self._rng, self._server, self._machine = machine._rng, server, machine
+        count, first = round((BEFORE_S + HORIZON_S + AFTER_S) / STEP_S), int((machine.now_s - BEFORE_S) / STEP_S)
+        self._speed = machine.speeds[:, np.arange(first, first + count) % machine.speeds.shape[1]]
+        follows = max(0.4, self._rng.normal(FOLLOWS, FOLLOWS_DEVIATION)) if machine._noisy else FOLLOWS
+        self._task_speed = self._speed**follows
+        self._begin = round(BEFORE_S / STEP_S)
+        self._stolen = self._steal(count)
+        self._other = self._rng.uniform(0.05, 0.15) if machine._noisy and self._rng.random() < 0.02 else 0.01
+        self._times = np.arange(count - self._begin + 1) * STEP_S
+        self._serve(round_)
+
+    def _steal(self, count: int) -> Floats:
+        """Return when each CPU is taken away: hardly in two of three sieges, up to 14 % of the time in one of ten."""
+        stolen, kind = np.zeros((2, count), dtype=bool), self._rng.random()
+        if not self._machine._noisy:
+            return stolen
+        low, high = (0.0, 0.003) if kind < 0.66 else (0.004, 0.03) if kind < 0.9 else (0.03, 0.14)
+        share = self._rng.uniform(low, high)
+        for row in stolen:
+            for at in self._rng.integers(0, count, self._rng.poisson(share * count * STEP_S / 0.04)):
+                row[at : at + max(1, int(self._rng.exponential(0.04) / STEP_S))] = True
+        return stolen
+
+    def _serve(self, round_: int) -> None:
+        server, uses_both = self._server, self._server.workers > 1 and not self._server.waits_s
+        slowed = (self._machine._beside if uses_both else 1.0) * (1 - max(0.0, self._other - 0.02) * uses_both)
+        runs = ~self._stolen[:, self._begin :] * slowed
+        homes = np.repeat(self._rng.integers(0, 2, int(HORIZON_S) * 2 + 4), round(0.5 / STEP_S))[: runs.shape[1]]
+        if not uses_both:  # a single worker is moved about between the CPUs
+            runs = runs * (homes == np.arange(2)[:, None])
+        self._ran = _summed(runs)
+        done = _summed(runs * self._task_speed[:, self._begin :])
+        work = TASK_S * server.work * math.exp(self._rng.normal(0, math.hypot(0.007, server.own_deviation)))
+        answers = sorted(self._answers(done if uses_both else done.sum(0)[None], work))
+        firsts: dict[int, float] = {}
+        for end, user, _ in answers:
+            firsts.setdefault(user, end)
+        settled = sorted(firsts.values())[round(0.9 * USERS) - 1]
+        load_s = min(HORIZON_S - 1, max(3.0, 2.75 * settled))
+        self.record = record = record_of(server.name, round_, workers=server.workers, users=USERS, load_s=load_s)
+        record.time_s, record.load_began_s = load_s, self._machine.now_s
+        record.case_s = load_s + (0.5 if server is BARE else 1.0 + 0.3 * (server.workers > 1))
+        kept = [answer for answer in answers if answer[0] <= load_s]
+        self._keep(kept)
+        self._use(len(kept))
+        self._probe()
+        self._run_alone()
+
+    def _answers(self, done: Floats, work: float) -> Iterator[Answer]:
+        if self._server.waits_s:
+            return self._waiting()
+        return self._in_turns(done.sum(0), work) if self._server.in_turns else self._queued(done, work)
+
+    def _queued(self, done: Floats, work: float) -> Iterator[Answer]:
+        """Yield the answers of workers that take one request after the other, each on a CPU of its own."""
+        free, waiting = [(0.0, worker) for worker in range(len(done))], [(0.0, user) for user in range(USERS)]
+        while True:
+            now, worker = heapq.heappop(free)
+            asked, user = heapq.heappop(waiting)
+            until = np.interp(max(now, asked), self._times, done[worker]) + work * math.exp(self._rng.normal(0, 0.02))
+            if until >= done[worker][-1]:
+                return
+            end = float(np.interp(until, done[worker], self._times)) + 0.0008
+            yield end, user, asked
+            heapq.heappush(free, (end, worker))
+            heapq.heappush(waiting, (end, user))
+
+    def _in_turns(self, done: Floats, work: float) -> Iterator[Answer]:
+        """Yield the answers of a server that gives each request a slice in turn, some more than others."""
+        left, share = work * np.exp(self._rng.normal(0, 0.02, USERS)), np.exp(self._rng.normal(0, 0.06, USERS))
+        asked, until = np.zeros(USERS), 0.0
+        while True:
+            needed = left / (share / share.sum())
+            user = int(np.argmin(needed))
+            until += needed[user]
+            if until >= done[-1]:
+                return
+            left -= needed[user] * share / share.sum()
+            end = float(np.interp(until, done, self._times)) + 0.0008
+            yield end, user, float(asked[user])
+            asked[user], left[user] = end, work * math.exp(self._rng.normal(0, 0.02))
+            share[user] = math.exp(self._rng.normal(0, 0.06))
+
+    def _waiting(self) -> Iterator[Answer]:
+        for user in range(USERS):
+            end = 0.0
+            while end < HORIZON_S - 1:
+                asked, end = end, end + self._server.waits_s * self._server.work + 0.002 + self._rng.exponential(0.001)
+                yield end, user, asked
+
+    def _keep(self, answers: Sequence[Answer]) -> None:
+        columns = self.record.transactions
+        columns.finished_s[:] = [end for end, *_ in answers]
+        columns.took_s[:] = [round(end - asked, 2) for end, _, asked in answers]
+        columns.user[:] = [user for _, user, _ in answers]
+        columns.status[:], columns.size_bytes[:] = [200] * len(answers), [4] * len(answers)
+
+    def _use(self, answers: int) -> None:
+        """Write down what was seen of the CPUs."""
+        record, load_s = self.record, self.record.load_s
+        at_s = np.arange(0, load_s + 0.125, 0.25)
+        busy = np.array([np.interp(at_s, self._times, row) for row in self._ran])
+        if self._server.waits_s:
+            busy = np.outer([0.001, 0.001], at_s / load_s * answers)
+        used = busy.sum(0)
+        for column in (record.samples.memory_bytes, record.samples.processes):
+            column[:] = column[:1] * len(at_s)
+        record.samples.at_s[:], record.samples.cpu_s[:] = at_s.tolist(), (1 + used).tolist()
+        if not self._server.tells_cpu:
+            for column in (
+                record.samples.at_s,
+                record.samples.cpu_s,
+                record.samples.memory_bytes,
+                record.samples.processes,
+            ):
+                column.clear()
+        record.cpu_times.at_s[:] = [-BEFORE_S, *at_s.tolist(), load_s + AFTER_S]
+        for cpu, row in enumerate(busy.tolist()):
+            record.cpu_times.busy_s[cpu] = [row[0], *row, row[-1]]
+        stolen_s = float(self._stolen[:, self._begin : self._begin + int(load_s / STEP_S)].sum() * STEP_S)
+        busy_s = float(used[-1]) + 0.12 + self._other * 2 * load_s
+        idle_s = max(0.0, 2 * load_s - busy_s - stolen_s)
+        record.machine = Machine(total_s=2 * load_s, busy_s=busy_s, steal_s=stolen_s, idle_s=idle_s)
+
+    def _probe(self) -> None:
+        beats, every = self.record.beats, 1 / self._machine._probes_per_s
+        for cpu in range(2):
+            at_s = np.arange(-0.65 + every / 2 * cpu, self.record.load_s + 0.65, every)
+            speed = self._speed[cpu, ((at_s + BEFORE_S) / STEP_S).astype(int)]
+            if self._server.workers > 1 and not self._server.waits_s:
+                speed = speed * np.where((at_s > 0) & (at_s < self.record.load_s), self._machine._beside, 1.0)
+            late = np.where(self._rng.random(len(at_s)) < 0.01, self._rng.uniform(1.2, 2, len(at_s)), 1.0)
+            beats.at_s.extend(at_s.tolist())
+            beats.cpu.extend([cpu] * len(at_s))
+            beats.took_s.extend((15.2e-6 / speed * late * (1 + self._rng.normal(0, 0.012, len(at_s)))).tolist())
+
+    def _run_alone(self) -> None:
+        """Run the task alone before and after the siege, and ask the idle server for it."""
+        record, server = self.record, self._server
+        for at_s in (-0.6, -0.48, -0.36, record.load_s + 0.05, record.load_s + 0.17, record.load_s + 0.29):
+            cpu = int(self._rng.integers(2))
+            took_s = 0.002 if server.waits_s else self._alone_s(cpu, at_s, 1.0)
+            record.alone_at_s.append(at_s)
+            record.alone_cpu_s.append(took_s)
+            record.alone_wall_s.append(took_s + server.waits_s + 0.0005)
+            record.alone_on_cpu.append(cpu)
+        work = max(1.0, server.work) if server.honest_when_idle else server.work
+        computed_s = server.waits_s * server.work or self._alone_s(int(self._rng.integers(2)), 0.1, work)
+        record.idle_answer_s = None if server is BARE else computed_s + 0.002
+
+    def _alone_s(self, cpu: int, at_s: float, work: float) -> float:
+        first = round((at_s + BEFORE_S) / STEP_S)
+        done = np.concatenate(([0.0], np.cumsum(self._task_speed[cpu, first : first + 60] * STEP_S)))
+        took = float(np.interp(TASK_S * work, done, np.arange(len(done)) * STEP_S))
+        return took * math.exp(abs(self._rng.normal(0, 0.01)))
+
+
+def _summed(per_step: Floats) -> Floats:
+    """Return how much was done by the end of each step, from 0 on."""
+    return np.concatenate((np.zeros((2, 1)), np.cumsum(per_step * STEP_S, axis=1)), axis=1)
+
+
+def _speeds(rng: np.random.Generator, count: int, kind: str) -> Floats:
+    """Return the speed of both CPUs at each step."""
+    if kind == "quiet":
+        return np.ones((2, count))
+    if kind == "drifting":
+        return np.tile(np.linspace(1.0, 0.75, count), (2, 1))
+    rows = []
+    for _ in range(2):
+        level = 0.6 + sum(size * _drift(rng, count, lasts_s) for size, lasts_s in ((1.5, 0.6), (0.9, 5.0), (0.5, 40.0)))
+        drawn_anew = np.where(rng.random(count) < STEP_S / 0.02, np.arange(count), 0)
+        draws = rng.random(count)[np.maximum.accumulate(drawn_anew)]
+        rows.append(np.where(draws < 1 / (1 + np.exp(-1.25 * level)), SLOW, 1.0))
+    return np.array(rows)
+
+
+def _drift(rng: np.random.Generator, count: int, lasts_s: float) -> Floats:
+    """Return an Ornstein-Uhlenbeck process with variance 1, at every few steps, interpolated."""
+    from scipy.signal import lfilter
+
+    every = max(1, int(lasts_s / STEP_S / 8))
+    kept = math.exp(-every * STEP_S / lasts_s)
+    steps = rng.normal(0, math.sqrt(1 - kept**2), count // every + 3)
+    values = lfilter([1.0], [1.0, -kept], np.concatenate(([rng.normal()], steps)))
+    return np.interp(np.arange(count) / every, np.arange(len(values)), values)
