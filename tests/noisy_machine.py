@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from simulated_record import record_of, result_of
@@ -74,7 +74,7 @@ class NoisyMachine:
 
     def run(self, servers: Sequence[Server], rounds: int) -> Result:
         """Measure all servers and the ceiling so many times, in random order."""
-        everything = [BARE, *servers]
+        everything = [replace(BARE, waits_s=servers[0].waits_s), *servers]
         for round_ in range(1, rounds + 1):
             for place in self._rng.permutation(len(everything)):
                 self.measure(everything[place], round_)
@@ -137,7 +137,7 @@ class _Siege:
         load_s = min(HORIZON_S - 1, max(3.0, 2.75 * settled))
         self.record = record = record_of(server.name, round_, workers=server.workers, users=USERS, load_s=load_s)
         record.time_s, record.load_began_s = load_s, self._machine.now_s
-        record.case_s = load_s + (0.5 if server is BARE else 1.0 + 0.3 * (server.workers > 1))
+        record.case_s = load_s + (0.5 if server.name == BARE.name else 1.0 + 0.3 * (server.workers > 1))
         kept = [answer for answer in answers if answer[0] <= load_s]
         self._keep(kept)
         self._use(len(kept))
@@ -244,7 +244,7 @@ class _Siege:
             record.alone_on_cpu.append(cpu)
         work = max(1.0, server.work) if server.honest_when_idle else server.work
         computed_s = server.waits_s * server.work or self._alone_s(int(self._rng.integers(2)), 0.1, work)
-        record.idle_answer_s = None if server is BARE else computed_s + 0.002
+        record.idle_answer_s = None if server.name == BARE.name else computed_s + 0.002
 
     def _alone_s(self, cpu: int, at_s: float, work: float) -> float:
         first = round((at_s + BEFORE_S) / STEP_S)

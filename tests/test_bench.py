@@ -19,7 +19,7 @@ from common.harness.ready.expectation import Expectation
 from common.harness.ready.interpreter import interpreter
 from common.harness.session import conduct
 from common.model.record import load
-from common.report.judging.certainty import MOST_ROUNDS, uncertain
+from common.report.judging.stopping_rule import MOST_ROUNDS, wanted
 
 
 def test_list_shows_every_strategy_with_its_title(asked) -> None:

@@ -8,7 +8,7 @@ from common.model.record import Result
 from common.report.dressing import dressed
 from common.report.figures.estimates import Estimate, differ
 from common.report.figures.measures import MEASURES
-from common.report.judging.certainty import uncertain
+from common.report.judging.stopping_rule import wanted
 from common.report.judging.comparison import summarize
 from common.report.judging.ranking import leaders, ranks
 from common.report.words.conclusion import conclusion

@@ -12,7 +12,7 @@ from common.model.record import Failure, Record, Result, Trace
 from common.report.dresses.compare_dresses import as_table
 from common.report.dressing import dressed
 from common.report.judging import compare
-from common.report.judging.certainty import uncertain
+from common.report.judging.stopping_rule import wanted
 from common.report.judging.comparison import summarize
 
 ROUNDS = (1, 2, 3)

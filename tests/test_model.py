@@ -16,7 +16,7 @@ from common.model.record import Result, load, save
 from common.model.target import Kind
 from common.report.dresses.compare_dresses import as_markdown
 from common.report.dressing import dressed
-from common.report.judging.certainty import uncertain
+from common.report.judging.stopping_rule import wanted
 from common.report.judging.compare import compared
 from common.report.judging.comparison import summarize
 from common.report.judging.rules import RULES, Rule, judge

@@ -122,8 +122,8 @@ def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
         factor = numbers.significant(max(speed.highest / speed.lowest for speed in changed), 2)
         yield (
             "machine",
-            f"CPU speed varied by a factor of up to {factor} in {len(changed)} of {len(everything)} cases (noisy neighbour, "
-            "thermal throttling, or battery mode); throughputs are adjusted for it",
+            f"CPU speed varied by a factor of up to {factor} in {len(changed)} of {len(everything)} cases (noisy "
+            "neighbour, thermal throttling, or battery mode); throughputs are adjusted for it",
         )
     rounds = comparison.every_round()
     for share_of, words in ((stolen, "other guests of the host took"), (other_work, "other programs used")):

@@ -1,0 +1,190 @@
+"""The report on simulated noisy machines whose truth is known: it decides, and it accuses the right servers.
+
+Seeds are fixed; what is counted may differ from its expectation by what so few runs allow. `scripts/study_noise` counts
+over hundreds of runs.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+from noise_study import BESIDE_LIARS, HONEST, LIARS, Study, studied
+from noisy_machine import TASK_S, NoisyMachine, Server
+from simulated_record import bare_record, record_of, result_of
+
+from common.model.record import Machine
+from common.report.dressing import dressed
+from common.report.figures.rounds import Round
+from common.report.figures.speed import speeds_of
+from common.report.figures.speed_correction import taken_by_others
+from common.report.judging.comparison import summarize
+
+RUNS = 12
+
+
+@functools.cache
+def study(kind: str, servers: tuple[Server, ...] = HONEST, runs: int = RUNS) -> Study:
+    """Simulate once for everything that is claimed about it."""
+    return studied(range(runs), kind, servers)
+
+
+@pytest.mark.parametrize("kind", ["quiet", "noisy", "drifting"])
+def test_intervals_cover_the_truth(kind: str) -> None:
+    # The intervals of a run share the same noise: 400 runs give 95 to 97 %.
+    assert 0.88 < np.mean(study(kind).covered) <= 1
+
+
+@pytest.mark.parametrize("kind", ["quiet", "noisy", "drifting"])
+def test_every_honest_server_is_judged_and_none_is_accused(kind: str) -> None:
+    verdicts = study(kind).verdicts
+    assert verdicts["suspect"] == 0
+    assert verdicts["ok"] >= 0.98 * verdicts.total()
+    assert study(kind).undecided_runs == 0
+
+
+def test_equal_servers_share_the_first_rank() -> None:
+    assert study("noisy").told_apart <= 1
+    assert study("quiet").told_apart == 0
+
+
+def test_slower_servers_are_found_on_a_noisy_machine() -> None:
+    assert study("noisy").found["20_percent_slower"] >= RUNS - 1
+    assert study("noisy").found["10_percent_slower"] >= RUNS / 2
+    assert study("quiet").found["10_percent_slower"] == RUNS
+
+
+def test_intervals_are_narrow() -> None:
+    assert np.median(study("noisy").half_widths) < 0.06
+    assert np.median(study("quiet").half_widths) < 0.02
+
+
+@pytest.mark.parametrize("kind", ["quiet", "noisy"])
+def test_dishonest_servers_are_never_ok_and_honest_ones_beside_them_are_not_accused(kind: str) -> None:
+    found = study(kind, (*BESIDE_LIARS, *LIARS), runs=6)
+    assert set(found.of_liars) == {one.name for one in LIARS}
+    for name, verdicts in found.of_liars.items():
+        assert verdicts["ok"] == 0, name
+        assert verdicts["suspect"] >= 4, name
+    assert found.verdicts["suspect"] == 0
+
+
+def test_a_task_that_waits_is_not_adjusted() -> None:
+    servers = (Server("1_a", waits_s=0.06), Server("2_b", waits_s=0.06, work=1.3))
+    comparison = summarize(NoisyMachine(1).run(servers, rounds=2))
+    for case in comparison.cases:
+        assert case.rate_at_usual_speed_per_s is None
+    assert [case.rank for case in comparison.cases] == [1, 2]
+
+
+def test_one_round_is_enough_to_tell_half_from_all() -> None:
+    comparison = summarize(NoisyMachine(3).run(HONEST, rounds=1))
+    first = {case.server for case in comparison.cases if case.rank == 1}
+    assert "4_pool" in first
+    assert not first & {one.name for one in HONEST if one.workers == 1}
+
+
+def test_a_busy_sibling_is_part_of_the_truth_of_a_strategy() -> None:
+    """Where two busy CPUs slow each other down to 0.62, one alone reaches 0.81 of the ceiling."""
+    shares = []
+    for seed in range(6):
+        machine = NoisyMachine(seed, "quiet", beside_a_busy_cpu=0.62)
+        comparison = summarize(machine.run((Server("1_a"), Server("2_b", 2)), rounds=3))
+        shares.append(comparison.cases[0].of_ceiling.mean / (1 / 1.24))
+    assert np.mean(shares) == pytest.approx(1, abs=0.05)
+
+
+def test_the_speed_is_that_of_the_cpus_that_worked() -> None:
+    record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
+    end_s = record.load_s
+    record.beats.took_s[:] = [0.001 if cpu == 0 else 0.002 for cpu in record.beats.cpu]
+    record.cpu_times.busy_s[0] = list(record.cpu_times.at_s)
+    record.cpu_times.busy_s[1] = [0.0] * len(record.cpu_times.at_s)
+    speeds = speeds_of(record)
+    assert speeds.mean(0, end_s) == pytest.approx(1000, rel=0.02)
+    assert speeds.highest(0, end_s) == pytest.approx(1000)
+    assert speeds.at(2.0, 1) == pytest.approx(500)
+    assert speeds.load_beside(0, end_s) == pytest.approx(0, abs=0.05)
+    assert np.diff(speeds.clock(1000.0)(np.array([1.0, 2.0]))) == pytest.approx(1, rel=0.02)
+    assert np.diff(speeds.clock(500.0, 0.0)(np.array([1.0, 2.0]))) == pytest.approx(1)
+    record.cpu_times.busy_s.clear()  # where it isn't known which CPU was busy, all count the same
+    assert speeds_of(record).mean(0, end_s) == pytest.approx(750, rel=0.01)
+
+
+@pytest.mark.parametrize("odd_s", [0.1, 0.0])
+def test_an_interrupted_sample_hardly_counts(odd_s: float) -> None:
+    record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
+    record.beats.took_s[:] = [0.001] * len(record.beats.took_s)
+    before = speeds_of(record)
+    record.beats.took_s[201] = odd_s
+    after = speeds_of(record)
+    if odd_s:
+        assert after.mean(0, 4) == pytest.approx(before.mean(0, 4), rel=0.02)
+    assert after.highest(0, 4) == pytest.approx(before.highest(0, 4))
+
+
+def test_results_without_a_speed_probe_are_not_adjusted() -> None:
+    result = NoisyMachine(1).run(HONEST[:3], rounds=2)
+    for record in result.records:
+        for column in (record.beats.at_s, record.beats.cpu, record.beats.took_s):
+            column.clear()
+    for case in summarize(result).cases:
+        assert (case.speed, case.rate_at_usual_speed_per_s) == (None, None)
+        assert case.rate_per_s.low < case.rate_per_s.high
+
+
+def test_extremes_of_a_short_siege_include_its_mean() -> None:
+    record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
+    record.load_s = 1.1
+    record.beats.took_s[:] = [0.002 if 0.5 < at_s < 0.9 else 0.001 for at_s in record.beats.at_s]
+    one = Round(record)
+    lowest, highest = one.lowest_and_highest
+    assert lowest <= one.speed <= highest
+
+
+def disturbed(used: float, waited: float, other: float) -> Round:
+    """A round of one second on two CPUs, with so many CPUs used, waited for, and used by other programs."""
+    record = record_of("1_a", workers=2, load_s=1.0)
+    record.samples.at_s[:], record.samples.cpu_s[:] = [0.0, 1.0], [0.0, used]
+    record.samples.waited_s[:] = [0.0, waited]
+    record.machine = Machine(total_s=2, busy_s=used + other + 0.12, steal_s=0, idle_s=max(0, 2 - used - other - 0.12))
+    return Round(record)
+
+
+@pytest.mark.parametrize(
+    ("used", "waited", "other", "lost"),
+    [
+        (1.0, 0.0, 1.0, 0.0),  # another program has the other CPU
+        (1.33, 0.67, 0.67, 0.33),  # two workers and another program share two CPUs
+        (1.9, 2.0, 0.0, 0.0),  # four workers share two CPUs with nobody else
+        (0.67, 0.33, 1.33, 0.33),
+    ],
+)
+def test_lost_cpu_time_is_what_threads_waited_for_while_others_ran(
+    used: float, waited: float, other: float, lost: float
+) -> None:
+    assert taken_by_others(disturbed(used, waited, other)) == pytest.approx(lost, abs=0.02)
+
+
+def test_disturbances_are_notes_with_their_size() -> None:
+    result = NoisyMachine(2).run(HONEST[:2], rounds=2)
+    for record in result.records:
+        record.machine = Machine(total_s=10, busy_s=5, steal_s=1.2, idle_s=3.8)
+    text = " ".join(dressed(result, "table").split())
+    assert "CPU speed varied by a factor of up to 1." in text
+    assert "other guests of the host took up to 12 % of CPU time in 6 of 6 rounds" in text
+    assert "ok" in {case.verdict for case in summarize(result).cases}
+
+
+def test_a_slow_ping_sender_is_noted_and_accuses_nobody() -> None:
+    records = [bare_record(), record_of("1_a")]
+    records[1].pings.sent_s[:] = [at_s + 0.05 for at_s in records[1].pings.due_s]
+    records[1].pings.waited_s[:] = [0.06] * len(records[1].pings.due_s)
+    result = result_of(records)
+    assert "pings were sent up to 50 ms late" in " ".join(dressed(result, "table").split())
+    assert "suspect" not in {case.verdict for case in summarize(result).cases}
+
+
+def test_the_simulated_task_takes_what_it_should() -> None:
+    record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
+    assert np.mean(record.alone_cpu_s) == pytest.approx(TASK_S, rel=0.05)
+    assert len(record.transactions.took_s) / record.load_s == pytest.approx(1 / TASK_S, rel=0.1)
