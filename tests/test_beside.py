@@ -179,6 +179,8 @@ def test_what_is_no_run_was_printed_by_the_task() -> None:
 class Shown:
     """A process as the system shows it, with what it knows of its memory."""
 
+    pid = 2**22 + 1  # of no process
+
     def __init__(self, **memory: int) -> None:
         self._memory = memory
 
@@ -214,7 +216,7 @@ def test_which_memory_is_counted_is_said(memory: dict, size: int, kind: str, mon
         patched.setattr(sampler, "used_cpu_s", Shown.used_cpu_s)
         patched.setattr(sampler.psutil, "Process", lambda _: Shown(**memory))
         patched.setattr(sampler, "offspring", lambda _: [])
-        assert tree_usage(1) == (4321.0, size, kind, 1)
+        assert tree_usage(1) == (4321.0, size, kind, 1, 0.0)
 
 
 def test_a_server_uses_what_all_its_processes_use_that_are_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,8 +224,8 @@ def test_a_server_uses_what_all_its_processes_use_that_are_still_there(monkeypat
         patched.setattr(sampler, "used_cpu_s", Shown.used_cpu_s)
         patched.setattr(sampler.psutil, "Process", lambda _: Shown(rss=9, uss=3, pss=5))
         patched.setattr(sampler, "offspring", lambda _: [Shown(rss=40), Shown()])
-        assert tree_usage(1) == (2 * 4321.0, 45, "pss+rss", 2)
-        assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2)
+        assert tree_usage(1) == (2 * 4321.0, 45, "pss+rss", 2, 0.0)
+        assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2, 0.0)
 
 
 @pytest.mark.figures

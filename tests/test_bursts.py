@@ -3,7 +3,7 @@
 import pytest
 from simulated_bursts import COUNT, burst_record_of
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
-from test_verdict import codes, judged
+from verdicts import codes, judged
 
 from common.harness.length import Length
 from common.harness.ready.expectation import Expectation

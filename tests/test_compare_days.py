@@ -5,7 +5,7 @@ import pytest
 from simulated_results import SERVERS, SLOW, a_result, as_text, by_server, judgements, slower
 
 from common.alone import metronome
-from common.report.figures.weather import Weather
+from common.report.figures.speed_correction import SpeedCorrection
 from common.report.judging.compare import compared
 from common.report.judging.comparison import summarize
 
@@ -88,9 +88,9 @@ def test_another_day_is_not_taken_for_the_load_that_servers_make() -> None:
     idle, busy = ("1_a", "2_b", "4_d", "5_e"), ("3_c", "6_f", "7_g")
     base = summarize(a_result(*((name, 1, 1.0) for name in idle), speeds=STEADY))
     new = summarize(a_result(("1_a", 1, 1.0), *((name, 2, 1.0) for name in busy), seed=2, speeds=slower(STEADY)))
-    weather = Weather([*base.ceiling_rounds, *base.rounds], beside=[*new.ceiling_rounds, *new.rounds])
+    correction = SpeedCorrection([*base.ceiling_rounds, *base.rounds], beside=[*new.ceiling_rounds, *new.rounds])
     (bare,), (server, *_) = base.ceiling_rounds, base.rounds
-    assert weather.speed(bare[0]) == pytest.approx(weather.speed(server[0]), rel=0.01)
+    assert correction.speed(bare[0]) == pytest.approx(correction.speed(server[0]), rel=0.01)
 
 
 def test_the_environment_says_which_metronome_it_was() -> None:

@@ -72,12 +72,12 @@ def test_a_server_that_answers_nobody_is_not_waited_for_for_ever() -> None:
 
 def test_the_length_of_a_run_is_known_within_bounds() -> None:
     plan = plan_of(None, 25)
-    least_s, most_s = run_length_s(plan, 2, expectations(plan, COMPUTES))
+    least_s, most_s = run_length_s(plan, 2, expectations(plan, COMPUTES), 2)
     assert 6 * LEAST_S < least_s <= most_s < 6 * 8
-    waiting = run_length_s(plan, 2, expectations(plan, WAITS))
+    waiting = run_length_s(plan, 2, expectations(plan, WAITS), 2)
     assert waiting[1] > 6 * 15 > waiting[0]
     asked = plan_of(3.0, 25)
-    assert len(set(run_length_s(asked, 2, expectations(asked, WAITS)))) == 1
+    assert len(set(run_length_s(asked, 2, expectations(asked, WAITS), 2))) == 1
 
 
 @pytest.mark.parametrize(
@@ -115,4 +115,4 @@ def test_how_long_it_takes_is_said_before_anything_is_started() -> None:
     heard, plan = Heard(), plan_of(2.0, 25, rounds=3)
     say_how_long(plan, expectations(plan, WAITS), heard)
     assert heard.said == ["9 sieges take about 32 s"]
-    assert heard.warned == ["--time 2s is short for primes with 25 users: take --time auto, or 21s or more"]
+    assert heard.warned == ["--time 2s is short for primes with 25 users: use --time auto, or 21s or more"]

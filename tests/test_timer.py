@@ -5,7 +5,7 @@ import random
 import pytest
 from simulated_bursts import burst_record_of
 from simulated_record import TIME_S, record_of
-from test_verdict import codes, judged
+from verdicts import codes, judged
 
 from common.model.record import Machine, Record
 from common.report.figures.rounds import Round

@@ -2,24 +2,14 @@
 
 import pytest
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
+from verdicts import codes, judged
 
-from common.model.record import Failure, Machine, Record
+from common.model.record import Failure, Machine
 from common.report.dressing import exit_code
 from common.report.figures.rounds import Round
 from common.report.judging.comparison import summarize
 from common.report.judging.rules import RULES, verdict_of
-from common.report.judging.summary import Summary
 from common.report.judging.verdict import Reason
-
-
-def judged(record: Record, *bare: Record) -> Summary:
-    """The summary of one case that was measured in one round."""
-    (case,) = summarize(result_of([*(bare or [bare_record()]), record])).cases
-    return case
-
-
-def codes(case: Summary) -> list[str]:
-    return [reason.code for reason in case.reasons]
 
 
 def test_an_honest_server_is_ok() -> None:
@@ -40,11 +30,10 @@ def test_above_the_ceiling() -> None:
     )
 
 
-def test_one_round_above_the_ceiling_is_enough_however_the_others_differ() -> None:
+def test_a_server_can_not_hide_behind_rounds_that_differ() -> None:
     records = [record_of("1_x", 1, workers=1), record_of("1_x", 2, workers=2, speed=20)]
     (case,) = summarize(result_of([bare_record(1), bare_record(2), *records])).cases
     assert "above_ceiling" in codes(case)
-    assert case.reasons[codes(case).index("above_ceiling")].message.startswith("round 2: ")
 
 
 def test_an_answer_sooner_than_the_task_takes_alone() -> None:
@@ -82,17 +71,8 @@ def test_an_error_may_be_of_any_length() -> None:
     assert codes(judged(record)) == ["availability"]
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.82, ["too_cheap"]), (0.88, [])])
-def test_how_much_less_cpu_is_too_little(share: float, expected: list[str]) -> None:
-    record = record_of("1_x")
-    used_s = judged(record).cpu_s_per_transaction
-    record.samples.cpu_s[:] = [1 + (value - 1) * share * TASK_S / used_s for value in record.samples.cpu_s]
-    record.machine = Machine(total_s=8, busy_s=3.4, steal_s=0)
-    assert codes(judged(record)) == expected
-
-
-def test_a_single_answer_may_come_at_the_highest_speed_and_all_come_at_the_mean() -> None:
-    """Alone it was performed while the machine was slow, and in the second half of the siege that is twice as fast."""
+def test_a_single_answer_may_come_at_the_highest_speed() -> None:
+    """The task ran alone while the machine was slow; in the second half of the siege the machine is twice as fast."""
     record, bare = record_of("1_x", idle_answer_s=0.45 * TASK_S), bare_record()
     record.alone_wall_s[:] = record.alone_cpu_s[:] = [TASK_S] * 3
     record.alone_at_s[:], record.alone_on_cpu[:] = [-1.0] * 3, [0] * 3
@@ -101,10 +81,7 @@ def test_a_single_answer_may_come_at_the_highest_speed_and_all_come_at_the_mean(
         record.beats.at_s.append(at_s)
         record.beats.cpu.append(0)
         record.beats.took_s.append(15e-6 if at_s < TIME_S / 2 else 7.5e-6)
-    record.samples.cpu_s[:] = [1 + (value - 1) / 2 for value in record.samples.cpu_s]
-    found = codes(judged(record, bare))
-    assert "too_fast" not in found
-    assert "too_cheap" in found
+    assert "too_fast" not in codes(judged(record, bare))
     record.idle_answer_s = 0.4 * TASK_S
     assert "too_fast" in codes(judged(record, bare))
 
@@ -125,23 +102,6 @@ def test_where_the_machine_stood_still_nobody_could_ask(late_s: float, expected:
     record.transactions.took_s[:] = [0.75 * took_s for took_s in record.transactions.took_s]
     record.pings.sent_s[40] = record.pings.due_s[40] + late_s
     assert [code for code in codes(judged(record)) if code == "littles_law"] == expected
-
-
-@pytest.mark.parametrize(("workers", "share", "expected"), [(1, 0.8, []), (1, 0.6, ["too_cheap"]), (4, 0.6, [])])
-def test_what_workers_have_in_hand_may_have_been_done_before(workers: int, share: float, expected: list[str]) -> None:
-    """Ten answers of a short siege: the work of one, or of as many as there are workers, may lie before it."""
-    record = record_of("1_x", workers=workers)
-    record.load_s = 1.05
-    record.samples.at_s[:], record.samples.cpu_s[:] = [0.0, 1.05], [1.0, 1.0 + share * 1.05]
-    for column in (record.samples.memory_bytes, record.samples.processes):
-        del column[2:]
-    columns = record.transactions
-    for column in (columns.finished_s, columns.took_s, columns.user, columns.status, columns.size_bytes):
-        del column[10:]
-    columns.finished_s[:] = [TASK_S * (1 + place) for place in range(10)]
-    columns.took_s[:] = [round(TASK_S * min(1 + place, record.users), 2) for place in range(10)]
-    found = codes(judged(record))
-    assert [code for code in found if code == "too_cheap"] == expected
 
 
 def test_a_look_at_the_cpu_time_that_lacks_a_process_does_not_count() -> None:
@@ -259,35 +219,6 @@ def test_a_starved_generator() -> None:
     assert codes(judged(less)) == []
 
 
-def test_a_late_probe() -> None:
-    record = record_of("1_x")
-    record.pings.sent_s[:] = [due + 0.03 for due in record.pings.due_s]
-    record.pings.waited_s[:] = [0.032] * 80
-    assert codes(judged(record)) == ["late_probe"]
-    record.pings.waited_s[:] = [0.9] * 80  # of that, 30 ms don't matter
-    assert codes(judged(record)) == []
-
-
-@pytest.mark.parametrize(
-    ("late_s", "waited_s", "expected"),
-    [(0.009, 0.01, []), (0.011, 0.012, ["late_probe"]), (0.03, 0.055, ["late_probe"]), (0.03, 0.065, [])],
-)
-def test_a_probe_is_late_beyond_ten_milliseconds_that_are_half_of_a_ping(late_s, waited_s, expected) -> None:
-    record = record_of("1_x")
-    record.pings.sent_s[:] = [due + late_s for due in record.pings.due_s]
-    record.pings.waited_s[:] = [waited_s] * 80
-    assert codes(judged(record)) == expected
-
-
-def test_a_probe_is_late_if_one_ping_in_a_hundred_is_as_late_as_one_in_a_hundred_waits() -> None:
-    record = record_of("1_x")
-    record.pings.sent_s[:2] = [due + 0.03 for due in record.pings.due_s[:2]]
-    record.pings.waited_s[:2] = [0.032] * 2
-    assert codes(judged(record)) == ["late_probe"]
-    record.pings.waited_s[-2:] = [0.9] * 2
-    assert codes(judged(record)) == []
-
-
 def test_pings_without_an_answer() -> None:
     record = record_of("1_x")
     record.pings.problem[3] = "not answered"
@@ -344,7 +275,7 @@ def test_every_rule_has_a_code_of_its_own_and_its_verdict() -> None:
     for rule in RULES:
         assert verdict_of([Reason(rule.code, "")]) == rule.verdict in ("suspect", "unclear")
     assert verdict_of([Reason("died", "")]) == "failed"
-    assert verdict_of([Reason("blind", ""), Reason("too_fast", "")]) == "suspect"
+    assert verdict_of([Reason("unverified", ""), Reason("too_fast", "")]) == "suspect"
     assert verdict_of([]) == "ok"
 
 

@@ -36,7 +36,7 @@ async def expectations_of(plan: Plan, services: Services, watcher: Watcher) -> E
     return {work: await try_task(case.task, plan.python_of(case), folder) for work, case in asked.items()}
 
 
-def say_how_long(plan: Plan, expectations: Expectations, watcher: Watcher, *, most_s: float | None = None) -> None:
+def say_how_long(plan: Plan, expectations: Expectations, watcher: Watcher, *, most_s: float = math.inf) -> None:
     """Announce how long the run will take, and warn about tasks that are too long for the sieges.
 
     Args:
@@ -50,8 +50,9 @@ def say_how_long(plan: Plan, expectations: Expectations, watcher: Watcher, *, mo
         )
     if plan.load.requests is not None:
         return
-    shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, LEAST_ROUNDS if most_s else plan.rounds)
-    if most_s:
+    rounds = LEAST_ROUNDS if most_s < math.inf else plan.rounds
+    shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, rounds)
+    if most_s < math.inf:
         about = in_words(shortest_s, min(longest_s, most_s))
         watcher.say(f"{len(plan.cases)} cases take {about}; close contests get more rounds, up to {most_s:.0f} s")
         return
@@ -77,16 +78,10 @@ async def run(
     """
     async with contextlib.AsyncExitStack() as stack:
         ticking = await stack.enter_async_context(metronome())
-        soloists = {}
-        for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
-            patience_s = expectations[case.work].patience_s(users=1)
-            alone = soloist(case.task, plan.python_of(case), patience_s, plan.suite.folder)
-            soloists[case.work] = await stack.enter_async_context(alone)
+        soloists = await _soloists(plan, expectations, stack)
         imitations, took_s = Imitations(tool), dict[Case, float]()
         for round_, cases in enumerate(plan.in_order(), 1):
             chosen = choose(cases, took_s)
-            if not chosen:
-                return
             for case in chosen:
                 began_s = time.monotonic()
                 jobs = plan.load.posts_jobs
@@ -101,6 +96,18 @@ async def run(
                 save(record)
                 took_s[case] = time.monotonic() - began_s
                 watcher.case_ends()
+            if not chosen:
+                return
+
+
+async def _soloists(plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack) -> dict[object, Soloist]:
+    """Start a process for each task that performs it alone, between sieges."""
+    found = dict[object, Soloist]()
+    for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
+        patience_s = expectations[case.work].patience_s(users=1)
+        alone = soloist(case.task, plan.python_of(case), patience_s, plan.suite.folder)
+        found[case.work] = await stack.enter_async_context(alone)
+    return found
 
 
 @contextlib.asynccontextmanager

@@ -64,37 +64,30 @@ def conduct(
     *,
     is_bounded: bool = False,
 ) -> tuple[Result, int | None, bool]:
-    """Run the whole plan; the file is written after every case.
+    """Run the whole plan and write the file after every case.
 
     Args:
-        plan: what is measured.
-        out: the file.
-        watcher: is told of the progress.
-        command: what the user typed.
-        wanted: returns before each round but the first which cases need one, the most urgent first; by default all do.
-        traced_requests: if not 0, every strategy is traced after its last siege, with so many requests.
-        meanwhile: is called while the run is prepared.
-        adapted: may change the plan when it is known what a task takes here.
-        is_bounded: whether the run ends when its time budget is spent; the first round is always complete.
+        wanted: returns which cases need another round, the most urgent first; by default all do.
+        traced_requests: how many each strategy is traced with after its last siege, if any.
+        meanwhile, adapted: are called while the run is prepared; the latter may change the plan.
+        is_bounded: whether there is a time budget.
 
     Returns:
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
-
     Raises:
-        BadInputError: the load tool is missing or can't make the load, or a task can't be performed; nothing runs.
+        BadInputError: the load tool can't make the load, or a task can't be performed; nothing runs.
     """
-    with at_home(_driver_for(plan)) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
-        if traced_requests and plan.load.posts_jobs:
-            raise BadInputError("jobs can't be traced: expected --style waiting, or no --trace")
+    driver = _driver_for(plan, traced=bool(traced_requests))
+    with at_home(driver) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=wanted is not None)
         raw = RawValues(result, plan, out, watcher)
 
         async def go(others: OtherWork) -> None:
             async with _prepared(plan, result, watcher, meanwhile, adapted) as (ready, expectations, needed):
-                most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else None
+                most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else math.inf
+                choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
                 await _say_what_to_expect(ready, expectations, others, watcher, most_s)
                 tracer = Tracer(ready, traced_requests, expectations, raw.keep)
-                choose = partial(_chosen, ready, wanted, result, time.monotonic() + (most_s or math.inf))
                 await run(ready, tool, expectations, needed, watcher, raw.keep, choose, tracer.after_siege)
                 await tracer.rest(needed, watcher)
 
@@ -123,10 +116,12 @@ def _chosen(
     return [case for case in cases if case in chosen]
 
 
-def _driver_for(plan: Plan) -> Driver:
+def _driver_for(plan: Plan, *, traced: bool = False) -> Driver:
     """The load tool's, if that can make this load, and reach every server from a network of our own."""
     if plan.load.tool == OPEN:
         raise BadInputError('tool = "open" offers rates of arrivals: expected bench.py capacity, or another tool')
+    if traced and plan.load.posts_jobs:
+        raise BadInputError("jobs can't be traced: expected --style waiting, or no --trace")
     driver = DRIVERS[plan.load.tool]
     loads = [(plan.load_of(case), case.users) for case in plan.cases]
     loads += [(load, case.users) for case in plan.cases if (load := plan.warm_up_of(case))]
@@ -320,7 +315,7 @@ async def _prepared(
 
 
 async def _say_what_to_expect(
-    plan: Plan, expectations: Expectations, others: OtherWork, watcher: Watcher, most_s: float | None
+    plan: Plan, expectations: Expectations, others: OtherWork, watcher: Watcher, most_s: float
 ) -> None:
     if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool, others):
         watcher.warn(in_one_line(findings))

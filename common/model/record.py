@@ -6,9 +6,8 @@ History of the file format:
     3  adds the traces, what was left out, and whether the GIL was on
     4  adds the metronome, how busy each CPU was, and runs of the task with nothing beside them around every case;
        the kind of the metronome is in the environment
-    5  a case is a server at values on any axes, and a ceiling is called so; the load tool is any,
-       also one that tells totals only; incidents of a drill and steps of a search for a capacity were added later, and
-       are none in files that lack them; so was how long threads waited for a CPU
+    5  a case is a server at values on any axes, and a ceiling is called so; the load tool is any, also one that tells
+       totals only; added later, and empty in older files: incidents, steps, how long threads waited for a CPU
 """
 
 from pathlib import Path
@@ -378,9 +377,8 @@ def load(path: Path) -> Result:
 
 
 def _of_schema(schema: int, data: bytes) -> Result:
-    if schema == SCHEMA:
-        return msgspec.json.decode(data, type=Result)
-    return msgspec.convert(upgraded(msgspec.json.decode(data)), type=Result, str_keys=True)
+    as_now = msgspec.json.decode(data) if schema == SCHEMA else upgraded(msgspec.json.decode(data))
+    return msgspec.convert(as_now, type=Result, str_keys=True)
 
 
 class _JustSchema(msgspec.Struct):

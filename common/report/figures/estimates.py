@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 import numpy as np
 
 from common.report.figures.distributions import student, student_at
-from common.report.figures.middle import median
 from common.report.figures.spread import Spread, moderated, pooled
 
 CONFIDENCE = 0.95
@@ -77,7 +77,7 @@ def weighted_estimates(cases: Sequence[Sequence[tuple[float, float]]]) -> list[E
         cases: of each round the logarithm of the figure, and the variance that a known disturbance adds to it.
     """
     spreads = pooled([[log for log, _ in case] for case in cases])
-    typical = median([spread.variance for spread in spreads] or [math.nan])
+    typical = median_low([spread.variance for spread in spreads] or [math.nan])
     return [_weighted(case, spread, typical) for case, spread in zip(cases, spreads, strict=True)]
 
 

@@ -248,14 +248,6 @@ class Round:
         """CPU seconds of the whole server over the steady part, for each transaction in it."""
         return self._work and self._work.cpu_s / self._work.transactions
 
-    def most_cpu_s_per_transaction(self) -> float | None:
-        """What that can be at most: each worker may have done what it had in hand before the steady part began."""
-        if self._work is None or self.totals:  # before and after a burst nobody has anything in hand
-            return self.cpu_s_per_transaction()
-        in_hand = min(self.record.users, self.record.workers or self.record.users)
-        all_of_it = self._work.transactions - in_hand
-        return self._work.cpu_s / all_of_it if all_of_it > 0 else None
-
     @cached_property
     def _work(self) -> _Work | None:
         (at_s, used_s), end_s = self._used, self.record.load_s

@@ -89,12 +89,12 @@ class Scale:
         )
         noise = SPEED**2 * (1 / len(base) + 1 / len(new))
         trust = max(0.0, 1 - noise / faster**2)  # what is no more than the noise of the beats is not corrected
-        left = known.value * faster - (used[1] * after - used[0] * before)
+        left = trust * known.value * faster - (used[1] * after - used[0] * before)
         besides = known.variance * faster**2 + trust * (known.value - sum(used) / 2) ** 2 * noise
         variance = change.variance + besides
         # Only the rounds' part of it is estimated (Satterthwaite, Biometrics Bulletin 2, 1946).
         degrees = change.degrees * (variance / change.variance) ** 2 if change.degrees else 0.0
-        return replace(change, log=change.log + follows.way * trust * left, variance=variance, degrees=degrees)
+        return replace(change, log=change.log + follows.way * left, variance=variance, degrees=degrees)
 
     def _log_speed(self, case: Case) -> float | None:
         """The mean over the rounds, 0 at the usual speed of both results."""

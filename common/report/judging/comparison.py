@@ -14,7 +14,7 @@ from common.report.figures.measures import MEASURES, Measured
 from common.report.figures.rounds import Round, cases_of
 from common.report.figures.speed_correction import SpeedCorrection
 from common.report.judging.evidence import Evidence
-from common.report.judging.ranking import LOOKS, leaders, ranks
+from common.report.judging.ranking import LOOKS, leaders, ranks, stars_of
 from common.report.judging.summary import Summary, summary_of
 from common.report.judging.verdict import FAILED, OK
 
@@ -97,6 +97,7 @@ def _ranked(cases: Sequence[Summary], measured: dict[str, list[Estimate | None]]
         name: leaders(loads, measured[name], [one.shown(name) for one in cases], measure)
         for name, measure in MEASURES.items()
     }
+    best["rate_per_s"] = stars_of(found, loads, [one.shown("rate_per_s") for one in cases], MEASURES["rate_per_s"])
     return [
         msgspec.structs.replace(case, rank=found[place], best=[name for name in MEASURES if best[name][place]])
         for place, case in enumerate(cases)

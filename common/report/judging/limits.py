@@ -17,9 +17,9 @@ from common.report.figures.rounds import Round
 from common.report.judging.evidence import Evidence
 from common.report.judging.suspicions import paced_by_the_tool
 
-SURE, LIKELY = 0.9995, 0.975  # probabilities of the one-sided bounds that accuse, and that clear
+SURE, LIKELY = 0.9995, 0.95  # probabilities of the one-sided bounds that accuse, and that clear
 # Below this the methods of measuring may explain it; from that on it can't be excluded and so is said.
-TOLERATED_RATE, MOST_RATE = math.log(1.04), math.log(1.15)
+TOLERATED_RATE, MOST_RATE = math.log(1.04), math.log(1.20)
 TOLERATED_CPU, MOST_CPU = math.log(1.06), math.log(1.20)
 LEAST_CPU_S = 0.001  # what the CPU clock can tell from nothing
 HARDLY = 0.1  # of its time alone, a task computes: then its CPU time tells little
@@ -51,6 +51,7 @@ class Limits:
     ceiling_per_s: float = 0.0
     cpu_s: float = 0.0
     needed_cpu_s: float = 0.0
+    knows_task: bool = True  # how long it takes alone
 
     def above_ceiling(self) -> str | None:
         """Return a message if it certainly did more than the ceiling."""
@@ -72,8 +73,12 @@ class Limits:
         )
 
     def unverified(self) -> str | None:
-        """Return a message if too large an excess can't be excluded."""
+        """Return a message if too large an excess can't be excluded, and it is not accused of one."""
+        if self.above_ceiling() or self.too_cheap():
+            return None
         doubts = []
+        if self.rounds[0].record.has_task and not self.knows_task:
+            doubts.append("answers without any work (how long the task takes alone is not known)")
         if self.rate is not None and self.rate.most > MOST_RATE and self.rounds[0].record.has_task:
             doubts.append(f"up to {_times(self.rate.most)} times the ceiling")
         if self.cpu is not None and self.cpu.most > MOST_CPU:
@@ -104,6 +109,7 @@ def limits_of(rounds: Sequence[Round], estimates: Mapping[str, Estimate | None],
         rate.mean / share.mean if rate and share else 0.0,
         cpu.mean if cpu else 0.0,
         need.mean if need else 0.0,
+        evidence.needs(rounds[0]) is not None,
     )
 
 

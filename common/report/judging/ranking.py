@@ -14,6 +14,7 @@ from common.report.figures.measures import Measure
 Load = object  # what a case is asked for; None for a case that can't be trusted
 # How often `--rounds auto` looks at the ranks, at most, to decide whether another round is worth it.
 LOOKS = 4
+LEAST_COMPARISONS = 10
 
 
 def ranks(
@@ -39,8 +40,11 @@ def ranks(
 
 
 def level(cases: int, looks: int = 1) -> float:
-    """Return the significance level of one comparison, for so many cases."""
-    return (1 - CONFIDENCE) / looks / max(1, cases - 1)
+    """Return the significance level of one comparison, for so many cases.
+
+    A small field is as strict as one of eleven: else three equal servers would be told apart in one of ten results.
+    """
+    return (1 - CONFIDENCE) / looks / max(LEAST_COMPARISONS, cases - 1)
 
 
 def is_worse(one: Estimate, other: Estimate, alpha: float, *, more_is_better: bool = True) -> bool:
@@ -53,10 +57,19 @@ def leaders(
 ) -> list[bool]:
     """Return whether each case gets a star in a figure: not significantly worse than the best, where others are.
 
+    There are many columns of stars, so these comparisons share their level among all pairs (Bonferroni).
+
     A case of which little is known is not significantly worse than anything. So that a bad figure gets no star for
     that, no case gets one that is shown as worse than a case without.
     """
-    found = ranks(loads, values, more_is_better=measure.more_is_better)
+    found = ranks(loads, values, more_is_better=measure.more_is_better, looks=max(1, len(loads)))
+    return stars_of(found, loads, shown, measure)
+
+
+def stars_of(
+    found: Sequence[int | None], loads: Sequence[Load], shown: Sequence[float | None], measure: Measure
+) -> list[bool]:
+    """Return whether each case gets a star, given the ranks."""
     stars = [False] * len(found)
     for load in dict.fromkeys(load for load, rank in zip(loads, found, strict=True) if rank):
         field = [place for place, rank in enumerate(found) if rank and loads[place] == load]

@@ -29,7 +29,7 @@ class Line:
     @property
     def knows_noise(self) -> bool:
         """Whether its rounds can tell a difference."""
-        return all(one.degrees for one in self.rates)
+        return all(one.degrees and one.rounds > 1 for one in self.rates)
 
     @property
     def knee(self) -> int | None:
@@ -56,7 +56,7 @@ class Line:
     @property
     def scaling(self) -> Scaling | None:
         """The law that it follows, or does not."""
-        return scaling(self.numbers, self.rates)
+        return scaling(self.numbers, self.rates) if self.knows_noise else None
 
 
 @dataclass(frozen=True, slots=True)
