@@ -135,7 +135,7 @@ def test_a_task_that_never_gives_way_keeps_nobody_from_being_told(name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "queue"), [((), 80), ((3,), 12), ((40, 50), 50)], ids=["one thread", "processes", "threads"]
+    ("given", "queue"), [((), 40), ((3,), 12), ((40, 50), 50)], ids=["one thread", "processes", "threads"]
 )
 def test_so_many_may_wait_unless_told_otherwise(given: tuple[int, ...], queue: int, monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["1_name.py"])
