@@ -16,5 +16,5 @@ def long_task(request: Request) -> Response:
 
 
 if __name__ == "__main__":
-    options = server_options(default_workers(), most_waiting=40)
+    options = server_options(default_workers(), most_waiting=10)
     serve(app, options)

@@ -135,7 +135,7 @@ def test_a_task_that_never_gives_way_keeps_nobody_from_being_told(name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "queue"), [((), 80), ((3,), 12), ((40, 50), 50)], ids=["one thread", "processes", "threads"]
+    ("given", "queue"), [((), 40), ((3,), 12), ((40, 50), 50)], ids=["one thread", "processes", "threads"]
 )
 def test_so_many_may_wait_unless_told_otherwise(given: tuple[int, ...], queue: int, monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["1_name.py"])
@@ -153,8 +153,8 @@ def test_in_a_crowd_the_loop_hears_between_two_that_begin_who_has_come() -> None
         happened.append(name)
         asyncio.get_running_loop().call_soon(happened.append, f"after {name}")
 
-    async def all_at_once(queue: int) -> None:
-        turns = Turns(queue, lambda: 4)
+    async def all_at_once(*, crowded: bool) -> None:
+        turns = Turns(lambda: crowded)
         asking = [asyncio.create_task(ask(turns, name)) for name in "abcd"]
         await asyncio.sleep(0)
         asking[1].cancel()
@@ -162,12 +162,12 @@ def test_in_a_crowd_the_loop_hears_between_two_that_begin_who_has_come() -> None
         await ask(turns, "e")
         await asyncio.sleep(0)
 
-    asyncio.run(all_at_once(3))
+    asyncio.run(all_at_once(crowded=True))
     assert [one for one in happened if "after" not in one] == ["a", "c", "d", "e"]
     for name, following in itertools.pairwise("acd"):
         assert happened.index(f"after {name}") <= happened.index(following) + 1
     happened.clear()
-    asyncio.run(all_at_once(4))  # no more than may wait
+    asyncio.run(all_at_once(crowded=False))
     assert happened[:3] == ["a", "b", "c"]
 
 

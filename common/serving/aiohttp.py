@@ -47,9 +47,9 @@ def serve(long_task: Handler, options: Options) -> None:
 
 async def _serve(long_task: Handler, options: Options) -> None:
     line = Line(options)
-    turns = Turns(options.queue, lambda: len(runner.server.connections) if runner.server else 0)
+    line.connections = lambda: len(runner.server.connections) if runner.server else 0
     runner = web.AppRunner(
-        _application(long_task, options, line, turns),
+        _application(long_task, options, line),
         access_log=None,
         handler_cancellation=True,  # when its client leaves
         keepalive_timeout=HEAD_LIMIT_S,  # from aiohttp 3.14 on it holds for the first request of a connection, too
@@ -66,7 +66,9 @@ async def _serve(long_task: Handler, options: Options) -> None:
     await runner.cleanup()
 
 
-def _application(long_task: Handler, options: Options, line: Line, turns: Turns) -> web.Application:
+def _application(long_task: Handler, options: Options, line: Line) -> web.Application:
+    turns = Turns(line.is_crowded)
+
     async def in_line(request: web.Request) -> web.StreamResponse:
         if refusal := line.refusal():
             raise RefusedError(refusal)

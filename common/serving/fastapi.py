@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from common.contract import BACKLOG
+from common.serving.burst import Burst
 from common.serving.client import HEAD_LIMIT_S, has_left
 from common.serving.line import Line
 from common.serving.listening import announce, let_in_who_waits, listening_socket
@@ -70,9 +72,15 @@ def answer(request: Request, run: TaskRun) -> Response:
 
 
 def unwanted(request: Request) -> Callable[[], bool]:
-    """Whether nobody waits for it any more, for a task that looks where it gives way: nobody can end a thread."""
-    line, ticket = getattr(request.app.state, "line", None), request.scope["state"].get(_TICKET)
-    return lambda: line is not None and ticket is not None and line.has_left(ticket)
+    """Wait until a burst of requests is over, then return a function that tells whether the client has disconnected.
+
+    Nobody can end a thread, but a task that yields can ask.
+    """
+    state, ticket = request.app.state, request.scope["state"].get(_TICKET)
+    if ticket is None:  # not under our server
+        return bool
+    state.burst.wait_for_end()
+    return partial(state.line.has_left, ticket)
 
 
 def _plain(text: str, status: int, headers: dict[str, str] | None = None) -> Response:
@@ -106,6 +114,7 @@ class _Reception:
         with contextlib.ExitStack() as stack:
             app = self._app
             if line is not None and client is not None and (scope["path"], scope["method"]) == ("/", "GET"):
+                scope["app"].state.burst.note_arrival()
                 app = self._joined(line, client, state, stack)
             await app(scope, receive, send)
 
@@ -142,7 +151,7 @@ def serve(app: FastAPI, options: Options) -> None:
 async def _serve(app: FastAPI, options: Options) -> None:
     current_default_thread_limiter().total_tokens = options.workers
     line = Line(options)
-    app.state.options, app.state.line = options, line
+    app.state.options, app.state.line, app.state.burst = options, line, Burst(line)
     config = uvicorn.Config(
         app,
         http=_Protocol,
@@ -154,6 +163,7 @@ async def _serve(app: FastAPI, options: Options) -> None:
         timeout_keep_alive=int(HEAD_LIMIT_S),
     )
     server = _Server(config, options)
+    line.connections = lambda: len(server.server_state.connections)
     loop = asyncio.get_running_loop()
     on_stop_signal(options, lambda: loop.call_soon_threadsafe(server.stop.set), line.unanswered)
     await server.serve([listening_socket(options)])

@@ -51,11 +51,11 @@ class _Line(Line):
     def __init__(self, options: Options, connections: Pool) -> None:
         # To poll would let other greenlets run, which would take the place that has just been found free.
         super().__init__(options, lambda clients: [ticket for ticket, one in clients.items() if has_left(one)])
-        self._connections, self._turn = connections, BoundedSemaphore(1)
+        self.connections, self._turn = connections.__len__, BoundedSemaphore(1)
 
     def wait_for_turn(self) -> None:
         """In a crowd as the loop goes round once more."""
-        if self._turn.locked() or len(self._connections) > self._queue:
+        if self._turn.locked() or self.is_crowded():
             with self._turn:
                 gevent.sleep(0)
 

@@ -22,6 +22,7 @@ class Line:
         self._workers, self._queue, self._look = options.workers, options.queue, look
         self._clients: dict[int, Any] = {}  # of each who is in it: ticket and socket
         self._tickets, self._next_look_s = itertools.count(), 0.0
+        self.connections: Callable[[], int] = int  # how many clients are connected; set by servers that know
         unready_while(self.refusal)
 
     @property
@@ -40,6 +41,10 @@ class Line:
         ticket = next(self._tickets)
         self._clients[ticket] = client
         return ticket
+
+    def is_crowded(self) -> bool:
+        """Return whether more clients are connected than this server accepts, so that some must be refused."""
+        return self.connections() > self._workers + self._queue
 
     def wait_for_turn(self) -> None:
         """Returns when one that has joined may begin; here at once."""

@@ -10,7 +10,7 @@ from common.contract import LONGEST_QUEUE, MOST_WORKERS, default_port, remedy, u
 from common.task import UnknownTaskError, resolve
 
 QUEUE_PER_WORKER = 4
-QUEUE_WITHOUT_WORKERS = 80  # where all requests share one thread: as many as are answered before people leave
+QUEUE_WITHOUT_WORKERS = 40  # all requests share one thread: with more, the last would wait too long on a slow CPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 
+from common.serving.burst import Burst
 from common.serving.client import HEAD_LIMIT_S, has_left, who_has_left
 from common.serving.line import Line
 from common.serving.listening import announce, let_in_who_waits, listening_socket, must_be_free
@@ -34,6 +35,7 @@ from common.serving.response import (
     task_headers,
 )
 from common.serving.stopping import on_stop_signal
+from common.serving.threads import before_each_task
 from common.serving.turns import Turns
 from common.task import TaskError, TaskRun
 
@@ -43,10 +45,10 @@ class Handler(RequestHandler):
 
     allowed = ONLY_GET  # the methods that there are
 
-    def initialize(self, options: Options, line: Line, turns: Turns, resource: Any = None) -> None:
+    def initialize(self, options: Options, line: Line, turns: Turns, burst: Burst, resource: Any = None) -> None:
         self.server = options  # `self.options` would be the handler of the method OPTIONS
         self.task = options.task
-        self.line, self.turns = line, turns
+        self.line, self.turns, self.burst = line, turns, burst
         self.resource = resource  # what the server keeps open as long as it serves
 
     def set_default_headers(self) -> None:
@@ -80,6 +82,7 @@ class TaskHandler(Handler):
         self.received_s = now_s()
         if self.request.method != "GET":
             return  # it is about to be told so
+        self.burst.note_arrival()
         client = self._client()
         if client is None or has_left(client):
             raise HTTPError(503)  # nobody is there to read it
@@ -179,7 +182,7 @@ async def _serve_with(
 
 async def _serve(paths: Mapping[str, type[Handler]], settings: dict[str, Any]) -> None:
     options, line = settings["options"], settings["line"]
-    settings["turns"] = Turns(options.queue, lambda: len(server._connections))
+    settings["turns"] = Turns(line.is_crowded)
     application = Application(
         [(path, handler, settings) for path, handler in paths.items()],
         default_handler_class=_NotFound,
@@ -187,6 +190,9 @@ async def _serve(paths: Mapping[str, type[Handler]], settings: dict[str, Any]) -
         log_function=lambda _handler: None,
     )
     server = HTTPServer(application, idle_connection_timeout=HEAD_LIMIT_S, body_timeout=HEAD_LIMIT_S)
+    line.connections = lambda: len(server._connections)
+    settings["burst"] = burst = Burst(line)
+    before_each_task(burst.wait_for_end)
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     on_stop_signal(options, lambda: loop.call_soon_threadsafe(stop.set), line.unanswered)
     listener = listening_socket(options)

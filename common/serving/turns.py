@@ -12,13 +12,13 @@ class Turns:
     before anybody else is heard. In a crowd nobody could be told so that they are too much.
     """
 
-    def __init__(self, queue: int, connections: Callable[[], int]) -> None:
-        self._queue, self._connections = queue, connections
+    def __init__(self, is_crowded: Callable[[], bool]) -> None:
+        self._is_crowded = is_crowded
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def mine(self) -> None:
         """Returns when it has come."""
-        if not self._waiting and self._connections() <= self._queue:
+        if not self._waiting and not self._is_crowded():
             return
         loop = asyncio.get_running_loop()
         if not self._waiting:
