@@ -17,7 +17,8 @@ from common.harness.client import Answer
 from common.harness.failures import CaseFailedError
 from common.harness.session import conduct
 from common.harness.tracer import _as_told, _counted_back
-from common.model.record import Pings, Trace, TracedRequests, load, save
+from common.model.record import Pings, Trace, load, save
+from common.model.requests import TracedRequests
 from common.report.charts.look import FILE
 from common.report.dressing import WIDTH, dressed
 from common.report.figures.timeline import Bar, Ran, timelines

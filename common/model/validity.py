@@ -31,6 +31,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("ended_s", "fault_at_s", "seen_until_s"), (-LONGEST_S, LONGEST_S)),
     "arrivals_per_s": (1e-6, MOST),
     "seen": (-LARGEST, LARGEST),
+    **dict.fromkeys(("recovery_answers", "recovery_processes"), (0, MOST)),
     **dict.fromkeys(("taken", "tool_awake", "generator_awake"), (0, MOST)),
     **dict.fromkeys(("port_range", "tool_cpus"), (1, MOST)),
     "began_s": (-LONGEST_S, LONGEST_S),
@@ -57,6 +58,7 @@ _TABLES = (
     "Samples",
     "Ports",
     "Requests",
+    "Recovery",
     "Arrivals",
 )
 _MAY_LACK = ("memory_bytes", "odd_bytes", "wrong_contents")  # what is not known of the bare case, or of older ones
