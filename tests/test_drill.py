@@ -373,7 +373,7 @@ def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(m
     plan, _ = drill_plan(suite_of(["2"]), [], {"python": ["python3"]}, rounds=1, seed=1)
     (case,), kept = plan.cases, []
     names = [CONTROL, "leave", "slow", "overload", "malformed", "stop"]
-    one = conduct.Drill(plan, {case.work: None}, None, ProgressBar(6, quiet=True), kept.append)
+    one = conduct.Drill(plan, {case.work: Expectation(b"", 0.0, 0.0)}, None, ProgressBar(6, quiet=True), kept.append)
     asyncio.run(one.play([(case, incident(fault)) for fault in names]))
     assert [found.fault for found in kept] == names
     assert [found.left_whole for found in kept] == [True, True, False, None, True, None]

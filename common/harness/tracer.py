@@ -40,12 +40,12 @@ class Tracer:
         self._plan, self._requests, self._expectations, self._keep = plan, requests, expectations, keep
         self._found: set[Case] = set()
 
-    async def after_siege(self, case: Case, server: Server, session: aiohttp.ClientSession, record: Record) -> None:
+    async def after_siege(self, case: Case, server: Server, _: aiohttp.ClientSession, record: Record) -> None:
         """The trace of a case that was just under siege, and is warm; another one with other users may have been."""
         if self._requests and not record.is_ceiling and (what := traced(case)) not in self._found:
             found = self._empty(what)
             with _failing(found):
-                await self._besides_pings(session, server, record.workers, found)
+                await self._besides_pings(server, record.workers, found)
             if found.failure is None:
                 self._keep(found)
                 self._found.add(what)
@@ -60,23 +60,22 @@ class Tracer:
 
     async def _alone(self, case: Case, services: Services) -> Trace:
         """Of a server that is started for that. Whatever goes wrong with it is a failure in the trace."""
-        found, expected = self._empty(case), self._expectations[case.work]
+        found, expected = self._empty(case), self._plan.expected_of(case, self._expectations)
         record = new_record(self._plan, case, 0.0, 1)  # of starting and stopping; nothing of it is kept
         with _failing(found):
             async with client() as session, running(self._plan, case, record, services) as server:
                 await warm_up(server, session, expected, record)
-                await self._besides_pings(session, server, record.workers, found)
+                await self._besides_pings(server, record.workers, found)
         return found
 
     def _empty(self, case: Case) -> Trace:
         return Trace(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
 
-    async def _besides_pings(
-        self, session: aiohttp.ClientSession, server: Server, workers: int | None, found: Trace
-    ) -> None:
+    async def _besides_pings(self, server: Server, workers: int | None, found: Trace) -> None:
         found.workers = workers
-        expected = self._expectations[found.case.work]
-        await server.while_alive(_besides_pings(session, server, expected, self._requests, found))
+        expected = self._plan.expected_of(found.case, self._expectations)
+        async with client(keep_alive=self._plan.load_of(found.case).keep_alive) as session:
+            await server.while_alive(_besides_pings(session, server, expected, self._requests, found))
 
 
 def traced(case: Case) -> Case:

@@ -58,6 +58,7 @@ class Generator:
             "keep_alive": keep_alive,
             "status": expected.status,
             "body": expected.body,
+            "headers": expected.headers,
             "answer": base64.b64encode(expected.answer).decode(),
             "begin_s": begin_s,
             "due_s": list(due_s),

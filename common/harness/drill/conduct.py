@@ -136,7 +136,10 @@ class Drill:
         try:
             try:
                 if on is None:
-                    expected, on_disk = self.expectations[case.work], _BROKER_ON_DISK.get(incident.fault)
+                    expected, on_disk = (
+                        self.plan.expected_of(case, self.expectations),
+                        _BROKER_ON_DISK.get(incident.fault),
+                    )
                     needs = (self.plan, case, expected, self.services, incident.round)
                     on = await stack.enter_async_context(stage(*needs, broker_on_disk=on_disk))
                 began, scene = True, on.scene(incident)

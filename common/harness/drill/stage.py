@@ -133,12 +133,18 @@ async def stage(
         if broker_on_disk is not None:
             apart = broker_apart(plan.python_of(case).path, record.workers, on_disk=broker_on_disk)
             broker = await stack.enter_async_context(apart)
-        session = await stack.enter_async_context(client())
+        fresh = await stack.enter_async_context(client())
+        session = await stack.enter_async_context(client(keep_alive=plan.load_of(case).keep_alive))
         server = await stack.enter_async_context(running(plan, case, record, services))
-        processes = await warm_up(server, session, expected, record)
+        processes = await warm_up(server, fresh, expected, record)
         server.grace_s = STOP_S  # how it stops is a fault of its own
         found = Stage(
-            server, session, Crowd(session, server.load_url, expected, PATIENCE_S), folder, record, len(processes)
+            server,
+            session,
+            Crowd(session, server.load_url, expected, PATIENCE_S, fresh),
+            folder,
+            record,
+            len(processes),
         )
         found.broker = broker
         yield found
