@@ -211,6 +211,9 @@ class Trace(msgspec.Struct, kw_only=True):
     workers: int | None = None
     requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
     pings: Pings = msgspec.field(default_factory=Pings)  # since the first one was due
+    machine: Machine | None = None  # from sending the requests to the last answer
+    server_cpu_s: float | None = None  # of the server, its children and its services meanwhile
+    bench_cpu_s: float | None = None  # of this program meanwhile
     failure: Failure | None = None
 
     @property
