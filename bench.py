@@ -123,7 +123,8 @@ def run(
         from common.report.judging import stopping_rule
 
         rounds, wanted_next, usual_rounds = stopping_rule.MOST_ROUNDS, stopping_rule.wanted, USUAL_ROUNDS
-    suite = with_required(suite_of(servers, given.ping, quick=quick, style=style), wanted)
+    command = "run --trace" if traced else "run"
+    suite = with_required(suite_of(servers, given.ping, quick=quick, style=style, command=command), wanted)
     plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds, seed=given.seed)
     how = partial(
         conduct, plan, wanted=wanted_next, traced_requests=TRACED_REQUESTS * traced, is_bounded=wanted_next is not None
@@ -250,7 +251,8 @@ def trace(
 
     if out is not None:
         check_suffix(writable(out))
-    plan = make_plan(suite_of(servers, ping), {**axes, "users": [requests]}, time_s=0, rounds=1)
+    suite = suite_of(servers, ping, command="trace")
+    plan = make_plan(suite, {**axes, "users": [requests]}, time_s=0, rounds=1)
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
         result, stopped_by = conduct_traces(plan, requests, progress, COMMAND)
     if result.traces:

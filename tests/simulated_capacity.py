@@ -12,7 +12,8 @@ from simulated_record import record_of, result_of
 from common.harness.capacity.arrivals import typical_arrivals
 from common.harness.capacity.step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S
 from common.model.goal import goal
-from common.model.record import Arrivals, Beats, Pings, Result, Step
+from common.model.record import Beats, Pings, Result, Step
+from common.model.requests import Arrivals
 from common.report.judging.capacity import Capacity, capacities, wanted
 
 GOALS = ("p99 < 1s", "ping p99 < 50ms")

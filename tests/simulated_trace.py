@@ -1,6 +1,7 @@
 """Timelines as strategies of each kind would give them: simulated, with figures that are known."""
 
-from common.model.record import LeftOut, Pings, Result, Trace, TracedRequests
+from common.model.record import LeftOut, Machine, Pings, Result, Trace
+from common.model.requests import TracedRequests
 
 TASK_S, PING_S, SENT_S = 0.05, 0.025, 0.1
 Ran = list[tuple[float, float, float | None]]
@@ -48,6 +49,16 @@ def in_slices(late_s: float = 0.0, waits: float = 0.0, threads: bool = False) ->
     workers = [f"1/{place * threads}" for place in range(8)]
     title = "In threads: they take turns." if threads else "On the loop, in slices: nobody is stuck."
     return traced("3_threads" if threads else "5_slices", title, workers, turns, waits, late_s)
+
+
+def beside_other_work(trace: Trace, share: float, cpus: int = 2) -> Trace:
+    """Return the trace with so much of the CPUs used by others while its requests ran."""
+    lasted_s = max(trace.requests.answered_s) - min(trace.requests.sent_s)
+    server_s = sum(cpu_s or 0.0 for ran in trace.requests.ran_s for _, _, cpu_s in ran)
+    total_s = cpus * lasted_s
+    trace.machine = Machine(total_s=total_s, busy_s=server_s + 0.01 + share * total_s, steal_s=0.0)
+    trace.server_cpu_s, trace.bench_cpu_s = server_s, 0.01
+    return trace
 
 
 def of_all_kinds(result: Result) -> Result:

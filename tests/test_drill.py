@@ -2,19 +2,21 @@
 
 import asyncio
 import contextlib
+import copy
+import itertools
 import json
 import math
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import LIMIT_S, TESTS
+from conftest import LIMIT_S, ROOT, TESTS
 from simulated_record import result_of
 
 from common.harness.client import client
-from common.harness.drill import conduct, jobs
+from common.harness.drill import conduct, jobs, scene, stage
 from common.harness.drill.conduct import chains, with_parts
 from common.harness.drill.crowd import Crowd
 from common.harness.drill.plan import drill_plan
@@ -23,7 +25,8 @@ from common.harness.failures import CaseFailedError
 from common.harness.ready.expectation import Expectation
 from common.harness.ready.what import suite_of
 from common.model.fault import CONTROL, FAULTS
-from common.model.record import Failure, Incident, LeftOut, Pings, Requests, Result, load, save
+from common.model.record import Failure, Incident, LeftOut, Pings, Result, load, save
+from common.model.requests import Recovery, Requests
 from common.report.dressing import dressed
 from common.report.figures.drills import drilled, figures_of
 from common.report.judging.drill import DEAD, HIDDEN, HURT, OK, cells_of, exit_code
@@ -79,7 +82,7 @@ class FakeStage:
         self.seen.append(incident.fault)
         return incident
 
-    async def is_whole(self, scene: Incident) -> bool:
+    async def has_recovered(self, scene: Incident) -> bool:
         return scene.fault != "slow"
 
 
@@ -97,6 +100,130 @@ def test_the_rate_is_whole_again_when_it_is(gap_s: float) -> None:
 
 def test_what_never_comes_back_is_never_whole() -> None:
     assert figures_of(incident(gap_s=5.0))["whole_s"] is None
+
+
+def checked(one: Incident, outcomes: list[str], processes: Sequence[str] = ("1", "2")) -> Incident:
+    """Return the incident with a recovery check whose requests had these outcomes, from these processes in turn."""
+    times = [7.0 + number / 100 for number in range(len(outcomes))]
+    turns = [processes[number % len(processes)] for number in range(len(outcomes))]
+    one.recovery = Recovery(times, [at_s + 0.005 for at_s in times], outcomes, turns)
+    one.recovery_answers, one.recovery_processes = 20, 2
+    return one
+
+
+def failing_until(last_s: float) -> Incident:
+    """Return an incident at whose usual rate requests fail as well, every 0.1 s from the fault to that time."""
+    one = incident()
+    times = [1.0 + number / 10 for number in range(round((last_s - 1.0) * 10) + 1)]
+    one.requests.sent_s.extend(times)
+    one.requests.ended_s.extend(times)
+    one.requests.outcome.extend(["wrong"] * len(times))
+    return one
+
+
+def test_recovery_takes_until_the_last_failed_request() -> None:
+    assert figures_of(failing_until(3.0))["whole_s"] == pytest.approx(2.0, abs=0.03)
+    assert figures_of(failing_until(5.9))["whole_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "processes", "has_recovered"),
+    [
+        ([""] * 20, ["1", "2"], True),
+        (["refused", *[""] * 20], ["1", "2"], True),
+        ([""] * 19, ["1", "2"], False),
+        ([*[""] * 19, "refused", ""], ["1", "2"], False),
+        ([*[""] * 30, "wrong", *[""] * 30], ["1", "2"], False),
+        ([*[""] * 30, "lost"], ["1", "2"], False),
+        ([""] * 40, ["1"], False),
+        ([""] * 40, [""], False),
+    ],
+)
+def test_a_recovery_is_claimed_only_if_the_check_passed(
+    outcomes: list[str], processes: list[str], has_recovered: bool, tmp_path: Path
+) -> None:
+    """Judge from raw values alone, as they are read from a file."""
+    save(result(checked(incident(), outcomes, processes)), tmp_path / "d.json")
+    (one,) = load(tmp_path / "d.json").incidents
+    assert one.has_recovered == has_recovered
+    assert (figures_of(one)["whole_s"] is not None) == has_recovered
+    assert mark(one) == (OK if has_recovered else HIDDEN)
+
+
+def test_without_a_recovery_an_overloaded_server_is_not_quick_again() -> None:
+    overload = MARKS["refused"][0]
+    assert mark(checked(copy.deepcopy(overload), [""] * 20)) == OK
+    assert mark(checked(copy.deepcopy(overload), ["wrong"] * 20)) == DEAD
+
+
+def test_any_other_fault_without_a_recovery_leaves_a_server_hurt() -> None:
+    slow = MARKS["slow ones"][0]
+    assert mark(checked(copy.deepcopy(slow), ["wrong"] * 20)) == HURT
+
+
+@pytest.mark.parametrize("when", ["under load", "afterwards"])
+def test_a_server_that_fails_without_a_fault_is_unusable(when: str) -> None:
+    control = checked(incident(CONTROL), [""] * 20) if when == "under load" else checked(incident(CONTROL), ["wrong"])
+    if when == "under load":
+        control.requests.outcome[-3:] = ["wrong", "lost", "wrong"]
+    sound = incident("slow", left=0.9, from_s=1.0, server="9_pebble")
+    drill = result(control, incident("worker"), incident(CONTROL, server="9_pebble"), sound)
+    cells = cells_of(drill)
+    assert [marked(one)[0] for one in cells[:2]] == ["failed", "failed"]
+    assert cells[3].mark == OK
+    sentences = list(conclusion(cells))
+    failed = "3 of 260" if when == "under load" else "1 of 241"
+    assert f"Unusable: 4_pool: {failed} requests failed with no fault, so no fault can be judged." in sentences
+    assert not [one for one in sentences if one.startswith("Could not be told")]
+    assert exit_code(drill) == 1
+
+
+class FakeCrowd:
+    """Clients whose requests have these outcomes, one after the other, and are answered by these processes in turn."""
+
+    def __init__(self, outcomes: Iterator[str], processes: list[str]) -> None:
+        self._outcomes, self._processes = outcomes, itertools.cycle(processes)
+
+    async def check(self, recovery: Recovery, _began_s: float) -> None:
+        recovery.sent_s.append(0.0)
+        recovery.ended_s.append(0.0)
+        recovery.outcome.append(next(self._outcomes))
+        recovery.process.append(next(self._processes))
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("first", "processes", "listening", "has_recovered", "sent"),
+    [
+        ([], ["1", "2"], 1, True, 20),
+        ([], ["1", "2"], 3, True, 20),
+        ([], [""], 3, True, 60),
+        (["refused"], ["1", "2"], 1, True, 24),
+        (["", "", "wrong"], ["1", "2"], 1, False, 4),
+        ([], ["1"], 1, False, None),
+    ],
+)
+def test_the_check_asks_until_all_processes_have_answered_and_gives_up_at_the_first_failure(
+    first: list[str],
+    processes: list[str],
+    listening: int,
+    has_recovered: bool,
+    sent: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stage, "RECOVERY_LIMIT_S", 0.2)
+    crowd = FakeCrowd(itertools.chain(first, itertools.repeat("")), processes)
+    server, warm = SimpleNamespace(listening_processes=lambda: listening), SimpleNamespace(idle_answer_s=0.0)
+    one, on = incident(), stage.Stage(server, None, crowd, None, warm, processes=2 if any(processes) else 0)
+    assert asyncio.run(on._passes_check(SimpleNamespace(incident=one, began_s=0.0))) == has_recovered
+    assert one.has_recovered == has_recovered
+    assert sent is None or len(one.recovery.outcome) == sent
+
+
+def test_a_drill_without_recovery_checks_is_still_read() -> None:
+    found = load(ROOT / "results" / "drill.json").incidents
+    assert {one.has_recovered for one in found} == {None}
+    assert not [one.failure for one in drilled(found) if one.failure]
 
 
 MARKS = {
@@ -218,6 +345,16 @@ def test_a_chain_is_of_one_server_and_nothing_comes_after_what_none_goes_on_afte
     assert [len(chain) for chain in chains(only, [CONTROL, "slow"])] == [2]
 
 
+def test_the_control_comes_first_while_the_server_is_fresh() -> None:
+    plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
+    places = [
+        [one.fault for _, one in chain].index(CONTROL)
+        for chain in chains(plan, list(FAULTS))
+        if CONTROL in [one.fault for _, one in chain]
+    ]
+    assert places == [0, 0]
+
+
 def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     servers: list[FakeStage] = []
 
@@ -236,7 +373,7 @@ def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(m
     plan, _ = drill_plan(suite_of(["2"]), [], {"python": ["python3"]}, rounds=1, seed=1)
     (case,), kept = plan.cases, []
     names = [CONTROL, "leave", "slow", "overload", "malformed", "stop"]
-    one = conduct.Drill(plan, {case.work: None}, None, ProgressBar(6, quiet=True), kept.append)
+    one = conduct.Drill(plan, {case.work: Expectation(b"", 0.0, 0.0)}, None, ProgressBar(6, quiet=True), kept.append)
     asyncio.run(one.play([(case, incident(fault)) for fault in names]))
     assert [found.fault for found in kept] == names
     assert [found.left_whole for found in kept] == [True, True, False, None, True, None]
@@ -244,7 +381,7 @@ def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(m
     assert all(server.is_gone for server in servers)
     kept[2].seen |= {"left": 0.5, "from_s": 1.0}
     assert any(
-        "Not whole soon after it" in told and "4_pool (50 half" in told
+        "Did not recover in time" in told and "4_pool (50 half" in told
         for told in conclusion(cells_of(result(kept[2])))
     )
 
@@ -271,6 +408,19 @@ def test_a_server_that_stops_at_once_loses_what_had_begun(tmp_path: Path, asked:
     assert marks["stops_at_once", "stop"] == HURT
     (stop,) = [one for one in drilled(load(tmp_path / "d.json").incidents) if one.fault == "stop"]
     assert stop.figures["begun_lost"] >= 1
+
+
+@pytest.mark.figures
+def test_one_broken_pool_of_two_is_no_recovery_and_harms_no_other_fault(tmp_path: Path, asked: Asked) -> None:
+    marks = drilled_for_real(
+        tmp_path, asked, str(TESTS / "suites" / "two_pools"), "--fault", "worker", "--fault", "slow"
+    )
+    assert marks["two_pools", "worker"] in (HIDDEN, DEAD)
+    found = {one.fault: one for one in drilled(load(tmp_path / "d.json").incidents)}
+    assert found["worker"].figures["whole_s"] is None
+    failed = {one.fault: set(one.requests.outcome) - {""} for one in load(tmp_path / "d.json").incidents}
+    assert {fault: outcomes for fault, outcomes in failed.items() if outcomes} == {"worker": {"wrong"}}
+    assert found[CONTROL].incidents[0].has_recovered
 
 
 @pytest.mark.figures
@@ -359,3 +509,16 @@ def test_an_answer_that_comes_in_pieces_is_read_to_its_end(how: str) -> None:
             return await jobs._ask(SimpleNamespace(session=session, crowd=crowd), url)
 
     assert asyncio.run(ask()) == ("" if how == "a request" else jobs._ANSWERED)
+
+
+def test_the_drill_and_the_report_find_the_same_window_of_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the half second that begins with the answer at 2.003 s has 80 % of the rate, and no look is at that time."""
+    one = incident()
+    times = [*(0.3 + number / 10 for number in range(7)), 2.003, 2.1, 2.3, 2.502]
+    one.requests = Requests(times, times, [""] * len(times))
+    hundredths = itertools.count(100, 2)
+    running = scene.Scene(None, None, None, None, one)
+    monkeypatch.setattr(running, "now_s", lambda: next(hundredths) / 100)
+    monkeypatch.setattr(scene, "LOOK_S", 0.0)
+    assert asyncio.run(running.until_whole(3.0))
+    assert figures_of(one)["whole_s"] == pytest.approx(1.003)

@@ -5,7 +5,8 @@ import io
 from rich.console import Console
 from simulated_record import result_of
 
-from common.model.record import Pings, Trace, TracedRequests
+from common.model.record import Pings, Trace
+from common.model.requests import TracedRequests
 from common.report.dresses.timeline_text import TimelinesAsText
 from common.report.figures.elsewhere import waits_elsewhere
 from common.report.figures.timeline import timelines

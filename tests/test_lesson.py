@@ -24,7 +24,8 @@ from common.lesson.figures import Seen
 from common.lesson.notebook import Done, Notebook
 from common.lesson.page import Unsaid, lesson_as_html
 from common.lesson.step import Answer, Claim, Page, Step, all_steps, committed, lines_of, read_step
-from common.model.record import Failure, Machine, Pings, Result, Trace, TracedRequests, load, save
+from common.model.record import Failure, Machine, Pings, Result, Trace, load, save
+from common.model.requests import TracedRequests
 
 STEPS = all_steps()
 PAGES = [

@@ -1,11 +1,16 @@
 """What is said of timelines: it is computed from their requests and pings, whatever the strategy is called."""
 
+from pathlib import Path
+
+import msgspec
 import pytest
 from command import called
+from conftest import TESTS
 from simulated_record import result_of
-from simulated_trace import SENT_S, by_two, in_line, in_slices, of_all_kinds, one_by_one, traced
+from simulated_trace import SENT_S, beside_other_work, by_two, in_line, in_slices, of_all_kinds, one_by_one, traced
 
-from common.model.record import Failure, Result, Trace
+from common.model.other_work import other_work
+from common.model.record import Failure, Result, Trace, load, save
 from common.report.dressing import dressed
 from common.report.figures.patterns import Pattern, at_once, grouped, pattern, take_turns
 from common.report.figures.timeline import Timeline, timelines
@@ -63,6 +68,56 @@ def test_where_other_work_has_the_cores_nobody_says_how_many_compute() -> None:
     assert at_once(found) is None
     assert "can't be told" in heading(pattern(found), [found])
     assert "something else had the cores" in in_a_line(found)
+
+
+def in_turn(server: str = "4_pool") -> Trace:
+    """Return a trace of two processes that got 0.8 CPUs together, so that it looks like one at a time."""
+    ran = [one for one in in_line(4, cpu=0.4) for _ in range(2)]
+    return traced(server, "In a process pool: every core computes.", ["1/a", "2/a"] * 4, ran, 0.0)
+
+
+CANT_SHOW = "other work used 50 % of the CPUs, so this trace can't show whether tasks ran in parallel"
+
+
+def test_other_work_that_left_one_cpu_is_named_instead_of_one_at_a_time() -> None:
+    alone, crowded = drawn(in_turn()), drawn(beside_other_work(in_turn(), 0.5))
+    assert headline([alone]) == "One at a time, but nobody is stuck"
+    assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
+    assert heading(pattern(crowded), [crowded]) == CANT_SHOW.capitalize().replace("cpus", "CPUs")
+    assert CANT_SHOW in in_a_line(crowded)
+    assert CANT_SHOW[1:] in " ".join(dressed(result_with(beside_other_work(in_turn(), 0.5)), "timeline").split())
+
+
+def result_with(*traces: Trace) -> Result:
+    one = result_of([])
+    one.traces.extend(traces)
+    return one
+
+
+@pytest.mark.parametrize(("share", "cpus"), [(0.2, 2), (0.5, 8), (0.9, 1)])
+def test_other_work_that_left_room_for_two_or_a_single_cpu_changes_nothing(share: float, cpus: int) -> None:
+    found = drawn(beside_other_work(in_turn(), share, cpus))
+    assert headline([found]) == "One at a time, but nobody is stuck"
+
+
+def test_what_a_busy_machine_can_not_hide_is_still_said() -> None:
+    assert headline([drawn(beside_other_work(by_two(0.0), 0.4))]) == "Two at once, and pings are quick"
+    one = drawn(beside_other_work(one_by_one(1.0), 0.5))
+    assert headline([one]) == "One at a time, and pings are stuck until it is over"
+
+
+def test_no_picture_says_that_none_computes_in_parallel_if_one_of_its_traces_can_not_show_it() -> None:
+    crowded = beside_other_work(in_turn(), 0.5)
+    assert headline(timelines([one_by_one(1.0), crowded])) == f"4_pool: {CANT_SHOW}"
+    assert headline(timelines([by_two(0.0, "8_fork"), crowded])).startswith("Two at once, and pings are quick: ")
+
+
+def test_the_picture_and_its_file_keep_what_other_work_did(tmp_path: Path) -> None:
+    trace = beside_other_work(in_turn(), 0.5)
+    trace.machine = msgspec.structs.replace(trace.machine, steal_s=0.1 * trace.machine.total_s)
+    save(result_with(trace), tmp_path / "r.json")
+    assert other_work(load(tmp_path / "r.json").traces[0]) == pytest.approx(0.6)
+    assert other_work(load(TESTS / "data" / "schema-5.json").traces[0]) is None
 
 
 def test_groups_stand_in_the_order_of_what_helps_everybody(result: Result) -> None:

@@ -25,18 +25,8 @@ from common.load.siege import Siege
 from common.model import record as model
 from common.model import validity
 from common.model.infile import read_whole
-from common.model.record import (
-    SCHEMA,
-    BadResultError,
-    Beats,
-    Bursts,
-    Machine,
-    Samples,
-    Trace,
-    TracedRequests,
-    load,
-    save,
-)
+from common.model.record import SCHEMA, BadResultError, Beats, Bursts, Machine, Samples, Trace, load, save
+from common.model.requests import TracedRequests
 from common.report.dresses.compare_dresses import dressed as compared_as
 from common.report.dressing import dressed
 from common.report.judging.comparable import check_comparable

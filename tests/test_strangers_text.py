@@ -10,7 +10,8 @@ from simulated_record import bare_record, record_of, result_of
 
 from common.harness.ready.strategies import read_strategy
 from common.model.legible import legible, made_legible
-from common.model.record import Failure, Pings, Trace, TracedRequests, load, save
+from common.model.record import Failure, Pings, Trace, load, save
+from common.model.requests import TracedRequests
 from common.report.dresses.compare_dresses import dressed as compared_as
 from common.report.dressing import dressed
 from common.report.judging.compare import compared

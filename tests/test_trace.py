@@ -1,8 +1,11 @@
 """The trace: real requests to real servers, and what is drawn of them."""
 
+import asyncio
 import contextlib
 import re
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,19 +13,23 @@ from command import Ended
 from conftest import TESTS
 from planned import plan_of
 from simulated_record import bare_record, record_of, result_of
-from simulated_trace import by_two, one_by_one
+from simulated_trace import beside_other_work, by_two, one_by_one
 
+from common.cpus import usable_cpus
 from common.harness import session
 from common.harness.client import Answer
 from common.harness.failures import CaseFailedError
 from common.harness.session import conduct
-from common.harness.tracer import _as_told, _counted_back
-from common.model.record import Pings, Trace, TracedRequests, load, save
+from common.harness.tracer import Tracer, _as_told, _counted_back
+from common.model.other_work import other_work
+from common.model.record import Pings, Trace, load, save
+from common.model.requests import TracedRequests
 from common.report.charts.look import FILE
 from common.report.dressing import WIDTH, dressed
 from common.report.figures.timeline import Bar, Ran, timelines
 from common.report.pictures import write_picture
 from common.report.progress import ProgressBar
+from common.report.words.traced import headline
 
 Asked = Callable[..., Ended]
 
@@ -230,3 +237,43 @@ def test_after_the_last_siege_a_server_is_traced_that_still_runs(tmp_path: Path,
     assert [len(one.requests.sent_s) for one in result.traces] == [3, 3, 0]
     assert [one.workers for one in result.traces] == [1, 1, None]
     assert started == ["answers_wrongly"]
+
+
+@pytest.fixture
+def busy_cpus() -> Iterator[None]:
+    """Keep a process computing for each CPU, so that a server gets about half of them."""
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(usable_cpus())]
+    try:
+        yield
+    finally:
+        for one in spinning:
+            one.kill()
+            one.wait()
+
+
+@pytest.mark.figures
+@pytest.mark.usefixtures("busy_cpus")
+def test_beside_other_work_no_headline_says_one_at_a_time(asked: Asked, tmp_path: Path) -> None:
+    ended = asked("trace", "4", "--requests", "4", "--quiet", "--out", str(tmp_path / "t.json"))
+    assert ended.returncode == 0, ended.stderr
+    (trace,) = load(tmp_path / "t.json").traces
+    assert (other_work(trace) or 0.0) > 0.25
+    said = headline(timelines([trace]))
+    assert "can't show whether tasks ran in parallel" in said or said.startswith("Two at once")
+
+
+@pytest.mark.parametrize(("shares", "traces"), [([0.0], 1), ([0.9, 0.0], 2), ([0.9, 0.9], 2)], ids=str)
+def test_a_trace_beside_other_work_is_tried_once_more(
+    shares: list[float], traces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Trace] = []
+    each = iter(shares)
+    tracer = Tracer(plan_of("4"), 8, {}, kept.append)
+
+    async def alone(*_: object) -> Trace:
+        return beside_other_work(by_two(0.0), next(each))
+
+    monkeypatch.setattr(tracer, "_alone", alone)
+    asyncio.run(tracer.rest(None, ProgressBar(1, quiet=True)))
+    assert [other_work(one) for one in kept] == [pytest.approx(shares[traces - 1])]
+    assert len(list(each)) == len(shares) - traces

@@ -3,6 +3,7 @@
 It prints `ready`, and reads an order, a line of JSON with
     url, keep_alive     what is asked for, and whether connections stay
     status, body        of the right answer, and how bodies are compared: `same`, `json` or `any`
+    headers             pairs of name and value that each right answer has
     answer              the right one, as base64
     begin_s, due_s      the time of `time.monotonic` that is 0, and when each request is due after it
 Then it prints a line for each request that has ended: `number,sent,ended,outcome`, in seconds after the begin. When its
@@ -34,7 +35,7 @@ class OpenLoad:
     def __init__(self, order: dict[str, Any]) -> None:
         self._url, self._status, self._body = order["url"], order["status"], order["body"]
         self._answer, self._begin_s, self._due_s = base64.b64decode(order["answer"]), order["begin_s"], order["due_s"]
-        self._keep_alive = order["keep_alive"]
+        self._keep_alive, self._headers = order["keep_alive"], order["headers"]
         self._as_json = _as_json(self._answer) if self._body == "json" else None
         self._lines: list[str] = []
 
@@ -70,7 +71,8 @@ class OpenLoad:
         try:
             async with session.get(URL(self._url, encoded=True), allow_redirects=False) as response:
                 body = await _read(response, len(self._answer) + MORE_BYTES)
-                if response.status == self._status and self._fits(body):
+                has_headers = all(response.headers.get(name) == value for name, value in self._headers)
+                if response.status == self._status and has_headers and self._fits(body):
                     return NONE
                 return REFUSED if response.status == 503 and "Retry-After" in response.headers else WRONG
         except (aiohttp.ClientError, ValueError, OSError):

@@ -35,9 +35,9 @@ class Answer:
 
 
 @contextlib.asynccontextmanager
-async def client() -> AsyncIterator[aiohttp.ClientSession]:
+async def client(*, keep_alive: bool = False) -> AsyncIterator[aiohttp.ClientSession]:
     """A session without a limit of connections: a probe must not wait for itself."""
-    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
     as_load_tools = {"Accept-Encoding": "identity"}
     async with aiohttp.ClientSession(connector=connector, headers=as_load_tools, auto_decompress=False) as session:
         yield session

@@ -40,6 +40,14 @@ def must_be_its_own(pid: int, port: int, keeper_pid: int | None = None) -> None:
     )
 
 
+def listening_processes(pid: int, port: int) -> int:
+    """Return how many of the process and its descendants have a socket that listens on the port; at least 1."""
+    try:
+        return max(1, sum(found == port for found in _ports(pid)))
+    except psutil.Error:
+        return 1
+
+
 def where_it_listens(pid: int) -> str:
     """`; it listens on port 5000 instead: ...`; empty where it listens nowhere, or the system doesn't tell."""
     try:

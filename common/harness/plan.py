@@ -9,6 +9,7 @@ from pathlib import Path
 
 from common.contract import remedy, unmet
 from common.errors import BadInputError
+from common.harness.ready.expectation import Expectation, Expectations
 from common.harness.ready.interpreter import Interpreter, each_once, interpreter, told_apart
 from common.harness.ready.strategies import all_strategies
 from common.model.case import Case, Value, case_of
@@ -73,6 +74,10 @@ class Plan:
         """What each right answer has beside its body."""
         values = dict(case.values)
         return tuple((name, filled(text, values)) for name, text in self.targets[case.server].headers)
+
+    def expected_of(self, case: Case, expectations: Expectations) -> Expectation:
+        """Return the right answer in this case, with the headers that its server has to send."""
+        return replace(expectations[case.work], headers=self.headers_of(case))
 
     def turns(self) -> int:
         """How many measurements there are at the most."""

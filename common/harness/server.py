@@ -15,7 +15,7 @@ import aiohttp
 from common.contract import default_port
 from common.harness.client import Answer, get, get_job
 from common.harness.failures import CaseFailedError
-from common.harness.listeners import must_be_its_own, where_it_listens
+from common.harness.listeners import listening_processes, must_be_its_own, where_it_listens
 from common.harness.ours import HOST
 from common.harness.plan import Plan
 from common.harness.ports import claimed_port, port_is_free
@@ -65,6 +65,10 @@ class Server:
     def alive(self) -> bool:
         """Whether its process is still there, as far as that is known here."""
         return self._started is None or not self._started.ended()
+
+    def listening_processes(self) -> int:
+        """Return how many of its processes listen on its port; 1 if that is unknown here."""
+        return 1 if self.pid is None or self._port is None else listening_processes(self.pid, self._port)
 
     def lines_said(self) -> int:
         """How many lines it has printed."""

@@ -4,22 +4,28 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import aiohttp
+import psutil
 
 from common.errors import one_line
+from common.harness.beside.machine import machine_between
 from common.harness.beside.probe import probing
+from common.harness.beside.sampler import tree_usage
 from common.harness.client import Answer, client
 from common.harness.failures import CaseFailedError
 from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation, Expectations
 from common.harness.ready.services import Services
+from common.harness.ready.suite_server import SERVICES
 from common.harness.server import Server, running
 from common.harness.turn import new_record
 from common.harness.warm_up import verify, warm_up
 from common.harness.watcher import Watcher
 from common.model.case import Case
+from common.model.other_work import is_crowded
 from common.model.record import Failure, Record, Trace
 from common.model.validity import LONGEST_S
 
@@ -40,12 +46,10 @@ class Tracer:
         self._plan, self._requests, self._expectations, self._keep = plan, requests, expectations, keep
         self._found: set[Case] = set()
 
-    async def after_siege(self, case: Case, server: Server, session: aiohttp.ClientSession, record: Record) -> None:
+    async def after_siege(self, case: Case, server: Server, _: aiohttp.ClientSession, record: Record) -> None:
         """The trace of a case that was just under siege, and is warm; another one with other users may have been."""
         if self._requests and not record.is_ceiling and (what := traced(case)) not in self._found:
-            found = self._empty(what)
-            with _failing(found):
-                await self._besides_pings(session, server, record.workers, found)
+            found = await _twice_if_crowded(lambda: self._of_running(what, server, record))
             if found.failure is None:
                 self._keep(found)
                 self._found.add(what)
@@ -55,28 +59,50 @@ class Tracer:
         for case in dict.fromkeys(map(traced, self._plan.cases)) if self._requests else ():
             watcher.case_begins(f"trace  {case.server}", 0.0)
             if case not in self._found:
-                self._keep(await self._alone(case, services))
+                self._keep(await _twice_if_crowded(partial(self._alone, case, services)))
             watcher.case_ends()
+
+    async def _of_running(self, case: Case, server: Server, record: Record) -> Trace:
+        found = self._empty(case)
+        with _failing(found):
+            await self._besides_pings(server, record.workers, found)
+        return found
 
     async def _alone(self, case: Case, services: Services) -> Trace:
         """Of a server that is started for that. Whatever goes wrong with it is a failure in the trace."""
-        found, expected = self._empty(case), self._expectations[case.work]
+        found, expected = self._empty(case), self._plan.expected_of(case, self._expectations)
         record = new_record(self._plan, case, 0.0, 1)  # of starting and stopping; nothing of it is kept
         with _failing(found):
             async with client() as session, running(self._plan, case, record, services) as server:
                 await warm_up(server, session, expected, record)
-                await self._besides_pings(session, server, record.workers, found)
+                await self._besides_pings(server, record.workers, found, services)
         return found
 
     def _empty(self, case: Case) -> Trace:
         return Trace(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
 
     async def _besides_pings(
-        self, session: aiohttp.ClientSession, server: Server, workers: int | None, found: Trace
+        self, server: Server, workers: int | None, found: Trace, services: Services | None = None
     ) -> None:
         found.workers = workers
-        expected = self._expectations[found.case.work]
-        await server.while_alive(_besides_pings(session, server, expected, self._requests, found))
+        expected = self._plan.expected_of(found.case, self._expectations)
+        async with client(keep_alive=self._plan.load_of(found.case).keep_alive) as session:
+            cpu_s = partial(self._cpu_s, server, found.case, services)
+            await server.while_alive(_besides_pings(session, server, expected, self._requests, found, cpu_s))
+
+    def _cpu_s(self, server: Server, case: Case, services: Services | None) -> float | None:
+        """Return the CPU time that the server and its services have used; None if that is not known here."""
+        usage = tree_usage(server.pid, memory=False) if server.pid is not None else None
+        needs = [name for name in self._plan.targets[case.server].needs if name in SERVICES]
+        if usage is None or (needs and services is None):
+            return None
+        return usage.cpu_s + ((services.cpu_s(needs) if services else None) or 0.0)
+
+
+async def _twice_if_crowded(trace: Callable[[], Awaitable[Trace]]) -> Trace:
+    """Trace once more if other work left no room for two tasks: it may be gone by then."""
+    found = await trace()
+    return await trace() if is_crowded(found) else found
 
 
 def traced(case: Case) -> Case:
@@ -95,13 +121,30 @@ def _failing(found: Trace) -> Iterator[None]:
 
 
 async def _besides_pings(
-    session: aiohttp.ClientSession, server: Server, expected: Expectation, requests: int, found: Trace
+    session: aiohttp.ClientSession,
+    server: Server,
+    expected: Expectation,
+    requests: int,
+    found: Trace,
+    cpu_s: Callable[[], float | None],
 ) -> None:
     began_s, patience_s, url = time.monotonic(), expected.patience_s(requests), server.load_url
     async with probing(session, server.url, server.ping, patience_s, found.pings, began_s, PING_INTERVAL_S):
         await asyncio.sleep((PINGS_AROUND - 0.5) * PING_INTERVAL_S)
-        await asyncio.gather(*(_request(session, url, expected, requests, found, began_s) for _ in range(requests)))
+        with _watching_machine(found, cpu_s):
+            await asyncio.gather(*(_request(session, url, expected, requests, found, began_s) for _ in range(requests)))
         await asyncio.sleep(PINGS_AROUND * PING_INTERVAL_S)
+
+
+@contextlib.contextmanager
+def _watching_machine(found: Trace, cpu_s: Callable[[], float | None]) -> Iterator[None]:
+    """Record what the machine, the server and this program do while the body runs."""
+    before, server_before_s, own_before_s = psutil.cpu_times(), cpu_s(), time.process_time()
+    yield
+    found.bench_cpu_s, server_after_s = time.process_time() - own_before_s, cpu_s()
+    found.machine = machine_between(before, psutil.cpu_times())
+    if server_before_s is not None and server_after_s is not None:
+        found.server_cpu_s = max(0.0, server_after_s - server_before_s)
 
 
 async def _request(

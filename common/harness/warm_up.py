@@ -21,8 +21,12 @@ BATCHES = 10
 LONG_S = 1.0
 
 
-async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> None:
-    """Waits for the server, checks its answer, and asks until each process of its workers has worked."""
+async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> set[str]:
+    """Wait for the server, check its answer, and ask until each of its worker processes has worked.
+
+    Returns:
+        The ids of the processes that answered; empty if the server doesn't send `X-Worker`.
+    """
     pong = await server.while_alive(server.ready(session))
     record.ready_s = server.age_s()
     asked_s = server.age_s()
@@ -50,6 +54,7 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
             break  # whoever was at work for so long was all that there is: it has fewer workers than it says
     record.warm_s = server.age_s()
     record.workers = workers
+    return _processes(seen)
 
 
 def _is_the_server(server: Server, answer: Answer) -> bool:

@@ -20,6 +20,7 @@ from common.model.history import upgraded
 from common.model.infile import read_whole
 from common.model.legible import made_legible
 from common.model.outfile import write_whole
+from common.model.requests import Arrivals, Recovery, Requests, TracedRequests
 from common.model.required import Required
 from common.model.validity import faults
 
@@ -94,17 +95,6 @@ class Checks(msgspec.Struct, frozen=True):
     answered_s: list[float] = []  # or given up
     code: list[str] = []  # empty where the answer was right, else what was wrong with it: for programs
     problem: list[str] = []  # and for people
-
-
-class TracedRequests(msgspec.Struct, frozen=True):
-    """Requests for the task that were sent at the same time; times in seconds since the first ping."""
-
-    sent_s: list[float] = []
-    answered_s: list[float] = []
-    worker: list[str] = []  # "process id/thread name" where the server tells, else empty
-    # For each request the stretches in which its task ran: from, to, and how much it computed in between. That is
-    # None where the server doesn't tell; then the stretch is its Server-Timing, counted back from the answer.
-    ran_s: list[list[tuple[float, float, float | None]]] = []
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -221,22 +211,15 @@ class Trace(msgspec.Struct, kw_only=True):
     workers: int | None = None
     requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
     pings: Pings = msgspec.field(default_factory=Pings)  # since the first one was due
+    machine: Machine | None = None  # from sending the requests to the last answer
+    server_cpu_s: float | None = None  # of the server, its children and its services meanwhile
+    bench_cpu_s: float | None = None  # of this program meanwhile
     failure: Failure | None = None
 
     @property
     def case(self) -> Case:
         """What was traced."""
         return case_of(self.server, self.values)
-
-
-class Requests(msgspec.Struct, frozen=True):
-    """Requests of the load, one entry for each; times in seconds since the load began."""
-
-    sent_s: list[float] = []
-    ended_s: list[float] = []
-    # Empty where the answer was right; `refused`: a 503 that says when to come again; `lost`: none, or cut off;
-    # `late`: none within the patience; `wrong`: any other.
-    outcome: list[str] = []
 
 
 class Incident(msgspec.Struct, kw_only=True):
@@ -253,25 +236,25 @@ class Incident(msgspec.Struct, kw_only=True):
     fault_at_s: float | None = None  # since the load began
     ended_s: float = 0.0  # when the load ended
     idle_answer_s: float | None = None  # how long an answer took when nothing else was to do
-    left_whole: bool | None = None  # if so, the same server took the next of its incidents; None: it was not asked
+    left_whole: bool | None = None  # whether the same server was used for the next fault; None: not checked
+    recovery: Recovery = msgspec.field(default_factory=Recovery)
+    recovery_answers: int = 0  # right answers in a row that count as a recovery
+    recovery_processes: int = 0  # distinct processes that must have given them
     seen: dict[str, float] = {}  # what else was counted and measured, by name; see the fault
     without: str = ""  # why this fault can't happen to it
     failure: Failure | None = None
 
     @property
+    def has_recovered(self) -> bool | None:
+        """Whether the recovery check ended with enough right answers in a row; None if it sent no request."""
+        if not self.recovery.outcome:
+            return None
+        return self.recovery.is_passed(self.recovery_answers, self.recovery_processes)
+
+    @property
     def case(self) -> Case:
         """What was drilled."""
         return case_of(self.server, self.values)
-
-
-class Arrivals(msgspec.Struct, frozen=True):
-    """Requests of an open load, one entry for each; times in seconds since the load began."""
-
-    due_s: list[float] = []
-    sent_s: list[float] = []  # later than due only if the generator was late itself
-    ended_s: list[float] = []  # or when it was given up
-    # As that of `Requests`; `unanswered`: none until nobody waited any more.
-    outcome: list[str] = []
 
 
 class Step(msgspec.Struct, kw_only=True):

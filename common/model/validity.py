@@ -16,7 +16,9 @@ _RANGES: dict[str, tuple[float, float]] = {
     "warm_up_cpu_s": (0, FAR_S),
     **dict.fromkeys(("size_bytes", "memory_bytes", "socket_failures", "tool_unknown"), (0, LARGEST)),
     **dict.fromkeys(("time_s", "finished_s", "waited_s", "idle_answer_s", "ready_s", "warm_s"), (0, LONGEST_S)),
-    **dict.fromkeys(("stop_s", "case_s", "tool_cpu_s", "bench_cpu_s", "services_cpu_s"), (0, LONGEST_S)),
+    **dict.fromkeys(
+        ("stop_s", "case_s", "tool_cpu_s", "bench_cpu_s", "services_cpu_s", "server_cpu_s"), (0, LONGEST_S)
+    ),
     **dict.fromkeys(("alone_wall_s", "alone_cpu_s", "cpu_s", "total_s"), (0, FAR_S)),
     **dict.fromkeys(("due_s", "sent_s", "answered_s", "at_s", "alone_at_s"), (-LONGEST_S, LONGEST_S)),
     **dict.fromkeys(("busy_s", "steal_s", "idle_s", "load_began_s"), (-FAR_S, FAR_S)),
@@ -31,6 +33,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("ended_s", "fault_at_s", "seen_until_s"), (-LONGEST_S, LONGEST_S)),
     "arrivals_per_s": (1e-6, MOST),
     "seen": (-LARGEST, LARGEST),
+    **dict.fromkeys(("recovery_answers", "recovery_processes"), (0, MOST)),
     **dict.fromkeys(("taken", "tool_awake", "generator_awake"), (0, MOST)),
     **dict.fromkeys(("port_range", "tool_cpus"), (1, MOST)),
     "began_s": (-LONGEST_S, LONGEST_S),
@@ -57,6 +60,7 @@ _TABLES = (
     "Samples",
     "Ports",
     "Requests",
+    "Recovery",
     "Arrivals",
 )
 _MAY_LACK = (

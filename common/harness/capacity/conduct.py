@@ -94,7 +94,7 @@ async def _offer(
     unit = typical_arrivals(max(FEWEST, round(per_s * record.time_s)), [plan.seed, record.round])
     due_s, goals = [round(float(one), 6) for one in unit / per_s], [goal(text) for text in step.goals]
     async with beside_the_machine(record, ticking, None):
-        expected = expectations[case.work]
+        expected = plan.expected_of(case, expectations)
         await Offer(plan, case, expected, services, step, due_s, goals, watcher.answer_came).measure()
 
 

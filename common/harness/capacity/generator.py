@@ -19,7 +19,7 @@ from common.harness.ours import OURS_FIRST, server_environment
 from common.harness.processes import Started, until
 from common.harness.ready.expectation import Expectation
 from common.harness.tail import Tail
-from common.model.record import Arrivals
+from common.model.requests import Arrivals
 
 COMMAND = [sys.executable, *OURS_FIRST, "common.alone.open_load"]
 START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # what was never due has no line
@@ -58,6 +58,7 @@ class Generator:
             "keep_alive": keep_alive,
             "status": expected.status,
             "body": expected.body,
+            "headers": expected.headers,
             "answer": base64.b64encode(expected.answer).decode(),
             "begin_s": begin_s,
             "due_s": list(due_s),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from common.errors import BadInputError
 from common.harness.plan import Plan, make_plan
 from common.harness.ready.expectation import Expectation
+from common.harness.ready.load_keys import CAPACITY, refuse_unsupported
 from common.harness.ready.strategies import by_hand
 from common.model.case import Value
 from common.model.goal import Goal, goal
@@ -24,6 +25,7 @@ def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequenc
     Raises:
         BadInputError: as `make_plan`; or a goal is none, or none that a search can have.
     """
+    refuse_unsupported(CAPACITY, suite)
     for text in goals:
         check(goal(text), suite)
     targets = tuple(by_hand(target) for target in suite.targets)  # as they are when nobody compares them

@@ -69,18 +69,20 @@ Chain = list[tuple[Case, Incident]]
 def chains(plan: Plan, names: Sequence[str]) -> Iterator[Chain]:
     """All that is to happen, round after round, each of them shuffled: what is in a chain happens to one server.
 
-    Each chain has at its end a fault after which no server goes on; the others are dealt out among them. Then come
-    those that have a server for themselves.
+    Each chain has at its end a fault after which no server goes on; the others are dealt out among them. The control
+    comes first, while the server is fresh. Then come those that have a server for themselves.
     """
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
     for round_ in range(1, plan.rounds + 1):
         now = [name for name in names if round_ == 1 or name not in _ONCE]
         last, alone = [name for name in now if name in _LAST], [name for name in now if name in _ALONE]
-        others = [name for name in now if name not in (*last, *alone)]
+        control = [name for name in now if name == CONTROL]
+        others = [name for name in now if name not in (*control, *last, *alone)]
         of_this_round, after_it = [], []
         for case in plan.cases:
             shuffled, hands = order.sample(others, len(others)), max(1, len(last))
             dealt = [[*shuffled[hand::hands], *last[hand : hand + 1]] for hand in range(hands)]
+            dealt[0] = [*control, *dealt[0]]
             of_this_round += [[(case, _incident(plan, case, name, round_)) for name in hand] for hand in dealt if hand]
             after_it += [[(case, _incident(plan, case, name, round_))] for name in alone]
         yield from order.sample(of_this_round, len(of_this_round))
@@ -104,14 +106,14 @@ class Drill:
     jobless: set[Case] = field(default_factory=set)  # who has said so
 
     async def play(self, chain: Chain) -> None:
-        """Lets one after the other happen to a server, and to a fresh one where it is not whole after one of them."""
+        """Let one fault after the other happen to a server, and start a fresh one if it does not recover."""
         async with contextlib.AsyncExitStack() as stack:
             on: Stage | None = None
-            for place, (case, incident) in enumerate(chain, 1):
+            for case, incident in chain:
                 self.watcher.case_begins(f"round {incident.round}  {incident.fault}  {case.server}", 0.0)
                 incident.without = self._why_not(case, incident.fault)
                 if not incident.without:
-                    on = await self._happen(case, incident, stack, on, is_last=place == len(chain))
+                    on = await self._happen(case, incident, stack, on)
                 if incident.without == jobs.NO_JOBS:
                     self.jobless.add(case)
                 self.keep(incident)
@@ -127,20 +129,23 @@ class Drill:
         return "its tasks are its own" if not case.task and fault in _OF_OUR_TASKS else ""
 
     async def _happen(
-        self, case: Case, incident: Incident, stack: contextlib.AsyncExitStack, on: Stage | None, *, is_last: bool
+        self, case: Case, incident: Incident, stack: contextlib.AsyncExitStack, on: Stage | None
     ) -> Stage | None:
         """The incident, whatever becomes of the server; gives that for the next one, if it is whole."""
         began = False
         try:
             try:
                 if on is None:
-                    expected, on_disk = self.expectations[case.work], _BROKER_ON_DISK.get(incident.fault)
+                    expected, on_disk = (
+                        self.plan.expected_of(case, self.expectations),
+                        _BROKER_ON_DISK.get(incident.fault),
+                    )
                     needs = (self.plan, case, expected, self.services, incident.round)
                     on = await stack.enter_async_context(stage(*needs, broker_on_disk=on_disk))
                 began, scene = True, on.scene(incident)
                 await _DRILLS[incident.fault](scene)
-                if incident.fault not in _LAST and incident.left_whole is None and not is_last:
-                    incident.left_whole = bool(incident.without) or await on.is_whole(scene)
+                if incident.fault not in (*_LAST, *_ALONE) and incident.left_whole is None:
+                    incident.left_whole = bool(incident.without) or await on.has_recovered(scene)
             finally:
                 if not incident.left_whole:
                     await stack.aclose()

@@ -10,42 +10,67 @@ import aiohttp
 from common.harness.client import answer_of, as_it_is
 from common.harness.failures import CaseFailedError
 from common.harness.ready.expectation import Expectation
-from common.model.record import Requests
+from common.model.requests import Recovery, Requests
 
 LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
+_LONGEST_ID = 40  # characters of a process id: the header may hold anything
 PAUSE_S = 0.01  # of a user whose request ended without work, so that a refusal is not a flood
 
 
 class Crowd:
-    """Asks for one thing, and writes down what came of every request."""
+    """Asks for one thing, and writes down what came of every request.
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, expected: Expectation, patience_s: float) -> None:
-        self._session, self._url, self.expected, self._patience_s = session, url, expected, patience_s
+    Args:
+        fresh: a session that opens a connection for each request; None: `session` does so.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        expected: Expectation,
+        patience_s: float,
+        fresh: aiohttp.ClientSession | None = None,
+    ) -> None:
+        self._session, self._fresh, self._url = session, fresh or session, url
+        self.expected, self._patience_s = expected, patience_s
 
     async def ask(self, requests: Requests | None = None, began_s: float = 0.0, patience_s: float | None = None) -> str:
         """One request, and what came of it."""
         sent_s = time.monotonic()
-        outcome = await self._outcome(patience_s or self._patience_s)
+        outcome, _ = await self._outcome(self._session, patience_s or self._patience_s)
         if requests is not None:
             requests.sent_s.append(round(sent_s - began_s, 6))
             requests.ended_s.append(round(time.monotonic() - began_s, 6))
             requests.outcome.append(outcome)
         return outcome
 
-    async def _outcome(self, patience_s: float) -> str:
+    async def check(self, recovery: Recovery, began_s: float) -> None:
+        """Send one request of the recovery check and record its outcome and the process that answered."""
+        sent_s = time.monotonic()
+        outcome, process = await self._outcome(self._fresh, self._patience_s)
+        recovery.sent_s.append(round(sent_s - began_s, 6))
+        recovery.ended_s.append(round(time.monotonic() - began_s, 6))
+        recovery.outcome.append(outcome)
+        recovery.process.append(process)
+
+    async def _outcome(self, session: aiohttp.ClientSession, patience_s: float) -> tuple[str, str]:
+        """Send a request; return its outcome and the id of the process that answered, if known."""
         timeout = aiohttp.ClientTimeout(total=patience_s)
         try:
-            async with self._session.get(as_it_is(self._url), timeout=timeout, allow_redirects=False) as response:
+            async with session.get(as_it_is(self._url), timeout=timeout, allow_redirects=False) as response:
                 answer = await answer_of(response, len(self.expected.answer))
-                if self.expected.fits(answer.status, answer.body):
-                    return ""
-                return REFUSED if answer.status == 503 and "retry-after" in answer.headers else WRONG
+                process = answer.headers.get("x-worker", "").partition("/")[0][:_LONGEST_ID]
+                if not self.expected.problem(answer):
+                    return "", process
+                is_refused = answer.status == 503 and "retry-after" in answer.headers
+                return (REFUSED if is_refused else WRONG), process
         except CaseFailedError:  # more than was expected
-            return WRONG
+            return WRONG, ""
         except TimeoutError:
-            return LATE
+            return LATE, ""
         except (aiohttp.ClientError, ValueError, OSError):
-            return LOST
+            return LOST, ""
 
     @contextlib.asynccontextmanager
     async def asking(self, users: int, requests: Requests, began_s: float) -> AsyncIterator[None]:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from common.errors import BadInputError
 from common.harness.drill.conduct import chains, with_parts
 from common.harness.drill.scene import USERS, computing
 from common.harness.drill.stage import STEADY_CPU_S
 from common.harness.plan import Plan, make_plan
+from common.harness.ready.load_keys import DRILL, refuse_unsupported
 from common.harness.ready.strategies import by_hand
 from common.model.case import Value
 from common.model.suite import Suite
@@ -18,8 +18,7 @@ def drill_plan(
 ) -> tuple[Plan, int]:
     """The plan, and how many incidents it has; raises BadInputError as `make_plan` does."""
     names = with_parts(faults)
-    if suite.load.files:
-        raise BadInputError(f"{suite.source} asks for any of several files: expected a suite with one path for a drill")
+    refuse_unsupported(DRILL, suite)
     tasks = {"task": [computing(STEADY_CPU_S)]} if suite.has_task else {}
     targets = tuple(by_hand(target) for target in suite.targets)  # as they are when nobody compares them
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})

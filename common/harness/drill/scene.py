@@ -16,6 +16,7 @@ from common.harness.drill.broker import Broker
 from common.harness.drill.crowd import Crowd
 from common.harness.server import Server
 from common.model.record import Incident
+from common.model.requests import FAILED_OUTCOMES
 
 BEGUN, ENDLESS, LASTS = "begun", "endless-", "lasts"  # as common.alone.drill has them
 USERS = 8  # as many as wait in the line of two workers that refuse beyond it
@@ -25,6 +26,7 @@ SETTLE_S = 0.3  # of that, in which the queue gets its length
 LOOK_S = 0.02
 CALM_S, CALM = 0.15, 0.3  # nobody is computed for: less than so much of a CPU over so long
 WHOLE, WINDOW_S = 0.8, 0.5  # of the rate before, over so long: then it is whole again
+MARGIN_S = 0.1  # of load after that window, so that the report, which rounds times, finds the window, too
 
 
 def computing(cpu_s: float) -> str:
@@ -96,8 +98,7 @@ class Scene:
 
     def rate(self, from_s: float, to_s: float) -> float:
         """Right answers per second between two times."""
-        done = zip(self.incident.requests.ended_s, self.incident.requests.outcome, strict=True)
-        return sum(from_s <= ended_s < to_s and not outcome for ended_s, outcome in done) / (to_s - from_s)
+        return len(self._right_between(from_s, to_s)) / (to_s - from_s)
 
     def rate_before(self) -> float:
         """Until something went wrong."""
@@ -105,17 +106,30 @@ class Scene:
         assert at_s is not None
         return self.rate(SETTLE_S, at_s)
 
+    def failures_since(self, from_s: float) -> int:
+        """Return how many requests have ended since then without a right answer, refusals not counted."""
+        ended = zip(self.incident.requests.ended_s, self.incident.requests.outcome, strict=True)
+        return sum(ended_s >= from_s and outcome in FAILED_OUTCOMES for ended_s, outcome in ended)
+
     async def until_whole(self, limit_s: float) -> bool:
-        """Whether the rate is what it was before the limit is reached."""
+        """Wait until the rate is back and no request fails any more; return whether that was within the limit."""
         at_s, before = self.incident.fault_at_s, self.rate_before()
         assert at_s is not None
+        seen_s = at_s
         while self.now_s() < at_s + limit_s:
-            now_s = self.now_s()
-            if now_s >= at_s + WINDOW_S and self.rate(now_s - WINDOW_S, now_s) >= WHOLE * before:
-                await asyncio.sleep(5 * LOOK_S)  # so that no later look misses it by a hair
-                return True
+            to_s = self.now_s() - WINDOW_S - MARGIN_S
+            for from_s in self._right_between(seen_s, to_s):  # the windows with the most answers begin with one
+                is_back = self.rate(from_s, from_s + WINDOW_S) >= WHOLE * before
+                if is_back and not self.failures_since(from_s):
+                    return True
+            seen_s = max(seen_s, to_s)
             await asyncio.sleep(LOOK_S)
         return False
+
+    def _right_between(self, from_s: float, to_s: float) -> list[float]:
+        """Return when right answers came between two times."""
+        ended = zip(self.incident.requests.ended_s, self.incident.requests.outcome, strict=True)
+        return [ended_s for ended_s, outcome in ended if from_s <= ended_s < to_s and not outcome]
 
     def begun(self) -> int:
         """How many tasks have begun, as they say."""

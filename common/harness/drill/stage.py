@@ -23,12 +23,15 @@ from common.harness.turn import new_record
 from common.harness.warm_up import warm_up
 from common.model.case import Case
 from common.model.record import Incident, Record
+from common.model.requests import FAILED_OUTCOMES
 
 FOLDER = "UNDER_SIEGE_DRILL"  # as common.alone.drill has it
 STEADY_CPU_S = 0.02  # of a task, unless its fault needs others
 STOP_S = 0.05  # for a server to end, when all is seen
 PATIENCE_S = 5.0  # of a user
-WHOLE_LIMIT_S = 2.0  # after a fault, before it is replaced
+IN_A_ROW = 20  # right answers; for each listening process, if answers don't tell which one they come from
+AT_ONCE = 4  # requests of the recovery check, few enough that no server sheds load
+RECOVERY_LIMIT_S = 5.0  # until it is idle again, and for the answers after that
 FINE_S = 0.1  # for a ping
 QUICK = 4.0  # times what it takes when nothing else is to do, and an answer is not called quick any more
 LEAST_QUICK_S = 0.2
@@ -38,8 +41,17 @@ LOOK_S = 0.02
 class Stage:
     """A server that is warm."""
 
-    def __init__(self, server: Server, session: aiohttp.ClientSession, crowd: Crowd, folder: Path, warm: Record):
+    def __init__(
+        self,
+        server: Server,
+        session: aiohttp.ClientSession,
+        crowd: Crowd,
+        folder: Path,
+        warm: Record,
+        processes: int,
+    ) -> None:
         self._server, self._session, self._crowd, self._folder, self._warm = server, session, crowd, folder, warm
+        self._processes = processes  # that answered during the warm-up
         self.broker: Broker | None = None
 
     def scene(self, incident: Incident) -> Scene:
@@ -50,10 +62,29 @@ class Stage:
         scene.let_tasks_take(STEADY_CPU_S)
         return scene
 
-    async def is_whole(self, scene: Scene) -> bool:
-        """Whether it is as it was before long: it answers, soon, and does nothing that nobody waits for."""
+    async def has_recovered(self, scene: Scene) -> bool:
+        """Return whether the server is idle again soon and then passes the recovery check."""
         scene.set_length(STEADY_CPU_S)
-        deadline_s = time.monotonic() + WHOLE_LIMIT_S
+        return await self._is_idle_soon(scene) and await self._passes_check(scene)
+
+    async def _passes_check(self, scene: Scene) -> bool:
+        """Ask until enough answers in a row are right and all processes are among them, or one of them fails.
+
+        Each request has a connection of its own, so that every process that listens gets some.
+        """
+        incident = scene.incident
+        incident.recovery_answers = IN_A_ROW if self._processes else IN_A_ROW * self._server.listening_processes()
+        incident.recovery_processes = self._processes
+        limit_s = max(RECOVERY_LIMIT_S, QUICK * incident.recovery_answers * (self._warm.idle_answer_s or 0.0))
+        deadline_s, at_once = time.monotonic() + limit_s, max(AT_ONCE, 2 * self._processes)
+        while not incident.has_recovered and time.monotonic() < deadline_s:
+            await asyncio.gather(*(self._crowd.check(incident.recovery, scene.began_s) for _ in range(at_once)))
+            if any(outcome in FAILED_OUTCOMES for outcome in incident.recovery.outcome):
+                break
+        return bool(incident.has_recovered)
+
+    async def _is_idle_soon(self, scene: Scene) -> bool:
+        deadline_s = time.monotonic() + RECOVERY_LIMIT_S
         while time.monotonic() < deadline_s and self._server.alive():
             if await self._answers_soon() and await scene.is_calm():
                 return True
@@ -102,11 +133,19 @@ async def stage(
         if broker_on_disk is not None:
             apart = broker_apart(plan.python_of(case).path, record.workers, on_disk=broker_on_disk)
             broker = await stack.enter_async_context(apart)
-        session = await stack.enter_async_context(client())
+        fresh = await stack.enter_async_context(client())
+        session = await stack.enter_async_context(client(keep_alive=plan.load_of(case).keep_alive))
         server = await stack.enter_async_context(running(plan, case, record, services))
-        await warm_up(server, session, expected, record)
+        processes = await warm_up(server, fresh, expected, record)
         server.grace_s = STOP_S  # how it stops is a fault of its own
-        found = Stage(server, session, Crowd(session, server.load_url, expected, PATIENCE_S), folder, record)
+        found = Stage(
+            server,
+            session,
+            Crowd(session, server.load_url, expected, PATIENCE_S, fresh),
+            folder,
+            record,
+            len(processes),
+        )
         found.broker = broker
         yield found
 

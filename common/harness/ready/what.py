@@ -6,6 +6,7 @@ from pathlib import Path
 
 from common.errors import BadInputError
 from common.harness.ready.address import address, path_of, ping_path
+from common.harness.ready.load_keys import refuse_unsupported
 from common.harness.ready.strategies import strategies_suite
 from common.harness.ready.style import in_style
 from common.harness.ready.suite_file import NAME, read_suite, suite_path
@@ -14,19 +15,24 @@ from common.model.suite import Load, Ping, Suite
 from common.model.target import Target
 
 
-def suite_of(names: Sequence[str], ping: str | None = None, *, quick: bool = False, style: str = "") -> Suite:
+def suite_of(
+    names: Sequence[str], ping: str | None = None, *, quick: bool = False, style: str = "", command: str = "run"
+) -> Suite:
     """The suite that all of the words name together; all strategies where there is none.
 
     Args:
         ping: the path of a health check, of servers that are named by their address.
         quick: whether the quick form of a suite is meant.
         style: how it is asked, one of `STYLES`; empty: not in this way.
+        command: the command that measures it, which may not support every key of a suite.
 
     Raises:
         BadInputError: nothing fits a word, or they do not fit together.
     """
     suite = _named_suite(names, ping, quick=quick)
-    return in_style(suite, style) if style else suite
+    found = in_style(suite, style) if style else suite
+    refuse_unsupported(command, found)
+    return found
 
 
 def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suite:

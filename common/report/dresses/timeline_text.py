@@ -117,7 +117,7 @@ def _beside(drawn: Sequence[Timeline], scale: _Scale, most: int | None = None) -
 def _heading(members: Sequence[Timeline]) -> str:
     """Of those that show the same; nothing where nobody can say what that is."""
     kind = pattern(members[0])
-    return heading(kind, members) if kind.at_once is not None or kind.is_failed else ""
+    return heading(kind, members) if kind.at_once is not None or kind.is_failed or kind.is_crowded else ""
 
 
 class _Lines:

@@ -23,6 +23,7 @@ class Pattern:
     at_once: bool | None  # several tasks, or one at a time; None where nobody can tell, or it failed
     is_stuck: bool  # whether pings had to wait for tasks
     is_failed: bool = False
+    is_crowded: bool = False  # whether other work on the machine is the reason why nobody can tell
 
 
 ORDER = (
@@ -32,8 +33,10 @@ ORDER = (
     Pattern(at_once=False, is_stuck=True),
     Pattern(at_once=None, is_stuck=False),
     Pattern(at_once=None, is_stuck=True),
+    Pattern(at_once=None, is_stuck=False, is_crowded=True),
     Pattern(at_once=None, is_stuck=False, is_failed=True),
 )
+CROWDED = ORDER[-2]
 
 
 def pattern(one: Timeline) -> Pattern:
@@ -41,6 +44,8 @@ def pattern(one: Timeline) -> Pattern:
     if one.failure:
         return ORDER[-1]
     count = at_once(one)
+    if count is None and one.other_work is not None:
+        return CROWDED
     return Pattern(None if count is None else count > 1, is_stuck(one))
 
 
@@ -65,7 +70,7 @@ def at_once(one: Timeline) -> int | None:
     count = begun if computed < WAITS else computed
     if count > MORE_THAN_ONE:
         return max(2, round(count))
-    return 1 if computed >= BUSY else None
+    return 1 if computed >= BUSY and one.other_work is None else None
 
 
 def _on_average(bars: Sequence[Bar], of_each: Callable[[Bar], float]) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from common.model.case import Value, axis
+from common.model.other_work import is_crowded, other_work
 from common.model.record import Trace
 from common.report import numbers
 
@@ -73,6 +74,7 @@ class Timeline:
     lanes: tuple[Lane, ...]
     pings: tuple[Ping, ...]
     failure: str = ""
+    other_work: float | None = None  # the share of the CPUs that it had, if so much that nothing ran in parallel
 
     @property
     def done_s(self) -> float:
@@ -140,7 +142,8 @@ def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
     zero_s = min(trace.requests.sent_s)
     pings = zip(trace.pings.due_s, trace.pings.waited_s, strict=True)
     drawn = tuple(Ping(due_s - zero_s, due_s - zero_s + waited_s) for due_s, waited_s in sorted(pings))
-    return Timeline(name, trace.title, tuple(_lanes(trace, zero_s)), drawn)
+    share = other_work(trace) if is_crowded(trace) else None
+    return Timeline(name, trace.title, tuple(_lanes(trace, zero_s)), drawn, other_work=share)
 
 
 def _lanes(trace: Trace, zero_s: float) -> list[Lane]:

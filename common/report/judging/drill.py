@@ -38,7 +38,9 @@ def exit_code(result: Result) -> int:
 def _mark(one: Drilled) -> str:
     if not one.has_figures or one.fault not in _MARKS:
         return NONE
-    return _MARKS[one.fault](one)
+    mark: str = _MARKS[one.fault](one)
+    has_failed = any(each.has_recovered is False for each in one.incidents)
+    return HURT if mark == OK and has_failed else mark
 
 
 def _dead(ping_s: float | None) -> str:

@@ -17,7 +17,7 @@ _OF_JOBS = ("never answered", "last answer after")
 # Of each fault: what it is, and what the two lines of its cells say.
 HEADINGS = {
     CONTROL: ("no fault", "trans/s", "ping p99"),
-    "worker": ("worker killed", "lost", "whole after"),
+    "worker": ("worker killed", "lost", "recovery time"),
     "stop": ("SIGTERM", "begun lost", "exit"),
     "stop_long": ("SIGTERM, long tasks", "begun lost", "exit"),
     "leave": ("25 leave", "CPU for nobody", "next one waits"),
@@ -158,7 +158,7 @@ def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Itera
         yield "None survives everything unhurt." if hurt.issuperset(servers) else "None is known to survive all of it."
     pinged = {one.drilled.case.server for one in cells if any(found.pings.due_s for found in one.drilled.incidents)}
     for mark, is_pinged, words in (
-        (HIDDEN, True, "A health check would keep in service what does no work any more: {}."),
+        (HIDDEN, True, "A health check would keep a broken server in service: {}."),
         (DEAD, True, "Dead, and a health check would notice: {}."),
         (DEAD, False, "Dead: {}."),
     ):
@@ -167,8 +167,13 @@ def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Itera
             yield words.format(_listed(list(map(_at_fault, of_these))))
     replaced = [_at_fault(one) for one in cells if any(each.left_whole is False for each in one.drilled.incidents)]
     if replaced:
-        yield f"Not whole soon after it, so that a fresh server took the next fault: {_listed(replaced)}."
-    untold = [f"{_at_fault(one)}: {one.drilled.failure}" for one in cells if one.drilled.failure]
+        yield f"Did not recover in time and was replaced before the next fault: {_listed(replaced)}."
+    unusable = {_called(one): one.drilled.unusable for one in cells if one.drilled.unusable}
+    for name, why in unusable.items():
+        yield f"Unusable: {name}: {why}, so no fault can be judged."
+    untold = [
+        f"{_at_fault(one)}: {one.drilled.failure}" for one in cells if one.drilled.failure and not one.drilled.unusable
+    ]
     if untold:
         yield f"Could not be told: {'; '.join(untold)}."
     for lacking in left_out:

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 
 from common.model.record import Result
 from common.report import numbers
-from common.report.figures.patterns import Pattern, at_once, bars_of, computed_s, grouped, longest_late_s, take_turns
+from common.report.figures.patterns import (
+    Pattern,
+    at_once,
+    bars_of,
+    computed_s,
+    grouped,
+    longest_late_s,
+    pattern,
+    take_turns,
+)
 from common.report.figures.timeline import UNTOLD, Bar, Timeline
 from common.report.words.naming import in_plain_words, with_name
 
@@ -44,6 +53,8 @@ def heading(kind: Pattern, members: Sequence[Timeline]) -> str:
     """Of a group: `Two at once, and pings are quick`."""
     if kind.is_failed:
         return "Failed"
+    if kind.is_crowded:
+        return f"Other work {_too_crowded(members)}"
     if kind.at_once is None:
         pings = "pings have to wait for it" if kind.is_stuck else "pings are quick"
         return f"Whether one computes at a time or more can't be told; {pings}"
@@ -52,6 +63,14 @@ def heading(kind: Pattern, members: Sequence[Timeline]) -> str:
     pings = "but pings stand in line with the tasks" if kind.is_stuck else "and pings are quick"
     counts = sorted({count for one in members if (count := at_once(one))})
     return f"{_count(counts).capitalize()} at once, {pings}"
+
+
+def _too_crowded(members: Sequence[Timeline]) -> str:
+    """Continue the sentence `other work …`."""
+    shares = sorted(one.other_work or 0.0 for one in members)
+    low, high = numbers.share(shares[0]), numbers.share(shares[-1])
+    used = low if low == high else f"{low} to {high}"
+    return f"used {used} of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
 def _count(counts: Sequence[int]) -> str:
@@ -66,6 +85,8 @@ def in_a_line(one: Timeline) -> str:
     told = [f"all {one.requests} answered after {numbers.seconds(one.done_s)}"]
     if one.is_untold:
         told.append(UNTOLD)
+    elif pattern(one).is_crowded:
+        told.append(f"other work {_too_crowded([one])}")
     elif at_once(one) is None:
         told.append("the task waits in between, or something else had the cores")
     if take_turns(one):
@@ -88,9 +109,12 @@ def in_short(one: Timeline) -> str:
 def headline(drawn: Sequence[Timeline]) -> str:
     """What is to be seen in the picture, for a slide."""
     found = grouped(drawn)
-    if len(found) == 1:
-        return heading(found[0][0], found[0][1])
     kind, members = found[0]
+    crowded = [one for each, several in found if each.is_crowded for one in several]
+    if crowded and (not kind.at_once or kind.is_stuck):
+        return f"{', '.join(one.name for one in crowded)}: other work {_too_crowded(crowded)}"
+    if len(found) == 1:
+        return heading(kind, members)
     if kind.at_once and not kind.is_stuck:
         names = [plain_name_of_timeline(one) for one in members]
         who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
