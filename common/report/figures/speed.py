@@ -51,6 +51,14 @@ class Speeds:
         """The slope of the line through the work that could be done until each answer: as a rate is told from them."""
         return line_through(answered_s, np.interp(answered_s, *self._done))[0]
 
+    def means(self, from_s: Floats, to_s: Floats) -> Floats:
+        """As `mean`, over many times at once; each is cut off where the samples end."""
+        edges_s, done = self._done
+        ends_s = np.clip(to_s, edges_s[1], edges_s[-1])
+        begins_s = np.clip(from_s, edges_s[0], ends_s - STEP_S)
+        work = np.interp(ends_s, edges_s, done) - np.interp(begins_s, edges_s, done)
+        return np.asarray(work / (ends_s - begins_s))
+
     @cached_property
     def _done(self) -> tuple[Floats, Floats]:
         """The edges of all steps, and the work that could be done until each of them."""
