@@ -24,6 +24,8 @@ from common.command_line import telling_of
 from common.errors import BadInputError
 from common.harness.capacity.arrivals import typical_arrivals, usual_wait
 from common.harness.capacity.generator import Generator
+from common.harness.capacity.step import Offer
+from common.model.goal import goal
 from common.model.record import Failure, LeftOut, Result, load, save
 from common.report.dressing import as_shown, dressed
 from common.report.figures.offers import Offered
@@ -207,6 +209,17 @@ def test_what_the_generator_can_not_offer_says_nothing_of_the_server() -> None:
     assert "the load generator was the limit at 40.0/s: its requests were 200 ms late" in " ".join(conclusion([one]))
 
 
+def test_a_late_generator_does_not_narrow_the_interval() -> None:
+    result = result_of([])
+    result.steps += [offered(SERVERS["M/D/1"], rate, 10.0, number, 1) for number, rate in enumerate((40.0, 13.0, 16.0))]
+    late = result.steps[-1].arrivals
+    late.sent_s[:] = [at + 0.4 for at in late.sent_s]
+    (one,) = capacities(result)
+    assert one.most_per_s < TRUTH["M/D/1"]
+    assert covers(one, TRUTH["M/D/1"])
+    assert one.holds < one.fails
+
+
 def test_what_was_refused_never_came_and_what_was_not_answered_has_waited() -> None:
     one = Offered(offered(SERVERS["refuses"], 40.0, 10.0, 1, 1))
     assert one.percentile_s("response", 99) == math.inf
@@ -268,7 +281,7 @@ def test_a_narrow_terminal_cuts_no_rate_off() -> None:
 
 
 @pytest.mark.parametrize(
-    ("goal", "said"),
+    ("wanted", "said"),
     [
         ("p99", "is no goal: expected FIGURE"),
         ("p98 < 1s", "such as 'p99 < 1s'"),
@@ -281,8 +294,8 @@ def test_a_narrow_terminal_cuts_no_rate_off() -> None:
         ("availability >= 100%", "can't hold at any rate"),
     ],
 )
-def test_a_goal_that_can_not_be_sought_is_one_line(goal: str, said: str, asked: Asked) -> None:
-    ran = asked("capacity", "3", "--goal", goal)
+def test_a_goal_that_can_not_be_sought_is_one_line(wanted: str, said: str, asked: Asked) -> None:
+    ran = asked("capacity", "3", "--goal", wanted)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert said in ran.stderr
 
@@ -383,3 +396,23 @@ def shown_or_refused(folder: Path, told: object) -> bool:
     except BadInputError as error:
         return "\n" not in str(error)
     return True
+
+
+@pytest.mark.parametrize(("slow_pings", "is_missed"), [(2, False), (60, True)])
+def test_slow_pings_end_a_step_once_the_goal_is_out_of_reach(slow_pings: int, is_missed: bool) -> None:
+    step = offered(SERVERS["M/D/1"], 10.0, 10.0, 2, 1)
+    step.record.pings.waited_s[:slow_pings] = [0.2] * slow_pings
+    offer = Offer(None, step.case, None, None, step, [10.0], [goal(text) for text in GOALS], lambda: None)
+    assert offer._are_pings_missed(np.array([10.0])) is is_missed
+
+
+def test_one_worker_may_answer_in_any_order() -> None:
+    in_order = Offered(offered(SERVERS["M/D/1"], 40.0, 10.0, 1, 1)).seen(None, 0.0)
+    answered = int(in_order.is_answered.sum())
+    ends = in_order.due_s + in_order.wait_s
+    ends[5:answered] = ends[5:answered][::-1]  # last come, first served would be as busy
+    is_later = ends > in_order.due_s
+    waits = np.where(is_later, ends - in_order.due_s, in_order.wait_s)
+    queue = queue_from([Seen(in_order.due_s, waits, in_order.is_answered & is_later, in_order.slowness)], [1])
+    assert queue is not None
+    assert np.median(queue.usual_s) == pytest.approx(0.05, rel=1e-3)

@@ -108,6 +108,8 @@ def queue_from(steps: Sequence[Seen], workers: Sequence[int] = WORKERS) -> Queue
 
 
 def _queue(steps: Sequence[Seen], workers: int) -> Queue:
+    if workers == 1:  # which serves them in the order of the answers, even if that is not the order of arrival
+        steps = [_by_answer(step) for step in steps]
     waited, served = zip(*(service_times(step, workers) for step in steps), strict=True)
     usual = [np.asarray(times / step.slowness[step.is_answered]) for times, step in zip(served, steps, strict=True)]
     slowness = np.concatenate([step.slowness[step.is_answered] for step in steps])
@@ -127,8 +129,16 @@ def _queue(steps: Sequence[Seen], workers: int) -> Queue:
     )
 
 
+def _by_answer(step: Seen) -> Seen:
+    order = np.argsort(step.due_s + step.wait_s, kind="stable")
+    return Seen(step.due_s[order], step.wait_s[order], step.is_answered[order], step.slowness[order])
+
+
 def service_times(step: Seen, workers: int) -> tuple[Floats, Floats]:
-    """Return how long each answered request waited for a worker and was served, in seconds, in order of arrival."""
+    """Return how long each answered request waited for a worker and was served, in seconds.
+
+    They are taken to begin in the order of the step.
+    """
     free_s, waited, served = [0.0] * workers, [], []
     for due, wait, is_answered in zip(step.due_s, step.wait_s, step.is_answered, strict=True):
         if wait == math.inf:
@@ -161,12 +171,12 @@ def replayed(due_s: Floats, served_s: Floats, workers: int, most_wait_s: float =
 
 def _differences(step: Seen, usual_s: Floats, workers: int, most_wait_s: float) -> Floats:
     """Return how far the percentiles of the step are from those of replays, in standard deviations of the replays."""
-    random, count = np.random.default_rng(1), len(step.due_s)
+    random, count, due_s = np.random.default_rng(1), len(step.due_s), np.sort(step.due_s)
     drawn = _drawn(np.broadcast_to(usual_s, (TRIES, len(usual_s))), count, SHORT_BLOCK, random) * step.slowness
-    waits = replayed(np.broadcast_to(step.due_s, drawn.shape), drawn, workers, most_wait_s)
-    longest_s = float((step.due_s + step.wait_s)[np.isfinite(step.wait_s)].max(initial=step.due_s[-1])) - step.due_s
-    seen = np.log(np.percentile(np.minimum(waits, longest_s + TINY_S), CHECKED, axis=1))
-    measured = np.log(np.percentile(np.minimum(step.wait_s, longest_s + TINY_S), CHECKED))
+    waits = replayed(np.broadcast_to(due_s, drawn.shape), drawn, workers, most_wait_s)
+    until_s = TINY_S + float((step.due_s + step.wait_s)[np.isfinite(step.wait_s)].max(initial=due_s[-1]))
+    seen = np.log(np.percentile(np.minimum(waits, until_s - due_s), CHECKED, axis=1))
+    measured = np.log(np.percentile(np.minimum(step.wait_s, until_s - step.due_s), CHECKED))
     return np.asarray((measured - seen.mean(axis=1)) / np.maximum(seen.std(axis=1), EXACT))
 
 

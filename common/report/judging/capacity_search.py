@@ -48,6 +48,7 @@ GAP = 1.25  # they are far apart
 FAR, BESIDE = 1.6, 1.25  # times the middle of where the knee may be: how far an end is, and the rate to offer then
 QUANTILES = (0.5, 0.3, 0.7)  # of where the knee may be: the rates of the next steps in turn
 ENDS = 0.02  # so near to the lowest or highest rate counts as there
+MOST_SPREAD = 0.3  # standard deviation of the replicates' logarithms: beyond it a replay tells nothing
 MOST_PERCENT = 99.9  # stands for a maximum
 POINTS = 1500  # of the grid of rates
 
@@ -120,7 +121,9 @@ class Search:
     def _knee(self, goal: Goal) -> Knee | None:
         percent = PERCENTS.get(goal.figure.removesuffix("_s").rpartition("_")[2])
         if self.queue and percent and goal.figure.startswith("response_"):
-            return knee_of_replicates(self.queue.rates(min(percent, MOST_PERCENT), goal.limit))
+            rates = self.queue.rates(min(percent, MOST_PERCENT), goal.limit)
+            if np.std(np.log(rates)) < MOST_SPREAD:
+                return knee_of_replicates(rates)
         is_counted = any(step.missed(goal)[0] for step in self.sound if step.lost)
         looks = []
         for step in self.sound:
@@ -136,16 +139,21 @@ class Search:
         """Return a rate that the knee is not above, and a guess, from what an overloaded server answered."""
         missed = [step for step in self.sound if (step.excess(goal) or 0.0) > 0 and step.answered]
         if not missed or not goal.figure.startswith("response_"):
-            return self.most, self._guess
+            return self.highest, self._guess
         most = max(missed, key=lambda step: step.answered_per_s)
         if not most.keeps_pace:
-            return self.most, math.sqrt(most.answered_per_s * most.per_s)
+            return self.highest, math.sqrt(most.answered_per_s * most.per_s)
         held = max((step.per_s for step in self.sound if not self._missed(step)), default=0.0)
-        return min(self.most, ABOVE_SATURATION * max(most.answered_per_s, held)), OF_SATURATION * most.answered_per_s
+        return min(self.highest, ABOVE_SATURATION * max(most.answered_per_s, held)), OF_SATURATION * most.answered_per_s
+
+    @property
+    def highest(self) -> float:
+        """Return the highest rate at which a knee may lie: one that was offered, even if it may not be again."""
+        return max([self.most, *(step.per_s for step in self.sound)])
 
     def quantile(self, share: float) -> float:
         """Return that quantile of the lowest of all knees, as if they were independent."""
-        rates = np.geomspace(self.least, self.most, POINTS)
+        rates = np.geomspace(self.least, self.highest, POINTS)
         above = np.prod([1 - one.below(rates) for one in self.knees.values()], axis=0)
         return float(np.exp(np.interp(share, 1 - above, np.log(rates))))
 
