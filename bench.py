@@ -153,16 +153,16 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given:
 
 
 @bench.command()
-@click.option("--goal", "goals", multiple=True, help="As 'p99 < 1s', 'ping p99 < 50ms' (both are the default).")
-@click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each search; auto: 60s or more.")
+@click.option("--goal", "goals", multiple=True, help="Such as 'p99 < 1s' or 'ping p99 < 50ms' (the defaults).")
+@click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each search; auto: 60s or more.")
 @click.option("--task", multiple=True, help="As for run.")
 @as_for_run
 @measuring
 def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, given: Given) -> None:
-    """Find out how many requests a second each server can take, so that all goals hold: as an interval.
+    """Find the highest request rate at which each server meets all goals, with its confidence interval.
 
-    WHAT is as for run. Requests come as a Poisson process, whatever became of the earlier ones. Exit 3 if the
-    interval is wide.
+    WHAT is as for run. Requests arrive as a Poisson process (open loop). Exit 3 if an interval is wider than
+    about ±15 %.
     """
     from common.harness.capacity.plan import capacity_plan
     from common.harness.ready.what import suite_of

@@ -1,135 +1,198 @@
-"""Steps as servers would give them whose capacity is known by arithmetic, with real arrivals and the real search."""
+"""Simulate servers of known capacity, with the real arrivals and the real search."""
 
 import heapq
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import Random
 
 import numpy as np
+from simulated_cpus import Machine
 from simulated_record import record_of, result_of
 
 from common.harness.capacity.arrivals import typical_arrivals
 from common.harness.capacity.step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S
 from common.model.goal import goal
-from common.model.record import Beats, Pings, Result, Step
+from common.model.record import Pings, Record, Result, Step
 from common.model.requests import Arrivals
 from common.report.judging.capacity import Capacity, capacities, wanted
 
 GOALS = ("p99 < 1s", "ping p99 < 50ms")
-BEAT_S = 2e-5
-Serve = Callable[[Sequence[float], Random], list[float]]  # when requests are due → how long each takes; or for ever
-Ping = Callable[[float], float]  # the rate → how long a ping takes
+CASE_BESIDE_S = 1.5  # to start and stop a server
+Ping = Callable[[float], float]  # rate → latency of a ping
+Service = Callable[[Random], float]  # → seconds that one request takes
 
 
-def queue_of(workers: int, service: Callable[[Random], float]) -> Serve:
-    """Workers with one line before them."""
+@dataclass(frozen=True)
+class Server:
+    """Workers that share one first-come, first-served queue."""
 
-    def serve(due_s: Sequence[float], luck: Random) -> list[float]:
-        free, waits = [0.0] * workers, []
+    workers: int
+    service: Service
+    computes: bool = False  # CPU-bound: follows the speed of the machine
+    most_waiting_s: float = math.inf  # refuses requests that would wait longer
+
+    def waits_s(self, due_s: Sequence[float], random: Random, machine: Machine) -> list[float]:
+        """Return the latency of each request; infinite if it was refused."""
+        free, waits = [(0.0, cpu) for cpu in range(self.workers)], []
         for due in due_s:
-            ended = max(due, heapq.heappop(free)) + service(luck)
-            heapq.heappush(free, ended)
-            waits.append(ended - due)
-        return waits
-
-    return serve
-
-
-def deterministic(workers: int, service_s: float) -> Serve:
-    return queue_of(workers, lambda _: service_s)
-
-
-def memoryless(workers: int, service_s: float) -> Serve:
-    return queue_of(workers, lambda luck: luck.expovariate(1 / service_s))
-
-
-def refusing(most_waiting_s: float, service_s: float) -> Serve:
-    """One worker that refuses what would have to wait longer than that."""
-
-    def serve(due_s: Sequence[float], _luck: Random) -> list[float]:
-        free, waits = 0.0, []
-        for due in due_s:
-            if free - due > most_waiting_s:
+            free_s, cpu = free[0]
+            if free_s - due > self.most_waiting_s:
                 waits.append(math.inf)
-            else:
-                free = max(due, free) + service_s
-                waits.append(free - due)
+                continue
+            begin, service = max(due, free_s), self.service(random)
+            end = machine.end_s(begin, service, cpu) if self.computes else begin + service
+            heapq.heapreplace(free, (end, cpu))
+            waits.append(end - due)
         return waits
 
-    return serve
 
+@dataclass(frozen=True)
+class Stalling:
+    """One worker that stops for a second in every ten."""
 
-def stalling(service_s: float, every_s: float = 10.0, for_s: float = 1.0) -> Serve:
-    """One worker that does nothing for a second in ten."""
+    service_s: float
+    every_s: float = 10.0
+    for_s: float = 1.0
+    workers: int = 1
+    computes: bool = False
 
-    def serve(due_s: Sequence[float], luck: Random) -> list[float]:
-        free, waits, phase = 0.0, [], luck.uniform(0, every_s)
+    def waits_s(self, due_s: Sequence[float], random: Random, _: Machine) -> list[float]:
+        """Return the latency of each request."""
+        free, waits, phase = 0.0, [], random.uniform(0, self.every_s)
         for due in due_s:
-            begins = max(due, free)
-            into = (begins + phase) % every_s
-            free = begins + (for_s - into if into < for_s else 0.0) + service_s
+            begin = max(due, free)
+            into = (begin + phase) % self.every_s
+            free = begin + (self.for_s - into if into < self.for_s else 0.0) + self.service_s
             waits.append(free - due)
         return waits
 
-    return serve
+
+@dataclass(frozen=True)
+class Sharing:
+    """One CPU that all requests share equally, as threads share the GIL."""
+
+    service: Service
+    workers: int = 40
+    computes: bool = False
+
+    def waits_s(self, due_s: Sequence[float], random: Random, _: Machine) -> list[float]:
+        """Return the latency of each request (egalitarian processor sharing, in virtual time)."""
+        now, shared, inside, ends = 0.0, 0.0, [], [math.inf] * len(due_s)
+        for number, due in enumerate([*due_s, math.inf]):
+            while inside and now + (inside[0][0] - shared) * len(inside) <= due:
+                finish, leaving = heapq.heappop(inside)
+                now += (finish - shared) * (len(inside) + 1)
+                shared, ends[leaving] = finish, now
+            if inside:
+                shared += (due - now) / len(inside)
+            now = due
+            if number < len(due_s):
+                heapq.heappush(inside, (shared + self.service(random), number))
+        return [end - due for end, due in zip(ends, due_s, strict=True)]
 
 
-SERVERS = {
-    "M/D/1": deterministic(1, 0.05),
-    "M/D/2": deterministic(2, 0.1),
-    "M/M/2": memoryless(2, 0.05),
-    "stalls 1 s in ten": stalling(0.02),
-    "refuses": refusing(0.2, 0.05),
+AnyServer = Server | Stalling | Sharing
+
+
+def fixed(service_s: float) -> Service:
+    """Return a service time that never varies."""
+    return lambda _: service_s
+
+
+def exponential(service_s: float) -> Service:
+    """Return service times with an exponential distribution."""
+    return lambda random: random.expovariate(1 / service_s)
+
+
+SERVERS: dict[str, AnyServer] = {
+    "M/D/1": Server(1, fixed(0.05)),
+    "M/D/2": Server(2, fixed(0.1)),
+    "M/M/2": Server(2, exponential(0.05)),
+    "M/D/1 cpu": Server(1, fixed(0.05), computes=True),
+    "M/D/2 cpu": Server(2, fixed(0.1), computes=True),
+    "M/M/2 cpu": Server(2, exponential(0.05), computes=True),
+    "stalls": Stalling(0.02),
+    "refuses": Server(1, fixed(0.05), most_waiting_s=0.2),
+    "shares": Sharing(fixed(0.05)),
 }
 
 
-def capacity_by_arithmetic(serve: Serve, limit_s: float = 1.0, percent: float = 99.0, arrivals: int = 50_000) -> float:
-    """From an endless process: the rate at which the percentile is the limit."""
-    luck = Random(7)
-    unit = list(itertools.accumulate(luck.expovariate(1) for _ in range(arrivals)))
+def capacity_by_arithmetic(
+    server: AnyServer,
+    limit_s: float = 1.0,
+    percent: float = 99.0,
+    arrivals: int = 300_000,
+    machines: Sequence[Machine] | None = None,
+) -> float:
+    """Return the rate at which the percentile of very many requests reaches the limit."""
+    random = Random(7)
+    unit = list(itertools.accumulate(random.expovariate(1) for _ in range(arrivals)))
     least, most = 8.0, 50.0
-    for _ in range(8):
+    for _ in range(9):
         rate = (least * most) ** 0.5
-        beyond = sum(wait > limit_s for wait in serve([at / rate for at in unit], Random(3)))
-        least, most = (rate, most) if beyond <= (1 - percent / 100) * arrivals else (least, rate)
+        waits: list[float] = []
+        for number, machine in enumerate(machines or [Machine()]):
+            due_s = [at / rate for at in unit]
+            if machines is not None:
+                due_s = [at for at in np.cumsum(np.random.default_rng(number).exponential(1 / rate, 8000)) if at < 180]
+            waits += server.waits_s(due_s, Random(3), machine)
+        beyond = sum(wait > limit_s for wait in waits)
+        least, most = (rate, most) if beyond <= (1 - percent / 100) * len(waits) else (least, rate)
     return (least * most) ** 0.5
 
 
 def offered(
-    serve: Serve,
+    server: AnyServer,
     rate: float,
     time_s: float,
     number: int,
     seed: int,
     ping: Ping = lambda _: 0.002,
     goals: Sequence[str] = GOALS,
-    speed: float = 1.0,
+    machine: Machine | None = None,
 ) -> Step:
-    """What the harness would write down; at a speed of the machine of 2 a service takes half as long."""
+    """Return the step that the harness would record."""
+    machine = machine or Machine()
     due_s = typical_arrivals(max(5, round(rate * time_s)), [seed, number]) / rate
-    at_usual = np.array(serve([float(at) * speed for at in due_s], Random(f"{seed} {number}")))
-    waits = at_usual / speed
+    waits = np.array(server.waits_s(due_s.tolist(), Random(f"{seed} {number}"), machine))
     limit_s = max((one.limit for one in map(goal, goals) if one.figure.startswith("response_")), default=1.0)
     late = np.sort((due_s + np.minimum(waits, limit_s))[waits > limit_s])
     most = max(FEWEST_MISSED, math.ceil(CLEARLY * 0.01 * len(due_s)))
     broke = len(late) >= most
-    until_s = float(late[most - 1]) if broke else float(due_s[-1] + min(LATER * limit_s, max(waits[-20:])))
+    waited_s = 0.0 if broke else min(LATER * limit_s, max(waits[-20:]))
+    until_s = float(due_s[-1] + waited_s)  # no step ends before its last request is due
     seen = due_s <= until_s
     due_s, waits = due_s[seen], waits[seen]
     ended = np.minimum(due_s + np.where(np.isinf(waits), 0.001, waits), until_s)
     outcome = [_outcome(*both, until_s) for both in zip(waits, ended, strict=True)]
-    record = record_of("3_some", number, users=25, time_s=time_s, case_s=until_s + 1.5, load_s=until_s, workers=1)
+    record = _record(server, number, time_s, until_s, machine, waits, outcome)
     pings = np.arange(0, until_s, PING_EVERY_S).tolist()
     record.pings = Pings(pings, pings, [ping(rate)] * len(pings), [""] * len(pings))
-    beats = np.arange(0, until_s + 1, 0.05).tolist()
-    record.beats = Beats(beats, [0] * len(beats), [BEAT_S / speed] * len(beats))
-    record.idle_answer_s = float(min(waits))
-    record.samples.cpu_s[:] = np.linspace(0.0, until_s, len(record.samples.at_s)).tolist()
+    machine.now_s += until_s + CASE_BESIDE_S
     arrivals = Arrivals(due_s.tolist(), due_s.tolist(), ended.tolist(), outcome)
     return Step(
         record=record, goals=list(goals), arrivals_per_s=rate, arrivals=arrivals, seen_until_s=until_s, broke=broke
     )
+
+
+def _record(
+    server: AnyServer,
+    number: int,
+    time_s: float,
+    until_s: float,
+    machine: Machine,
+    waits: np.ndarray,
+    outcome: Sequence[str],
+) -> Record:
+    record = record_of("3_some", number, users=25, time_s=time_s, load_s=until_s, workers=server.workers)
+    record.case_s = until_s + CASE_BESIDE_S
+    record.beats = machine.beats(until_s + 1, min(2, server.workers))
+    record.idle_answer_s = float(min(waits))
+    cpu_s = record.idle_answer_s * outcome.count("") * (1.0 if server.computes else 0.02)
+    record.samples.cpu_s[:] = np.linspace(0.0, cpu_s, len(record.samples.at_s)).tolist()
+    return record
 
 
 def _outcome(wait_s: float, ended_s: float, until_s: float) -> str:
@@ -139,22 +202,22 @@ def _outcome(wait_s: float, ended_s: float, until_s: float) -> str:
 
 
 def searched(
-    serve: Serve,
+    server: AnyServer,
     seed: int = 1,
     *,
     budget_s: float = 60.0,
     task_s: float = 0.05,
     ping: Ping = lambda _: 0.002,
     goals: Sequence[str] = GOALS,
-    speed: Callable[[int], float] = lambda _: 1.0,
-) -> tuple[Capacity, Result]:
-    """The whole search, as `bench.py capacity` makes it."""
-    result = result_of([])
+    noisy: bool = False,
+) -> tuple[Capacity, Result, Machine]:
+    """Run the whole search, as `bench.py capacity` does."""
+    result, machine = result_of([]), Machine(seed, noisy=noisy)
     case = record_of("3_some", users=25).case
     for number in itertools.count(1):
         found = wanted(result, case, budget_s, task_s)
         if found is None:
             break
-        result.steps.append(offered(serve, *found, number, seed, ping, goals, speed(number)))
+        result.steps.append(offered(server, *found, number, seed, ping, goals, machine))
     (one,) = capacities(result)
-    return one, result
+    return one, result, machine

@@ -77,7 +77,7 @@ def _say_how_long(
         time_s or budget_s([goal(text) for text in goals or goals_for(expectations[case.work], plan.suite)])
         for case in plan.cases
     ]
-    watcher.say(f"the search takes {in_words(sum(each_s), sum(each_s))} at the most")
+    watcher.say(f"the search takes {in_words(sum(each_s), sum(each_s))}")
 
 
 async def _offer(

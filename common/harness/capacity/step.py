@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import aiohttp
@@ -88,7 +88,11 @@ class Offer:
         self._keep(sending)
 
     async def _until_seen(self, sending: Generator) -> None:
-        """Until all is answered or has waited too long, or until so much has that a goal is clearly missed."""
+        """Wait until every request was due and is answered, waited too long, or can't matter any more.
+
+        Answers that come too late still tell how long they were served. Pings that come too late tell nothing new: they
+        end every step but the first, which finds out how many requests the server answers when overloaded.
+        """
         began_s, told = self.step.record.load_began_s or 0.0, 0
         due_s, longest = np.asarray(self.due_s), longest_s(self.goals)
         while True:
@@ -98,34 +102,39 @@ class Offer:
             for _ in range(len(sending.done) - told):
                 self.tell()
             told = len(sending.done)
-            if now_s > due_s[-1] and (told >= len(due_s) or now_s > due_s[-1] + LATER * longest):
+            are_all_due = now_s > due_s[-1]
+            if are_all_due and (told >= len(due_s) or now_s > due_s[-1] + LATER * longest):
                 return
-            if self._is_clearly_missed(sending, due_s, now_s):
+            may_break = are_all_due or (self.step.record.round > 1 and self._are_pings_missed(due_s))
+            if may_break and (self._are_pings_missed(due_s) or self._are_answers_missed(sending, due_s, now_s)):
                 self.step.broke = True
                 return
 
-    def _is_clearly_missed(self, sending: Generator, due_s: NDArray[np.float64], now_s: float) -> bool:
-        arrivals, pings = sending.arrivals, self.step.record.pings
-        lost = sum(bool(one) for one in arrivals.outcome)
+    def _are_answers_missed(self, sending: Generator, due_s: NDArray[np.float64], now_s: float) -> bool:
+        arrivals = sending.arrivals
+        lost = sum(bool(outcome) for outcome in arrivals.outcome)
         waits = np.subtract(arrivals.ended_s, arrivals.due_s)
         waiting = np.ones(len(due_s), dtype=bool)
         waiting[list(sending.done)] = False
         still = now_s - due_s[waiting]
-        for one in self.goals:
-            kind, _, percent = one.figure.removesuffix("_s").rpartition("_")
-            if percent not in PERCENTS or PERCENTS[percent] == 100:
-                continue
-            if kind == "response":
-                missed = lost + int(np.sum(waits > one.limit)) + int(np.sum(still > one.limit))
-                planned = len(due_s)
-            else:
-                missed = sum(wait_s > one.limit for wait_s in pings.waited_s)
-                planned = round(due_s[-1] / PING_EVERY_S)
-            allowed = 1 - PERCENTS[percent] / 100
-            share = min((1 + allowed) / 2, CLEARLY * allowed)
-            if missed >= max(FEWEST_MISSED, math.ceil(share * planned)):
-                return True
-        return False
+        return any(
+            lost + int(np.sum(waits > goal.limit)) + int(np.sum(still > goal.limit)) >= most
+            for goal, most in self._most_missed("response", len(due_s))
+        )
+
+    def _are_pings_missed(self, due_s: NDArray[np.float64]) -> bool:
+        waited_s = np.asarray(self.step.record.pings.waited_s)
+        planned = round(due_s[-1] / PING_EVERY_S)
+        return any(int(np.sum(waited_s > goal.limit)) >= most for goal, most in self._most_missed("ping", planned))
+
+    def _most_missed(self, kind: str, planned: int) -> Iterator[tuple[Goal, int]]:
+        """Return the goals about a percentile, and how many misses make it hopeless."""
+        for goal in self.goals:
+            its_kind, _, percent = goal.figure.removesuffix("_s").rpartition("_")
+            if its_kind == kind and PERCENTS.get(percent, 100.0) < 100:
+                allowed = 1 - PERCENTS[percent] / 100
+                share = min((1 + allowed) / 2, CLEARLY * allowed)
+                yield goal, max(FEWEST_MISSED, math.ceil(share * planned))
 
     def _keep(self, sending: Generator) -> None:
         """In the order in which they were due; without those that were not any more."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from common.model.goal import Goal
 from common.model.record import Step
+from common.report.figures.replay import Seen
 from common.report.figures.speed import speeds_of
 
 Floats = NDArray[np.float64]
@@ -17,6 +18,10 @@ Floats = NDArray[np.float64]
 PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 LATE_S = 0.002  # at the 99th percentile: beyond that the generator is late
 MUCH_BY_OTHERS = 0.1  # of all CPUs: what was measured then is not the server's alone
+PACE = 0.5  # of what a worker can do that is never idle
+SERVED_S = 0.1  # before an answer: when it was served at the latest
+SMOOTHED_S = 0.3  # on both sides: single samples of the speed probe are noisy
+TINY = 0.01  # of the usual speed: no machine is slower
 AWAKE = 0.9  # of a CPU: beyond that the generator is itself the limit
 
 
@@ -106,6 +111,16 @@ class Offered:
         """Right answers."""
         return int(np.sum(self.right))
 
+    @property
+    def answered_per_s(self) -> float:
+        """Right answers per second, until nobody waited any more."""
+        return self.answered / self.step.seen_until_s if self.step.seen_until_s > 0 else 0.0
+
+    @property
+    def keeps_pace(self) -> bool:
+        """Whether it answered about as much as one worker can; work shared by ever more requests gets done late."""
+        return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
+
     def good_per_s(self, limit_s: float) -> float:
         """Right answers within the limit, per second in which requests were due."""
         due_s = self.step.arrivals.due_s
@@ -134,6 +149,16 @@ class Offered:
         """How far its rate follows the speed of the machine: as far as an answer that nothing delays is CPU time."""
         idle_s = self.record.idle_answer_s
         return min(1.0, self.cpu_s / idle_s) if self.cpu_s and idle_s else 0.0
+
+    def seen(self, usual_speed: float | None, exponent: float) -> Seen:
+        """Return what a replay needs; service times follow the speed of the machine with that exponent."""
+        due_s, slowness = np.asarray(self.step.arrivals.due_s, dtype=np.float64), np.ones(len(self.right))
+        if exponent and usual_speed and (speeds := speeds_of(self.record)):
+            end_s = np.where(np.isinf(self.waits_s), due_s, due_s + self.waits_s)
+            begin_s = np.maximum(due_s, end_s - SERVED_S)
+            means = speeds.means(begin_s - SMOOTHED_S, end_s + SMOOTHED_S)
+            slowness = (usual_speed / np.maximum(means, TINY * usual_speed)) ** exponent
+        return Seen(due_s, self.waits_s, self.right, slowness)
 
     @property
     def by_others(self) -> float:

@@ -92,6 +92,13 @@ class Speeds:
 
         return clock
 
+    def means(self, from_s: Floats, to_s: Floats) -> Floats:
+        """Return what `mean` returns, over many times at once; each is cut off where the samples end."""
+        ends_s = np.clip(to_s, self.at_s[0] + STEP_S, self._ends_s[-1])
+        begins_s = np.clip(from_s, self.at_s[0], ends_s - STEP_S)
+        clock = self.clock(1.0)
+        return np.asarray((clock(ends_s) - clock(begins_s)) / (ends_s - begins_s))
+
     def load_beside(self, from_s: float, to_s: float) -> float:
         """How busy the other CPUs were, beside one that worked: 0 to 1."""
         count, inside = len(self.cpus), self._inside(from_s, to_s)

@@ -1,4 +1,4 @@
-"""The page of a capacity: the table, and the curves that it was read from."""
+"""The HTML page of a capacity search: the table and its curves."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -25,12 +25,12 @@ MOST_PICTURES = 6  # one for each task
 
 
 def capacity_as_html(result: Result) -> str:
-    """One page that holds everything."""
+    """Return a page without external files."""
     found = capacities(result)
     return rendered(
         "capacity.html",
         explained=Explained(),
-        heading="How much can it take?",
+        heading="Capacity",
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(found, result.left_out)),
         headings=COLUMNS,
@@ -39,14 +39,14 @@ def capacity_as_html(result: Result) -> str:
             for plain, name, one in zip(plain_names_of(found), names_of(found), found, strict=True)
         ],
         notes=footnote(result, found).splitlines(),
-        sections=[Section("How it was found", list(capacity_pictures(found)))],
+        sections=[Section("Latency and goodput by rate", list(capacity_pictures(found)))],
         command=" ".join(result.command),
         machine=result.environment,
     )
 
 
 def capacity_pictures(found: Sequence[Capacity]) -> Iterator[Picture]:
-    """One for each thing that is asked for."""
+    """Yield one picture for each task."""
     groups: dict[object, list[Capacity]] = {}
     for one in found:
         if one.steps:
@@ -56,12 +56,12 @@ def capacity_pictures(found: Sequence[Capacity]) -> Iterator[Picture]:
         yield Picture(
             "capacity",
             in_words(case, [name for name, _ in case.job]) if len(groups) > 1 else "",
-            "Each point is a step: requests that come at that rate, whatever became of the earlier ones. Where a line "
-            "bends upwards is the knee; the dashed lines are the goals. Pale points are of steps that ended early, "
-            "because too much had missed a goal. Below: how many answers a second came in time, "
-            "which says what becomes of a server beyond its knee.",
+            "Each point is one step: Poisson arrivals at that rate. The knee is where a line bends upwards; the dashed "
+            "lines are the goals. Pale points belong to steps that ended before everything was answered, because too "
+            "many requests had missed a goal. Below: goodput, the answers per second that arrived in time, "
+            "which shows how a server behaves beyond its knee.",
             partial(capacity_chart, group),
-            "Times over the rate of arrivals. " + " ".join(map(in_one_sentence, group)),
+            "Latency by arrival rate. " + " ".join(map(in_one_sentence, group)),
             headline=headline(group),
             conditions=in_words(case, [name for name, _ in case.job]),
         )

@@ -1,4 +1,4 @@
-"""A capacity in words: what each server can take, what breaks first, and how to read it."""
+"""A capacity in words: the sustained rate of each server, which goal breaks first, and how to read the table."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,16 +11,18 @@ from common.report.judging.capacity import FAILED, UNDECIDED, Capacity
 from common.report.words.naming import in_brief, in_plain_words, in_words, name_of, varying, with_capital
 
 COLUMNS = (
-    "holds at",
-    "not at",
+    "sustained",
+    "lower",
+    "upper",
     "of ceiling",
-    "p99 there",
-    "ping p99 there",
-    "what breaks first",
+    "p99",
+    "ping p99",
+    "breaks first",
     "CPU per answer",
     "memory",
 )
-NONE = "–"  # noqa: RUF001 (as a table has it)
+NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
+WORTH_SAYING = 1.03  # a constant speed would bring so much
 
 
 def names_of(found: Sequence[Capacity]) -> list[str]:
@@ -44,14 +46,14 @@ def brief_names_of(found: Sequence[Capacity]) -> list[str]:
 
 
 def headline(found: Sequence[Capacity]) -> str:
-    """Who takes the most, for a slide."""
+    """Return the server with the highest rate, for a slide."""
     able = [(one.holds, one, name) for one, name in zip(found, plain_names_of(found), strict=True) if one.holds]
     if not able:
-        return "None holds all goals at any rate that was offered"
+        return "No server meets all goals at any rate that was offered"
     most, best, name = max(able, key=lambda of_one: of_one[0])
     others = [told for _, one, told in able if one is not best and (one.fails is None or one.fails > most)]
-    as_much = f"; {_listed(others)} may take as much" if others else ", more than any other"
-    return f"{name[:1].upper()}{name[1:]} holds all goals at {per_s(most)}{as_much}"
+    as_much = f"; not significantly different: {_listed(others)}" if others else ", more than any other"
+    return f"{name[:1].upper()}{name[1:]} {_interval(best)}{as_much}"
 
 
 def per_s(value: float | None) -> str:
@@ -72,7 +74,8 @@ def cells(one: Capacity) -> list[str]:
         return ["failed", *[""] * (len(COLUMNS) - 1)]
     at = one.at
     return [
-        per_s(one.holds) if one.holds else "none" if one.is_none else "?",
+        per_s(one.per_s) if one.per_s else "none" if one.is_none else NONE,
+        per_s(one.holds),
         per_s(one.fails),
         numbers.share(one.of_ceiling) if one.of_ceiling else NONE,
         time_of(at.percentile_s("response", 99)) if at else NONE,
@@ -117,64 +120,77 @@ def told(one: Offered, goal: Goal) -> str:
 
 
 def conclusion(found: Sequence[Capacity], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
-    """Who takes the most, who takes nothing, and what could not be told."""
+    """Yield the best server, those that meet their goals at no rate, and what limits these results."""
     names = dict(zip(map(id, found), brief_names_of(found), strict=True))
-    able = sorted((one for one in found if one.holds), key=lambda one: one.holds or 0.0, reverse=True)
+    able = sorted((one for one in found if one.holds), key=lambda one: one.per_s or one.holds or 0.0, reverse=True)
     if able:
         yield _of_the_best(able, names)
     for one in found:
-        name = with_capital(names[id(one)], one.case.server)
-        if one.is_none and one.verdict != FAILED:
-            yield f"{name}: none, {_why_none(one)}."
-        elif one.fails is None and one.holds:
-            yield f"{name} holds every goal at every rate that was offered, up to {_up_to(one)}."
+        yield from _of_one(one, with_capital(names[id(one)], one.case.server))
+    yield from _disturbances(found)
+    if undecided := [names[id(one)] for one in found if one.verdict == UNDECIDED and one.holds]:
+        yield f"The interval is wide for {_listed(undecided)}: search longer (--time 3m) or on a quieter machine."
+    for lacking in left_out:
+        name = in_brief(lacking.server, lacking.server, lacking.title)
+        yield f"Not tested: {name}, because it {lacking.reason}."
+
+
+def _of_one(one: Capacity, name: str) -> Iterator[str]:
+    """Yield what is special about it."""
+    if one.verdict == FAILED:
+        yield f"{name}: search failed: {one.failure}."
+        return
+    if one.is_none:
+        yield f"{name}: no rate meets the goals; {_why_none(one)}."
+    elif one.holds is None:
+        yield f"{name} fails at {per_s(one.fails)}, and no lower rate that was offered met the goals."
+    elif one.fails is None:
+        yield f"{name} meets every goal at every rate that was offered, up to {_up_to(one)}."
+    if one.per_s and one.steady_per_s and one.steady_per_s > WORTH_SAYING * one.per_s:
+        yield f"{name}: on a machine of constant speed, {per_s(one.steady_per_s)} instead of {per_s(one.per_s)}."
+    if one.limited:
+        yield _limit(one, name)
+
+
+def _disturbances(found: Sequence[Capacity]) -> Iterator[str]:
     late_s = max((step.late_s for one in found for step in one.steps), default=0.0)
     if late_s > LATE_S:
         yield (
-            f"The generator was late: up to {numbers.seconds(late_s)} (p99 of a step), which is in the "
-            "times of the answers, because they count from when a request was due."
+            f"The load generator was up to {numbers.seconds(late_s)} late (p99 of a step). "
+            "Latency includes this, because it counts from when a request was due."
         )
-    others = [step.by_others for one in found for step in one.steps]
-    if others and (most := max(others)) > MUCH_BY_OTHERS:
-        yield f"Other work took up to {numbers.share(most)} of the CPUs during a step: take a quiet machine."
-    if limited := [one for one in found if one.limited and one.verdict != FAILED]:
-        yield " ".join(_limit(one, with_capital(names[id(one)], one.case.server)) for one in limited)
-    for one in found:
-        if one.verdict == UNDECIDED and one.holds is None:
-            name = with_capital(names[id(one)], one.case.server)
-            yield f"{name} does not hold at {per_s(one.fails)}, and nothing lower was offered that held."
-    if undecided := [names[id(one)] for one in found if one.verdict == UNDECIDED and one.holds]:
-        yield f"The interval is wide for {_listed(undecided)}: take more time (--time 3m), or a quieter machine."
-    for one in found:
-        if one.verdict == FAILED:
-            yield f"{with_capital(names[id(one)], one.case.server)} could not be searched: {one.failure}."
-    for lacking in left_out:
-        name = in_brief(lacking.server, lacking.server, lacking.title)
-        yield f"Not offered anything: {name}, because it {lacking.reason}."
+    most = max((step.by_others for one in found for step in one.steps), default=0.0)
+    if most > MUCH_BY_OTHERS:
+        yield f"Other programs used up to {numbers.share(most)} of the CPUs during a step: use a quieter machine."
 
 
 def _of_the_best(able: Sequence[Capacity], names: dict[int, str]) -> str:
-    """The one with the highest rate, and those whose intervals overlap with it."""
+    """Return the one with the highest rate, and those whose intervals overlap with it."""
     best = able[0]
     alike = [one for one in able if one is best or (one.fails or math.inf) >= (best.holds or 0.0)]
-    share = f", {numbers.share(best.of_ceiling)} of what this machine can do at all" if best.of_ceiling else ""
+    share = f", {numbers.share(best.of_ceiling)} of the ceiling" if best.of_ceiling else ""
     goals = " and ".join(dict.fromkeys(one.text for one in best.goals))
-    beside = f"; {_listed([names[id(one)] for one in alike[1:]])} may take as much" if len(alike) > 1 else ""
+    beside = f"; not significantly different: {_listed([names[id(one)] for one in alike[1:]])}" if alike[1:] else ""
     return f"With {goals}, {names[id(best)]} {_interval(best)}{share}{beside}."
 
 
 def _interval(one: Capacity) -> str:
-    if one.fails is None:
-        return f"holds at {per_s(one.holds)} and more"
-    return f"holds at {per_s(one.holds)}, not at {per_s(one.fails)}"
+    """`holds 15.2 requests/s (95 % CI 14.1–16.3)`."""  # noqa: RUF002
+    if one.per_s is None or one.holds is None or one.fails is None:
+        return f"holds at least {_number(one.holds)} requests/s"
+    return f"holds {_number(one.per_s)} requests/s (95 % CI {_number(one.holds)}{TO}{_number(one.fails)})"
+
+
+def _number(value: float | None) -> str:
+    return NONE if value is None else numbers.significant(value, 3)
 
 
 def in_one_sentence(one: Capacity) -> str:
     """For those who can't see a picture of it."""
     name = with_capital(in_brief(one.case.server, one.case.server, one.title), one.case.server)
     if one.verdict == FAILED:
-        return f"{name} could not be searched."
-    return f"{name} {_interval(one) if one.holds else f'holds at no rate, {_why_none(one)}'}."
+        return f"{name}: search failed."
+    return f"{name} {_interval(one) if one.holds else f'meets the goals at no rate; {_why_none(one)}'}."
 
 
 def _why_none(one: Capacity) -> str:
@@ -182,7 +198,7 @@ def _why_none(one: Capacity) -> str:
     lowest = min(one.steps, key=lambda step: step.per_s, default=None)
     missed = one.missed_at(lowest) if lowest else []
     if lowest is None or not missed:
-        return f"or less than {per_s(one.fails)}"
+        return f"the upper bound is {per_s(one.fails)}"
     said = " and ".join(f"{_figure(goal)} is {told(lowest, goal)}" for goal in missed)
     return f"even at {per_s(lowest.per_s)} {said}"
 
@@ -195,14 +211,14 @@ def _up_to(one: Capacity) -> str:
 
 
 def _limit(one: Capacity, name: str) -> str:
-    """What the generator could not do."""
+    """Return what the load generator could not do."""
     assert one.limited is not None
     awake = one.limited.step.generator_awake
-    busy = f", and it was busy for {numbers.share(awake)} of the time" if awake else ""
+    busy = f" and it was busy for {numbers.share(awake)} of the time" if awake else ""
     late = numbers.seconds(one.limited.late_s)
     return (
-        f"{name}: the generator was the limit at {per_s(one.limited.per_s)}: its requests were "
-        f"{late} late (p99){busy}; nothing is said of that rate and those above."
+        f"{name}: the load generator was the limit at {per_s(one.limited.per_s)}: its requests were "
+        f"{late} late (p99){busy}. This step and higher rates are not counted."
     )
 
 
@@ -212,9 +228,9 @@ def footnote(result: Result, found: Sequence[Capacity]) -> str:
     count = sum(len(one.steps) for one in found)
     steps = f"{count} step{'s' if count != 1 else ''}"
     return (
-        "requests come as a Poisson process; latency counts from when they were due; an answer that was refused, wrong "
-        "or lost never came · holds at, not at: 95 % interval, at the machine's usual speed · there: the step nearest "
-        "to the rate that holds\n"
+        "Poisson arrivals; latency counts from when a request was due; refused, wrong and lost answers never arrived · "
+        "sustained (lower, upper): the highest rate that meets all goals, with its 95 % confidence interval, "
+        "speed-adjusted · p99, ping p99, CPU, memory: of the step nearest to that rate which met the goals\n"
         f"{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · {steps} · seed {result.seed}"
     )
 
