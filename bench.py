@@ -117,20 +117,16 @@ def run(
     from common.harness.ready.required import with_required
     from common.harness.ready.what import suite_of
     from common.harness.session import conduct
+    from common.report.judging.stopping_rule import MOST_ROUNDS
+    from common.report.judging.stopping_rule import wanted as still_open
 
-    wanted_next, usual_rounds = None, rounds
-    if rounds is None:
-        from common.report.judging import stopping_rule
-
-        rounds, wanted_next, usual_rounds = stopping_rule.MOST_ROUNDS, stopping_rule.wanted, USUAL_ROUNDS
     command = "run --trace" if traced else "run"
     suite = with_required(suite_of(servers, given.ping, quick=quick, style=style, command=command), wanted)
-    plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds, seed=given.seed)
-    how = partial(
-        conduct, plan, wanted=wanted_next, traced_requests=TRACED_REQUESTS * traced, is_bounded=wanted_next is not None
-    )
-    turns = (usual_rounds or 1) * (len(plan.cases) + len(plan.ceilings))
-    _measure(turns + traced * len(plan.cases), how, "common.report.dressing", given)
+    plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=given.seed)
+    open_ended = {"wanted": still_open, "is_bounded": True} if rounds is None else {}
+    turns = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + traced * len(plan.cases)
+    how = partial(conduct, plan, traced_requests=TRACED_REQUESTS * traced, **open_ended)
+    _measure(turns, how, "common.report.dressing", given)
 
 
 @bench.command()
