@@ -20,7 +20,7 @@ from common.harness.plan import make_plan
 from common.harness.ready.strategies import find_strategy, read_strategy, strategies_suite
 from common.harness.session import conduct
 from common.lesson import check
-from common.lesson.check import CANNOT_TELL, NOT_SOLVED, SOLVED, Checked
+from common.lesson.check import NOT_DECIDED, NOT_SOLVED, SOLVED, Checked
 from common.lesson.claims import band
 from common.lesson.exercise import Exercise, all_exercises, exercise_of
 from common.lesson.figures import Seen
@@ -101,7 +101,7 @@ def assert_told_apart(everything: dict[str, Checked]) -> None:
         else:
             assert not found.against, said
             assert not missed, said
-            assert found.exit_code in (SOLVED, CANNOT_TELL), said
+            assert found.exit_code in (SOLVED, NOT_DECIDED), said
 
 
 def keeps(found: Checked, claim: Claim) -> bool | None:
@@ -172,7 +172,7 @@ def test_what_the_rules_accuse_is_unsolved_and_explained() -> None:
 def test_on_a_busy_machine_nothing_is_solved_but_what_is_plainly_wrong_is_still_said() -> None:
     busy = Machine(total_s=CPUS * TIME_S, busy_s=CPUS * TIME_S, steal_s=0.0)
     found = checked(machine=busy)
-    assert found.exit_code == CANNOT_TELL
+    assert found.exit_code == NOT_DECIDED
     assert "This machine had other work meanwhile" in "\n".join(found.told())
     assert slow_pings(found).exit_code == NOT_SOLVED
 

@@ -19,7 +19,7 @@ from common.errors import BadInputError
 from common.harness import plan
 from common.harness.ready.interpreter import Interpreter
 from common.lesson import measuring, step, telling
-from common.lesson.claims import BEYOND_NOISE, HOLDS, NOT_HERE, UNTOLD, Found, band, found_in, judged
+from common.lesson.claims import HOLDS, NOT_HERE, SIMILAR, UNDECIDED, Found, band, found_in, judged
 from common.lesson.figures import Seen
 from common.lesson.notebook import Done, Notebook
 from common.lesson.page import Unsaid, lesson_as_html
@@ -86,18 +86,18 @@ def test_a_claim_is_judged_by_the_interval(is_: str, result, expected: str) -> N
 @pytest.mark.parametrize("is_", ["same", "more", "less", "about 1.2 times"])
 def test_what_noise_leaves_open_can_not_be_told(is_: str) -> None:
     found = judged(a_claim(is_), Seen(NOISY))
-    assert found.outcome == UNTOLD
+    assert found.outcome == UNDECIDED
     assert re.search(r"anything from [\d.]+ to [\d.]+ times as much", found.possible)
 
 
 def test_one_round_tells_no_difference_from_noise() -> None:
     found = judged(a_claim("more"), Seen(ONE_ROUND))
-    assert (found.outcome, found.reason) == (UNTOLD, "one round can't tell a difference from noise")
+    assert (found.outcome, found.reason) == (UNDECIDED, "one round can't tell a difference from noise")
 
 
 def test_a_figure_that_is_suspect_bears_out_nothing() -> None:
     found = judged(a_claim("more"), Seen(suspicious(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "3_c")))
-    assert found.outcome == UNTOLD
+    assert found.outcome == UNDECIDED
     assert "no right answer" in found.reason
 
 
@@ -105,13 +105,13 @@ def test_what_a_busy_machine_puts_in_doubt_is_not_the_memory() -> None:
     result = a_result(("1_a", 1, 0.5), ("3_c", 2, 0.5))  # they had half of what they could use
     for record in result.records:
         record.machine = None if record.is_ceiling else Machine(total_s=8.0, busy_s=7.9, steal_s=0.0)
-    assert outcome(a_claim("more"), result) == UNTOLD
+    assert outcome(a_claim("more"), result) == UNDECIDED
     assert outcome(a_claim("more", "memory"), result) == HOLDS
 
 
 def test_what_was_not_measured_can_not_be_told() -> None:
     found = judged(a_claim("more", of="7"), Seen(EQUAL))
-    assert (found.outcome, found.reason) == (UNTOLD, "7 was not measured")
+    assert (found.outcome, found.reason) == (UNDECIDED, "7 was not measured")
 
 
 def test_the_sentence_has_the_figures_that_were_measured() -> None:
@@ -130,7 +130,7 @@ def test_a_small_difference_is_not_said_to_be_none() -> None:
         for quality in (1.0, 1.1)
     }
     assert [one.outcome for one in several.values()] == [HOLDS, HOLDS]
-    assert [one.sentence for one in several.values()] == [BEYOND_NOISE[True], BEYOND_NOISE[False]]
+    assert [one.sentence for one in several.values()] == [SIMILAR[True], SIMILAR[False]]
 
 
 @pytest.mark.parametrize("is_", ["faster", "about twice", "at least times", ""])
@@ -179,20 +179,20 @@ def test_the_right_answer_follows_from_the_claims() -> None:
 
 def test_another_answer_than_usual_is_right_only_where_the_usual_one_can_not_be() -> None:
     a_little = Seen(without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.2), noise=0.02)))
-    assert (judged(MORE, a_little).outcome, judged(SAME, a_little).outcome) == (HOLDS, UNTOLD)
+    assert (judged(MORE, a_little).outcome, judged(SAME, a_little).outcome) == (HOLDS, UNDECIDED)
     found = found_in(BOTH, a_little)
-    assert (found.right, found.untold) == ("", True)
+    assert (found.right, found.undecided) == ("", True)
 
 
 def test_an_answer_that_nothing_bears_out_is_not_the_right_one() -> None:
     found = found_in(a_page(("same", "more"), (), claims=(SAME, MORE)), Seen(TWICE))
-    assert (found.right, found.untold) == ("", False)
+    assert (found.right, found.undecided) == ("", False)
     assert "None of the answers fits" in telling.verdict(BOTH, "A", found)
 
 
 def test_where_the_claims_can_not_be_told_no_answer_is() -> None:
     found = found_in(BOTH, Seen(NOISY))
-    assert (found.right, found.untold) == ("", True)
+    assert (found.right, found.undecided) == ("", True)
     assert "can't be told here" in telling.verdict(BOTH, "A", found)
 
 
@@ -204,7 +204,7 @@ def test_where_this_machine_shows_something_else_that_is_said() -> None:
 
 def test_a_reason_is_told_once_for_all_claims() -> None:
     found = found_in(BOTH, Seen(ONE_ROUND))
-    assert [mark for mark, _ in found.sentences] == [UNTOLD, UNTOLD]
+    assert [mark for mark, _ in found.sentences] == [UNDECIDED, UNDECIDED]
     assert found.reasons == ["One round can't tell a difference from noise."]
 
 
@@ -526,5 +526,5 @@ def test_the_page_has_the_steps_that_are_done_and_names_the_others(tmp_path: Pat
 
 
 def test_found_without_claims_is_nothing() -> None:
-    assert Found((), "", untold=True).sentences == []
-    assert list(itertools.chain(Found((), "", untold=False).told)) == []
+    assert Found((), "", undecided=True).sentences == []
+    assert list(itertools.chain(Found((), "", undecided=False).told)) == []

@@ -10,7 +10,7 @@ from simulated_record import CPUS, TIME_S, result_of
 from simulated_results import ROUNDS, a_record, a_result, suspicious, vary
 
 from common.lesson import claims, noise
-from common.lesson.claims import HOLDS, UNTOLD, found_in, judged
+from common.lesson.claims import HOLDS, UNDECIDED, found_in, judged
 from common.lesson.figures import Seen
 from common.lesson.step import Answer, Claim, Page
 from common.model.record import Machine
@@ -58,7 +58,7 @@ def share_of_false(servers: tuple[tuple[str, int], ...], weather: str) -> float:
     """Of the runs in which anything is ticked that is not true, or the truth is denied."""
     wrong = [
         any(judged(claim(one), each).outcome == HOLDS for one in WRONG[servers])
-        or judged(claim(RIGHT[servers]), each).outcome not in (HOLDS, UNTOLD)
+        or judged(claim(RIGHT[servers]), each).outcome not in (HOLDS, UNDECIDED)
         for each in seen(servers, weather)
     ]
     return float(np.mean(wrong))
@@ -96,7 +96,7 @@ def test_why_it_can_not_be_told_is_said_once_and_with_what_is_possible() -> None
 
 def test_what_is_suspect_bears_out_nothing_on_a_busy_machine_either() -> None:
     result = suspicious(busy(TWICE, "always busy", 1), "3_c")
-    assert judged(claim("more"), Seen(result)).outcome == UNTOLD
+    assert judged(claim("more"), Seen(result)).outcome == UNDECIDED
 
 
 def test_the_rate_of_a_task_that_waits_has_a_limit_that_no_other_program_moves() -> None:
