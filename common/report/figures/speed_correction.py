@@ -24,7 +24,7 @@ Case = Sequence[Round]
 BETWEEN_ROUNDS = 0.045  # of a rate, used only to weigh the prior of the coefficient
 BETWEEN_SIEGES = 0.10  # by how much the coefficient itself varies
 UNCERTAIN_LOSS = 0.4  # of the correction for stolen CPU time
-UNCERTAIN_WAIT = 0.15  # of the correction for waiting for a CPU, where the kernel counts that
+UNCERTAIN_WAIT = 0.1  # of the correction for waiting for a CPU, where the kernel counts that
 # Other programs always take a little: this share of all CPUs costs nothing.
 USUAL_OTHER_WORK = 0.02
 MOST_LOST = 0.9
@@ -32,6 +32,9 @@ SURE_ERRORS = 3.0  # standard errors, beyond which the load of a server itself i
 ONE_MORE = 1.1  # CPUs in use for each CPU that a server can use: clocks are not exact
 MOSTLY, HARDLY = 0.9, 0.1  # of its time, a task computes
 SATURATED, HALF_IDLE = 0.9, 0.5  # of the CPUs that it can use, a server without a known task uses
+
+
+MOST_SLOPE = 1.1  # what slows the probe down hardly slows a task down by more
 
 
 class Slope(NamedTuple):
@@ -113,9 +116,7 @@ class SpeedCorrection:
         slope = self._rates.get(id(one), NOT_CORRECTED)
         off = math.log(self.speed(one) or 1.0)
         uncertain = slope.variance + (BETWEEN_SIEGES**2 if slope.value else 0.0)
-        waiting = UNCERTAIN_LOSS if one.cpu_wanted() is None else UNCERTAIN_WAIT
-        unknown = UNCERTAIN_LOSS * math.log1p(-stolen(one)), waiting * math.log1p(-taken_by_others(one))
-        return self._hangs(one) ** 2 * (unknown[0] ** 2 + unknown[1] ** 2) + uncertain * off**2
+        return self._hangs(one) ** 2 * _variance_of_loss(one) + uncertain * off**2
 
     def shared_variance(self, case: Case) -> float:
         """Return the variance that all rounds of a case have in common, from what its own load does to the speed."""
@@ -197,13 +198,25 @@ class SpeedCorrection:
         """Return the slope within the cases, drawn towards the prior as far as the rounds say little."""
         products = squares = 0.0
         for case in cases:
-            pairs = [(math.log(self._speed_of(one)), math.log(value)) for one, value in case if value]
-            if len(pairs) > 1:
-                x, y = (np.array(column) - mean(column) for column in zip(*pairs, strict=True))
-                products, squares = products + float(x @ y), squares + float(x @ x)
+            rows = [
+                (math.log(self._speed_of(one)), math.log(value), 1 / (1 + _variance_of_loss(one) / BETWEEN_ROUNDS**2))
+                for one, value in case
+                if value
+            ]
+            if len(rows) > 1:
+                x, y, weights = (np.array(column) for column in zip(*rows, strict=True))
+                x, y = (column - float(weights @ column / weights.sum()) for column in (x, y))
+                products, squares = products + float(x * weights @ y), squares + float(x * weights @ x)
         trust = BETWEEN_ROUNDS**2 / prior.deviation**2
         value = (products + prior.value * trust) / (squares + trust)
-        return Slope(max(0.0, value), BETWEEN_ROUNDS**2 / (squares + trust))
+        return Slope(min(max(0.0, value), MOST_SLOPE), BETWEEN_ROUNDS**2 / (squares + trust))
+
+
+def _variance_of_loss(one: Round) -> float:
+    """Return the variance of the logarithm of the share of its CPU time that a server has lost."""
+    waiting = UNCERTAIN_LOSS if one.cpu_wanted() is None else UNCERTAIN_WAIT
+    of_stolen, of_taken = UNCERTAIN_LOSS * math.log1p(-stolen(one)), waiting * math.log1p(-taken_by_others(one))
+    return float(of_stolen**2 + of_taken**2)
 
 
 def stolen(one: Round) -> float:
@@ -235,7 +248,8 @@ def taken_by_others(one: Round) -> float:
     if wanted is None:
         lost = min(others - (machine.idle_s or 0.0) / (one.load_s or 1.0), usable_cpus_of(one, cpus) - used)
     else:
-        lost = min(others, min(cpus, wanted) - used)
+        # Threads that wait for the GIL of their process wake up and wait for a CPU, too, and can't use it.
+        lost = min(others, min(cpus, wanted, max(used, float(max(one.record.samples.processes)))) - used)
     return min(MOST_LOST, max(0.0, lost) / (used + max(0.0, lost)))
 
 
