@@ -124,9 +124,10 @@ def run(
     command = "run --trace" if traced else "run"
     suite = with_required(suite_of(servers, given.ping, quick=quick, style=style, command=command), wanted)
     plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=given.seed)
-    open_ended = {"wanted": still_open, "is_bounded": True} if rounds is None else {}
     turns = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + traced * len(plan.cases)
-    how = partial(conduct, plan, traced_requests=TRACED_REQUESTS * traced, **open_ended)
+    how = partial(conduct, plan, traced_requests=TRACED_REQUESTS * traced)
+    if rounds is None:
+        how = partial(how, wanted=still_open, is_bounded=True)
     _measure(turns, how, "common.report.dressing", given)
 
 

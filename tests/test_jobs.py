@@ -208,5 +208,5 @@ def test_jobs_are_not_traced(asked) -> None:
     ended = asked("run", "10", "--style", "jobs", "--trace", *QUICK)
     assert (ended.returncode, ended.stderr) == (
         2,
-        "bench.py: jobs can't be traced: expected --style waiting, or no --trace\n",
+        "bench.py: --style jobs: run --trace can't post jobs; use bench.py run without --trace, or --style waiting\n",
     )

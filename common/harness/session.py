@@ -77,8 +77,7 @@ def conduct(
     Raises:
         BadInputError: the load tool can't make the load, or a task can't be performed; nothing runs.
     """
-    driver = _driver_for(plan, traced=bool(traced_requests))
-    with at_home(driver) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
+    with at_home(_driver_for(plan)) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
         result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=wanted is not None)
         raw = RawValues(result, plan, out, watcher)
 
@@ -116,19 +115,14 @@ def _chosen(
     return [case for case in cases if case in chosen]
 
 
-def _driver_for(plan: Plan, *, traced: bool = False) -> Driver:
+def _driver_for(plan: Plan) -> Driver:
     """The load tool's, if that can make this load, and reach every server from a network of our own."""
     if plan.load.tool == OPEN:
         raise BadInputError('tool = "open" offers rates of arrivals: expected bench.py capacity, or another tool')
-    if traced and plan.load.posts_jobs:
-        raise BadInputError("jobs can't be traced: expected --style waiting, or no --trace")
     driver = DRIVERS[plan.load.tool]
     loads = [(plan.load_of(case), case.users) for case in plan.cases]
     loads += [(load, case.users) for case in plan.cases if (load := plan.warm_up_of(case))]
     check(driver, (order_of(load, users) for load, users in loads), plan.suite.expect.status)
-    for target in plan.targets.values():
-        if plan.load.own_network and target.url and not target.command:
-            raise BadInputError(f"own_network: {target.name} runs at {target.url}, which can't be reached from within")
     return driver
 
 

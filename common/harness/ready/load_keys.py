@@ -22,6 +22,8 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
             raise BadInputError(
                 f"{suite.source}: {key}: {command} sends its own requests and {why}; "
                 f"use {instead}, or a suite without this key"
+                if suite.source
+                else f"{key}: {command} {why}; use {instead}, or --style waiting"
             )
     for target in suite.targets:
         if suite.load.own_network and target.url and not target.command:
@@ -39,7 +41,7 @@ def _needing_a_tool(suite: Suite) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     if load.options:
         yield "load.options", "can't pass options to a load tool", (*_OF_OWN_LOAD, RUN_TRACE)
     if load.posts_jobs:
-        yield "load.tool", "can't post jobs", (*_OF_OWN_LOAD, RUN_TRACE)
+        yield "load.tool" if suite.source else "--style jobs", "can't post jobs", (*_OF_OWN_LOAD, RUN_TRACE)
     if load.files:
         yield "load.files", "asks for one path only", (CAPACITY, DRILL)
     if suite.expect.check:
