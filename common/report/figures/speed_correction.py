@@ -180,7 +180,7 @@ class SpeedCorrection:
             kinds = [task or _kind_of_server(case) for case in of_job]
             for kind in dict.fromkeys(kinds):
                 alike = [case for case, of_case in zip(known, kinds, strict=True) if of_case is kind]
-                rate = self._slope([[(one, _undisturbed(one)) for one in case] for case in alike], kind)
+                rate = self._slope([[(one, _undisturbed(one, kind)) for one in case] for case in alike], kind)
                 if kind is WAITS and rate.value < HARDLY:
                     rate = NOT_CORRECTED
                 for case, of_case in zip(of_job, kinds, strict=True):
@@ -248,9 +248,16 @@ def taken_by_others(one: Round) -> float:
     if wanted is None:
         lost = min(others - (machine.idle_s or 0.0) / (one.load_s or 1.0), usable_cpus_of(one, cpus) - used)
     else:
-        # Threads that wait for the GIL of their process wake up and wait for a CPU, too, and can't use it.
-        lost = min(others, min(cpus, wanted, max(used, float(max(one.record.samples.processes)))) - used)
+        lost = min(others, min(1.0 if _is_limited_by_the_gil(one, used) else cpus, wanted) - used)
     return min(MOST_LOST, max(0.0, lost) / (used + max(0.0, lost)))
+
+
+def _is_limited_by_the_gil(one: Round, used: float) -> bool:
+    """Return whether a server is one process that never used more than one CPU.
+
+    Threads that wait for the GIL wake up and wait for a CPU, too, but couldn't use it.
+    """
+    return set(one.record.samples.processes) == {1} and one.record.gil is not False and used <= ONE_MORE
 
 
 def usable_cpus_of(one: Round, cpus: float) -> float:
@@ -268,9 +275,10 @@ def _with_speed(cases: Sequence[Case]) -> list[Round]:
     return sorted(known, key=lambda one: one.record.load_began_s or 0.0)
 
 
-def _undisturbed(one: Round) -> float | None:
-    """Return the rate as measured, but for the stolen time, to compare with the speed."""
-    return one.rate.per_s and one.rate.per_s / (1 - stolen(one)) / (1 - taken_by_others(one))
+def _undisturbed(one: Round, kind: Prior) -> float | None:
+    """Return the rate had no CPU time been lost, as far as it depends on that, to compare with the speed."""
+    left = (1 - stolen(one)) * (1 - taken_by_others(one))
+    return one.rate.per_s and one.rate.per_s / left ** min(1.0, kind.value / COMPUTES.value)
 
 
 def _work_per_cpu_s(one: Round) -> float | None:
