@@ -1,4 +1,4 @@
-"""Which concurrency strategy should run your long task? Puts each one under siege and compares them."""
+"""Compare concurrency strategies for your long task: start each one as a server, and put it under siege."""
 
 import gc
 import sys
@@ -36,12 +36,13 @@ DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]  # along an axis of numbers
-ONE_PICTURE = f"One picture instead, into --out FILE.svg or .png: {', '.join(PICTURES)}."
+ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
 FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed", "server", "broker"]
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # of --rounds auto, for the progress bar
 TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
-REQUIRE = 'Such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
+REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
+ROUNDS = "Rounds per case; auto (default): 2, then more for close, unclear and undecided cases, within a time budget."
 COMMAND = ["bench.py", *sys.argv[1:]]
 
 
@@ -49,15 +50,15 @@ COMMAND = ["bench.py", *sys.argv[1:]]
 def bench() -> None:
     """Which concurrency strategy should run your long task?
 
-    Each strategy is a small server in servers/. This starts one after the other, puts it under siege,
-    and compares how much work got done and what everybody else felt meanwhile.
+    Each strategy is a small server in servers/. This program starts them one after the other, puts each under siege,
+    and compares throughput, health-check latency under load, CPU time and memory.
     """
 
 
 @bench.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_servers(as_json: bool) -> None:
-    """Show the strategies that there are."""
+    """List all strategies."""
     from common.harness.ready.strategies import all_strategies
     from common.report.dresses.catalogue import catalogue_as_json, catalogue_as_text
 
@@ -67,32 +68,32 @@ def list_servers(as_json: bool) -> None:
 
 @bench.command()
 @click.argument("app", default="app:app")
-@click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="Where it goes.")
+@click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="The file to write.")
 def init(app: str, out: Path) -> None:
-    """Write a suite file to begin with, for the application APP (module:name) in this folder."""
+    """Write a first suite file for the application APP (module:name) in this folder."""
     from common.harness.ready.first_suite import first_suite, own_python
 
     if out.exists():
-        raise BadInputError(f"{str(out)!r} is there already; expected a new file: --out FILE")
+        raise BadInputError(f"{str(out)!r} exists already; use --out FILE with a new file")
     text = first_suite(app, str(out), Path.cwd())
     write_whole(writable(out), text.encode())
     how = f" --python {python}" if (python := own_python(Path.cwd())) else ""
-    click.echo(f"{out} written: look at the path and the ping in it, then run: bench.py run {out}{how}")
+    click.echo(f"{out} written: check the path and the ping in it, then run: bench.py run {out}{how}")
 
 
 @bench.command()
-@click.argument("servers", metavar="[WHAT]...", nargs=-1)
+@click.argument("servers", metavar="[TARGET]...", nargs=-1)
 @click.option("--task", multiple=True, help=TASK)
-@click.option("--users", type=click.IntRange(1), multiple=True, help="At the same time; 25 unless a suite says more.")
-@click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes, for strategies that have a pool.")
+@click.option("--users", type=click.IntRange(1), multiple=True, help="Concurrent users; 25 unless a suite sets them.")
+@click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes of strategies with a pool.")
 @click.option("--python", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
-@click.option("--ping", help="The path of a health check, for servers that are named by their address.")
-@click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then ask for it.")
-@click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Of each siege; auto: what the case needs.")
-@click.option("--rounds", type=Rounds(), default="auto", help="Per case; auto: 2, and more where it is close.")
+@click.option("--ping", help="Health-check path of a server given by its URL.")
+@click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then GET.")
+@click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each siege; auto: as needed.")
+@click.option("--rounds", type=Rounds(), default="auto", help=ROUNDS)
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
-@click.option("--quick", is_flag=True, help="A suite in its quick form, if it has one.")
-@click.option("--trace", "traced", is_flag=True, help="At the end, trace every strategy: see bench.py trace.")
+@click.option("--quick", is_flag=True, help="Run the quick form of a suite, if it has one.")
+@click.option("--trace", "traced", is_flag=True, help="Trace every strategy at the end: see bench.py trace.")
 @measuring
 def run(
     servers: tuple[str, ...],
@@ -106,12 +107,12 @@ def run(
 ) -> None:
     """Start each server, put it under siege, and compare.
 
-    WHAT is a number (3), a name (3_async_threadexecutor), the path of any script that keeps the contract, a suite
-    (shop.toml, or shop.toml:SERVER), or the address of a server that runs (http://127.0.0.1:8000/report);
-    without any, all strategies take part. --task, --users, --workers and --python may be given more than once.
+    TARGET is a number (3), a name (3_async_threadexecutor), the path of a script that follows the contract, a suite
+    (shop.toml, or shop.toml:SERVER), or the URL of a running server (http://127.0.0.1:8000/report). Without one, all
+    strategies are compared. --task, --users, --workers and --python may be repeated.
 
-    Exit 1 if a case failed or misses what is required; else 3 if one is suspect or unclear, or a requirement can't be
-    decided; else 0.
+    Exit 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a requirement is
+    undecided; else 0.
     """
     from common.harness.plan import make_plan
     from common.harness.ready.required import with_required
@@ -131,15 +132,15 @@ def run(
 
 
 @bench.command()
-@click.option("--fault", "faults", type=click.Choice(FAULT_NAMES), multiple=True, help="Only this; may be repeated.")
-@click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often everything goes wrong.")
+@click.option("--fault", "faults", type=click.Choice(FAULT_NAMES), multiple=True, help="Inject only this fault.")
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often each fault is injected.")
 @as_for_run
 @measuring
 def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given: Given) -> None:
-    """Let things go wrong on purpose, and show which servers survive: workers killed, clients gone, too many users,
-    jobs whose server or broker is gone.
+    """Inject faults, and show which servers survive: killed workers, clients that disconnect, too many users, jobs
+    whose server or broker is killed.
 
-    WHAT is as for run. Faults go to the processes that are started here, and to nothing else.
+    TARGET is as for run. Faults affect only processes that this program starts.
     """
     from common.harness.drill.plan import drill_plan
     from common.harness.ready.what import suite_of
@@ -158,7 +159,7 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given:
 def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, given: Given) -> None:
     """Find the highest request rate at which each server meets all goals, with its confidence interval.
 
-    WHAT is as for run. Requests arrive as a Poisson process (open loop). Exit 3 if an interval is wider than
+    TARGET is as for run. Requests arrive as a Poisson process (open loop). Exit 3 if an interval is wider than
     about ±15 %.
     """
     from common.harness.capacity.plan import capacity_plan
@@ -173,7 +174,7 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
 
 
 def _measure(turns: int, conduct: Callable[..., Any], judge: str, given: Given) -> NoReturn:
-    """Does it, shows what came of it, and ends with the `exit_code` of that, by the module of that name."""
+    """Measure, show the result, and exit with the `exit_code` of the named module."""
     from common.report.progress import ProgressBar
 
     out, page = given.files()
@@ -186,13 +187,13 @@ def _measure(turns: int, conduct: Callable[..., Any], judge: str, given: Given) 
 
 @bench.command()
 @click.argument("result", type=FILE)
-@click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="How it is shown.")
+@click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="Output format.")
 @click.option("--picture", type=click.Choice(PICTURES), metavar="NAME", help=ONE_PICTURE)
-@click.option("--aspect", help="Of a picture for a slide, to be read from the last row: 16:9, 4:3 or 1:1.")
-@click.option("--across", metavar="AXIS", help="A column for each value of that axis, with what differs.")
-@click.option("--out", type=FILE, help="A file instead of the terminal.")
-@click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Then the exit code is by all that is required.")
-@click.option("--uncorrected", is_flag=True, help="As if the machine had always had the same speed.")
+@click.option("--aspect", help="Draw a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
+@click.option("--across", metavar="AXIS", help="Print a column for each value of that axis, with the differences.")
+@click.option("--out", type=FILE, help="Write to this file instead of the terminal.")
+@click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} The exit code tells whether all are met.")
+@click.option("--uncorrected", is_flag=True, help="Don't adjust rates for the speed of the CPUs.")
 def report(
     result: Path,
     dress: str,
@@ -203,7 +204,7 @@ def report(
     wanted: tuple[str, ...],
     uncorrected: bool,
 ) -> None:
-    """Show the RESULT of a run again."""
+    """Show the RESULT of an earlier run."""
     from common.model.record import load
     from common.report.dressing import requiring, show_again
     from common.report.judging.required import exit_code_of
@@ -218,13 +219,13 @@ def report(
 
 
 @bench.command()
-@click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Sent at the same moment.")
+@click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Number of requests to send.")
 @click.option("--task", multiple=True, help="As for run.")
 @as_for_run
-@click.option("--out", type=FILE, help="A picture of it: FILE.svg, .png or .html; raw values: .json.")
-@click.option("--side-by-side", "beside", is_flag=True, help="Beside each other, two strategies at best.")
-@click.option("--step", is_flag=True, help="Request by request: each key shows what became of the next one.")
-@click.option("--quiet", is_flag=True, help="No progress, only the result.")
+@click.option("--out", type=FILE, help="Write a chart (FILE.svg, .png or .html) or raw values (.json).")
+@click.option("--side-by-side", "beside", is_flag=True, help="Draw timelines side by side.")
+@click.option("--step", is_flag=True, help="Show one request after the other; press a key for the next.")
+@click.option("--quiet", is_flag=True, help="Don't show progress.")
 def trace(
     servers: tuple[str, ...],
     requests: int,
@@ -235,9 +236,9 @@ def trace(
     quiet: bool,
     **axes: tuple[str | int, ...],
 ) -> None:
-    """Draw who computes when: send each server some requests at once, with pings beside them.
+    """Send each server some requests at once, and draw a timeline of what runs when, with pings.
 
-    WHAT is as for run.
+    TARGET is as for run.
     """
     from common.harness.plan import make_plan
     from common.harness.ready.what import suite_of
@@ -259,13 +260,13 @@ def trace(
 
 @bench.command(name="try")
 @click.argument("tasks", metavar="[TASK]...", nargs=-1)
-@click.option("--limit", "limit_s", type=Duration(), default="30s", help="A first run that takes longer is stopped.")
+@click.option("--limit", "limit_s", type=Duration(), default="30s", help="Stop a first run that takes longer.")
 @click.option("--python", default=sys.executable, help="As for run.")
 def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
-    """Say of each TASK what matters for the choice of a strategy, in seconds and without any server.
+    """Measure in seconds, without a server, what matters for choosing a strategy for each TASK.
 
-    TASK is primes, digest, sign_up, or your own as module:function, with literals as its arguments if it has any:
-    "module:function('acme', 3)". Without any, all three are tried. Exit 1 if no strategy is worth a run.
+    TASK is primes, digest, sign_up, or your own function: module:function, with literals as arguments if it needs any:
+    "module:function('acme', 3)". Without one, all three are tried. Exit 1 if no strategy is worth a run.
     """
     from common.harness.ready.interpreter import interpreter
     from common.harness.ready.strategies import all_strategies
@@ -291,12 +292,12 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
 @click.argument("new", type=FILE)
 @click.option("--format", "dress", type=click.Choice(DRESSES_OF_COMPARE), default="table", help="As for report.")
 @click.option("--require", "wanted", multiple=True, help='Such as "rate >= 0.97 of base"; may be repeated.')
-@click.option("--anyway", is_flag=True, help="Compare even what was measured on other machines.")
+@click.option("--anyway", is_flag=True, help="Compare results of different machines, too.")
 def compare(base: Path, new: Path, dress: str, wanted: tuple[str, ...], anyway: bool) -> None:
     """Show what changed from the result BASE to the result NEW.
 
-    Exit 1 if something failed, is gone or got worse by more than noise, or misses what is required; else 3 if
-    something is suspect, unclear or can't be decided; else 0.
+    Exit 1 if a case failed, is missing, got significantly worse, or misses a requirement; else 3 if a case is suspect
+    or unclear, or something is undecided; else 0.
     """
     from common.model.record import load
     from common.report.dresses.compare_dresses import as_table, dressed
@@ -320,14 +321,14 @@ def compare(base: Path, new: Path, dress: str, wanted: tuple[str, ...], anyway: 
 
 @bench.command()
 def doctor() -> None:
-    """Say what of this machine would spoil a run, and what to do about it; exit 1 if there is something."""
+    """Check whether this machine is fit for a run, and say what to do about each problem; exit 1 if there is one."""
     from common.harness.ready.doctor import examine
 
     findings = examine()
     for finding in findings:
         click.echo(f"{finding.what}; {finding.remedy}")
     if not findings:
-        click.echo("Nothing here would spoil a run.")
+        click.echo("No problems found.")
     sys.exit(1 if findings else 0)
 
 

@@ -1,4 +1,4 @@
-"""What the commands of bench.py share: durations, and errors of one line."""
+"""Shared by the commands of bench.py: option types, common options, and one-line errors."""
 
 import contextlib
 import functools
@@ -81,7 +81,7 @@ class OneLineErrors(click.Group):
 
 @contextlib.contextmanager
 def telling_of(*files: Path) -> Iterator[None]:
-    """What nobody has thought of in a file of a stranger is one line, too."""
+    """Turn unexpected errors in a result file into one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of numpy, which says in lines of its own what it can't compute
@@ -91,23 +91,23 @@ def telling_of(*files: Path) -> Iterator[None]:
     except (ArithmeticError, LookupError, ValueError, TypeError, AssertionError, MemoryError, RecursionError) as error:
         names = " and ".join(map(str, files))
         raise BadInputError(
-            f"{names} can't be shown: {type(error).__name__}: {error}; if bench.py run has written it, report that"
+            f"can't read {names}: {type(error).__name__}: {error}; if bench.py run wrote the file, please report this"
         ) from None
 
 
 def complain(message: str) -> None:
-    """One line on stderr, if that can be written."""
+    """Print one line on stderr, if that can be written."""
     with contextlib.suppress(OSError):
         click.echo(f"bench.py: {legible(message)}", err=True)
 
 
 def missing(error: ModuleNotFoundError) -> str:
-    """What an interpreter without our packages is told."""
+    """Return the error for an interpreter without our packages."""
     return f"this Python ({sys.executable}) has no {error.name}; run ./scripts/setup, then .venv/bin/python bench.py"
 
 
 def _forget_what_can_not_be_written() -> None:
-    """Or Python would try it once more when it ends, and complain in many lines."""
+    """Drop unwritten output: else Python tries again when it exits, and prints a traceback."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -132,12 +132,12 @@ class Duration(click.ParamType[float]):
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", str(value))
         seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
         if not 0 < seconds <= LONGEST_S:
-            self.fail(f"{value!r} is not a duration: expected something like 4s, 500ms or 2m", param, ctx)
+            self.fail(f"{value!r} is not a duration: use for example 4s, 500ms or 2m", param, ctx)
         return seconds
 
 
 class SiegeTime(Duration):
-    """A duration, or `auto`, which becomes None."""
+    """A duration; `auto` becomes None."""
 
     name = "duration|auto"
 
@@ -147,7 +147,7 @@ class SiegeTime(Duration):
 
 
 class Rounds(click.ParamType[int | None]):
-    """A number of rounds, or `auto`, which becomes None."""
+    """A number of rounds; `auto` becomes None."""
 
     name = "number|auto"
 
@@ -156,13 +156,13 @@ class Rounds(click.ParamType[int | None]):
         if value == "auto":
             return None
         if not str(value).isdecimal() or int(value) < 1:
-            self.fail(f"{value!r} is not a number of rounds: expected 1, 2, 3 ... or auto", param, ctx)
+            self.fail(f"{value!r} is not a number of rounds: use 1, 2, 3 ... or auto", param, ctx)
         return int(value)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What all commands that measure are told in the same words."""
+    """The options that all measuring commands share."""
 
     ping: str | None
     seed: int | None
@@ -172,7 +172,7 @@ class Given:
     axes: dict[str, tuple[str | int, ...]]
 
     def files(self) -> tuple[Path, Path | None]:
-        """Where the raw values go, and the page if one is wanted; raises BadInputError: one can't be written."""
+        """Return the files for raw values and for the page, if there is one; raise BadInputError if not writable."""
         page = writable(self.html) if self.html else None
         return writable(self.out or default_result(), again_and_again=True), page
 
@@ -181,10 +181,10 @@ _AXES = ("task", "users", "workers", "python")
 
 
 def as_for_run(command: Command) -> Command:
-    """WHAT, --workers, --python and --ping, which mean what they do for `run`."""
+    """Add TARGET, --workers, --python and --ping, with the same meaning as for `run`."""
     return _with(
         command,
-        click.argument("servers", metavar="[WHAT]...", nargs=-1),
+        click.argument("servers", metavar="[TARGET]...", nargs=-1),
         click.option("--workers", type=WORKERS, multiple=True, help="As for run."),
         click.option("--python", multiple=True, default=[sys.executable], help="As for run."),
         click.option("--ping", help="As for run."),
@@ -192,7 +192,7 @@ def as_for_run(command: Command) -> Command:
 
 
 def measuring(command: Callable[..., None]) -> Callable[..., None]:
-    """--seed, --out, --html and --quiet; they come as `given`, together with the axes and the ping."""
+    """Add --seed, --out, --html and --quiet; pass them as `given`, together with the axes and the ping."""
 
     @functools.wraps(command)
     def told(*, ping: str, seed: int, out: Path, html: Path, quiet: bool, **rest: Any) -> None:
@@ -201,10 +201,10 @@ def measuring(command: Callable[..., None]) -> Callable[..., None]:
 
     return _with(
         told,
-        click.option("--seed", type=click.IntRange(min=0), help="Makes the order repeatable."),
-        click.option("--out", type=FILE, help="Where the raw values go.  [default: results/<UTC time>.json]"),
-        click.option("--html", type=FILE, help="A page with the table and pictures, in one file."),
-        click.option("--quiet", is_flag=True, help="No progress, only the result."),
+        click.option("--seed", type=click.IntRange(min=0), help="Repeat the order of an earlier run."),
+        click.option("--out", type=FILE, help="File for raw values.  [default: results/<UTC time>.json]"),
+        click.option("--html", type=FILE, help="Write a page with the table and charts, in one file."),
+        click.option("--quiet", is_flag=True, help="Don't show progress."),
     )
 
 
@@ -215,24 +215,24 @@ def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
 
 
 def default_result() -> Path:
-    """`results/<UTC time>.json` below the current folder; makes the folder."""
+    """Return `results/<UTC time>.json` below the current folder, and create the folder."""
     folder = Path("results")
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise BadInputError(f"folder 'results' can't be made here: {error.strerror}; try --out FILE") from None
+        raise BadInputError(f"can't create the folder 'results': {error.strerror}; use --out FILE") from None
     return folder / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
 
 
 def writable(path: Path, *, again_and_again: bool = False) -> Path:
-    """The path, if it can be written.
+    """Return the path if it can be written.
 
     Raises:
-        BadInputError: it can't, or it is a pipe and will be written more than once.
+        BadInputError: it can't be written, or it is a pipe and would be written more than once.
     """
     if path.is_dir():
-        raise BadInputError(f"{str(path)!r} is a folder; expected a file name")
+        raise BadInputError(f"{str(path)!r} is a folder; expected a file")
     if again_and_again and is_pipe(path):
-        raise BadInputError(f"{str(path)!r} is a pipe; expected a file, which is written anew after every case")
+        raise BadInputError(f"{str(path)!r} is a pipe; expected a file, because it is rewritten after every case")
     check_writable(path)
     return path

@@ -44,8 +44,8 @@ def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str
     return f"needs Python {wanted[1]}.{wanted[2]} or later, and this is {this}"
 
 
-def remedy(requires: str, other_python: str = "run it with --python PATH of such a one") -> str:
-    """What to do about a requirement that is not met."""
+def remedy(requires: str, other_python: str = "pass --python PATH") -> str:
+    """Return what to do about a requirement that is not met."""
     return other_python if requires.startswith("python") else f"install it with: {install_command(requires)}"
 
 

@@ -8,7 +8,7 @@ from simulated_record import bare_record, record_of, result_of
 from common.report.dressing import dressed
 from common.report.judging.comparison import summarize
 
-NOTE = "the GIL was on while it served, though Python 3.14.7t can do without"
+NOTE = "the GIL was enabled, although Python 3.14.7t is free-threaded"
 
 
 @pytest.mark.parametrize(

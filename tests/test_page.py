@@ -167,7 +167,7 @@ def test_several_tasks_and_users_have_a_heat_map_and_curves(browser: Browser, pa
 
 def test_what_was_required_stands_there_with_its_outcome(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["several"]) as shown:
-        assert shown.page.get_by_role("heading", name="What was required").is_visible()
+        assert shown.page.get_by_role("heading", name="Requirements").is_visible()
         rows = shown.page.locator("table.required tbody tr")
         assert rows.count() == 3 * len(summarize(result("several")).cases)
         for outcome in ("met", "missed", "undecided"):
@@ -208,11 +208,11 @@ def test_who_can_not_see_the_pictures_is_told_what_they_show(browser: Browser, p
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_a_word_explains_itself_when_it_is_touched(browser: Browser, pages: dict[str, Path], width: int) -> None:
+def test_clicking_a_term_opens_its_explanation(browser: Browser, pages: dict[str, Path], width: int) -> None:
     with opened(browser, pages["sample"], width) as shown:
-        first = shown.page.locator(".answer .term", has_text="pings")
-        assert first.count() == 1  # where it first stands, and not again
-        note = shown.page.locator(".note", has_text="A trivial request that needs no work at all")
+        first = shown.page.locator(".answer .term", has_text="health checks")
+        assert first.count() == 1  # only the first occurrence is a button
+        note = shown.page.locator(".note", has_text="A health check: a trivial request")
         assert not note.is_visible()
         first.click()
         assert note.is_visible()
@@ -254,7 +254,7 @@ def test_it_can_be_printed(browser: Browser, pages: dict[str, Path], tmp_path: P
         words = shown.page.locator("dl.glossary dt")
         assert {"GIL", "ping", "rank", "p99", "trans/s"} <= set(words.all_inner_texts())
         assert all(word.is_visible() for word in words.all())
-        flagged = shown.page.get_by_role("heading", name="What was flagged").locator("+ ul")
+        flagged = shown.page.get_by_role("heading", name="Flags").locator("+ ul")
         assert flagged.get_by_text("it died").first.is_visible()  # though no flag was touched
 
 

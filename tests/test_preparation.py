@@ -109,12 +109,12 @@ def warmed(answers: int, cpu_s: float | None) -> list[str]:
     result = result_of([bare_record(), record])
     one = summarize(result).cases[0].cpu_s_per_transaction
     assert one == pytest.approx(0.1)
-    return [message for _, message in notes(result, summarize(result)) if "without the warm-up" in message]
+    return [message for _, message in notes(result, summarize(result)) if "the warm-up is not part" in message]
 
 
 def test_a_server_that_gets_cheaper_while_it_serves_is_named() -> None:
     (said,) = warmed(6000, 6000 * 0.25)
-    assert said.startswith("its first 6,000 answers took 250 ms of CPU each, the later ones 100 ms: ")
+    assert said.startswith("its first 6,000 answers used 250 ms of CPU each, later ones 100 ms; ")
     assert warmed(6000, 6000 * 0.13) == warmed(0, 0.0) == warmed(6000, None) == []
 
 

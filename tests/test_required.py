@@ -156,7 +156,7 @@ def test_what_failed_misses_everything_and_one_round_has_no_interval_of_pings() 
     assert outcomes(failed, "rate >= 1/s", "memory < 1GB") == {"rate >= 1/s": "missed", "memory < 1GB": "missed"}
     once = result_of([bare_record(1), record_of("1_a", 1)])
     assert outcomes(once, "rate >= 1/s", "ping p99 < 9s") == {"rate >= 1/s": "met", "ping p99 < 9s": "undecided"}
-    assert "one round has no interval" in dressed(once, "table")
+    assert "no interval after one round; use --rounds 2 or more" in dressed(once, "table")
 
 
 def test_the_ceiling_is_no_case_and_a_server_of_a_requirement_is_the_only_one() -> None:

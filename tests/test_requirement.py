@@ -64,7 +64,7 @@ def test_the_server_itself_says_so_in_one_line() -> None:
 def test_asked_for_alone_it_is_wrong_use(asked: Bench) -> None:
     ended = asked("run", "7")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-    assert "run it with --python PATH" in ended.stderr
+    assert "pass --python PATH" in ended.stderr
 
 
 @too_old

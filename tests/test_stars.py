@@ -74,10 +74,10 @@ def test_the_star_of_the_rate_stands_where_it_is_judged() -> None:
     cases = summarize(load(ROOT / "results" / "sample.json")).cases
     columns = columns_for(cases)
     names = [column.name for column in columns]
-    assert {"trans/s", "at usual speed"} <= set(names)
+    assert {"trans/s", "speed-adjusted"} <= set(names)
     for case in cases:
         cells = dict(zip(names, figures(case, columns), strict=True))
-        assert cells["at usual speed"].best == (case.rank == 1)
+        assert cells["speed-adjusted"].best == (case.rank == 1)
         assert not cells["trans/s"].best
     as_measured = summarize(load(ROOT / "results" / "sample.json"), corrected=False).cases
-    assert "at usual speed" not in [column.name for column in columns_for(as_measured)]
+    assert "speed-adjusted" not in [column.name for column in columns_for(as_measured)]

@@ -363,7 +363,7 @@ def test_a_suite_to_begin_with_takes_what_is_there(tmp_path: Path, asked: Asked)
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("shop:app", "--out", "there.toml"), "'there.toml' is there already"),
+        (("shop:app", "--out", "there.toml"), "'there.toml' exists already"),
         (("shop",), "'shop' names no application"),
         (("gone:app",), "there is no gone.py"),
         (("broken:app",), "is not Python"),

@@ -1,4 +1,4 @@
-"""Sweeps: where nothing more is gained, how a rate scales, and what is said where that can't be told."""
+"""Sweeps: where throughput stops growing, how it scales, and what is reported if that is unknown."""
 
 import json
 from pathlib import Path
@@ -110,12 +110,12 @@ def along_users() -> Result:
 
 def test_it_is_said_in_words() -> None:
     (said,) = in_sentences(summarize(along_workers()))
-    assert said.startswith("More workers: beyond 2 workers nothing is gained with 3_wall (")
-    assert "beyond 8 workers nothing is gained with 4_law (" in said
+    assert said.startswith("More workers: beyond 2 workers throughput does not grow with 3_wall (")
+    assert "beyond 8 workers throughput does not grow with 4_law (" in said
     assert "4_law follows the Universal Scalability Law with σ = 0.1" in said  # noqa: RUF001
     assert "3_wall does not follow the Universal Scalability Law: a point is " in said
     (said,) = in_sentences(summarize(along_users()))
-    assert "beyond 1 user nothing is gained with 2_async (10" in said
+    assert "beyond 1 user throughput does not grow with 2_async (10" in said
     assert "Pings of 4_pool grow from 5 users on (2.0 ms, 10 ms ... 50 ms, p99)." in said
     assert "Pings of 2_async" not in said
     assert "Universal" not in said  # of four points
@@ -128,13 +128,13 @@ def test_one_round_tells_nothing() -> None:
 def test_who_still_gains_at_the_last_number_is_said_to() -> None:
     result = along_workers()
     result.records[:] = [one for one in result.records if one.case.get("workers") <= 4]
-    assert "with 4_law more is gained up to 4 workers, and no more were measured" in dressed(result, "markdown")
+    assert "with 4_law throughput grows up to 4 workers, the most that was measured" in dressed(result, "markdown")
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_every_dress_has_it() -> None:
     for dress in ("table", "markdown", "html"):
-        assert "beyond 2 workers nothing is gained" in dressed(along_workers(), dress)
+        assert "beyond 2 workers throughput does not grow" in dressed(along_workers(), dress)
     told = {one["server"]: one for one in json.loads(dressed(along_workers(), "json"))["sweeps"]}
     assert (told["3_wall"]["knee"], told["4_law"]["knee"]) == (2, 8)
     assert told["3_wall"]["scaling"]["fits"] is False

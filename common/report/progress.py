@@ -1,4 +1,4 @@
-"""The progress of a run on a terminal: one bar, the strategy at work, its live rate, the time left."""
+"""The progress bar of a run: the current case, its live rate, and the time left."""
 
 import contextlib
 import time
@@ -12,7 +12,7 @@ from common.report import numbers
 
 
 class ProgressBar:
-    """Told how a run goes on, shows it; shows nothing where there is no terminal, or it shall be quiet."""
+    """Show the progress of a run; show nothing without a terminal or with --quiet."""
 
     def __init__(self, cases: int, *, quiet: bool) -> None:
         console, self._quiet = Console(stderr=True), quiet
@@ -40,32 +40,32 @@ class ProgressBar:
         self._progress.stop()
 
     def warn(self, message: str) -> None:
-        """One line, terminal or not."""
-        with contextlib.suppress(OSError):  # a log on a full disk is no reason to end the run
+        """Print one line, with or without a terminal."""
+        with contextlib.suppress(OSError):  # a full disk must not stop the run
             self._progress.console.print(f"bench.py: {legible(message)}", markup=False, highlight=False, soft_wrap=True)
 
     def say(self, message: str) -> None:
-        """One line, unless it shall be quiet."""
+        """Print one line, unless quiet."""
         if not self._quiet:
             self.warn(message)
 
     def case_begins(self, what: str, time_s: float) -> None:
-        """Shows what is at work."""
+        """Show the current case."""
         self._began_s, self._answers, self._time_s = 0.0, 0, time_s
         self._progress.update(self._task, description=what, rate="")
 
     def answer_came(self) -> None:
-        """Counts it into the live rate."""
+        """Update the live rate."""
         now_s = time.monotonic()
         self._began_s = self._began_s or now_s
         self._answers += 1
         if now_s > self._began_s:
             took_s = now_s - self._began_s
-            part = min(0.9, took_s / self._time_s)  # so that the bar moves and the time left is right
+            part = min(0.9, took_s / self._time_s)  # so that the bar moves, and the estimate of the time left is right
             live = f"{numbers.rate((self._answers - 1) / took_s)}/s" if self._answers > 1 else ""
             self._progress.update(self._task, completed=self._cases_done + part, rate=live)
 
     def case_ends(self) -> None:
-        """Moves the bar on."""
+        """Advance the bar."""
         self._cases_done += 1
         self._progress.update(self._task, completed=self._cases_done)

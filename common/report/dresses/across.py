@@ -55,7 +55,7 @@ def _table(across: Across, name: str, values: Sequence[Value]) -> Table:
 
 
 def _words(cell: Cell | None, name: str) -> str:
-    """`9,800  +31 %`; the first value has no difference, and one that is not decided is left blank."""
+    """Return `9,800  +31 %`; the difference is blank for the first value, and if it is not significant."""
     if cell is None:
         return ""
     value, difference = cell.figures.get(name), cell.differences[name]
@@ -68,7 +68,7 @@ def _words(cell: Cell | None, name: str) -> str:
 
 def _legend(across: Across) -> str:
     first = axis_called(across.axis).told(across.values[0])
-    words = f"at the machine's usual speed; differences from {first}; blank: not decided, no more than noise"
+    words = f"rates are speed-adjusted; differences are from {first}; blank: not significant"
     for name, fraction in across.noise.items():
         words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
-    return f"{words}\n? is suspect or unclear, and compared with nothing: bench.py report without --across says why"
+    return f"{words}\n? is suspect or unclear, and not compared; bench.py report without --across shows why"

@@ -30,7 +30,7 @@ def as_markdown(result: Result, *, corrected: bool = True) -> str:
         "\n".join([*_flags(comparison), *_notes(result, comparison)]),
         "<br>".join(
             f"<sub>{plain(line)}</sub>"
-            for line in footnote(result, comparison).replace("* nothing", "bold: nothing").splitlines()
+            for line in footnote(result, comparison).replace("* not", "bold: not").splitlines()
         ),
     ]
     return "\n\n".join(part for part in parts if part)

@@ -46,8 +46,8 @@ def _figures(comparison: Comparison) -> Iterator[RenderableType]:
     """All cases that have numbers; of several loads, or along two axes, at a glance."""
     if across(cases_of(comparison.cases)):
         yield Matrix(comparison)
-        speed = " at the usual speed of the machine" if is_corrected(comparison.cases) else ""
-        yield Text(f"{LEGEND.format(speed)}; all figures: --format markdown, csv or html", style="dim")
+        speed = " (speed-adjusted)" if is_corrected(comparison.cases) else ""
+        yield Text(f"{LEGEND.format(speed)}; for all figures use --format markdown, csv or html", style="dim")
         return
     shown = [one for one in (*comparison.ceilings, *comparison.cases) if one.verdict != FAILED]
     if shown:

@@ -1,4 +1,4 @@
-"""Terms that explain themselves when they are touched: buttons that open a note, without any script."""
+"""Terms with an explanation: buttons that open a note, without any script."""
 
 import re
 
@@ -8,18 +8,18 @@ from common.report.numbers import unbroken
 from common.report.words.glossary import GLOSSARY, IN_TEXTS, term_in, term_of
 
 _WHOLE = Markup('<span class="whole">{}</span>')
-_MARKS = re.compile(r"[).,;:!?]+")  # behind a button a line may end, but not before these
+_MARKS = re.compile(r"[).,;:!?]+")  # a line may break after a button, but not before these
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*)")
 
 
 class Explained:
-    """What of the glossary is explained on a page."""
+    """The terms of the glossary that a page uses."""
 
     def __init__(self) -> None:
         self._left, self._used = set(IN_TEXTS), set[str]()
 
     def text(self, text: str) -> Markup:
-        """With a button for each term that stands here for the first time on the page."""
+        """Return the text with a button for each term that occurs for the first time on the page."""
         told, last = Markup(), 0
         for start, end, term in term_in(text, self._left):
             mark = _MARKS.match(text, end)
@@ -31,16 +31,16 @@ class Explained:
 
     @staticmethod
     def is_explained(name: str) -> bool:
-        """Whether there is anything to say about a column."""
+        """Return whether the glossary explains a column."""
         return bool(term_of(name))
 
     def heading(self, name: str, shown: str) -> Markup:
-        """Of a column of the table."""
+        """Return a column heading, as a button if the glossary explains it."""
         term = term_of(name)
         return self._button(term, shown) if term else escape(shown)
 
     def notes(self) -> list[tuple[str, str, str]]:
-        """For all terms that have a button: their places, themselves, and what they mean."""
+        """Return id, term and explanation of all terms that have a button."""
         return [(_place(term), term, meaning) for term, meaning in GLOSSARY.items() if term in self._used]
 
     def _button(self, term: str, shown: str) -> Markup:
@@ -54,6 +54,6 @@ def _place(term: str) -> str:
 
 
 def _unbroken(text: str) -> Markup:
-    """Escaped, and no line ends within an option of the command, or between a number and its unit."""
+    """Escape the text, and prevent line breaks inside command-line options and between numbers and units."""
     parts = _OPTION.split(unbroken(text))
     return Markup().join(_WHOLE.format(part) if place % 2 else escape(part) for place, part in enumerate(parts))

@@ -26,7 +26,7 @@ MOST_ROWS = 400
 
 
 def as_html(result: Result, *, corrected: bool = True) -> str:
-    """One page that holds everything."""
+    """Return the whole page, as one file."""
     comparison = summarize(result, corrected=corrected)
     found = judged(result, comparison)
     ordered = [*comparison.ceilings, *comparison.cases]
@@ -41,7 +41,7 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
         explained=Explained(),
         rows=[_row(summary, comparison, columns, differing) for summary in ordered[:MOST_ROWS]],
         left_out=max(0, len(ordered) - MOST_ROWS),
-        caption=footnote(result, comparison).splitlines()[0].replace("* nothing", "★ nothing") if ordered else "",
+        caption=footnote(result, comparison).splitlines()[0].replace("* not", "★ not") if ordered else "",
         columns=columns,
         differing=differing,
         required=lines(found),
@@ -58,7 +58,7 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
 
 
 def _notes(result: Result, comparison: Comparison) -> Iterator[str]:
-    """Each behind what it is about, in plain words where that has a row nowhere else."""
+    """Yield each note after its subject, with a plain name for servers that have no row in the table."""
     plain = {one.server: with_name(in_plain_words(one.server, one.title), one.server) for one in result.left_out}
     for names, note in notes(result, comparison):
         yield f"{', '.join(plain.get(name, name) for name in names.split(', '))}: {note}"
@@ -97,7 +97,7 @@ def _row(
 
 
 def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Name and value of all that one has to know to repeat it, or to doubt it."""
+    """Yield name and value of all facts that are needed to reproduce the result."""
     machine = result.environment
     yield "command", shlex.join(result.command)
     if comparison.cases or comparison.ceilings:
@@ -112,13 +112,13 @@ def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     if result.records:
         started = next((one for one in result.records if one.tool_command), result.records[0])
         yield f"{started.tool} command", shlex.join(started.tool_command)
-        yield "load average", " to ".join(_extremes([one.load_average for one in result.records])) + " before the cases"
+        yield "load average", " to ".join(_extremes([one.load_average for one in result.records])) + " before each case"
     if machine.commit:
         yield "Under Siege", f"commit {machine.commit}"
 
 
 def _packages(result: Result) -> Iterator[tuple[str, str]]:
-    """One line, or one for each Python if there are several."""
+    """Yield one line of packages for each Python."""
     of_each = result.environment.packages_of or {"": result.environment.packages}
     for python, packages in of_each.items():
         name = f"packages of Python {python}" if len(of_each) > 1 else "packages"

@@ -1,4 +1,4 @@
-"""The pictures of the page: which there are for a result, how each is to be read, and what it says in words."""
+"""The charts of the page: which ones a result has, how to read each, and its text alternative."""
 
 from collections.abc import Iterator
 
@@ -22,17 +22,16 @@ from common.report.words.traced import GIL, HOW, headline, missing
 MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two
 ON_PAGE = ("rate", "p99", "ping")  # of the figures along an axis
 _ONE_SHOT = (
-    " It is one shot of each: in another one some would be quicker and others slower, so who does more is not to be "
-    "read from it."
+    " This is a snapshot of one burst for each server. Others would differ a little, so don't compare throughput here."
 )
 MOST_ROWS = 15  # in rows beyond that there are fewer marks, or the page would grow too large
 
 
 def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
-    """Everything that can be drawn of a result, in the order in which it is told."""
+    """Yield all sections that a result has charts for."""
     loads = list(dict.fromkeys(one.case.load for one in comparison.cases))
     if result.traces:
-        yield Section("Who computed when", [traced(result)])
+        yield Section("What ran when", [traced(result)])
     if overview := list(_overview(result, comparison)):
         yield Section("All cases", overview)
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]
@@ -50,12 +49,12 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
 
 
 def traced(result: Result, columns: int = 1) -> Picture:
-    """All timelines below each other, or beside each other in so many columns."""
+    """Return all timelines, in one column or more."""
     drawn, absent = timelines(result.traces), missing(result)
-    untold = " A dotted line is a request to a server that doesn't tell when it computes."
+    untold = " A dotted line is a request to a server that doesn't report when it computes."
     untold = untold if any(one.is_untold for one in drawn) else ""
     users = max((record.users for record in result.records), default=0)
-    longer = f" Under siege there are {users} users who ask all the time, so that everything takes longer than here."
+    longer = f" Under siege {users} users send requests all the time, so requests take longer than here."
     asks_why = len({len(one.lanes) for one in drawn}) > 1  # where all have as many workers it is no matter of the GIL
     return Picture(
         "timeline",
@@ -70,15 +69,15 @@ def traced(result: Result, columns: int = 1) -> Picture:
 
 
 def _overview(result: Result, comparison: Comparison) -> Iterator[Picture]:
-    """Where there is more than one axis to look along, or more than one load."""
+    """Yield a heat map if there are several axes or loads, and the charts along numeric axes."""
     cases, noun = comparison.cases, comparison.noun
     points = cases_of(cases)
     if across(points):
         yield Picture(
             "heatmap",
             f"Which {noun} for which load" if len({one.load for one in points}) > 1 else f"Which {noun} run how",
-            "Each cell has the answers per second, and below it what share of the ceiling that is: "
-            "the stronger its colour, the nearer to all that the machine can do. ★ is the fastest of its load.",
+            "Each cell shows requests per second, and below that the share of the ceiling. Stronger colours are nearer "
+            "to the ceiling. ★ marks cases that are not significantly slower than the fastest one with the same load.",
             lambda look: heat_map(cases, look),
             "Rates: " + ", ".join(f"{full_name(one.case, points)} {_rate(one)}" for one in cases),
             conditions=of_siege(result, cases),
@@ -87,7 +86,7 @@ def _overview(result: Result, comparison: Comparison) -> Iterator[Picture]:
 
 
 def _sweeps(result: Result, comparison: Comparison) -> Iterator[Picture]:
-    """Along each axis of numbers a picture of each figure, for each load if the axis is none of its own."""
+    """Yield a chart of each figure along each numeric axis, for each load unless the axis is part of the load."""
     points = cases_of(comparison.cases)
     for number, sweep in enumerate(sweeps(comparison)):
         places = [place for line in sweep.lines for place in line.places]
@@ -111,7 +110,7 @@ def _sweeps(result: Result, comparison: Comparison) -> Iterator[Picture]:
 
 
 def _title(over: Over, sweep: Sweep, what: str) -> str:
-    """Such as `primes: more users`, and `primes: ping p99 with more users`."""
+    """Return a title such as `primes: more users` or `primes: ping p99 with more users`."""
     figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU for each answer"}
     told = f"more {sweep.along}"
     told = told if over.name == "rate" else f"{figures.get(over.name, over.name)} with {told}"
@@ -119,11 +118,11 @@ def _title(over: Over, sweep: Sweep, what: str) -> str:
 
 
 def _how(over: Over, sweep: Sweep, comparison: Comparison) -> str:
-    """How to read it."""
+    """Return how to read a chart along an axis."""
     what = f"{over.title[:1].upper()}{over.title[1:]}, over the number of {sweep.along}"
     ceiling = ", against the ceiling" if over.figure == "rate_per_s" and comparison.ceilings else ""
-    upright = "; upright lines are 95 % confidence intervals" if sweep.lines[0].knows_noise else ""
-    return f"{what}{ceiling}{upright}. What is suspect, unclear or was not reached is left out."
+    upright = "; vertical lines are 95 % confidence intervals" if sweep.lines[0].knows_noise else ""
+    return f"{what}{ceiling}{upright}. Suspect, unclear and missing values are left out."
 
 
 def _rate(case: Summary) -> str:

@@ -1,4 +1,4 @@
-"""The pictures of what was asked for the same: work, pings, how the siege went on, and what it cost."""
+"""The charts of cases with the same load: throughput, pings, the course of the siege, and cost."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ MOST_STEPS = 600  # of a curve
 MOST_ON_SLIDE = 12
 _BRACKET = (
     "Names in a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
-    "where they lie side by side."
+    "if the points are side by side."
 )
 _WHY = (
-    "\nWhy threads, greenlets and the event loop reach no more than one core: in one Python process only the thread "
-    "that holds the GIL can compute Python code. Processes have a GIL each."
+    "\nThreads, greenlets and the event loop use no more than one core, because only the thread that holds the GIL can "
+    "run Python code. Each process has its own GIL."
 )
-_CEILING = "The dashed line is the ceiling, what the same users reach {}; the grey band is its own 95 % interval"
+_CEILING = "The dashed line is the ceiling, the rate that the same users reach {}; the grey band is its 95 % interval."
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Cases that are asked for the same and have numbers, by their places in the comparison."""
+    """Cases with the same load that have numbers, by their places in the comparison."""
 
     result: Result
     comparison: Comparison
@@ -46,7 +46,7 @@ class Field:
     detail: float  # of all marks, so many are drawn
 
     def of(self, look: Look) -> Field:
-        """As it is; on a slide the one that does the most work first, and not too many."""
+        """Return the field unchanged; on a slide only the fastest cases, the fastest first."""
         if not look.is_slide:
             return self
         by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].usual_rate_per_s)
@@ -54,36 +54,36 @@ class Field:
 
     @property
     def cases(self) -> list[Summary]:
-        """In their order."""
+        """Return the cases, in their order."""
         return [self.comparison.cases[place] for place in self.places]
 
     @property
     def rounds(self) -> list[list[Round]]:
-        """Of each of them."""
+        """Return the rounds of each case."""
         return [self.comparison.rounds[place] for place in self.places]
 
     @property
     def ceilings(self) -> list[Summary | None]:
-        """Of each of them."""
+        """Return the ceiling of each case."""
         found = {id(one): place for place, case in enumerate(self.comparison.ceiling_rounds) for one in case}
         places = [found.get(id(case[0].ceiling)) for case in self.rounds]
         return [None if place is None else self.comparison.ceilings[place] for place in places]
 
     @property
     def alone_s(self) -> float | None:
-        """What the task takes alone; None where that is not one and the same for all of them."""
+        """Return how long the task takes alone; None if the cases have different tasks."""
         works = {one.case.work for one in self.cases}
         return alone_wall_s(self.comparison.rounds_of(works.pop())) if len(works) == 1 else None
 
     @property
     def task_cpu(self) -> Estimate | None:
-        """As the above, in CPU time."""
+        """Return how much CPU time the task takes alone."""
         works = {one.case.work for one in self.cases}
         return task_cpu_s(self.comparison, works.pop()) if len(works) == 1 else None
 
 
 def siege_pictures(field: Field) -> Iterator[Picture]:
-    """All that there are of it."""
+    """Yield all charts of a field."""
     conditions = of_siege(field.result, field.cases)
     yield from (*_work(field, conditions), *_costs(field, conditions))
 
@@ -94,23 +94,21 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
     ceiling = f" {_CEILING.format(_at_the_ceiling(field.comparison))}" if has_ceiling else ""
     yield Picture(
         "throughput",
-        "How much work got done",
-        "Right answers per second, at the usual speed of the machine, which is its mean over this run; the thin line "
-        f"is the 95 % confidence interval: where the true rate lies, as far as so many rounds can tell.{ceiling}: a "
-        "bar that ends a little beyond the line does no more than is possible. ★ stands at all that can't be told from "
-        "the fastest. That is not to say that they are equal: all pairs are compared at once, and of so many some are "
-        f"apart by chance, so it takes more than two intervals that just miss each other.{_why(field)}",
+        "Throughput",
+        "Correct answers per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % confidence "
+        f"interval.{ceiling} ★ marks cases that are not significantly slower than the fastest. That does not make them "
+        f"equal: more rounds may separate them.{_why(field)}",
         lambda look: _throughput(field.of(look), look),
-        "Answers per second: " + _each(cases, _rate),
+        "Requests per second: " + _each(cases, _rate),
         headline=headlines.of_throughput(cases),
         conditions=conditions,
     )
     yield Picture(
         "pings",
-        "What everybody else felt",
-        f"How long a trivial request to the same server took meanwhile. Each dot is {100 // dots} % of the pings, "
-        "the black line is the median; further left is better, and each step of the axis is ten times as long. "
-        + ("The dashed line is how long one task takes alone; what is right of it waited longer." if alone else ""),
+        "Health-check latency under load",
+        f"How long a ping to the same server took while the load was on. Each dot is {100 // dots} % of the pings, and "
+        "the black line is the median. Further left is better. On the logarithmic axis each step is ten times as long. "
+        + ("The dashed line shows how long one task takes alone. Pings right of it took longer." if alone else ""),
         lambda look: _pings(field.of(look), dots, look),
         "Ping, 99th percentile: "
         + _each(cases, lambda case: numbers.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
@@ -125,12 +123,12 @@ def _work(field: Field, conditions: str) -> Iterator[Picture]:
 def _tradeoff(field: Field, conditions: str) -> Picture:
     return Picture(
         "tradeoff",
-        "Both at once: work, and what everybody else felt",
-        "The further up, the more work; the further left, the shorter 99 of 100 pings. So the upper left corner is "
-        "where one wants to be. ★ stands at all that can't be told from the best in both, beyond noise: the thin "
-        f"crosses are 95 % intervals. {_BRACKET}",
+        "Throughput and health-check latency",
+        "Further up is more throughput, further left is shorter pings (p99): the upper left corner is best. ★ marks "
+        "cases that are not significantly worse than the best in both. The thin crosses are 95 % confidence intervals. "
+        f"{_BRACKET}",
         lambda look: _scattered(field, look),
-        "Work and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
+        "Throughput and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
         headline=headlines.of_tradeoff(field.cases),
         conditions=conditions,
     )
@@ -140,15 +138,15 @@ def _moments(field: Field, conditions: str) -> Picture:
     cases = field.cases
     return Picture(
         "moments",
-        "How the siege went on",
-        "The blue line climbs by one with each right answer: how steep it is, is the rate. That is counted from when "
-        "nine of ten users have had an answer, so it is not all answers divided by all seconds. A stair is a batch of "
-        "answers that came together. Below, each ping is a bar as tall as it had to wait: where the bars are tall, the "
-        "server was stuck. At the end nobody asks again, and they get shorter. All rows have the same scales, "
-        "written at the dotted lines, and a siege lasts longer where answers take longer. This is the first round as "
-        "it was measured, and so are its longest pings; the table has all rounds.",
+        "The course of the siege",
+        "The blue line counts correct answers, so its slope is the rate. The rate is measured after nine of ten users "
+        "have had an answer; it is not all answers divided by all seconds. A step is a batch of answers that came at "
+        "the same moment. Below, each ping is a bar whose height is its time: tall bars show that the server was "
+        "blocked. At the end users send no new requests, and the bars get shorter. All rows have the same scales, see "
+        "the dotted lines. A siege lasts longer if answers take longer. The chart shows the first round, not "
+        "adjusted; the table has all rounds.",
         lambda look: _went_on(field.of(look), look),
-        "Right answers in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
+        "Correct answers in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
         headline=headlines.of_moments(cases, field.rounds),
         conditions=conditions,
     )
@@ -157,26 +155,27 @@ def _moments(field: Field, conditions: str) -> Picture:
 def _costs(field: Field, conditions: str) -> Iterator[Picture]:
     cases, task = field.cases, field.task_cpu
     both = any(case.rank == 1 and "memory_bytes" in case.best for case in cases)
-    star = f" ★ stands at {'what nothing beats' if both else 'nothing here: none is the best'} in both, beyond noise."
+    star = " ★ marks cases that are not significantly worse than the best in both." if both else ""
     spent = spent_beside(field.comparison, field.places, task)
     yield Picture(
         "memory",
-        "What it costs: memory",
-        f"Further up is more work done, further left is less memory taken.{star} {_BRACKET}",
+        "Cost: memory",
+        f"Further up is more throughput, further left is less memory.{star} {_BRACKET}",
         lambda look: memory_chart(field.of(look).cases, look),
         "Memory: " + _each(cases, lambda case: numbers.megabytes(case.memory_bytes or 0)),
         headline=headlines.of_memory(cases),
         conditions=conditions,
     )
-    beside = f"beside the {numbers.seconds(task.mean)} that the task itself needs" if task else "of the server"
+    beside = f"on top of the {numbers.seconds(task.mean)} that the task itself needs" if task else "of the server"
     yield Picture(
         "cpu",
-        "What it costs: CPU time for each answer",
-        f"CPU time for each right answer {beside}, at the usual speed of the machine{_by_the_clock(field)}. The thin "
-        "line is the 95 % interval: where that reaches 0 nothing says that anything is spent, and the bar is pale. "
-        "The table has all of it, with the task, as measured."
+        "Cost: CPU time for each answer",
+        f"CPU time for each correct answer {beside}, speed-adjusted{_by_the_clock(field)}. The thin line is the 95 % "
+        "confidence interval. A pale bar is not significantly different from 0. The table has the CPU time with the "
+        "task, as measured."
         if task
-        else "CPU time of the server and all its children for each right answer; the thin line is the 95 % interval.",
+        else "CPU time of the server and all its child processes for each correct answer. The thin line is the 95 % "
+        "confidence interval.",
         lambda look: _cpu(field.of(look), task, look),
         f"CPU time for each answer {beside}: "
         + ", ".join(f"{label(case, cases)} {_in_ms(one.value)}" for case, one in zip(cases, spent, strict=True)),
@@ -186,13 +185,13 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
 
 
 def _by_the_clock(field: Field) -> str:
-    """The other length of a task that stands on the same page."""
+    """Return the wall-clock time of the task, which other charts on the page show."""
     alone_s = field.alone_s
-    return f" (by the clock, and as measured, it took {numbers.seconds(alone_s)})" if alone_s else ""
+    return f" (its wall-clock time, as measured, was {numbers.seconds(alone_s)})" if alone_s else ""
 
 
 def _why(field: Field) -> str:
-    """For strategies with a task that holds the GIL, on several cores."""
+    """Return the explanation of the GIL, for strategies with a task that holds it, on several cores."""
     holds = {case.task for case in field.cases} == {"primes"} and field.result.suite is None
     return _WHY if holds and field.result.environment.usable_cpus > 1 else ""
 
@@ -225,9 +224,9 @@ def _first(field: Field, case: Summary) -> Round:
 
 
 def _at_the_ceiling(comparison: Comparison) -> str:
-    """With whom, or without any server."""
+    """Return how the ceiling is reached: by a server of the suite, or without one."""
     names = {one.server for one in comparison.ceilings if not one.title.startswith("No server")}
-    return f"at {next(iter(names))}" if names else "without any server"
+    return f"with {next(iter(names))}" if names else "without a server"
 
 
 def _each(cases: Sequence[Summary], told: Callable[[Summary], str]) -> str:

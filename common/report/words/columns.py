@@ -1,4 +1,4 @@
-"""The columns of the comparison: one table model for every dress that it is shown in."""
+"""The columns of the comparison, shared by all output formats."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ Text = Callable[[Summary], str]
 
 
 class Cell(NamedTuple):
-    """A figure as it is shown, and whether it is among the best of its column."""
+    """A formatted figure, and whether it is not significantly worse than the best in its column."""
 
     text: str
     best: bool = False
@@ -19,20 +19,20 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A figure of the summary: what it is called, and how it is written; empty where a case does not have it."""
+    """A figure of the summary, with its name and its format; empty for a case that does not have it."""
 
     name: str
-    heading: str  # the same in two lines, under the heading to the left where it begins with a line break
+    heading: str  # the name in two lines; if it begins with a line break, the first line is that of the column before
     text: Text
-    figure: str = ""  # as `Summary.best` calls it; empty where a best one would not mean anything
+    figure: str = ""  # its name in `Summary.best`; empty if "best" has no meaning
 
     def cell(self, summary: Summary) -> Cell:
-        """Its figure for one case; best if nothing beats it by more than noise, and it beats something."""
+        """Return the figure of one case; best if none is significantly better, but one is significantly worse."""
         return Cell(self.text(summary), self.figure in summary.best)
 
 
 def _figure(value: Callable[[Summary], float | None], text: Callable[[float], str]) -> Text:
-    """The text of a figure that may not be there."""
+    """Return a format for a figure that may be missing."""
 
     def shown(summary: Summary) -> str:
         found = value(summary)
@@ -42,7 +42,7 @@ def _figure(value: Callable[[Summary], float | None], text: Callable[[float], st
 
 
 def _wait(latency: Callable[[Summary], Latency | None], name: str) -> Text:
-    """A percentile, or how long it is at least."""
+    """Return a format for a percentile, or for its lower bound if it was not reached."""
 
     def shown(summary: Summary) -> str:
         found = latency(summary)
@@ -59,13 +59,13 @@ def _mean(interval: Interval | Speed | None) -> float | None:
 
 
 def half_width(summary: Summary) -> float | None:
-    """Of the interval of the rate, in transactions per second."""
+    """Return half the width of the interval of the rate, in transactions per second."""
     rate = summary.rate_per_s
     return None if rate is None or rate.high is None or rate.low is None else (rate.high - rate.low) / 2
 
 
 def _workers(summary: Summary) -> str:
-    """As the server says, else as it was told."""
+    """Return the number the server reports, or else the one it was started with."""
     return str(summary.workers or summary.case.get("workers") or "")
 
 
@@ -74,8 +74,8 @@ FIGURES = (
     Column("workers", "workers", _workers),
     Column("trans/s", "trans/s", _figure(lambda case: _mean(case.rate_per_s), numbers.rate), "rate_per_s"),
     Column(
-        "at usual speed",
-        "at usual\nspeed",
+        "speed-adjusted",
+        "speed-\nadjusted",
         _figure(lambda case: case.usual_rate_per_s or None, numbers.rate),
         "rate_per_s",
     ),
@@ -99,23 +99,24 @@ FIGURES = (
 
 
 def columns_for(shown: Sequence[Summary]) -> list[Column]:
-    """The columns in which at least one case has a figure; strategies all start alike.
+    """Return the columns in which at least one case has a figure.
 
-    Rates are compared as they are at the usual speed: where there is such a column, it has the stars.
+    Comparisons use the speed-adjusted rate, so that column has the stars if it is shown. All strategies start in about
+    the same time, so "ready after" is shown for suites only.
     """
     needless = {"ready"} if any(summary.task for summary in shown) else set()
     if is_corrected(shown):
         columns = [replace(one, figure="") if one.name == "trans/s" else one for one in FIGURES]
     else:
-        columns, needless = list(FIGURES), {*needless, "at usual speed"}
+        columns, needless = list(FIGURES), {*needless, "speed-adjusted"}
     return [one for one in columns if one.name not in needless and any(one.text(summary) for summary in shown)]
 
 
 def is_corrected(shown: Sequence[Summary]) -> bool:
-    """Whether any rate is another at the usual speed of the machine than as it was measured."""
+    """Return whether any rate was adjusted for the speed of the CPUs."""
     return any(summary.rate_at_usual_speed_per_s for summary in shown)
 
 
 def figures(summary: Summary, columns: Sequence[Column]) -> list[Cell]:
-    """The cells of a case that has numbers."""
+    """Return the cells of a case that has numbers."""
     return [column.cell(summary) for column in columns]

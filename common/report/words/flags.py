@@ -1,4 +1,4 @@
-"""The flags of a comparison: every reason not to take a figure at face value, said once for all that it is about."""
+"""The flags of a comparison: each reason for a verdict, with the cases it applies to."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from common.report.words.naming import cases_of, full_name
 
 
 def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tuple[str, list[str], str]]:
-    """The verdict that a reason alone would give, the names of those that it is about, and its message."""
+    """Yield the verdict of each reason, the names of its cases, and its message."""
     named = cases_of(cases)
     about: dict[tuple[str, str], list[str]] = {}
     for summary in summaries:

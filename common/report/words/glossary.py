@@ -1,72 +1,74 @@
-"""The words of the field, explained for those who meet them here for the first time."""
+"""Explanations of technical terms, shown on the page."""
 
 import re
 from collections.abc import Iterator
 
 GLOSSARY = {
-    "primes": "A task that computes: it counts prime numbers in pure Python, and so holds the GIL as long as it runs.",
-    "digest": "A task that computes inside of hashlib, which lets go of the GIL meanwhile.",
-    "sign_up": "A task that waits, 20, 60 and 200 ms, as for a database, a mail server and another service: it hardly "
-    "computes.",
-    "trans/s": "Transactions per second, as siege calls them: how many right answers came in each second, as it was "
-    "measured. The word in the rest of this page is answers.",
-    "at usual speed": "What trans/s would have been, had the machine been as fast all the time as it was on average "
-    "over this run. Beside every siege the same small work was done on every core 20 times a second, which tells how "
-    "fast the machine was. Ranks, stars, ± and the share of the ceiling are of this figure.",
-    "ceiling": "The rate that the same users reach with nothing in the way: no server at all, only the task on every "
-    "core. No server can honestly do more, so whatever is above it by more than noise is flagged.",
-    "bare": "No server at all: the same users call the task themselves, on every core. Its rate is the ceiling.",
-    "workers": "How many tasks the server may have begun at the same time: threads, processes, or one. How many it "
-    "computes at the same moment is something else: threads of one Python take turns.",
-    "prefork": "Several processes are started before anybody asks, as gunicorn does it; each has one request at a "
-    "time, from its first byte to its last.",
+    "primes": "A CPU-bound task: it counts prime numbers in pure Python and holds the GIL while it runs.",
+    "digest": "A CPU-bound task that runs inside hashlib, which releases the GIL.",
+    "sign_up": "An I/O-bound task: it waits 20, 60 and 200 ms, as for a database, a mail server and another service, "
+    "and uses almost no CPU time.",
+    "trans/s": "Transactions per second (siege's transaction rate): correct answers per second, as measured. The text "
+    "on this page calls it requests or answers per second.",
+    "speed-adjusted": "The transaction rate the case would have reached if the CPUs had always run at their mean speed "
+    "over this run. A speed probe measures the speed of every CPU 50 times a second while the load is on. CPU time "
+    "lost to noisy neighbours and other programs is adjusted for, too. Ranks, stars, ± and the share of the ceiling "
+    "use this figure.",
+    "ceiling": "The rate that the same load reaches without a server: only the task, on every core. No honest server "
+    "can exceed it, so a case that is significantly above it is flagged.",
+    "bare": "No server: the same users call the task directly, on every core. Its rate is the ceiling.",
+    "workers": "How many tasks the server can have in progress at the same time: threads, processes, or one. That is "
+    "not how many it computes at the same moment: threads of one Python process take turns.",
+    "prefork": "Several processes start before the first request arrives, as with gunicorn. Each of them handles one "
+    "request at a time.",
     "p50": "The median: half of all requests took no longer than this.",
-    "p99": "The 99th percentile: 99 of 100 requests took no longer than this, one of 100 did.",
-    "ping": "A trivial request that needs no work at all, sent 20 times a second to the same server while it is busy, "
-    "as a health check does. How long it takes is what everybody else on that server feels.",
-    "±": "The 95 % confidence interval: how far the figure may be off, as so many rounds can tell.",
-    "rank": "Who is fastest. Those that the rounds can't tell from the best among them share a rank, and the next one "
-    "counts all before it: after five with rank 1 comes rank 6. That is not to say that the five are equal. All pairs "
-    "are compared at once, so more is asked of a difference than that two intervals don't meet: with few rounds some "
-    "are far from each other by chance.",
-    "availability": "The share of all requests that got a right answer.",
-    "CPU per trans": "The CPU time of the server and all its processes for each right answer, as measured: when the "
-    "machine was faster, it is less.",
-    "memory": "The most that the server and all its processes took. Where it is PSS (proportional set size), pages "
-    "that processes share count once.",
-    "speed": "How fast this machine was meanwhile, as a share of its usual speed, the mean over this run: machines "
-    "heat up, and share their hosts with others.",
-    "event loop": "One thread that serves all connections by turns, a short piece of work for each. While it computes "
-    "a task, nobody else is served.",
-    "slices": "The task is cut into short pieces, and gives way after each of them, so that others get a turn between.",
-    "sub-interpreter": "Another Python within the same process, with modules and a GIL of its own, so that several "
-    "compute at the same moment.",
-    "greenlet": "Like a thread, but all of them share one, and each gives way only where it waits or says so.",
-    "cluster": "A scheduler and its workers, each a process of its own; they might as well be on other machines.",
-    "job queue": "The server puts a task into a queue in Redis; workers, each a process of its own, take it out.",
+    "p99": "The 99th percentile: 99 of 100 requests took no longer than this.",
+    "ping": "A health check: a trivial request, sent 20 times a second to the same server while it is under load. It "
+    "shows how long other requests have to wait.",
+    "±": "The half-width of the 95 % confidence interval of the rate.",
+    "rank": "1 plus the number of cases that are significantly faster. Cases with rank 1 are not significantly slower "
+    "than the fastest one. That does not make them equal: more rounds may separate them. After three cases with rank "
+    "1 comes rank 4.",
+    "availability": "The share of all requests that got a correct answer.",
+    "CPU per trans": "CPU time of the server and all its processes for each correct answer, as measured. On faster "
+    "CPUs it is lower.",
+    "memory": "Peak memory of the server and all its processes. PSS (proportional set size) counts pages that "
+    "processes share only once.",
+    "speed": "CPU speed while this case was measured, compared with its mean over this run.",
+    "event loop": "One thread that serves all connections in turn, with a short piece of work for each. While it "
+    "computes a task, no other request is served.",
+    "slices": "The task is cut into short pieces. It yields after each piece, so that other requests can run.",
+    "sub-interpreter": "Another Python interpreter in the same process, with its own modules and its own GIL, so that "
+    "several can compute at the same moment.",
+    "greenlet": "A lightweight thread. All greenlets share one system thread, and each runs until it waits or yields.",
+    "cluster": "A scheduler and its workers, each a separate process. They could also run on other machines.",
+    "job queue": "The server puts tasks into a queue in Redis. Workers, which are separate processes, take them out.",
     "GIL": "The global interpreter lock of a Python process. Only the thread that holds it can run Python code, so "
-    "threads take turns in computing and do not compute at the same moment; the event loop is a thread, too, and "
-    "waits for it like the others. Each process has a lock of its own.",
+    "threads take turns to compute. The event loop is a thread, too, and has to wait for the lock like all others. "
+    "Each process has its own lock.",
 }
 IN_TEXTS = (
     *("primes", "digest", "sign_up", "prefork", "slices", "sub-interpreter", "greenlet", "cluster", "job queue"),
     *("ceiling", "p50", "p99", "ping", "event loop", "GIL"),
 )
-_OTHERS = {
-    "p50": ("ping p50", "response p50"),
-    "p99": ("ping p99", "response p99"),
-    "ping": ("pings", "Pings", "Ping"),
-    "ceiling": ("of ceiling",),
+_OTHER_FORMS = {
+    "ping": ("pings", "Pings", "Ping", "health checks", "Health checks"),
     "sub-interpreter": ("sub-interpreters",),
-}  # the others are explained at their columns
+}
+_OF_HEADINGS = {
+    "ping p50": "p50",
+    "response p50": "p50",
+    "ping p99": "p99",
+    "response p99": "p99",
+    "of ceiling": "ceiling",
+}
 
 
 def term_in(text: str, terms: set[str]) -> Iterator[tuple[int, int, str]]:
-    """Where each of these terms stands in a text for the first time: from, to, and the term; from left to right."""
+    """Yield the first occurrence of each term in a text, from left to right: start, end, and the term."""
     found = []
     for term in terms:
-        others = [form for form in _OTHERS.get(term, ()) if " " not in form]
-        forms = "|".join(map(re.escape, (term, *others)))
+        forms = "|".join(map(re.escape, (term, *_OTHER_FORMS.get(term, ()))))
         if (match := re.search(rf"(?<![\w/])(?:{forms})(?![\w/])", text)) is not None:
             found.append((match.start(), match.end(), term))
     last = 0
@@ -77,7 +79,5 @@ def term_in(text: str, terms: set[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def term_of(heading: str) -> str:
-    """The term that a heading of the table is to be explained by; empty where it says everything itself."""
-    if heading in GLOSSARY:
-        return heading
-    return next((term for term in GLOSSARY if heading in _OTHERS.get(term, ())), "")
+    """Return the term that explains a column heading; empty if the heading needs no explanation."""
+    return heading if heading in GLOSSARY else _OF_HEADINGS.get(heading, "")

@@ -1,6 +1,6 @@
-"""What is to be seen in a picture, in a sentence above it: computed from what it shows.
+"""Headlines of charts, computed from the figures the charts show.
 
-Where more names belong to it than can be read at a glance, the sentence counts them, and they stand in a line below.
+A headline with too many names gives their number, and a second line lists them.
 """
 
 from __future__ import annotations
@@ -18,51 +18,55 @@ _MOST_NAMES = 3
 
 
 def of_throughput(cases: Sequence[Summary]) -> str:
-    """Who does the most."""
+    """Return which cases are the fastest."""
     first = [case for case in cases if case.rank == 1 and case.rate_per_s]
     if not first:
-        return "Who does more work could not be decided"
+        return "No throughput could be ranked"
     rates = sorted(case.usual_rate_per_s for case in first)
     if len(first) == len([case for case in cases if case.verdict == OK]) > 1:
-        return f"None does more work than another, beyond noise: {_between(rates, numbers.rate)} answers per second"
+        return f"No significant difference: all serve {_between(rates, numbers.rate)} requests per second"
     if len(first) == 1:
-        who = with_capital(_who(first, cases), first[0].server)
-        return f"{who} does the most work: {_between(rates, numbers.rate)} answers per second"
-    told = f"can't be told from the fastest: {_between(rates, numbers.rate)} answers per second"
-    return _said(first, cases, told, "They")
+        name = with_capital(_names(first, cases), first[0].server)
+        return f"{name} is the fastest: {_between(rates, numbers.rate)} requests per second"
+    told = f"share first place: {_between(rates, numbers.rate)} requests per second"
+    return _said(first, cases, told, "Fastest")
 
 
 def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
-    """Who keeps everybody else waiting for less than one task."""
+    """Return which cases answer pings sooner than one task takes."""
     pinged = [case for case in cases if case.ping_s and case.verdict == OK]
     if not pinged or task_s is None:
-        return "How long a ping took while everybody worked"
+        return "Health-check latency under load"
     short = [case for case in pinged if case.ping_s and case.ping_s.p99 is not None and case.ping_s.p99 < task_s]
     longest = max(_ping_s(case) for case in pinged)
     if not short:
-        return f"A ping has to wait for more than a whole task with all of them: up to {numbers.seconds(longest)}"
+        return f"In every case pings (p99) take longer than a whole task: up to {numbers.seconds(longest)}"
     if len(short) == len(pinged):
-        return f"99 of 100 pings are answered within {numbers.seconds(longest)} by all of them"
+        return f"In every case pings (p99) take at most {numbers.seconds(longest)}"
     rest = sorted(_ping_s(case) for case in pinged if case not in short)
     within = _between(sorted(map(_ping_s, short)), numbers.seconds)
     told = (
-        f"answer{'s' if len(short) == 1 else ''} 99 of 100 pings within {within}, "
+        f"answer{'s' if len(short) == 1 else ''} pings (p99) within {within}, "
         f"the rest within {_between([rest[0], rest[-1]], numbers.seconds)}"
     )
     return _said(short, cases, told, "Quick")
 
 
 def of_tradeoff(cases: Sequence[Summary]) -> str:
-    """Who is best in both."""
+    """Return which cases are best in both throughput and pings."""
     best = [case for case in cases if case.rank == 1 and "ping_p99_s" in case.best]
     if best:
-        told = "does the most work and keeps pings short" if len(best) == 1 else "do the most work and keep pings short"
-        return _said(best, cases, told, "They")
-    return "None does the most work and keeps pings as short as others do"
+        told = (
+            "has the best throughput and the shortest pings"
+            if len(best) == 1
+            else "have the best throughput and the shortest pings"
+        )
+        return _said(best, cases, told, "Best")
+    return "No case has both the best throughput and the shortest pings"
 
 
 def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> str:
-    """Where pings had to wait longest, in the round that is drawn."""
+    """Return the longest pings of the first round, which is the one in the chart."""
     longest = [max(case[0].record.pings.waited_s, default=0.0) for case in rounds]
     worst, best = longest.index(max(longest)), longest.index(min(longest))
     if longest[worst] < 2 * longest[best]:
@@ -74,34 +78,34 @@ def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> s
 
 
 def of_memory(cases: Sequence[Summary]) -> str:
-    """What the most work takes, and the least."""
+    """Return how much memory the fastest and the leanest case use."""
     first = sorted(case.memory_bytes for case in cases if case.rank == 1 and case.memory_bytes)
     everything = sorted(case.memory_bytes for case in cases if case.memory_bytes)
     if not first:
-        return f"They take {_between(everything, numbers.megabytes)}" if everything else "What they take is not known"
-    least = "" if first[0] == everything[0] else f"; the leanest takes {numbers.megabytes(everything[0])}"
-    who = "The fastest takes" if len(first) == 1 else "Those that can't be told from the fastest take"
-    return f"{who} {_between(first, numbers.megabytes)} of memory{least}"
+        return f"Memory: {_between(everything, numbers.megabytes)}" if everything else "Memory was not measured"
+    least = "" if first[0] == everything[0] else f"; the leanest uses {numbers.megabytes(everything[0])}"
+    fastest = "The fastest case uses" if len(first) == 1 else "The fastest cases use"
+    return f"{fastest} {_between(first, numbers.megabytes)} of memory{least}"
 
 
 def of_cpu(cases: Sequence[Summary], spent: Sequence[Known], task_s: float | None) -> str:
-    """Who spends most beside the task, where it is more than noise."""
+    """Return which case significantly spends the most CPU time on top of the task."""
     known = [(one.value, one, case) for one, case in zip(spent, cases, strict=True) if one.value is not None]
     if task_s is None:
         values = sorted(value for value, *_ in known)
         return f"An answer costs {_between(values, numbers.seconds)} of CPU time" if values else "CPU time"
     task = f"a task of {numbers.seconds(task_s)}"
     if not any(one.high is not None for _, one, _ in known):
-        return f"What is spent beside {task}"
+        return f"CPU time for each answer on top of {task}"
     surely = [found for found in known if found[1].low is not None and found[1].low > 0]
     if not surely:
-        return f"What is spent beside {task} is lost in the noise"
+        return f"No significant CPU time on top of {task}"
     most_s, _, case = max(surely, key=lambda found: found[0])
     name, most = plain_name(case, cases), f"{numbers.seconds(most_s)} for each answer, whose task takes "
     most += numbers.seconds(task_s)
     if len(surely) == 1:
-        return f"Only {name} surely spends CPU time beside the task: {most}"
-    return f"{with_capital(name, case.server)} spends the most CPU time beside the task: {most}"
+        return f"Only {name} spends significant CPU time on top of the task: {most}"
+    return f"{with_capital(name, case.server)} spends the most CPU time on top of the task: {most}"
 
 
 def _ping_s(case: Summary) -> float:
@@ -109,14 +113,14 @@ def _ping_s(case: Summary) -> float:
     return case.ping_s.p99 or case.ping_s.max
 
 
-def _said(found: Sequence[Summary], cases: Sequence[Summary], told: str, who: str) -> str:
-    """A sentence about these of the cases; of many only how many they are, and their names in a line below."""
+def _said(found: Sequence[Summary], cases: Sequence[Summary], told: str, label: str) -> str:
+    """Return a sentence about these cases; with many of them, their number, and their names in a second line."""
     if len(found) <= _MOST_NAMES:
-        return f"{with_capital(_who(found, cases), found[0].server)} {told}"
-    return f"{len(found)} of {len(cases)} {told}\n{who}: {_who(found, cases)}"
+        return f"{with_capital(_names(found, cases), found[0].server)} {told}"
+    return f"{len(found)} of {len(cases)} {told}\n{label}: {_names(found, cases)}"
 
 
-def _who(found: Sequence[Summary], cases: Sequence[Summary]) -> str:
+def _names(found: Sequence[Summary], cases: Sequence[Summary]) -> str:
     names = [plain_name(case, cases) for case in found]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 

@@ -40,18 +40,18 @@ def _of_the_suite(result: Result, comparison: Comparison) -> Iterator[tuple[str,
     if result.suite is None or not comparison.cases:
         return
     if result.suite.body == "any":
-        yield "answers", "only their status was checked: what is in them differs by design (body = any)"
+        yield "answers", "only the status was checked, because bodies may differ (body = any)"
     elif result.suite.body == "json":
-        yield "answers", "they were compared as JSON, not in bytes"
+        yield "answers", "compared as JSON, not byte for byte"
     if not any(record.has_ceiling for record in result.records):
         yield (
             "the ceiling",
-            "there is none: nothing says what this machine can do at all, so no rate is too high to be true",
+            "none was measured, so rates above what is physically possible are not detected",
         )
     if not result.suite.ping:
         yield (
             "pings",
-            "none were sent: what everybody else feels is not known; name a path under [ping], or with --ping",
+            "none were sent, so health-check latency under load is unknown; set ping.path in the suite, or use --ping",
         )
 
 
@@ -71,8 +71,8 @@ def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
             told.add(asked[0].server)
             yield (
                 asked[0].server,
-                f"{asked[0].tool} was told to keep connections alive, but the server closed every one: its rate is "
-                "that of a new connection for each request",
+                f"{asked[0].tool} was set to keep connections alive, but the server closed each one: the rate includes "
+                "a new connection for every request",
             )
 
 
@@ -90,9 +90,8 @@ def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
             first_s, rest_s = max(costs, key=lambda cost: cost[0])
             yield (
                 server,
-                f"its first {rounds[0].record.warm_up_answers:,} answers took {numbers.seconds(first_s)} of CPU each, "
-                f"the later ones {numbers.seconds(rest_s)}: it gets quicker while it serves, and without the warm-up, "
-                "which does not count here, it would look slower than it is",
+                f"its first {rounds[0].record.warm_up_answers:,} answers used {numbers.seconds(first_s)} of CPU each, "
+                f"later ones {numbers.seconds(rest_s)}; the warm-up is not part of the measurement",
             )
 
 
@@ -109,8 +108,8 @@ def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
             told.add((case.server, case.python))
             yield (
                 case.server,
-                f"the GIL was on while it served, though Python {case.python} can do without: "
-                "a package that it needs has switched it on",
+                f"the GIL was enabled, although Python {case.python} is free-threaded: an extension module of a "
+                "package enabled it",
             )
 
 
@@ -123,7 +122,7 @@ def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
         yield (
             "machine",
             f"CPU speed varied by a factor of up to {factor} in {len(changed)} of {len(everything)} cases (noisy "
-            "neighbour, thermal throttling, or battery mode); throughputs are adjusted for it",
+            "neighbour, thermal throttling, or battery mode); throughputs that depend on it are adjusted",
         )
     rounds = comparison.every_round()
     for share_of, words in ((stolen, "other guests of the host took"), (other_work, "other programs used")):

@@ -1,4 +1,4 @@
-"""What was required, in words: each requirement, what it is about, what came of it, and the figures that say so."""
+"""Requirements in words: each with its case, its outcome, and the measured interval."""
 
 import math
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from common.report.judging.known import Known
 from common.report.judging.required import MET, MISSED, UNDECIDED, Judged
 from common.report.words.naming import cases_of, full_name
 
-HEADINGS = ("required", "outcome", "of", "measured (95 % interval)")
+HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A requirement and a case."""
+    """The outcome of a requirement for one case."""
 
     requirement: str
     outcome: str
@@ -23,7 +23,7 @@ class Line:
 
 
 def lines(found: Sequence[Judged]) -> list[Line]:
-    """One for each, requirement by requirement, what was missed first."""
+    """Return one line per requirement and case, grouped by requirement, missed ones first."""
     order = [MISSED, UNDECIDED, MET]
     texts = list(dict.fromkeys(one.goal.text for one in found))
     ordered = sorted(found, key=lambda one: (texts.index(one.goal.text), order.index(one.outcome)))
@@ -32,10 +32,10 @@ def lines(found: Sequence[Judged]) -> list[Line]:
 
 
 def in_short(found: Sequence[Judged]) -> str:
-    """How many of them came to what; empty where nothing was required."""
+    """Return how many were missed, undecided and met; empty without requirements."""
     counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in (MISSED, UNDECIDED, MET)}
     told = [f"{count} {outcome}" for outcome, count in counts.items() if count]
-    return f"Required: {', '.join(told)}." if told else ""
+    return f"Requirements: {', '.join(told)}." if told else ""
 
 
 def _measured(one: Judged) -> str:
@@ -44,10 +44,10 @@ def _measured(one: Judged) -> str:
 
 
 def _figures(known: Known, one: Judged) -> str:
-    """Such as `33.9/s (31.5/s to 36.3/s)`."""
+    """Return the value with its interval: `33.9/s (31.5/s to 36.3/s)`."""
     value = amount(known.value, one) if known.value is not None else ""
     if known.low is None or known.high is None:
-        return value or "longer than all that was seen"
+        return value or "not reached"
     if math.isinf(known.high):
         return value if value and known.value == known.low else f"more than {amount(known.low, one)}"
     base = " of base" if one.goal.of_base else ""
@@ -55,24 +55,24 @@ def _figures(known: Known, one: Judged) -> str:
 
 
 def _why_open(one: Judged) -> str:
-    """What stands in the way of deciding, and what would help."""
+    """Return why a requirement is undecided, and what would decide it."""
     if one.outcome != UNDECIDED:
         return ""
     if one.known is None:
-        return "it has no such figure"
+        return "not measured for this case"
     if one.known.interval is None:
-        return "one round has no interval: take more rounds"
+        return "no interval after one round; use --rounds 2 or more"
     if one.goal.figure.endswith("max_s"):
-        return "the next one may take longer: take p99"
+        return "the next request may take longer; require p99 instead"
     if one.goal.figure != "availability_pct":
-        return "take more rounds"
+        return "use more rounds"
     if one.more is None:
-        return "no number of such requests would decide it"
+        return "at this rate of failures no number of requests would decide it"
     return f"{one.more:,} more requests like these would decide it"
 
 
 def amount(value: float, one: Judged) -> str:
-    """The figure in its unit, exact enough to see on which side of its limit it is."""
+    """Return the figure with its unit, with enough digits to show on which side of the limit it is."""
     figure = one.goal.figure
     if one.goal.of_base:
         return f"{_exact(100 * value)} %"
@@ -92,7 +92,7 @@ def _exact(value: float) -> str:
 
 
 def _availability(value: float) -> str:
-    """As many nines as there are, and two digits behind them: never rounded up to all."""
+    """Return all leading nines and two more digits; never round up to 100 %."""
     if value >= 100:
         return "100 %"
     digits = max(2, 1 - math.floor(math.log10(100 - value)))

@@ -1,4 +1,4 @@
-"""What becomes of servers along an axis of numbers, in words: beyond which nothing is gained, and how they scale."""
+"""Scaling along a numeric axis, in words: where throughput stops growing, and which scaling law fits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ MOST_NAMES = 6  # in a sentence
 
 
 def in_sentences(comparison: Comparison) -> Iterator[str]:
-    """A paragraph for each axis and load of which there is something to say."""
+    """Yield a paragraph for each axis and load with a finding."""
     for sweep in sweeps(comparison):
         if sentences := [*of_sweep(sweep, comparison)]:
             load = in_words(sweep.lines[0].case, [name for name, _ in sweep.load if _differs(name, comparison)])
@@ -20,7 +20,7 @@ def in_sentences(comparison: Comparison) -> Iterator[str]:
 
 
 def of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
-    """Its sentences."""
+    """Yield the sentences about one sweep."""
     cases = cases_of(comparison.cases)
     named = [(line, name_of(line.case, cases, without=[sweep.along])) for line in sweep.lines]
     if knees := "; ".join(_knees(named, sweep.along)):
@@ -31,20 +31,20 @@ def of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
 
 
 def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
-    """Those with the same one together."""
+    """Yield a clause for each knee, with all servers that have it."""
     known = [(line.numbers[line.knee], line, name) for line, name in named if line.knee is not None]
     for at in sorted({at for at, _, _ in known}):
         ended = [(line, name) for number, line, name in known if number == at and line.numbers[-1] > at]
         if ended:
-            who, rates = _listed([name for _, name in ended]), _rates([line for line, _ in ended])
-            yield f"beyond {told(along, at)} nothing is gained with {who} ({rates})"
+            names, rates = _listed([name for _, name in ended]), _rates([line for line, _ in ended])
+            yield f"beyond {told(along, at)} throughput does not grow with {names} ({rates})"
         if going := [name for number, line, name in known if number == at == line.numbers[-1]]:
-            yield f"with {_listed(going)} more is gained up to {told(along, at)}, and no more were measured"
+            yield f"with {_listed(going)} throughput grows up to {told(along, at)}, the most that was measured"
 
 
 def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
     if line.lost:
-        yield f"At {told(along, line.numbers[-1])} {name} does {numbers.share(line.lost)} less."
+        yield f"At {told(along, line.numbers[-1])} throughput of {name} is {numbers.share(line.lost)} lower."
     grown = line.pings_grow
     if grown is not None and line.pings is not None:
         first, then, last = (numbers.seconds(line.pings[place].mean) for place in (0, grown, -1))
@@ -53,7 +53,7 @@ def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
 
 
 def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
-    """Who follows the law, and with which parameters; who does not, and why nobody should take any from that."""
+    """Yield the parameters of the law for servers that follow it, and the misfit of those that do not."""
     laws = [(law, line, name) for line, name in named if (law := line.scaling) is not None]
     for law, line, name in laws:
         if law.fits:
@@ -62,19 +62,19 @@ def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
             yield f"{name} follows the Universal Scalability Law with {parts}{end}."
     if others := [(law.misfit, name) for law, _, name in laws if not law.fits]:
         do, off = "does" if len(others) == 1 else "do", numbers.share(max(others)[0])
-        who = _listed([name for _, name in others])
-        yield f"{who} {do} not follow the Universal Scalability Law: a point is {off} off, more than noise."
+        names = _listed([name for _, name in others])
+        yield f"{names} {do} not follow the Universal Scalability Law: a point is {off} off, which is significant."
 
 
 def _peak(law: Scaling, along: str, last: float) -> str:
     if law.peak is None or law.peak < 1:
         return ""
-    beyond = ", beyond what was measured" if law.peak > last else ""
-    return f", and does the most at {numbers.significant(law.peak, 2)} {along}{beyond}"
+    beyond = ", beyond the measured range" if law.peak > last else ""
+    return f", with its peak at {numbers.significant(law.peak, 2)} {along}{beyond}"
 
 
 def _part(part: Part) -> str:
-    """With its interval; what is less than nothing is none."""
+    """Return a parameter with its interval; negative values are shown as 0."""
     value, low, high = (_small(max(0.0, one)) for one in part)
     return f"{value} ({low} to {high})"
 
