@@ -143,7 +143,7 @@ def test_extremes_of_a_short_siege_include_its_mean() -> None:
 
 def disturbed(used: float, waited: float, other: float, processes: int) -> Round:
     """A round of one second on two CPUs, with so many CPUs used, waited for, and used by other programs."""
-    record = record_of("1_a", workers=2, load_s=1.0)
+    record = record_of("1_a", workers=6, load_s=1.0)
     record.samples.at_s[:], record.samples.cpu_s[:] = [0.0, 1.0], [0.0, used]
     record.samples.waited_s[:] = [0.0, waited]
     record.samples.processes[:] = [processes] * 2
@@ -159,6 +159,7 @@ def disturbed(used: float, waited: float, other: float, processes: int) -> Round
         (1.9, 2.0, 0.0, 5, 0.0),  # four workers share two CPUs with nobody else
         (0.67, 0.33, 1.33, 1, 0.33),  # one thread and two other programs
         (0.75, 1.05, 1.2, 1, 0.25),  # six threads that share a GIL, and two other programs
+        (0.75, 5.0, 1.2, 1, 0.61),  # six threads whose task releases the GIL
     ],
 )
 def test_lost_cpu_time_is_what_threads_waited_for_while_others_ran(
