@@ -11,6 +11,7 @@ import pytest
 from noise_study import BESIDE_LIARS, HONEST, LIARS, Study, studied
 from noisy_machine import TASK_S, NoisyMachine, Server
 from simulated_record import bare_record, record_of, result_of
+from simulated_results import METRONOME, add_beats
 
 from common.model.record import Machine
 from common.report.dressing import dressed
@@ -191,3 +192,21 @@ def test_the_simulated_task_takes_what_it_should() -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
     assert np.mean(record.alone_cpu_s) == pytest.approx(TASK_S, rel=0.05)
     assert len(record.transactions.took_s) / record.load_s == pytest.approx(1 / TASK_S, rel=0.1)
+
+
+def test_a_task_that_waited_for_a_cpu_when_it_ran_alone_is_cpu_bound() -> None:
+    """Its rate is corrected for what other programs took, and that of an I/O-bound task is not."""
+    corrected = {}
+    for name, cpu_s in (("computes", [TASK_S] * 3), ("waits", [TASK_S / 100] * 3)):
+        records = [record_of("1_a", round_, workers=1) for round_ in (1, 2)]
+        for record in records:
+            record.samples.processes[:] = [1] * len(record.samples.at_s)
+            record.samples.waited_s[:] = [at_s / 3 for at_s in record.samples.at_s]
+            record.machine = Machine(total_s=2 * record.load_s, busy_s=2 * record.load_s, steal_s=0, idle_s=0)
+            record.alone_wall_s[:], record.alone_cpu_s[:] = [2 * TASK_S, TASK_S, 3 * TASK_S], cpu_s
+            record.samples.cpu_s[:] = [at_s * 2 / 3 for at_s in record.samples.at_s]
+            add_beats(record, 1.0, 1, np.random.default_rng(record.round))
+        comparison = summarize(result_of(records, metronome=METRONOME))
+        corrected[name] = comparison.correction.rate(comparison.rounds[0][0]) / comparison.rounds[0][0].rate.per_s
+    assert corrected["computes"] == pytest.approx(1.5, rel=0.05)
+    assert corrected["waits"] == pytest.approx(1.0, rel=0.01)
