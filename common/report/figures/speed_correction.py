@@ -116,7 +116,13 @@ class SpeedCorrection:
         slope = self._rates.get(id(one), NOT_CORRECTED)
         off = math.log(self.speed(one) or 1.0)
         uncertain = slope.variance + (BETWEEN_SIEGES**2 if slope.value else 0.0)
-        return self._hangs(one) ** 2 * _variance_of_loss(one) + uncertain * off**2
+        return self._hangs(one) ** 2 * _variance_of_loss(one) + self._variance_of_hanging(one) + uncertain * off**2
+
+    def _variance_of_hanging(self, one: Round) -> float:
+        """Return what it adds that nobody knows how far the rate of a case of mixed kind depends on CPU time."""
+        if self._kind_of(one) is not DOES_BOTH or not self._hangs(one):
+            return 0.0
+        return (DOES_BOTH.deviation / COMPUTES.value * self._lost(one) / self._hangs(one)) ** 2
 
     def shared_variance(self, case: Case) -> float:
         """Return the variance that all rounds of a case have in common, from what its own load does to the speed."""
