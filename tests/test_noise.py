@@ -11,6 +11,7 @@ import pytest
 from noise_study import BESIDE_LIARS, HONEST, LIARS, Study, studied
 from noisy_machine import TASK_S, NoisyMachine, Server
 from simulated_record import bare_record, record_of, result_of
+from simulated_results import METRONOME, add_beats
 
 from common.model.record import Machine
 from common.report.dressing import dressed
@@ -143,7 +144,7 @@ def test_extremes_of_a_short_siege_include_its_mean() -> None:
 
 def disturbed(used: float, waited: float, other: float, processes: int) -> Round:
     """A round of one second on two CPUs, with so many CPUs used, waited for, and used by other programs."""
-    record = record_of("1_a", workers=2, load_s=1.0)
+    record = record_of("1_a", workers=6, load_s=1.0)
     record.samples.at_s[:], record.samples.cpu_s[:] = [0.0, 1.0], [0.0, used]
     record.samples.waited_s[:] = [0.0, waited]
     record.samples.processes[:] = [processes] * 2
@@ -159,6 +160,7 @@ def disturbed(used: float, waited: float, other: float, processes: int) -> Round
         (1.9, 2.0, 0.0, 5, 0.0),  # four workers share two CPUs with nobody else
         (0.67, 0.33, 1.33, 1, 0.33),  # one thread and two other programs
         (0.75, 1.05, 1.2, 1, 0.25),  # six threads that share a GIL, and two other programs
+        (0.75, 5.0, 1.2, 1, 0.61),  # six threads whose task releases the GIL
     ],
 )
 def test_lost_cpu_time_is_what_threads_waited_for_while_others_ran(
@@ -190,3 +192,21 @@ def test_the_simulated_task_takes_what_it_should() -> None:
     record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
     assert np.mean(record.alone_cpu_s) == pytest.approx(TASK_S, rel=0.05)
     assert len(record.transactions.took_s) / record.load_s == pytest.approx(1 / TASK_S, rel=0.1)
+
+
+def test_a_task_that_waited_for_a_cpu_when_it_ran_alone_is_cpu_bound() -> None:
+    """Its rate is corrected for what other programs took, and that of an I/O-bound task is not."""
+    corrected = {}
+    for name, cpu_s in (("computes", [TASK_S] * 3), ("waits", [TASK_S / 100] * 3)):
+        records = [record_of("1_a", round_, workers=1) for round_ in (1, 2)]
+        for record in records:
+            record.samples.processes[:] = [1] * len(record.samples.at_s)
+            record.samples.waited_s[:] = [at_s / 3 for at_s in record.samples.at_s]
+            record.machine = Machine(total_s=2 * record.load_s, busy_s=2 * record.load_s, steal_s=0, idle_s=0)
+            record.alone_wall_s[:], record.alone_cpu_s[:] = [2 * TASK_S, TASK_S, 3 * TASK_S], cpu_s
+            record.samples.cpu_s[:] = [at_s * 2 / 3 for at_s in record.samples.at_s]
+            add_beats(record, 1.0, 1, np.random.default_rng(record.round))
+        comparison = summarize(result_of(records, metronome=METRONOME))
+        corrected[name] = comparison.correction.rate(comparison.rounds[0][0]) / comparison.rounds[0][0].rate.per_s
+    assert corrected["computes"] == pytest.approx(1.5, rel=0.05)
+    assert corrected["waits"] == pytest.approx(1.0, rel=0.01)

@@ -1,4 +1,4 @@
-"""An amount: a figure with the interval that it lies in, and what speaks against it."""
+"""An amount: a figure with its confidence interval, or the reason why it can't be trusted."""
 
 from __future__ import annotations
 
@@ -6,23 +6,19 @@ from dataclasses import dataclass
 
 from common.report.figures.estimates import Estimate
 
-AS_IT_IS = (1.0, 1.0)
-
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A figure with the interval that it lies in; what was counted is as it is."""
+    """A figure with its interval. The interval of a count is the count."""
 
     text: str
-    value: float | None = None  # None: not known, or beyond what was seen
+    value: float | None = None  # None: unknown, or beyond what was measured
     low: float | None = None
     high: float | None = None
-    estimate: Estimate | None = None  # where two of the kind can be compared as rounds are
+    estimate: Estimate | None = None  # compared round by round with another figure of the same kind
     doubt: str = ""  # why it can't be trusted
-    noise: str = ""  # what else the machine did; then `leeway` says how far that may have carried it
-    leeway: tuple[float, float] = AS_IT_IS  # from where to where it may be on a quiet machine, as multiples of it
 
 
 def counted(value: float, text: str = "") -> Amount:
-    """What knows no noise."""
+    """Return an amount without noise."""
     return Amount(text or f"{value:g}", value, value, value)

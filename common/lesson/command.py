@@ -22,10 +22,10 @@ GOES_ON = "Done: that was all of it. bench.py lesson STEP repeats a step."
 def lesson(words: tuple[str, ...], answers: str, everything: bool, listed: bool, html: Path | None, keep: Path) -> None:
     """Learn how servers run long tasks: predict, run it here and now, look, and see why.
 
-    STEP is a number; without one it goes on where you stopped. What is claimed is judged by what was just
-    measured on your machine. `check FILE` says what the bench says of an exercise.
+    STEP is a number; the default is the first step that is not done. Every claim is decided by what was just
+    measured on your machine. `check FILE` checks an exercise.
 
-    Exit 1 if something could not be run; else 3 if something can't be told here; else 0, whatever was predicted.
+    Exit 1 if something could not be run; else 3 if something is undecided; else 0, whatever you predicted.
     """
     from common.lesson.notebook import Notebook
     from common.lesson.step import all_steps, find_step

@@ -1,11 +1,10 @@
-"""What a result knows: any figure of any case, by the words that a claim has for it, with its interval or its doubt."""
+"""Look up the figures of a result by the words that claims use for them."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any, TypeVar
@@ -13,7 +12,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from common.lesson.amount import Amount, counted
-from common.lesson.noise import is_noisy, leeway, leeway_alone, said
 from common.lesson.searches import OF_CAPACITIES
 from common.model.case import Case
 from common.model.goal import goal_names
@@ -27,7 +25,7 @@ from common.report.judging.capacity import Capacity, capacities
 from common.report.judging.comparison import Comparison, summarize
 from common.report.judging.known import known
 from common.report.judging.summary import Summary
-from common.report.judging.verdict import FAILED, OK
+from common.report.judging.verdict import FAILED, SUSPECT, Reason
 
 T = TypeVar("T")
 _UNITS = {"ms": 1e-3, "s": 1.0, "MB": 1e6, "/s": 1.0, "": 1.0}
@@ -40,19 +38,19 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 
 
 class Seen:
-    """A result, asked for figures."""
+    """The figures of a result."""
 
     def __init__(self, result: Result) -> None:
         self._result = result
 
     @cached_property
     def comparison(self) -> Comparison:
-        """Of its sieges."""
+        """Return the comparison of the cases under siege."""
         return summarize(self._result)
 
     @property
     def cpus(self) -> int:
-        """That could be used at the same time: no more than there were users to ask."""
+        """Return how many CPUs the servers could use at the same time: at most one for each user."""
         users = [one.users for one in self._result.records]
         return min([self._result.environment.usable_cpus, *users])
 
@@ -61,14 +59,14 @@ class Seen:
         return drilled(self._result.incidents)
 
     def amount(self, what: str, who: str) -> Amount:
-        """A figure of a case.
+        """Return a figure of a case.
 
         Raises:
             LookupError: the result has no such case, or there is no such figure.
         """
         first, _, rest = what.partition(" ")
-        if what in _OF_TRACES:
-            return _OF_TRACES[what](_only("trace", who, self._result.traces))
+        if what in OF_TRACES:
+            return OF_TRACES[what](_only("trace", who, self._result.traces))
         if what in OF_CAPACITIES:
             return OF_CAPACITIES[what](_only("search", who, self._capacities))
         if first == "drill":
@@ -77,25 +75,21 @@ class Seen:
         case = self.comparison.cases[place]
         if first == "flag":
             return counted(float(rest in {reason.code for reason in case.reasons}))
-        if what == "printed rate":  # as a load tool would print it, whatever is to be thought of it
+        if what == "printed rate":  # as a load tool prints it, whatever the verdict
             return _printed([one.rate.per_s for one in self.comparison.rounds[place] if one.rate.per_s])
         return self._measured(what, case, place)
 
     def beside(self, what: str, against: str, who: str) -> Amount:
-        """What a figure of `who` is compared with: a case, `task`, `users`, `cpus`, an amount, or 1."""
+        """Return what a figure of `who` is compared with: a case, `task`, `users`, `cpus`, an amount, or 1."""
         match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|MB|/s|)", against or "1")
         if match and (match[2] or not self._has(against)):
             return counted(float(match[1]) * _UNITS[match[2]], against)
         if against == "task":
             case = self.comparison.cases[self._place(who)]
-            rounds = self.comparison.rounds_of(case.case.work)
-            alone_s = alone_wall_s(rounds)
+            alone_s = alone_wall_s(self.comparison.rounds_of(case.case.work))
             if not alone_s:
                 return Amount("?", doubt="nothing ran alone")
-            amount = counted(alone_s, numbers.seconds(alone_s))
-            if not is_noisy(case):
-                return amount
-            return replace(amount, leeway=leeway_alone(alone_s, rounds, self.comparison.correction))
+            return counted(alone_s, numbers.seconds(alone_s))
         if against == "users":
             return counted(self.comparison.cases[self._place(who)].users)
         if against == "cpus":
@@ -105,7 +99,7 @@ class Seen:
         return self.amount(what, against)
 
     def _has(self, who: str) -> bool:
-        """Whether it is a case, and not a number."""
+        """Return whether it names a case, and is not just a number."""
         several: list[Any] = [*self._result.records, *self._result.traces, *self._result.incidents]
         return bool(who) and any(fits(who, one.server, ()) for one in several)
 
@@ -114,7 +108,7 @@ class Seen:
         return capacities(self._result)
 
     def is_about(self, case: Case, whom: Sequence[str]) -> bool:
-        """Whether any of these words means the case."""
+        """Return whether any of these words means the case."""
         return any(who and fits(who, case.server, [str(value) for _, value in case.values]) for who in whom)
 
     def _place(self, who: str) -> int:
@@ -124,45 +118,26 @@ class Seen:
     def _measured(self, what: str, case: Summary, place: int) -> Amount:
         if what == "users inside":
             return self._inside(case, place)
-        figure = goal_names()[what]
-        doubt = (
-            self._doubt(case) if figure != "memory_bytes" or case.verdict == FAILED else ""
-        )  # that is no matter of time
-        rounds = self.comparison.rounds[place]
+        figure, doubt = goal_names()[what], _doubt(case)
         found = known(self.comparison, place, figure) if case.verdict != FAILED else None
         if found is None:
-            return Amount("?", doubt=doubt or f"{case.server} has no {what}")
+            return Amount("?", doubt=doubt or _no_figure(case, what))
         text_of = _TEXTS.get(figure, numbers.seconds)
         text = f"more than {text_of(found.low or 0.0)}" if found.value is None else text_of(found.value)
         estimate = self.comparison.measured.get(figure, [None] * (place + 1))[place]
-        amount = Amount(text, found.value, found.low, found.high, estimate, doubt)
-        if not is_noisy(case) or figure == "memory_bytes":
-            return amount
-        correction = self.comparison.correction
-        room = leeway(figure, amount.value or amount.low, rounds, correction)
-        return replace(amount, noise=said(rounds, correction), leeway=room)
-
-    def _doubt(self, case: Summary) -> str:
-        """Why nothing can be told of it: the first of its reasons, which is no reason where it is but noise."""
-        if case.verdict == OK or is_noisy(case):
-            return ""
-        if case.reasons and case.reasons[0].code == "busy_machine":  # it explains the others
-            return said(self.comparison.rounds[self.comparison.cases.index(case)], self.comparison.correction)
-        message = case.reasons[0].message if case.reasons else case.verdict
-        message = re.sub(r"^round \d+: ", "", message).rpartition("; ")[0] or message  # without what to do about it
-        return f"{case.server} failed: {message}" if case.verdict == FAILED else message
+        return Amount(text, found.value, found.low, found.high, estimate, "" if figure == "memory_bytes" else doubt)
 
     def _inside(self, case: Summary, place: int) -> Amount:
-        """Little's law: how many are inside is the rate times how long one is."""
+        """Return the mean number of requests in the server: rate times response time (Little's law)."""
         found = estimates([[_inside_of(one) for one in self.comparison.rounds[place]]])[0]
         if found is None or case.verdict == FAILED:
-            return Amount("?", doubt=self._doubt(case) or "no answer came")
+            return Amount("?", doubt=_doubt(case) or _no_figure(case, "right answer"))
         low, high = found.interval() or (None, None)
         rates = [one.rate.per_s for one in self.comparison.rounds[place] if one.rate.per_s]
         rate = float(np.exp(np.mean(np.log(rates))))
         took, users = numbers.seconds(found.mean / rate), numbers.significant(found.mean, 2)
         text = f"{numbers.rate(rate)}/s times {took} = {users}"
-        return Amount(text, found.mean, low, high, found, self._doubt(case))  # true on any machine
+        return Amount(text, found.mean, low, high, found, _doubt(case))
 
     def _of_drill(self, what: str, who: str) -> Amount:
         fault, _, figure = what.partition(" ")
@@ -175,8 +150,25 @@ class Seen:
         return counted(value, numbers.seconds(value) if figure.endswith("_s") else f"{value:g}")
 
 
+def _doubt(case: Summary) -> str:
+    """Return why its figures can't be trusted. Noise is no reason: it is in their intervals."""
+    if case.verdict not in (FAILED, SUSPECT):
+        return ""
+    return f"{case.server} {'failed' if case.verdict == FAILED else 'is suspect'}: {_without_advice(case.reasons[0])}"
+
+
+def _no_figure(case: Summary, what: str) -> str:
+    reason = f": {_without_advice(case.reasons[0])}" if case.reasons else ""
+    return f"{case.server} has no {what}{reason}"
+
+
+def _without_advice(reason: Reason) -> str:
+    message = re.sub(r"^round \d+: ", "", reason.message)
+    return message.rpartition("; ")[0] or message
+
+
 def _only(what: str, who: str, several: Sequence[T]) -> T:
-    """The one of them that is meant; raises LookupError where that is none, or not the only one."""
+    """Return the one that is meant; raises LookupError if there is none, or more than one."""
     found = [
         one
         for one in several
@@ -188,7 +180,7 @@ def _only(what: str, who: str, several: Sequence[T]) -> T:
 
 
 def fits(who: str, server: str, values: Sequence[str]) -> bool:
-    """`3`, `3_async_threadexecutor` or `twin`, and behind it values that the case has, such as `digest` or `3.14*`."""
+    """Return whether words such as `3 digest` or `3_async_threadexecutor 3.14*` mean this server and these values."""
     name, *wanted = who.split()
     stem = server.rpartition("/")[2]
     return name in (stem, server, stem.split("_")[0]) and all(
@@ -197,7 +189,7 @@ def fits(who: str, server: str, values: Sequence[str]) -> bool:
 
 
 def _printed(rates: Sequence[float]) -> Amount:
-    """The mean, as a load tool would tell it."""
+    """Return the mean, as a load tool prints it."""
     if not rates:
         return Amount("?", doubt="no answer was right")
     mean = float(np.mean(rates))
@@ -210,10 +202,10 @@ def _inside_of(one: Round) -> float | None:
 
 
 def _at_once(trace: Trace) -> Amount:
-    """How many of the requests had begun and had not ended, at the most."""
+    """Return the largest number of requests in flight at the same time."""
     spans = [(ran[0][0], ran[-1][1]) for ran in trace.requests.ran_s if ran]
     if trace.failure or not spans:
-        return Amount("?", doubt=trace.failure.message if trace.failure else "it doesn't tell when it computes")
+        return Amount("?", doubt=trace.failure.message if trace.failure else "it does not report when it computes")
     return counted(max(sum(since <= begun < to for since, to in spans) for begun, _ in spans))
 
 
@@ -224,4 +216,4 @@ def _longest_ping(trace: Trace) -> Amount:
     return counted(longest_s, numbers.seconds(longest_s))
 
 
-_OF_TRACES: dict[str, Callable[[Trace], Amount]] = {"at once": _at_once, "longest ping": _longest_ping}
+OF_TRACES: dict[str, Callable[[Trace], Amount]] = {"at once": _at_once, "longest ping": _longest_ping}

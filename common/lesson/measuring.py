@@ -1,11 +1,12 @@
-"""What a step runs, with the same harness as every other command; and what a machine lacks for it."""
+"""Run what a step needs, with the same harness as every other command, or say what this machine lacks."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from common.contract import unmet
@@ -19,7 +20,8 @@ from common.harness.ready.interpreter import interpreter
 from common.harness.ready.what import suite_of
 from common.harness.session import conduct, conduct_capacity, conduct_drill, conduct_traces
 from common.harness.watcher import Watcher
-from common.lesson.figures import fits
+from common.lesson.claims import found_in
+from common.lesson.figures import OF_TRACES, Seen, fits
 from common.lesson.step import ROOT, Page, Run
 from common.model.case import Case, Value
 from common.model.record import Result, save
@@ -32,11 +34,12 @@ USUAL_S = 0.08  # what a task that computes takes at the most on a machine for w
 LONGEST = 3.0  # times as long as it should: then a step takes a minute
 WORTH_A_WORD_S = 2.0
 LOOK_AROUND_S = 0.3
+MORE_ROUNDS = 3  # at most, while a claim is undecided
 Measured = tuple[Result, int | None]
 
 
 class StoppedError(Exception):
-    """By a signal of that number, or by the reader (0)."""
+    """Stopped by a signal of that number, or by the reader (0)."""
 
 
 def lacking(page: Page) -> str:
@@ -65,8 +68,11 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str], say: Callable[[str], None]) -> Measured:
-    """Runs it, and writes the raw values; `say` is told what one task takes, and if it all takes longer today.
+def measure(page: Page, out: Path, watcher: Watcher, command: Sequence[str], say: Callable[[str], None]) -> Measured:
+    """Run what decides a page, and write the raw values.
+
+    Args:
+        say: prints how long one task takes, and whether the step takes longer today.
 
     Returns:
         What was measured, and the number of the signal that stopped it or None.
@@ -74,6 +80,8 @@ def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str], say: 
     Raises:
         BadInputError: it can't be run; nothing was started.
     """
+    run = page.run
+    assert run is not None
     axes: dict[str, Sequence[Value]] = {"task": run.tasks, "workers": run.workers, "python": pythons_for(run)}
     suite = suite_of([str(ROOT / name) if "/" in name else name for name in run.servers])
     if run.faults:
@@ -85,17 +93,31 @@ def measure(run: Run, out: Path, watcher: Watcher, command: Sequence[str], say: 
         return conduct_capacity(searched, run.goals, time_s, wanted, out, watcher, command)[:2]
     users = run.users if run.time_s else (run.requests,)
     suite = replace(suite, ceiling=None)  # these servers are ours, and what they can do at the most is no question here
-    plan = _only(make_plan(suite, {**axes, "users": users}, time_s=run.time_s, rounds=run.rounds, seed=SEED), run.only)
+    most_rounds = run.rounds + MORE_ROUNDS if run.time_s else 1
+    plan = _only(make_plan(suite, {**axes, "users": users}, time_s=run.time_s, rounds=most_rounds, seed=SEED), run.only)
     if run.time_s:
-        long_enough = partial(_long_enough, say=say)
-        return conduct(plan, out, watcher, command, traced_requests=run.requests, adapted=long_enough)[:2]
+        long_enough, undecided = partial(_long_enough, say=say), partial(_until_decided, page)
+        return conduct(plan, out, watcher, command, undecided, traced_requests=run.requests, adapted=long_enough)[:2]
     result, stopped_by = conduct_traces(plan, run.requests, watcher, command)
     save(result, out)
     return result, stopped_by
 
 
+def _until_decided(page: Page, result: Result) -> Collection[Case]:
+    """Return the cases of another round: all, until the claims about them are decided."""
+    assert page.run is not None
+    cases = [record.case for record in result.records]
+    if max(record.round for record in result.records) < page.run.rounds:
+        return cases
+    if any(record.failure for record in result.records):
+        return ()
+    of_sieges = tuple(claim for claim in page.claims if claim.what not in OF_TRACES)
+    found = found_in(msgspec.structs.replace(page, claims=of_sieges), Seen(result))
+    return cases if found.has_undecided else ()
+
+
 def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], None]) -> Plan:
-    """The same with sieges that are so much longer as the machine is slower, or busy with something else."""
+    """Return the plan with longer sieges if the machine is slow, or busy with other programs."""
     tasks = {case.task: expectations[case.work] for case in plan.cases}
     for name, one in tasks.items():
         say(f"One task ({name}) takes {numbers.seconds(one.task_s)} here if it is alone.")
@@ -107,18 +129,18 @@ def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], No
 
 
 def _times(slow: float, in_all_s: float, say: Callable[[str], None]) -> float:
-    """How many times as long it has to take, on a machine that is so slow; says so where that is worth a word."""
+    """Return how many times as long a step has to take on a machine that is slow or busy, and announce it."""
     by_others = min(0.99, psutil.cpu_percent(LOOK_AROUND_S) / 100)
     times = min(LONGEST, slow / (1 - by_others))
     if (more_s := (times - 1) * in_all_s) < WORTH_A_WORD_S:
         return 1.0
-    others = f"Other programs take {numbers.share(by_others)} of the CPUs"
-    say(f"{others if by_others > OTHER_WORK else 'This machine is slow'}: so this takes {more_s:.0f} s more today.")
+    others = f"Other programs use {numbers.share(by_others)} of the CPUs"
+    say(f"{others if by_others > OTHER_WORK else 'This machine is slow'}, so this step takes {more_s:.0f} s longer.")
     return times
 
 
 def turns(run: Run) -> int:
-    """How many things happen, about."""
+    """Return about how many measurements a step takes."""
     cases = len(run.only) or len(run.servers) * len(run.tasks) * len(run.users)
     if run.faults:
         return len(run.servers) * (1 + run.rounds * len(run.faults))

@@ -85,7 +85,7 @@ def _step(step: Step, done: Done, notebook: Notebook) -> dict[str, Any]:
 
 def _told(step: Step, page: Page, predicted: str, result: Result | None, instead: str) -> dict[str, Any]:
     seen = Seen(result) if result else None
-    found = found_in(page, seen) if seen else Found((), "", untold=True)
+    found = found_in(page, seen) if seen else Found((), "", undecided=True)
     has_table = seen is not None and result is not None and bool(result.records) and "table" in page.show
     return {
         "question": telling.paragraph(page.question).split("\n\n"),
@@ -97,8 +97,8 @@ def _told(step: Step, page: Page, predicted: str, result: Result | None, instead
         "legend": telling.legend(page),
         "rows": list(telling.cells(page, seen)) if seen and has_table else [],
         "found": [(telling.MARKS.get(outcome, "?"), sentence) for outcome, sentence in found.sentences],
-        "elsewhere": telling.elsewhere(step, page) if found.has_untold and not instead else "",
-        "drawn_elsewhere": _drawn_elsewhere(step, page) if found.has_untold and not instead else [],
+        "elsewhere": telling.elsewhere(step, page) if found.has_undecided and not instead else "",
+        "drawn_elsewhere": _drawn_elsewhere(step, page) if found.has_undecided and not instead else [],
         "reasons": " ".join(found.reasons),
         "why": telling.why(page, found),
         "code": [(one.file, one.says, lines_of(one)) for one in page.code],

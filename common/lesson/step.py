@@ -22,25 +22,25 @@ class Claim(_Strict, frozen=True, rename={"is_": "is"}):
 
     what: str  # a figure, as common.lesson.figures calls them
     of: str  # the case: `3`, or `3 digest` where 3 takes part with several tasks
-    # `same`, `more`, `less`, `about 2 times`, `at least 3 times`, `at most 2 times`; `undecided`: the interval has
-    # 1 in it, or `decided`; of what is counted `there`, `none`, `identical`, `different`.
+    # `same`, `more`, `less`, `about 2 times`, `at least 3 times`, `at most 2 times`; `undecided` if the interval
+    # contains 1, else `decided`; for counts `there`, `none`, `identical`, `different`.
     is_: str
-    against: str = ""  # another case, `task` (what it takes alone), `users`, `cpus`, or an amount such as `50 ms`
-    name: str = ""  # for the answers that stand on it
-    claim: str = ""  # what is claimed, in words
-    says: str = ""  # where it holds, with {of}, {against} and {times}; empty where only an answer stands on it
-    otherwise: str = ""  # where it does not
+    against: str = ""  # another case, `task` (its time alone), `users`, `cpus`, or an amount such as `50 ms`
+    name: str = ""  # used by answers
+    claim: str = ""  # in words
+    says: str = ""  # if it holds, with {of}, {against} and {times}; empty if only answers use it
+    otherwise: str = ""  # if it does not hold
 
 
 class Answer(_Strict, frozen=True):
-    """One to choose from; it is the right one where all these claims hold."""
+    """An answer to choose from; it is right if all these claims hold."""
 
     text: str
     when: tuple[str, ...] = ()
 
 
 class Run(_Strict, frozen=True):
-    """What is run; with `faults` a drill, with `goals` a search for a capacity, without `time_s` a trace."""
+    """What a step runs: with `faults` a drill, with `goals` a capacity search, without `time_s` a trace."""
 
     servers: tuple[str, ...]
     tasks: tuple[str, ...] = ("primes",)

@@ -20,7 +20,7 @@ from common.model.outfile import write_whole
 from common.model.record import Result, load
 from common.report.dresses.timeline_text import TimelinesAsText
 
-FAILED, CANNOT_TELL = 1, 3
+FAILED, NOT_DECIDED = 1, 3
 
 
 class Teacher:
@@ -69,13 +69,13 @@ class Teacher:
             result, instead, path = self._result_for(step, page)
             kept = kept or path
             found = self._shown(page, result, letter)
-            if found.has_untold and not instead:
+            if found.has_undecided and not instead:
                 self._show_elsewhere(step, page)
             if place < len(step.pages):
                 self._pause("Enter: the next question")
             right += found.right or "?"
-            if found.has_untold:
-                self._codes.add(CANNOT_TELL)
+            if found.has_undecided:
+                self._codes.add(NOT_DECIDED)
         self._say("\n" + telling.paragraph(f"Exercise. {step.exercise}"))
         self._notebook.keep(step, Done(predicted, right, kept, instead))
 
@@ -107,7 +107,7 @@ class Teacher:
         if lacks := lacking(page):
             return self._measured_elsewhere(step, page, f"This machine {lacks}.")
         self._say(f"\n{_announced(page.run)}")
-        result = self._measured(step, page.run)
+        result = self._measured(step, page, page.run)
         if isinstance(result, str) or _failures(result):
             self._codes.add(FAILED)
         if isinstance(result, str):
@@ -117,13 +117,13 @@ class Teacher:
             unfinished.replace(kept)
         return result, "", kept.name
 
-    def _measured(self, step: Step, run: Run) -> Result | str:
+    def _measured(self, step: Step, page: Page, run: Run) -> Result | str:
         """What was measured here and now; or why there is nothing of it."""
         out = _unfinished(self._notebook.result_of(step))  # what was kept before stays until there is something new
         command = ["bench.py", "lesson", str(step.number)]
         with LessonProgress(turns(run)) as progress:
             try:
-                result, stopped_by = measure(run, out, progress, command, self._say)
+                result, stopped_by = measure(page, out, progress, command, self._say)
             except BadInputError as error:
                 if not run.pythons:  # what ours lacks is to be mended; another Python need not be there
                     raise

@@ -25,10 +25,10 @@ from common.report.words.naming import cases_of, in_plain_words, in_words, varyi
 
 WIDTH = 80
 TRACES = "results/sample.json"  # which has those of every server at primes
-MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # and a question mark where it can't be told
+MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # and a question mark for what is not decided
 # What a column of the table is called, by the figure that is in it, and what that means in a few words.
 COLUMNS = {
-    "rate": ("answers/s", "right answers per second; ±: so far noise may reach (step 13)"),
+    "rate": ("answers/s", "right answers per second; ±: 95 % confidence interval (step 13)"),
     "printed rate": ("answers/s", "as the load tool counts them, right or wrong"),
     "p50": ("usual wait", "how long a user waited for an answer: half waited less"),
     "p99": ("longest waits", "99 of 100 users waited less for an answer (p99)"),
@@ -182,13 +182,13 @@ def _table(page: Page, seen: Seen) -> Table:
 
 
 def verdict(page: Page, predicted: str, found: Found) -> str:
-    """Whether the prediction held."""
-    if found.untold:
-        said = f"You said {predicted}. Whether that is right can't be told here; usually {page.usual} is."
+    """Return whether the prediction was right."""
+    if found.undecided:
+        said = f"You said {predicted}. This run does not decide whether that is right; usually it is {page.usual}."
     elif not found.right:
-        said = f"You said {predicted}. None of the answers fits what was measured; usually {page.usual} does."
+        said = f"You said {predicted}. None of the answers fits what was measured; usually it is {page.usual}."
     elif found.right == predicted:
-        said = f"You said {predicted}, and so it is."
+        said = f"You said {predicted}, and that is right."
     else:
         said = f"You said {predicted}; it is {found.right}: {' '.join(page.right(found.right).text.split())}"
     if found.right and found.right != page.usual:
@@ -197,7 +197,7 @@ def verdict(page: Page, predicted: str, found: Found) -> str:
 
 
 def explained(page: Page, found: Found) -> list[str]:
-    """A line for each claim that is a sentence, with its mark, and why it is so, if it is."""
+    """Return a line with a mark for each claim that is a sentence, and the explanation."""
     told = [f"{MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in found.sentences]
     return [*told, *filter(None, [" ".join(found.reasons), why(page, found)])]
 

@@ -253,11 +253,19 @@ def taken_by_others(one: Round) -> float:
 
 
 def _is_limited_by_the_gil(one: Round, used: float) -> bool:
-    """Return whether a server is one process that never used more than one CPU.
+    """Return whether a server is one process that never used more than one CPU, and whose threads mostly sleep.
 
-    Threads that wait for the GIL wake up and wait for a CPU, too, but couldn't use it.
+    Threads that wait for the GIL wake up and wait for a CPU, too, but couldn't use it. If the task releases the GIL,
+    all threads run or wait for a CPU all the time.
     """
-    return set(one.record.samples.processes) == {1} and one.record.gil is not False and used <= ONE_MORE
+    busy_threads = min(one.record.workers or 1, one.record.users or 1)
+    are_all_awake = busy_threads > 1 and (one.cpu_wanted() or 0.0) >= MOSTLY * busy_threads
+    return (
+        set(one.record.samples.processes) == {1}
+        and one.record.gil is not False
+        and used <= ONE_MORE
+        and not are_all_awake
+    )
 
 
 def usable_cpus_of(one: Round, cpus: float) -> float:
@@ -287,10 +295,14 @@ def _work_per_cpu_s(one: Round) -> float | None:
 
 
 def _kind_of_task(cases: Sequence[Case]) -> Prior | None:
-    """Return what a task does when it runs alone; None if that wasn't measured."""
+    """Return what a task does when it runs alone; None if that wasn't measured.
+
+    On a busy machine a task that computes also waits for a CPU, so the run that waited least tells.
+    """
     records = [one.record for case in cases for one in case]
-    wall_s, cpu_s = sum(sum(one.alone_wall_s) for one in records), sum(sum(one.alone_cpu_s) for one in records)
-    return _kind(cpu_s / wall_s, MOSTLY, HARDLY) if wall_s else None
+    runs = [run for one in records for run in zip(one.alone_wall_s, one.alone_cpu_s, strict=False)]
+    shares = [cpu_s / wall_s for wall_s, cpu_s in runs if wall_s]
+    return _kind(max(shares), MOSTLY, HARDLY) if shares else None
 
 
 def _kind_of_server(case: Case) -> Prior:
