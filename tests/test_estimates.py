@@ -81,7 +81,7 @@ def test_a_disturbed_round_counts_less() -> None:
 def test_a_case_that_varies_much_more_keeps_its_own_noise_and_does_not_widen_the_others() -> None:
     rng = np.random.default_rng(4)
     calm = rng.normal(0, 0.02, (8, 3)).tolist()
-    *others, wild = pooled([*calm, [0.5, -0.4, 0.3]])
+    *others, wild = pooled([[(value, 0.0) for value in case] for case in (*calm, [0.5, -0.4, 0.3])])
     assert wild.variance > 0.1
     assert max(one.variance for one in others) < 0.04**2
 

@@ -141,28 +141,30 @@ def test_extremes_of_a_short_siege_include_its_mean() -> None:
     assert lowest <= one.speed <= highest
 
 
-def disturbed(used: float, waited: float, other: float) -> Round:
+def disturbed(used: float, waited: float, other: float, processes: int) -> Round:
     """A round of one second on two CPUs, with so many CPUs used, waited for, and used by other programs."""
     record = record_of("1_a", workers=2, load_s=1.0)
     record.samples.at_s[:], record.samples.cpu_s[:] = [0.0, 1.0], [0.0, used]
     record.samples.waited_s[:] = [0.0, waited]
+    record.samples.processes[:] = [processes] * 2
     record.machine = Machine(total_s=2, busy_s=used + other + 0.12, steal_s=0, idle_s=max(0, 2 - used - other - 0.12))
     return Round(record)
 
 
 @pytest.mark.parametrize(
-    ("used", "waited", "other", "lost"),
+    ("used", "waited", "other", "processes", "lost"),
     [
-        (1.0, 0.0, 1.0, 0.0),  # another program has the other CPU
-        (1.33, 0.67, 0.67, 0.33),  # two workers and another program share two CPUs
-        (1.9, 2.0, 0.0, 0.0),  # four workers share two CPUs with nobody else
-        (0.67, 0.33, 1.33, 0.33),
+        (1.0, 0.0, 1.0, 1, 0.0),  # another program has the other CPU
+        (1.33, 0.67, 0.67, 3, 0.33),  # two workers and another program share two CPUs
+        (1.9, 2.0, 0.0, 5, 0.0),  # four workers share two CPUs with nobody else
+        (0.67, 0.33, 1.33, 1, 0.33),  # one thread and two other programs
+        (0.75, 1.05, 1.2, 1, 0.25),  # six threads that share a GIL, and two other programs
     ],
 )
 def test_lost_cpu_time_is_what_threads_waited_for_while_others_ran(
-    used: float, waited: float, other: float, lost: float
+    used: float, waited: float, other: float, processes: int, lost: float
 ) -> None:
-    assert taken_by_others(disturbed(used, waited, other)) == pytest.approx(lost, abs=0.02)
+    assert taken_by_others(disturbed(used, waited, other, processes)) == pytest.approx(lost, abs=0.02)
 
 
 def test_disturbances_are_notes_with_their_size() -> None:

@@ -20,7 +20,8 @@ MOST_BURSTS = 8
 BESIDES_S = 1.5  # of a case, for starting, warming up and stopping
 LEAST_ROUNDS = 2
 MORE_ROUNDS = 1.5  # times those, a run may take whose number of rounds is not fixed,
-LEAST_BUDGET_S, LIMIT_S = 40.0, 165.0  # but no less and no more than this, unless those take longer
+LEAST_BUDGET_S, LIMIT_S = 40.0, 160.0  # but no less and no more than this,
+MUCH_LONGER = 2.0  # unless two rounds take so many times as long; if they take a little longer, clear losers get one
 
 
 class Length:
@@ -77,7 +78,8 @@ def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
     That is time for two rounds of everything, and for some more rounds of what is close.
     """
     _, needed_s = run_length_s(plan, cpus, expectations, LEAST_ROUNDS)
-    return max(needed_s, min(LIMIT_S, max(LEAST_BUDGET_S, MORE_ROUNDS * needed_s)))
+    enough_s = max(LEAST_BUDGET_S, MORE_ROUNDS * needed_s)
+    return needed_s if needed_s > MUCH_LONGER * LIMIT_S else min(enough_s, LIMIT_S)
 
 
 def in_words(least_s: float, most_s: float) -> str:

@@ -76,7 +76,7 @@ def weighted_estimates(cases: Sequence[Sequence[tuple[float, float]]]) -> list[E
     Args:
         cases: of each round the logarithm of the figure, and the variance that a known disturbance adds to it.
     """
-    spreads = pooled([[log for log, _ in case] for case in cases])
+    spreads = pooled(cases)
     typical = median_low([spread.variance for spread in spreads] or [math.nan])
     return [_weighted(case, spread, typical) for case, spread in zip(cases, spreads, strict=True)]
 

@@ -24,7 +24,7 @@ Case = Sequence[Round]
 BETWEEN_ROUNDS = 0.045  # of a rate, used only to weigh the prior of the coefficient
 BETWEEN_SIEGES = 0.10  # by how much the coefficient itself varies
 UNCERTAIN_LOSS = 0.4  # of the correction for stolen CPU time
-UNCERTAIN_WAIT = 0.15  # of the correction for waiting for a CPU, where the kernel counts that
+UNCERTAIN_WAIT = 0.1  # of the correction for waiting for a CPU, where the kernel counts that
 # Other programs always take a little: this share of all CPUs costs nothing.
 USUAL_OTHER_WORK = 0.02
 MOST_LOST = 0.9
@@ -32,6 +32,9 @@ SURE_ERRORS = 3.0  # standard errors, beyond which the load of a server itself i
 ONE_MORE = 1.1  # CPUs in use for each CPU that a server can use: clocks are not exact
 MOSTLY, HARDLY = 0.9, 0.1  # of its time, a task computes
 SATURATED, HALF_IDLE = 0.9, 0.5  # of the CPUs that it can use, a server without a known task uses
+
+
+MOST_SLOPE = 1.1  # what slows the probe down hardly slows a task down by more
 
 
 class Slope(NamedTuple):
@@ -113,9 +116,7 @@ class SpeedCorrection:
         slope = self._rates.get(id(one), NOT_CORRECTED)
         off = math.log(self.speed(one) or 1.0)
         uncertain = slope.variance + (BETWEEN_SIEGES**2 if slope.value else 0.0)
-        waiting = UNCERTAIN_LOSS if one.cpu_wanted() is None else UNCERTAIN_WAIT
-        unknown = UNCERTAIN_LOSS * math.log1p(-stolen(one)), waiting * math.log1p(-taken_by_others(one))
-        return self._hangs(one) ** 2 * (unknown[0] ** 2 + unknown[1] ** 2) + uncertain * off**2
+        return self._hangs(one) ** 2 * _variance_of_loss(one) + uncertain * off**2
 
     def shared_variance(self, case: Case) -> float:
         """Return the variance that all rounds of a case have in common, from what its own load does to the speed."""
@@ -179,7 +180,7 @@ class SpeedCorrection:
             kinds = [task or _kind_of_server(case) for case in of_job]
             for kind in dict.fromkeys(kinds):
                 alike = [case for case, of_case in zip(known, kinds, strict=True) if of_case is kind]
-                rate = self._slope([[(one, _undisturbed(one)) for one in case] for case in alike], kind)
+                rate = self._slope([[(one, _undisturbed(one, kind)) for one in case] for case in alike], kind)
                 if kind is WAITS and rate.value < HARDLY:
                     rate = NOT_CORRECTED
                 for case, of_case in zip(of_job, kinds, strict=True):
@@ -197,13 +198,25 @@ class SpeedCorrection:
         """Return the slope within the cases, drawn towards the prior as far as the rounds say little."""
         products = squares = 0.0
         for case in cases:
-            pairs = [(math.log(self._speed_of(one)), math.log(value)) for one, value in case if value]
-            if len(pairs) > 1:
-                x, y = (np.array(column) - mean(column) for column in zip(*pairs, strict=True))
-                products, squares = products + float(x @ y), squares + float(x @ x)
+            rows = [
+                (math.log(self._speed_of(one)), math.log(value), 1 / (1 + _variance_of_loss(one) / BETWEEN_ROUNDS**2))
+                for one, value in case
+                if value
+            ]
+            if len(rows) > 1:
+                x, y, weights = (np.array(column) for column in zip(*rows, strict=True))
+                x, y = (column - float(weights @ column / weights.sum()) for column in (x, y))
+                products, squares = products + float(x * weights @ y), squares + float(x * weights @ x)
         trust = BETWEEN_ROUNDS**2 / prior.deviation**2
         value = (products + prior.value * trust) / (squares + trust)
-        return Slope(max(0.0, value), BETWEEN_ROUNDS**2 / (squares + trust))
+        return Slope(min(max(0.0, value), MOST_SLOPE), BETWEEN_ROUNDS**2 / (squares + trust))
+
+
+def _variance_of_loss(one: Round) -> float:
+    """Return the variance of the logarithm of the share of its CPU time that a server has lost."""
+    waiting = UNCERTAIN_LOSS if one.cpu_wanted() is None else UNCERTAIN_WAIT
+    of_stolen, of_taken = UNCERTAIN_LOSS * math.log1p(-stolen(one)), waiting * math.log1p(-taken_by_others(one))
+    return float(of_stolen**2 + of_taken**2)
 
 
 def stolen(one: Round) -> float:
@@ -235,8 +248,16 @@ def taken_by_others(one: Round) -> float:
     if wanted is None:
         lost = min(others - (machine.idle_s or 0.0) / (one.load_s or 1.0), usable_cpus_of(one, cpus) - used)
     else:
-        lost = min(others, min(cpus, wanted) - used)
+        lost = min(others, min(1.0 if _is_limited_by_the_gil(one, used) else cpus, wanted) - used)
     return min(MOST_LOST, max(0.0, lost) / (used + max(0.0, lost)))
+
+
+def _is_limited_by_the_gil(one: Round, used: float) -> bool:
+    """Return whether a server is one process that never used more than one CPU.
+
+    Threads that wait for the GIL wake up and wait for a CPU, too, but couldn't use it.
+    """
+    return set(one.record.samples.processes) == {1} and one.record.gil is not False and used <= ONE_MORE
 
 
 def usable_cpus_of(one: Round, cpus: float) -> float:
@@ -254,9 +275,10 @@ def _with_speed(cases: Sequence[Case]) -> list[Round]:
     return sorted(known, key=lambda one: one.record.load_began_s or 0.0)
 
 
-def _undisturbed(one: Round) -> float | None:
-    """Return the rate as measured, but for the stolen time, to compare with the speed."""
-    return one.rate.per_s and one.rate.per_s / (1 - stolen(one)) / (1 - taken_by_others(one))
+def _undisturbed(one: Round, kind: Prior) -> float | None:
+    """Return the rate had no CPU time been lost, as far as it depends on that, to compare with the speed."""
+    left = (1 - stolen(one)) * (1 - taken_by_others(one))
+    return one.rate.per_s and one.rate.per_s / left ** min(1.0, kind.value / COMPUTES.value)
 
 
 def _work_per_cpu_s(one: Round) -> float | None:

@@ -46,13 +46,16 @@ def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
     return found
 
 
-def pooled(cases: Sequence[Sequence[float]]) -> list[Spread]:
+def pooled(cases: Sequence[Sequence[tuple[float, float]]]) -> list[Spread]:
     """Return the spread of each case where the noise of all cases has the same causes, as that of rates has.
 
     A case that varies much more than the others keeps its own variance. A case with a single round has that of the
     others, and a result with few rounds starts from `USUAL_DEVIATION`.
+
+    Args:
+        cases: of each round the logarithm, and the variance that a known disturbance adds to it.
     """
-    own = [Spread(max(_variance(values), LEAST**2), len(values) - 1.0) for values in cases if len(values) > 1]
+    own = [Spread(max(_undisturbed(values), LEAST**2), len(values) - 1.0) for values in cases if len(values) > 1]
     alike = [one for one in own if not _is_odd(one, _common([other for other in own if other is not one]))]
     common = _common(alike)
     prior = _prior([(one.variance, int(one.degrees)) for one in alike])[0] if alike else 0.0
@@ -66,6 +69,14 @@ def pooled(cases: Sequence[Sequence[float]]) -> list[Spread]:
             variance = (weight * common.variance + one.degrees * one.variance) / (weight + one.degrees)
             found.append(Spread(variance, min(weight + one.degrees, common.degrees)))
     return found
+
+
+def _undisturbed(values: Sequence[tuple[float, float]]) -> float:
+    """Return the sample variance, where disturbed rounds count less."""
+    weights = [1 / (1 + disturbance / USUAL_DEVIATION**2) for _, disturbance in values]
+    middle = sum(weight * value for weight, (value, _) in zip(weights, values, strict=True)) / sum(weights)
+    squares = sum(weight * (value - middle) ** 2 for weight, (value, _) in zip(weights, values, strict=True))
+    return squares / (len(values) - 1)
 
 
 def _common(known: Sequence[Spread]) -> Spread:
