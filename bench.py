@@ -42,7 +42,6 @@ TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # of --rounds auto, for the progress bar
 TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
-ROUNDS = "Rounds per case; auto (default): 2, then more for close, unclear and undecided cases, within a time budget."
 COMMAND = ["bench.py", *sys.argv[1:]]
 
 
@@ -90,7 +89,7 @@ def init(app: str, out: Path) -> None:
 @click.option("--ping", help="Health-check path of a server given by its URL.")
 @click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then GET.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each siege; auto: as needed.")
-@click.option("--rounds", type=Rounds(), default="auto", help=ROUNDS)
+@click.option("--rounds", type=Rounds(), default="auto", help="Per case; auto: 2, more for close or unclear cases.")
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="Run the quick form of a suite, if it has one.")
 @click.option("--trace", "traced", is_flag=True, help="Trace every strategy at the end: see bench.py trace.")

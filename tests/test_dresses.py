@@ -11,10 +11,11 @@ from conftest import ROOT
 from golden_file import assert_golden
 from simulated_record import bare_record, record_of, result_of
 
-from common.model.record import Failure, load, save
+from common.model.record import Failure, Record, load, save
 from common.report.dressing import dressed
 from common.report.judging.comparison import summarize
 from common.report.words.columns import columns_for
+from common.report.words.footnote import footnote
 
 DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "published.csv", "json": "published.json"}
 
@@ -105,3 +106,26 @@ def test_a_column_of_two_lines_has_both_wherever_a_long_name_breaks_the_table() 
                 assert min(at for at in above if at >= 0) <= min(names.find(name) % 999 for name in ("p50", "p99"))
                 broken += "p50" not in names
     assert broken  # between two that share what stands above them
+
+
+@pytest.mark.parametrize(
+    ("rounds_of_2_b", "expected"),
+    [
+        ([1, 2], ["± 95 % confidence interval\n", "2 rounds of"]),
+        ([1], ["cases with one round: assumes the noise of the others\n", "1 to 2 rounds of"]),
+    ],
+)
+def test_the_footnote_shows_how_many_rounds_the_cases_have(rounds_of_2_b: list[int], expected: list[str]) -> None:
+    records = [record_of("1_a", number) for number in (1, 2)] + [record_of("2_b", number) for number in rounds_of_2_b]
+    assert all(words in footnote_of(records) for words in expected)
+
+
+def test_the_footnote_shows_what_the_interval_of_a_single_round_assumes() -> None:
+    assert "one round: assumes the usual 5 % between rounds\n" in footnote_of(
+        [record_of("1_a", 1), record_of("2_b", 1)]
+    )
+
+
+def footnote_of(records: list[Record]) -> str:
+    result = result_of(records)
+    return footnote(result, summarize(result))

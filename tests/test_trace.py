@@ -204,7 +204,7 @@ def test_nor_in_a_picture_or_in_the_words_for_it(tmp_path: Path) -> None:
 def test_the_page_explains_what_is_not_told() -> None:
     result = result_of([bare_record(), record_of("1_sync")])
     result.traces.append(untold())
-    assert "A dotted line is a request to a server that doesn&#39;t tell" in dressed(result, "html")
+    assert "A dotted line is a request to a server that doesn&#39;t report" in dressed(result, "html")
     result.traces[:] = [trace_of(["1/MainThread"])]
     assert "A dotted line" not in dressed(result, "html")
 
