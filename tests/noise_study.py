@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 from noisy_machine import NoisyMachine, Server
 
+from common.harness.length import LIMIT_S
 from common.report.figures.estimates import ratio
 from common.report.judging.comparison import Comparison, summarize
+from common.report.judging.stopping_rule import wanted
 
 HONEST = (
     Server("1_sync"),
@@ -50,6 +52,7 @@ class Study:
     """Counts over many runs."""
 
     runs: int = 0
+    seconds: list[float] = field(default_factory=list)  # that each run took
     covered: list[bool] = field(default_factory=list)  # of the interval of each ratio of two cases
     half_widths: list[float] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -86,9 +89,16 @@ _ON_ONE_CPU = {one.name for one in HONEST if one.workers == 1}
 _SLOWER = ("10_percent_slower", "20_percent_slower")
 
 
-def studied(seeds: range, kind: str = "noisy", servers: tuple[Server, ...] = HONEST, rounds: int = 2) -> Study:
-    """Simulate a run for each seed."""
+def studied(seeds: range, kind: str = "noisy", servers: tuple[Server, ...] = HONEST, rounds: int | None = 2) -> Study:
+    """Simulate a run for each seed.
+
+    Args:
+        rounds: of everything; None: as `--rounds auto` chooses, within its usual budget.
+    """
     study = Study()
     for seed in seeds:
-        study.add(summarize(NoisyMachine(seed, kind).run(servers, rounds)))
+        machine = NoisyMachine(seed, kind)
+        result = machine.run(servers, rounds) if rounds else machine.race(servers, wanted, LIMIT_S)
+        study.seconds.append(machine.now_s)
+        study.add(summarize(result))
     return study

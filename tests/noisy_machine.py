@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from simulated_record import record_of, result_of
 
+from common.model.case import Case
 from common.model.record import Machine, Record, Result
+from common.report.judging.stopping_rule import MOST_ROUNDS
 
 STEP_S = 0.005
 SLOW = 0.57
@@ -79,6 +81,25 @@ class NoisyMachine:
             for place in self._rng.permutation(len(everything)):
                 self.measure(everything[place], round_)
         return self.result()
+
+    def race(self, servers: Sequence[Server], wanted: Callable[[Result], Sequence[Case]], budget_s: float) -> Result:
+        """Measure everything once, then what is wanted, as long as there is time: `--rounds auto`."""
+        everything = {server.name: server for server in (BARE, *servers)}
+        chosen, took_s = [*everything], dict[str, float]()
+        for round_ in range(1, MOST_ROUNDS + 1):
+            for place in self._rng.permutation(len(chosen)):
+                name = chosen[place]
+                took_s[name] = self.measure(everything[name], round_).case_s
+            left_s, chosen = budget_s - self.now_s, list[str]()
+            for name in [case.server for case in wanted(self.result())]:
+                more = [one for one in (BARE.name, name) if one not in chosen]
+                if (needed_s := sum(took_s[one] for one in more)) <= left_s:
+                    chosen, left_s = [*chosen, *more], left_s - needed_s
+            if not chosen:
+                break
+        result = self.result()
+        result.until_certain = True
+        return result
 
     def result(self) -> Result:
         """Return what was measured until now."""

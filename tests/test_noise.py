@@ -13,6 +13,7 @@ from noisy_machine import TASK_S, NoisyMachine, Server
 from simulated_record import bare_record, record_of, result_of
 from simulated_results import METRONOME, add_beats
 
+from common.harness.length import LIMIT_S
 from common.model.record import Machine
 from common.report.dressing import dressed
 from common.report.figures.rounds import Round
@@ -52,6 +53,15 @@ def test_slower_servers_are_found_on_a_noisy_machine() -> None:
     assert study("noisy").found["20_percent_slower"] >= RUNS - 1
     assert study("noisy").found["10_percent_slower"] >= RUNS / 2
     assert study("quiet").found["10_percent_slower"] == RUNS
+
+
+def test_further_rounds_go_where_they_help_and_stay_within_the_budget() -> None:
+    found = studied(range(4), rounds=None)
+    assert found.found["20_percent_slower"] == 4
+    assert found.undecided_runs == found.told_apart == 0
+    assert max(found.seconds) < LIMIT_S + 15  # a case may take longer than the last time
+    quiet = studied(range(1), "quiet", rounds=None)
+    assert quiet.seconds[0] < 0.8 * LIMIT_S
 
 
 def test_intervals_are_narrow() -> None:
