@@ -21,7 +21,7 @@ MOST_BURSTS = 8
 BESIDES_S = 1.5  # of a case, for starting, warming up and stopping
 LEAST_ROUNDS = 2
 MORE_ROUNDS = 1.5  # times those, a run may take whose number of rounds is not fixed,
-LEAST_BUDGET_S, LIMIT_S = 40.0, 160.0  # but no less and no more than this,
+LEAST_BUDGET_S, LIMIT_S = 40.0, 150.0  # but no less and no more than this,
 CPU_BOUND = 0.2  # of its time, on a busy machine
 MUCH_LONGER = 2.0  # unless two rounds take so many times as long; if they take a little longer, clear losers get one
 

@@ -20,7 +20,7 @@ SMOOTHED = 3  # beats whose median counts, because an interrupt can make a singl
 # A single beat is uncertain by some per cent, and half of the variance lasts less than 50 ms: what a request of a
 # closed loop meets is the mean over a longer time. On recorded runs this width predicted rates best.
 WIDTH_S = 0.35
-CLIPPED = 3.0  # times the median, which is as long as a beat counts
+CLIPPED = 3.0  # times the median, a beat counts at most; what took less than the median by this factor was not counted
 LEAST_BEAT_S = 1e-9  # the clock of a CPU's time may stand still for one, where other guests of a host take it
 LEAST_WEIGHT = 1e-6  # of beats around a step; where there are fewer, its neighbours tell the speed
 IDLE = 0.02  # so much a CPU counts that does nothing, so that there is a speed where nobody computes
@@ -47,8 +47,9 @@ class Speeds:
         )
         self._busy: Floats = np.array([_busy(record, one, self.at_s) for one in self.cpus])
         self._weights: Floats = self._busy + IDLE
-        clipped = np.clip(took_s, LEAST_BEAT_S, CLIPPED * max(float(np.median(took_s)), LEAST_BEAT_S))
-        smooth = np.array([self._smooth(at_s[own], 1 / clipped[own]) for own in of_cpus])
+        usual_s = max(float(np.median(took_s)), LEAST_BEAT_S)
+        clipped, counts = np.minimum(took_s, CLIPPED * usual_s), took_s > usual_s / CLIPPED
+        smooth = np.array([self._smooth(at_s[own & counts], 1 / clipped[own & counts]) for own in of_cpus])
         self._weighted: Floats = smooth * self._weights
 
     def _smooth(self, at_s: Floats, speeds: Floats) -> Floats:
