@@ -48,8 +48,9 @@ class Speeds:
         self._busy: Floats = np.array([_busy(record, one, self.at_s) for one in self.cpus])
         self._weights: Floats = self._busy + IDLE
         usual_s = max(float(np.median(took_s)), LEAST_BEAT_S)
-        clipped, counts = np.minimum(took_s, CLIPPED * usual_s), took_s > usual_s / CLIPPED
-        smooth = np.array([self._smooth(at_s[own & counts], 1 / clipped[own & counts]) for own in of_cpus])
+        clipped = np.clip(took_s, LEAST_BEAT_S, CLIPPED * usual_s)
+        counted = [kept if (kept := own & (took_s > usual_s / CLIPPED)).any() else own for own in of_cpus]
+        smooth = np.array([self._smooth(at_s[kept], 1 / clipped[kept]) for kept in counted])
         self._weighted: Floats = smooth * self._weights
 
     def _smooth(self, at_s: Floats, speeds: Floats) -> Floats:
