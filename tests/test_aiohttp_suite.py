@@ -165,7 +165,7 @@ def test_the_table_says_how_large_noise_is_and_one_value_is_no_axis(capsys: pyte
     Console(width=136).print(across_shown(result, "aiohttp"))
     printed = capsys.readouterr().out
     assert re.search(r"\d  +\+2[45] %", printed)
-    assert "differences from aiohttp 3.8.6; blank" in printed
+    assert "differences are from aiohttp 3.8.6; blank" in printed
     assert "the same version twice differed by up to" in printed
     assert "1_x" in dressed(result, "table")
     with pytest.raises(BadInputError, match="has not two values of 'size': expected one of its axes, task, users"):

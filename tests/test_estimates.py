@@ -125,14 +125,14 @@ def test_the_chance_of_a_difference_is_that_of_welch_where_the_spreads_are_equal
     assert ratio(*pair).mean == pytest.approx(np.exp(np.mean(np.log(one)) - np.mean(np.log(other))))
 
 
-def test_one_round_knows_no_noise() -> None:
+def test_one_round_has_the_noise_of_the_other_cases() -> None:
     found = estimates([[10.0], [20.0, 20.2], []])
     assert found[0].mean == pytest.approx(10.0)
-    assert found[0].interval() is None
+    assert found[0].interval() is not None
     assert found[1].interval() is not None
     assert found[2] is None
-    assert chance(found[0], found[1]) == 1.0
-    assert not differ(found[0], found[1], 1)
+    assert estimates([[10.0], [20.0]])[0].interval() is None
+    assert chance(*estimates([[10.0], [20.0]])) == 1.0
     assert [estimates([[7.0, missing]])[0].mean for missing in (None, 0.0)] == pytest.approx([7.0, 7.0])
     assert estimates([[None], [0.0]]) == [None, None]
     assert estimates([]) == []

@@ -90,8 +90,8 @@ def test_wsgi_finds_bodies_that_differ_and_connections_that_are_not_kept(tmp_pat
     assert codes(cases["liar"]) == {"wrong_answer"}
     assert "asked for as ab does, gives 200 with 973 bytes 'xxx" in said(cases["liar"])
     page = dressed(result, "markdown")
-    assert re.search(r"gunicorn-sync.*the server closed every one", page)
-    assert not re.search(r"waitress.*the server closed every one", page)
+    assert re.search(r"gunicorn-sync.*the server closed each one", page)
+    assert not re.search(r"waitress.*the server closed each one", page)
     if "node-own" in servers:
         assert codes(cases["node-own"]) == {"wrong_answer"}
         assert "200 with 929 bytes" in said(cases["node-own"])

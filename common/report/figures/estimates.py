@@ -62,7 +62,7 @@ def estimates(cases: Sequence[Sequence[float | None]]) -> list[Estimate | None]:
 def _estimate(logs: Sequence[float], spread: Spread) -> Estimate | None:
     if not logs:
         return None
-    degrees = spread.degrees if len(logs) > 1 else 0.0  # one round knows no noise
+    degrees = spread.degrees if math.isfinite(spread.variance) else 0.0  # one round has the noise of the other cases
     variance = spread.variance / len(logs)
     return Estimate(sum(logs) / len(logs), variance, degrees, float(len(logs)), variance, degrees)
 
