@@ -22,7 +22,7 @@ class Estimate:
     """The mean over the rounds of the logarithm of a figure, its variance, and the degrees of freedom of that."""
 
     log: float
-    variance: float  # of the mean; not a number after a single round
+    variance: float  # of the mean; not a number where no case has two rounds
     degrees: float
     rounds: float = 1.0  # how many undisturbed rounds say as much
     # Variance and degrees of freedom if this case varied no more than the others usually do.

@@ -148,10 +148,6 @@ class SpeedCorrection:
         rate = self.rate(one)
         return seconds and seconds * (one.rate.per_s / rate if rate and one.rate.per_s else 1.0)
 
-    def lost_share(self, one: Round) -> float:
-        """Return the share of its CPU time that a server lost to other guests of the host and to other programs."""
-        return 1 - math.exp(self._lost(one) / self._hangs(one)) if self._hangs(one) else 0.0
-
     def _on_clock(self, one: Round) -> float | None:
         if id(one) not in self._adjusted:
             coefficient, rate = self.coefficient(one), one.rate.per_s
