@@ -317,3 +317,12 @@ def test_hostile_requirements_of_a_file_are_one_line(tmp_path) -> None:
 def test_a_record_of_an_older_file_has_none() -> None:
     assert load(ROOT / "results" / "published.json").requirements == []
     assert isinstance(load(ROOT / "results" / "published.json").records[0], Record)
+
+
+def test_a_requirement_is_decided_by_the_interval_of_a_case_that_is_unclear_because_of_noise() -> None:
+    noisy = a_result(("1_a", 1, 1.0), noise=0.4, seed=2)
+    (case,) = summarize(noisy).cases
+    assert [reason.code for reason in case.reasons] == ["wide_interval"]
+    low, high = case.rate_per_s.low, case.rate_per_s.high
+    met, missed = f"rate >= {low / 2:.3f}/s", f"rate >= {2 * high:.3f}/s"
+    assert outcomes(noisy, met, missed) == {met: "met", missed: "missed"}
