@@ -22,3 +22,10 @@ def test_it_is_noted_where_the_python_could_do_without(python: str, gil: bool | 
     words = re.sub(r"<[^>]+>", "", dressed(result, dress))  # on the page a word that is explained has a mark of its own
     assert (NOTE in " ".join(words.split())) is noted
     assert summarize(result).cases[0].gil is gil
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_note_names_the_module_that_enabled_it() -> None:
+    record = record_of("6_x", 1, python="3.14.7t", gil=True, gil_enabled_by="greenlet._greenlet")
+    words = " ".join(dressed(result_of([bare_record(1, python="3.14.7t"), record]), "table").split())
+    assert f"{NOTE}: the extension module greenlet._greenlet enabled it" in words

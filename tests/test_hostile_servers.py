@@ -22,7 +22,7 @@ NAMES = (
     "answers_wrongly_under_load",
     "fails_every_other_time",
     "floods",
-    "says_it_has_no_gil",
+    "reports_an_enabled_gil",
     "speaks_no_http",
     "stops_listening",
 )
@@ -80,8 +80,9 @@ def test_errors_lower_the_availability_and_are_no_transactions(besieged: dict[st
     assert failing.summary.transactions == failing.record.transactions.status.count(200)
 
 
-def test_what_the_server_says_of_its_gil_is_in_the_record(besieged: dict[str, Besieged]) -> None:
-    assert besieged["says_it_has_no_gil"].record.gil is False
+def test_the_record_names_the_module_that_enabled_the_gil(besieged: dict[str, Besieged]) -> None:
+    record = besieged["reports_an_enabled_gil"].record
+    assert (record.gil, record.gil_enabled_by) == (True, "greenlet._greenlet")
 
 
 @pytest.mark.figures

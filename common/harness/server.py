@@ -109,6 +109,15 @@ class Server:
                 raise
             raise CaseFailedError(failed.code, f"{failed}; its stderr says: {self._last_error()}") from None
 
+    def gil_enabled_by(self) -> str:
+        """Return the module that enabled the GIL of a free-threaded Python, according to Python's own warning."""
+        warning = (
+            re.search(r"GIL\) has been enabled to load module '([^']+)'", self._stderr.all_kept())
+            if self._stderr
+            else None
+        )
+        return warning[1] if warning else ""
+
     def _last_error(self) -> str:
         return last_error(self._stderr.all_kept()) if self._stderr else ""
 

@@ -160,6 +160,7 @@ class Turn:
         if record.checks.code[-1] or (pong is None and server.ping is not None):
             await server.must_live()
         record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
+        record.gil_enabled_by = server.gil_enabled_by()
 
 
 def _cpu_s(server: Server) -> float | None:

@@ -146,6 +146,7 @@ class Record(msgspec.Struct, kw_only=True):
     time_s: float  # how long the siege was to last
     workers: int | None = None  # how many tasks the server runs at once, as it says itself
     gil: bool | None = None  # whether the server had a GIL while it served; None where it can't be otherwise
+    gil_enabled_by: str = ""  # the extension module whose import enabled the GIL of a free-threaded Python
     answer_bytes: int = 0  # the length of the right answer; -1 where right answers may differ
     answer_status: int = 200  # of the right answer
     ready_s: float | None = None  # from the start of the server to its first right answer to a ping

@@ -65,6 +65,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Value] = {}  # the values on further axes
     rounds: int
     gil: bool | None = None  # whether the server had one while it served; None where it can't be otherwise
+    gil_enabled_by: str = ""  # the extension module whose import enabled it
     verdict: str = OK
     reasons: list[Reason] = []
     rate_per_s: Interval | None = None  # the mean as measured, the interval at the usual speed of the machine
@@ -122,6 +123,7 @@ def summary_of(
         parameters=case.parameters,
         rounds=len(rounds),
         gil=_gil([one.record.gil for one in rounds]),
+        gil_enabled_by=next((one.record.gil_enabled_by for one in rounds if one.record.gil_enabled_by), ""),
         verdict=verdict_of(reasons),
         reasons=reasons,
         ceiling_per_s=_mean([one.ceiling.rate.per_s for one in rounds if one.ceiling]),

@@ -106,10 +106,10 @@ def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
     for case in comparison.cases:
         if case.gil and "t" in case.python.split()[0] and (case.server, case.python) not in told:
             told.add((case.server, case.python))
+            module = f"the extension module {case.gil_enabled_by}" if case.gil_enabled_by else "an extension module"
             yield (
                 case.server,
-                f"the GIL was enabled, although Python {case.python} is free-threaded: an extension module of a "
-                "package enabled it",
+                f"the GIL was enabled, although Python {case.python} is free-threaded: {module} enabled it",
             )
 
 
