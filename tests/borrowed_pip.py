@@ -21,7 +21,7 @@ wheels = [Path(os.environ.get("PIP_FIND_LINKS", ""), f"{name}-1-py3-none-any.whl
 if all(wheel.exists() for wheel in wheels):
     for wheel in wheels:
         zipfile.ZipFile(wheel).extractall(sysconfig.get_path("purelib"))
-elif not any(word.startswith("--log") for word in sys.argv):
+elif "--only-binary=:all:" in sys.argv and not any(word.startswith("--log") for word in sys.argv):
     sys.exit("not all of it is at hand")
 else:
     del sys.modules["pip"]

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -169,7 +170,7 @@ def test_what_nobody_asks_for_is_neither_installed_nor_told_to_be_missing(quick,
     lean, said = prepared(quick, needed={"at_hand"})
     assert (len(said), lean.missing) == (1, ())
     everything, said = prepared(quick)
-    assert (len(said), [name for name, _ in everything.missing]) == (2, ["far_away"])
+    assert (len(said), [name for name, _ in everything.missing]) == (3, ["far_away"])
     assert lean.path != everything.path
     again, said = prepared(quick, needed={"at_hand"})
     assert (again.path, said) == (everything.path, [])  # the one with everything serves, too
@@ -182,6 +183,42 @@ def a_wheel(folder: Path, name: str) -> None:
         wheel.writestr(f"{name}-1.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
         wheel.writestr(f"{name}-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{name}-1.dist-info/RECORD", "")
+
+
+BACKEND = """
+import zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name = "from_source-1-py3-none-any.whl"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as wheel:
+        wheel.writestr("from_source.py", "")
+        wheel.writestr("from_source-1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: from_source\\nVersion: 1\\n")
+        wheel.writestr("from_source-1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
+        wheel.writestr("from_source-1.dist-info/RECORD", "")
+    return name
+"""
+
+
+def a_source_distribution(folder: Path) -> None:
+    files = {
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n',
+        "backend.py": BACKEND,
+        "PKG-INFO": "Metadata-Version: 2.1\nName: from_source\nVersion: 1\n",
+    }
+    with tarfile.open(folder / "from_source-1.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            (folder / name).write_text(text)
+            archive.add(folder / name, f"from_source-1/{name}")
+
+
+def test_a_package_without_a_wheel_is_built_from_source(quick, tmp_path, monkeypatch, index) -> None:
+    (tmp_path / "requirements.txt").write_text("from_source\n")
+    a_source_distribution(tmp_path)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    python, said = prepared(quick)
+    assert python.missing == ()
+    assert said[1:] == ["no wheel of from_source fits; trying to build it from source, which can take minutes"]
+    subprocess.run([python.path, "-c", "import from_source"], check=True)
 
 
 @pytest.mark.parametrize("trouble", ["nobody listens", "a proxy that is gone"])

@@ -51,7 +51,7 @@ async def with_packages(
         async with making(folder, tell):
             if (missing := _known_to_miss(folder)) is None:
                 tell(f"making a virtual environment for Python {python.version} in {folder}; this is done once")
-                missing = await _make(folder, python, wanted)
+                missing = await _make(folder, python, wanted, tell)
     for package, reason in missing.items():
         if package in map(_package, wanted):
             tell(f"Python {python.version} can't have {package}: {reason}")
@@ -94,12 +94,14 @@ def _name(python: Interpreter, requirements: Sequence[str]) -> str:
     return f"{python.version.split()[0]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
 
 
-async def _make(folder: Path, python: Interpreter, requirements: Sequence[str]) -> dict[str, str]:
+async def _make(
+    folder: Path, python: Interpreter, requirements: Sequence[str], tell: Callable[[str], None]
+) -> dict[str, str]:
     """The packages that it lacks, each with the reason; only what will be so at the next run too is remembered."""
     await run_command(
         [python.path, "-m", "venv", "--clear", str(folder)], f"{python.path!r} can't make a virtual environment"
     )
-    missing, final = await _install(folder, requirements)
+    missing, final = await _install(folder, requirements, tell)
     if python.packages:  # those of the servers come first
         (_site_packages(folder) / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
     if final:
@@ -107,25 +109,42 @@ async def _make(folder: Path, python: Interpreter, requirements: Sequence[str]) 
     return missing
 
 
-async def _install(folder: Path, requirements: Sequence[str]) -> tuple[dict[str, str], bool]:
-    """The packages that can't be installed, each with the reason, and whether that is final."""
+async def _install(
+    folder: Path, requirements: Sequence[str], tell: Callable[[str], None]
+) -> tuple[dict[str, str], bool]:
+    """Return the packages that can't be installed, each with the reason, and whether that is final.
+
+    If some package has no wheel for this Python, the requirements are installed one by one, and those that need it are
+    built from source.
+    """
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pip += ["--root-user-action=ignore", "--only-binary=:all:"]
+    pip += ["--root-user-action=ignore"]
     missing, final = {}, True
     try:
         if requirements:
-            await run_command([*pip, *requirements], "")
+            await run_command([*pip, "--only-binary=:all:", *requirements], "")
     except BadInputError:
         for requirement in requirements:
             package = _package(requirement)
             log = folder / f"{package}.log"
             try:
-                await run_command([*pip, "--retries=1", f"--log={log}", requirement], "")
+                await _install_one([*pip, "--retries=1"], requirement, log, tell)
             except BadInputError as error:
                 missing[package] = str(error)
                 if trouble := _passing_trouble(log, error):
                     missing[package], final = f"{trouble}; this is tried again at the next run", False
     return missing, final
+
+
+async def _install_one(pip: Sequence[str], requirement: str, log: Path, tell: Callable[[str], None]) -> None:
+    """Install a package from wheels if possible, otherwise from source."""
+    try:
+        await run_command([*pip, "--only-binary=:all:", f"--log={log}", requirement], "")
+    except BadInputError as error:
+        if _passing_trouble(log, error):
+            raise
+        tell(f"no wheel of {requirement} fits; trying to build it from source, which can take minutes")
+        await run_command([*pip, "--prefer-binary", requirement], "")
 
 
 def _passing_trouble(log: Path, error: BadInputError) -> str:
