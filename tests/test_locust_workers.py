@@ -71,7 +71,6 @@ def addresses(process: subprocess.Popen[str], port: int) -> set[str]:
     return set()
 
 
-@pytest.mark.figures
 def test_its_workers_here_answer_to_nobody_else_and_all_that_they_asked_is_counted() -> None:
     with counting() as (url, asked), at_home(LOCUST) as tool, claimed_port(5557) as claim:
         port = claim.getsockname()[1]

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import gevent
 from locust import FastHttpUser, events, task
-from locust.runners import WorkerRunner
+from locust.runners import MasterRunner, WorkerRunner
 
 URL, HEADERS, TIME_S = {url}, {headers}, {time_s}
 HAS_SCRIPT, FOLDER, EXPECTED = {has_script}, {folder}, {expected}
-moments = {{}}
+moments, took_s_of_workers = {{}}, {{}}  # of workers: seconds, and whether they have ended
 if HAS_SCRIPT:
     from script import visit
 
@@ -54,14 +54,40 @@ def begin(environment, **_):
 
 
 def end_in_time(runner):
-    while (left_s := moments["began"] + TIME_S - time.monotonic()) > 0:
-        gevent.sleep(left_s)
+    while runner.user_count < runner.target_user_count:  # workers take a while to start on a busy machine
+        gevent.sleep(0.01)
+    gevent.sleep(TIME_S)
+    if isinstance(runner, MasterRunner):
+        collect_last_reports(runner)
     runner.quit()
+
+
+def collect_last_reports(runner):
+    runner.stop(send_stop_to_client=False)
+    workers = [client.id for client in runner.clients.all]
+    runner.send_message("quit")
+    with gevent.Timeout({longer_s}, False):  # runner.quit() waits half a second, which is too short on a busy machine
+        while not all(took_s_of_workers.get(worker, (0, False))[1] for worker in workers):
+            gevent.sleep(0.01)
 
 
 @events.test_stopping.add_listener
 def end(**_):
     moments.setdefault("ended", time.monotonic())
+
+
+def took_s():
+    return moments.get("ended", time.monotonic()) - moments["began"]
+
+
+@events.report_to_master.add_listener
+def report(data, **_):
+    data["took_s"] = (took_s() if "began" in moments else 0.0, "ended" in moments)
+
+
+@events.worker_report.add_listener
+def note(client_id, data, **_):
+    took_s_of_workers[client_id] = data["took_s"]
 
 
 @events.quit.add_listener
@@ -70,7 +96,7 @@ def tell(**_):
     percentiles = [total.get_response_time_percentile(part) for part in (0.5, 0.95, 0.99)]
     told = {{
         "requests": total.num_requests,
-        "took_s": moments.get("ended", time.monotonic()) - moments["began"],
+        "took_s": max((one for one, _ in took_s_of_workers.values()), default=took_s()),
         "percentiles_ms": [*percentiles, total.max_response_time],
         "body_bytes": None if HAS_SCRIPT else total.total_content_length,
         "errors": [[str(one.parse_error(one.error)), one.occurrences] for one in RUNNER[0].stats.errors.values()],
@@ -125,7 +151,7 @@ class Locust(TellsTotals):
         headers = {"Accept-Encoding": "identity"} | ({} if order.keep_alive else {"Connection": "close"})
         words = {"url": json.dumps(order.url), "headers": json.dumps(headers), "time_s": order.time_s}
         script = {"has_script": bool(order.script), "folder": json.dumps(order.folder)}
-        text = _LOCUSTFILE.format(**words, **script, expected=order.expected, wrong=WRONG)
+        text = _LOCUSTFILE.format(**words, **script, expected=order.expected, wrong=WRONG, longer_s=LONGER_S)
         return {_FILE: text} | ({_SCRIPT: order.script} if order.script else {})
 
     def command(self, program: str, home: Path, order: Order) -> list[str]:
