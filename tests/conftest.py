@@ -8,12 +8,12 @@ import gc
 import http.client
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,11 +21,12 @@ import psutil
 import pytest
 from command import Ended, called
 from left_behind import Look, described, end, marking
+from other_pythons import other_pythons
 from turns import Turns, in_line
 
 from common.contract import unmet
 from common.harness.processes import offspring
-from common.harness.ready.interpreter import interpreter
+from common.harness.ready.interpreter import Interpreter
 from common.harness.ready.strategies import read_strategy
 from common.harness.ready.virtualenv import with_packages
 from common.report.charts import look
@@ -61,6 +62,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:], left_out = (measuring, others) if wanted == "only" else (others, measuring)
         config.hook.pytest_deselected(items=left_out)
     items[:] = in_line(items, several_processes=hasattr(config, "workerinput"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report each reason for skipped tests once."""
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
+    for reason, tests in sorted(reasons.items()):
+        terminalreporter.write_line(f"skipped {tests}: {reason}")
 
 
 def pytest_collection() -> None:
@@ -131,20 +139,25 @@ def receive(connection: http.client.HTTPConnection) -> Answer:
 
 @functools.cache
 def python_for(script: Path) -> str:
-    """A Python that can run it: this one, or the python3.14 on the PATH, with the bench's environment for it."""
+    """Return this Python or, if the server can't run with it, another one on the PATH, in its environment."""
     requires = read_strategy(script).requires
     lacking = unmet(requires)
     if not lacking:
         return sys.executable
-    other = shutil.which(requires.replace(">=", ""))
-    if other is None:
-        pytest.skip(f"{script.stem} {lacking}; there is no {requires.replace('>=', '')} on the PATH")
-    return asyncio.run(with_packages(interpreter(other), print)).path
+    for other in other_pythons():
+        if not unmet(requires, other.minor):
+            return with_servers_packages(other).path
+    pytest.skip(f"{script.stem} {lacking}; no Python on the PATH is newer")
 
 
-def start(script: Path, *options: str, cwd: Path = TESTS) -> subprocess.Popen[str]:
+@functools.cache
+def with_servers_packages(python: Interpreter) -> Interpreter:
+    return asyncio.run(with_packages(python, print))
+
+
+def start(script: Path, *options: str, cwd: Path = TESTS, python: Interpreter | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [python_for(script), str(script), *options],
+        [with_servers_packages(python).path if python else python_for(script), str(script), *options],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -176,9 +189,9 @@ def listening(script: Path, process: subprocess.Popen[str]) -> Iterator[Callable
 
 
 @contextlib.contextmanager
-def serving(script: Path, *options: str, cwd: Path = TESTS) -> Iterator[Served]:
-    """The server, listening on a port that the system has chosen."""
-    with listening(script, start(script, "--port", "0", *options, cwd=cwd)) as ready:
+def serving(script: Path, *options: str, cwd: Path = TESTS, python: Interpreter | None = None) -> Iterator[Served]:
+    """Start the server on a port that the system chooses, and stop it at the end."""
+    with listening(script, start(script, "--port", "0", *options, cwd=cwd, python=python)) as ready:
         yield ready()
 
 

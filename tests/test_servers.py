@@ -1,7 +1,7 @@
 """The contract that every file in servers/ keeps. A new file there is tested without another edit.
 
-Most of it is asked of one server of each strategy, which performs whatever task it is told to; how it survives and
-ends: test_survival.py. What all of them have from common/serving is asked of one strategy.
+Most tests ask one server of each strategy, which performs whatever task it is told to, with each Python on the PATH.
+How servers survive and end: test_survival.py. What all of them get from common/serving is tested with one strategy.
 """
 
 import ast
@@ -22,9 +22,13 @@ from conftest import (
     Served,
     serving,
     start,
+    with_servers_packages,
 )
+from other_pythons import other_pythons
 
-from common.harness.ready.strategies import all_strategies
+from common.contract import unmet
+from common.harness.ready.interpreter import Interpreter
+from common.harness.ready.strategies import all_strategies, read_strategy
 from common.serving.client import HEAD_LIMIT_S
 from common.serving.options import default_port, server_options
 from common.task import perform
@@ -57,6 +61,7 @@ MALFORMED = [
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\xff\r\n\r\n",
     b"GET /ping HTTP/1.1\r\n" + b"".join(b"X-%d: 1\r\n" % number for number in range(300)) + b"\r\n",
 ]
+GIL_ENABLED = re.compile(r"RuntimeWarning: The global interpreter lock \(GIL\) has been enabled to load module 'gevent")
 Choose = Callable[[str], None]
 
 
@@ -70,18 +75,39 @@ def choose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Choose]:
         yield chosen.write_text
 
 
-@pytest.fixture(scope="module", params=SERVERS, ids=lambda path: path.stem)
+def with_each_python() -> Iterator[object]:
+    """Yield each server with each Python that meets its requirement: first this one, which is None."""
+    for script in SERVERS:
+        requires = read_strategy(script).requires
+        others = [python for python in other_pythons() if not unmet(requires, python.minor)]
+        if not unmet(requires) or not others:
+            yield pytest.param((script, None), id=script.stem)
+        for python in others:
+            yield pytest.param((script, python), id=f"{script.stem}-{python.version}")
+
+
+def skip_if_a_package_is_missing(script: Path, python: Interpreter) -> None:
+    for package, reason in with_servers_packages(python).missing:
+        if re.search(rf"\b{package}\b", script.read_text()):
+            pytest.skip(f"Python {python.version} can't have {package}: {reason}")
+
+
+@pytest.fixture(scope="module", params=with_each_python())
 def server(request: pytest.FixtureRequest, choose: Choose, tmp_path_factory) -> Iterator[Served]:
-    """Each strategy in turn, with two workers; at the end, whatever it was sent, it has printed nothing.
+    """Start each strategy with two workers. In the end it has printed nothing, whatever it was sent.
 
     And an idle client does not keep it from ending: nothing of it is ended by force when the grace is over.
     """
+    script, python = request.param
+    if python:
+        skip_if_a_package_is_missing(script, python)
     ended = tmp_path_factory.mktemp("ended") / "by themselves"
     ended.touch()
     with contextlib.ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("ENDED", str(ended))
-            served = stack.enter_context(serving(request.param, "--task", "sample_tasks:chosen", "--workers", "2"))
+            options = ("--task", "sample_tasks:chosen", "--workers", "2")
+            served = stack.enter_context(serving(script, *options, python=python))
         yield served
         idle = served.send("/ping")
         assert idle.getresponse().read() == b"pong"
@@ -89,7 +115,8 @@ def server(request: pytest.FixtureRequest, choose: Choose, tmp_path_factory) -> 
         forked = [process for process in others if process.cmdline() == itself.cmdline()]
         itself.terminate()
         output, errors = served.process.communicate()
-        assert (served.process.returncode, output, errors) == (0, "", "")
+        said = [line for line in errors.splitlines() if not GIL_ENABLED.search(line)]
+        assert (served.process.returncode, output, said) == (0, "", [])
         assert {process.pid for process in (itself, *forked)} <= set(map(int, ended.read_text().split()))
 
 

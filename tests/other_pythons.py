@@ -1,0 +1,37 @@
+"""The other Pythons on the PATH. As a program: make the environments in which the tests run servers with them."""
+
+import asyncio
+import functools
+import sys
+
+from common.errors import BadInputError
+from common.harness.ready.interpreter import Interpreter, each_once, interpreter
+from common.harness.ready.virtualenv import with_packages
+
+NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3.14t", "python3.15", "python3.15t"]
+
+
+@functools.cache
+def other_pythons() -> tuple[Interpreter, ...]:
+    """Return one interpreter for each version that the PATH has, in ascending order."""
+    found = []
+    for name in NAMES:
+        try:
+            found.append(interpreter(name))
+        except BadInputError:  # it isn't there, or is a launcher without a Python behind it
+            continue
+    return tuple(python for python in each_once(found) if python.build != interpreter().build)
+
+
+def _tell(line: str) -> None:
+    if line.startswith("making"):
+        print("setup:", line, file=sys.stderr)
+
+
+async def _make_all() -> None:
+    for python in other_pythons():
+        await with_packages(python, _tell)
+
+
+if __name__ == "__main__":
+    asyncio.run(_make_all())
