@@ -1,8 +1,7 @@
-"""scripts/check_published: what it counts is there in the committed results, and is missed where it is not there."""
+"""scripts/check_published.py finds each fault in the committed results, and reports a missed fault elsewhere."""
 
 import importlib.util
 import sys
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,10 +14,9 @@ from common.model.record import load
 
 @pytest.fixture(scope="module")
 def check() -> ModuleType:
-    loader = SourceFileLoader("check_published", str(ROOT / "scripts" / "check_published"))
-    spec = importlib.util.spec_from_loader("check_published", loader)
+    spec = importlib.util.spec_from_file_location("check_published", ROOT / "scripts" / "check_published.py")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 

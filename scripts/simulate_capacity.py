@@ -2,8 +2,8 @@
 """Measure how accurate `bench.py capacity` is: run the real search against simulated servers of known capacity.
 
 Prints one line for each server: its true capacity, the median error of the estimate, the share of searches whose
-estimate is within 15 % of the truth, the share whose 95 % interval contains it, the median ratio of the interval's ends,
-and the longest search.
+estimate is within 15 % of the truth, the share whose 95 % interval contains it, the median ratio of the upper to the
+lower bound, and the longest search.
 """
 
 import argparse
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from simulated_capacity import SERVERS, capacity_by_arithmetic, searched
 from simulated_cpus import Machine

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the slides of docs/slides from the result that the README shows.
 
-usage: .venv/bin/python scripts/slides [--result FILE] [--out FOLDER] [--aspect 16:9]
+usage: .venv/bin/python scripts/slides.py [--result FILE] [--out FOLDER] [--aspect 16:9]
 
 One file for each picture, as `bench.py report FILE --picture NAME --aspect 16:9 --out FOLDER/NAME.svg` draws it.
 """
@@ -10,12 +10,12 @@ import argparse
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from common.model.record import load
+from common.report.pictures import write_picture
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from common.model.record import load  # noqa: E402 (after the path to it)
-from common.report.pictures import write_picture  # noqa: E402
-
 PICTURES = ("throughput", "pings", "tradeoff", "memory")
 # Who computes when: one way each to wait, two rows of two; more can't be seen from the last row.
 TRACED = ("2_async", "3_async_threadexecutor", "4_async_processexecutor", "8_prefork")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether the figures of a run are what they were at another commit: both are run in turn, round by round.
 
-usage: .venv/bin/python scripts/compare_commits BASE [NEW] [--rounds N] [--out FOLDER] [-- OPTIONS OF bench.py run]
+usage: .venv/bin/python scripts/compare_commits.py BASE [NEW] [--rounds N] [--out FOLDER] [-- OPTIONS OF bench.py run]
 
 NEW is the commit that is checked out unless it is named. Each round runs both, the one that begins drawn by lot; what
 they gave is kept as base.json and new.json in the folder, and compared as `bench.py compare` does; exit codes are its.
@@ -16,10 +16,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common.model.record import Result, load, save  # noqa: E402 (after the path to it)
+from common.model.record import Result, load, save
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 LIARS = sorted(map(str, (ROOT / "tests" / "servers" / "liars").glob("*.py")))
 Cases = list[dict[str, Any]]
 

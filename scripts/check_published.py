@@ -22,8 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.model.record import Result, load
 from common.report.figures.estimates import differ
@@ -32,6 +31,7 @@ from common.report.judging.summary import Summary
 from common.report.judging.verdict import OK
 from common.report.words.notes import notes
 
+ROOT = Path(__file__).resolve().parents[1]
 QUICK: dict[str, tuple[str, ...]] = {
     "long-task": ("suites/long-task", "--quick"),
     "wsgi": ("suites/wsgi", "--quick"),
@@ -193,7 +193,10 @@ class Count:
         runs = len(self.seen) + len(self.problems)
         for fault in FAULTS[self.suite]:
             times = sum(map(fault.found, self.seen))
-            yield f"{self.suite:16}{fault.what:34}{fault.rule:30}flagged {times} of {runs}", RIGHT if 0 < runs == times else WRONG
+            yield (
+                f"{self.suite:16}{fault.what:34}{fault.rule:30}flagged {times} of {runs}",
+                RIGHT if 0 < runs == times else WRONG,
+            )
         if self.suite in TWICE:
             judged, reasons = self._pairs(self.seen, bool), Counter(self._pairs(self.seen, str))
             told = f"called different {sum(map(bool, judged))} of {len(judged)}"

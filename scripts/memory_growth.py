@@ -14,7 +14,7 @@ from pathlib import Path
 
 import aiohttp
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.harness.beside.sampler import tree_usage
 from common.harness.drill.crowd import REFUSED, Crowd
