@@ -7,6 +7,8 @@ Each run measures the suites in the smallest form that shows their faults, or wi
 Some suites contain a server twice. The two must never be called different; if noise prevents the comparison, the suite
 runs once more. With --keep the results are kept, and a run whose result is already in the folder is not repeated.
 
+A run of all suites takes five to fifteen minutes; the first run also creates their environments.
+
 Exit codes: 1 if a fault was missed, identical servers were called different, or a suite did not run; otherwise 3 if a
 suite has identical servers that could never be compared; otherwise 0.
 """

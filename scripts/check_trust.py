@@ -6,6 +6,8 @@
 honest  runs every strategy of servers/ for one round: none may be suspect or failed
 liars   runs every server of tests/servers/liars/ for one short round: none may be ok
 ties    runs the process pool under three names: no copy may get another rank
+
+A run of all three takes three to five minutes.
 """
 
 import argparse

@@ -5,6 +5,8 @@
 
 Each round runs both commits, in random order, with the ARGUMENTS of `bench.py run`. The results are written to
 base.json and new.json in the folder, and compared with `bench.py compare`, which also sets the exit code.
+
+Each round takes as long as two calls of `bench.py run --rounds 1`: one to three minutes for two servers.
 """
 
 import argparse

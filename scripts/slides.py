@@ -4,7 +4,7 @@
     .venv/bin/python scripts/slides.py
 
 Draws the same pictures as `bench.py report FILE --picture NAME --aspect 16:9 --out FOLDER/NAME.svg`, but the
-timeline shows only four strategies.
+timeline shows only four strategies. It takes a few seconds.
 """
 
 import argparse

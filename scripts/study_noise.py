@@ -7,6 +7,8 @@ First it simulates runs of eleven honest servers. It prints how often intervals 
 half-widths, the verdicts, how often equal servers get different ranks, and how often servers that are 10 % and 20 %
 slower are found. Then it simulates six dishonest servers beside five honest ones, and prints their verdicts.
 docs/noise.md quotes the results for --kind noisy and --kind quiet.
+
+400 runs take about six minutes.
 """
 
 import argparse
