@@ -8,6 +8,7 @@ unset PYTHONDONTWRITEBYTECODE # images of containers set it, and each process th
 ruff check --quiet .
 ruff format --quiet --check . || { echo "run_tests.sh: some files are not formatted; run: .venv/bin/ruff format" >&2; exit 1; }
 shellcheck run_benchmark.sh run_tests.sh scripts/setup .ci/run
+if command -v actionlint >/dev/null; then actionlint .github/workflows/*.yml; fi
 
 # What waits or computes first, beside each other and mypy; then what measures, and so wants the machine for itself.
 # More processes than most machines have CPUs, because a good part of these tests is waiting.

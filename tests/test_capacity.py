@@ -37,7 +37,8 @@ from common.report.words.capacity import conclusion
 Asked = Callable[..., subprocess.CompletedProcess[str]]
 
 
-# Requests per second at which p99 is 1 s, by scripts/simulate_capacity; M/D/1 as in Tijms (2003), M/M/2 as in Erlang.
+# Requests per second at which p99 is 1 s, computed by scripts/simulate_capacity.py. The formula for M/D/1 is in Tijms
+# (2003); M/M/2 is Erlang's.
 TRUTH = {"M/D/1": 17.7, "M/D/2": 17.6, "M/M/2": 35.2, "M/D/1 cpu": 17.7, "refuses": 12.8, "stalls": 27.6}
 TRUTH_NOISY = {**TRUTH, "M/D/1 cpu": 16.1}
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from conftest import ROOT, TESTS, gone, wait_until
 from planned import plan_of
@@ -282,36 +281,3 @@ def test_the_checker_asks_beside_the_users() -> None:
     assert CHECKER not in record.transactions.user
     assert set(record.checks.code) == {""}
     assert len(record.checks.code) <= 1 + record.load_s / interval_s(0.1)
-
-
-def test_ways_to_spread_users_can_be_compared_and_nothing_is_left(tmp_path) -> None:
-    quick = ("--task", "sign_up", "--users", "3", "--per-cpu", "1", "--rounds", "1", "--time", "0.7")
-    command = [sys.executable, str(ROOT / "scripts" / "compare_ceilings"), *quick]
-    shown = subprocess.run(command, capture_output=True, text=True)
-    assert shown.returncode == 0, shown.stderr
-    rows = [line.split() for line in shown.stdout.splitlines() if line.startswith("sign_up")]
-    assert [row[2] for row in rows] == ["per", "per", "memory"]
-    assert f"{PROCESSES_PER_CPU} per CPU" in shown.stdout
-    assert not offspring(os.getpid())
-
-
-def test_comparing_them_stopped_by_a_signal_leaves_nothing() -> None:
-    """By one of them, as all that ends at a signal ends at either: test_signals.py."""
-    by = signal.SIGTERM
-    command = [sys.executable, str(ROOT / "scripts" / "compare_ceilings"), "--task", "sign_up", "--users", "3"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        family = wait_until(lambda: _computing(process.pid))
-        process.send_signal(by)
-        _, errors = process.communicate()
-    assert process.returncode == 128 + by, errors
-    assert "Traceback" not in errors
-    wait_until(lambda: all(gone(one) for one in family))
-
-
-def _computing(pid: int) -> list[psutil.Process]:
-    """All processes of the comparison, once the bare case is among them."""
-    family = offspring(pid)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        if any("common.alone.bare" in " ".join(one.cmdline()) for one in family):
-            return family
-    return []

@@ -1,8 +1,7 @@
-"""scripts/check_published: what it counts is there in the committed results, and is missed where it is not there."""
+"""scripts/check_published.py finds each fault in the committed results, and reports a missed fault elsewhere."""
 
 import importlib.util
 import sys
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,26 +14,25 @@ from common.model.record import load
 
 @pytest.fixture(scope="module")
 def check() -> ModuleType:
-    loader = SourceFileLoader("check_published", str(ROOT / "scripts" / "check_published"))
-    spec = importlib.util.spec_from_loader("check_published", loader)
+    spec = importlib.util.spec_from_file_location("check_published", ROOT / "scripts" / "check_published.py")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 
 SUITES = ["long-task", "wsgi", "static", "static-ports", "aiohttp", "webdav", "webdav-stressor"]
 
 
-def counted(check: ModuleType, suite: str, *results: str) -> Any:
-    count = check.Count(suite)
-    count.seen += [check.Seen(load(ROOT / "results" / f"{name}.json")) for name in results]
+def count_of(check: ModuleType, suite: str, *results: str) -> Any:
+    count = check.SuiteCount(suite)
+    count.runs += [check.Findings(load(ROOT / "results" / f"{name}.json")) for name in results]
     return count
 
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_each_published_fault_is_flagged_in_the_committed_result(check: ModuleType, suite: str) -> None:
     assert list(check.QUICK) == list(check.SMALL) == list(check.FAULTS) == SUITES
-    lines = dict(counted(check, suite, suite, suite).told())
+    lines = dict(count_of(check, suite, suite, suite).lines())
     assert [line for line, status in lines.items() if status == check.WRONG] == []
     assert lines
 
@@ -42,31 +40,35 @@ def test_each_published_fault_is_flagged_in_the_committed_result(check: ModuleTy
 @pytest.mark.parametrize(
     ("suite", "other"), [("long-task", "wsgi"), ("webdav", "long-task"), ("static-ports", "static")]
 )
-def test_what_is_not_there_is_missed(check: ModuleType, suite: str, other: str) -> None:
+def test_faults_that_are_absent_are_reported_as_missed(check: ModuleType, suite: str, other: str) -> None:
     assert (
-        {check.WRONG} <= {status for _, status in counted(check, suite, other).told()} <= {check.WRONG, check.UNDECIDED}
+        {check.WRONG}
+        <= {status for _, status in count_of(check, suite, other).lines()}
+        <= {check.WRONG, check.UNDECIDED}
     )
 
 
-def test_a_pair_that_is_called_different_is_counted(check: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert False in [*counted(check, "wsgi", "wsgi").seen[0].twice(check.TWICE["wsgi"])]
-    everything_is_the_same = lambda one: one.case.get("keep_alive")  # noqa: E731
-    monkeypatch.setitem(check.TWICE, "wsgi", everything_is_the_same)
-    *_, (line, status) = counted(check, "wsgi", "wsgi").told()
+def test_identical_servers_that_are_called_different_are_counted(
+    check: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert False in [*count_of(check, "wsgi", "wsgi").runs[0].compare_duplicates(check.IDENTITY["wsgi"])]
+    same_keep_alive = lambda one: one.case.get("keep_alive")  # noqa: E731
+    monkeypatch.setitem(check.IDENTITY, "wsgi", same_keep_alive)
+    *_, (line, status) = count_of(check, "wsgi", "wsgi").lines()
     assert status == check.WRONG
     assert "called different 0" not in line
-    assert "not judged (wrong_answer)" in line  # node-own, which is compared with nothing
+    assert "not compared (wrong_answer)" in line  # node-own
 
 
-def test_a_suite_that_does_not_run_is_told_and_the_others_run(
+def test_a_suite_that_does_not_run_is_reported(
     check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(check.FORMS["small"], "static-ports", ("suites/nowhere",))
-    count = check.Count("static-ports")
+    count = check.SuiteCount("static-ports")
     count.run(1, "small", tmp_path)
-    (flagged, _), (problem, status) = count.told()
-    assert "flagged 0 of 1" in flagged
-    assert "run 1 ended with 2: " in problem
+    (fault, _), (problem, status) = count.lines()
+    assert "flagged 0 of 1" in fault
+    assert "run 1 ended with exit code 2: " in problem
     assert "nowhere" in problem
     assert status == check.WRONG
 
@@ -74,8 +76,8 @@ def test_a_suite_that_does_not_run_is_told_and_the_others_run(
 @pytest.mark.parametrize(
     ("pairs", "status"), [([], 3), (["busy_machine"], 3), (["busy_machine", False], 0), ([True], 1)]
 )
-def test_a_pair_that_was_never_judged_is_undecided_and_one_that_is_told_apart_is_wrong(
+def test_status_is_undecided_without_a_comparison_and_wrong_if_identical_servers_differ(
     check: ModuleType, pairs: list[bool | str], status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check.Seen, "twice", lambda *_: iter(pairs))
-    assert [told for _, told in counted(check, "aiohttp", "aiohttp").told()] == [status]
+    monkeypatch.setattr(check.Findings, "compare_duplicates", lambda *_: iter(pairs))
+    assert [line_status for _, line_status in count_of(check, "aiohttp", "aiohttp").lines()] == [status]

@@ -1,7 +1,7 @@
 """The report on simulated noisy machines whose truth is known: it decides, and it accuses the right servers.
 
-Seeds are fixed; what is counted may differ from its expectation by what so few runs allow. `scripts/study_noise` counts
-over hundreds of runs.
+Seeds are fixed. With so few runs, counts may differ from their expected values; `scripts/study_noise.py` simulates
+hundreds of runs.
 """
 
 import functools

@@ -217,7 +217,7 @@ def test_the_slides_are_what_their_command_draws(renew: bool, tmp_path: Path, mo
     committed = ROOT / "docs" / "slides"
     out = committed if renew else tmp_path
     monkeypatch.setattr(sys, "argv", ["slides", "--out", str(out)])
-    runpy.run_path(str(ROOT / "scripts" / "slides"), run_name="__main__")
+    runpy.run_path(str(ROOT / "scripts" / "slides.py"), run_name="__main__")
     names = sorted(path.name for path in committed.iterdir())
     assert names == sorted(path.name for path in out.iterdir())
     for name in names:

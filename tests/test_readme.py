@@ -12,7 +12,12 @@ from conftest import ROOT, SERVERS
 from bench import bench
 
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "suites").glob("*/README.md"))]
+PAGES = [
+    README,
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "suites").glob("*/README.md")),
+]
 MOST_LINES = 250
 BLOCK = re.compile(r"<!-- python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
 LINES = re.compile(r"<!-- lines of: python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)

@@ -1,16 +1,18 @@
-"""The two scripts that a newcomer calls."""
+"""run_benchmark.sh, and everything in scripts/."""
 
 import os
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
 
 import pytest
 from conftest import ROOT, SERVERS, serving, wait_until
 
 BENCHMARK = str(ROOT / "run_benchmark.sh")
+PYTHON_SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 
 
 def call(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -102,3 +104,23 @@ def test_setting_up_with_what_is_no_python_is_one_line() -> None:
         )
         assert refused.returncode == 2
         assert complaint in refused.stderr
+
+
+def test_every_python_script_starts_and_prints_its_help(tmp_path) -> None:
+    """Start all of them at the same time, because each takes most of a second to import what it needs."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": tmp_path}
+    started = {path: subprocess.Popen([sys.executable, str(path), "--help"], **pipes) for path in PYTHON_SCRIPTS}
+    ended = {path: (*process.communicate(), process.returncode) for path, process in started.items()}
+    assert ended
+    for path, (shown, errors, code) in ended.items():
+        assert (code, errors) == (0, ""), path.name
+        assert f".venv/bin/python scripts/{path.name}" in shown
+
+
+def test_every_script_is_executable_and_names_its_interpreter() -> None:
+    scripts = [path for path in (ROOT / "scripts").iterdir() if path.is_file()]
+    assert {path.name for path in scripts if path.suffix != ".py"} == {"setup"}
+    for path in scripts:
+        assert os.access(path, os.X_OK), path.name
+        first_line = "#!/usr/bin/env python3\n" if path.suffix == ".py" else "#!/usr/bin/env bash\n"
+        assert path.read_text().startswith(first_line), path.name

@@ -22,8 +22,8 @@ from common.harness.tail import Tail
 from common.model.case import Case
 from common.model.record import Record
 
-# With 1 or 2, scripts/compare_ceilings found no lower ceiling than with a process for each user. But with 1 a CPU idles
-# while all threads of its process wait, and other threads wait for the GIL of the other one; with 2 there is a second.
+# A process for each user would use more memory and give no higher ceiling. With one process per CPU, a CPU would idle
+# while all threads of its process wait, even if threads of the other process wait for their GIL.
 PROCESSES_PER_CPU = 2
 START_S = 30.0  # for a Python to start, and for the imports of a task, which may be heavy
 SLOWER = 3  # than when it was tried a task may be, beside others
@@ -50,7 +50,6 @@ async def compute_bare(
     record: Record,
     length: Length,
     tell: Callable[[], None],
-    processes: int | None = None,
     folder: Path | None = None,
 ) -> None:
     """Lets all users compute for that length and writes every task that was done into the record.
@@ -59,7 +58,7 @@ async def compute_bare(
         CaseFailedError: they could not begin, or ended by themselves.
     """
     bare = _Bare(record, length, tell)
-    processes = processes or processes_for(case.users)
+    processes = processes_for(case.users)
     started_s = time.monotonic()
     words = _words(python, case, processes, interval_s(expected.task_s))
     process = Started(words, environment=server_environment(), folder=folder)

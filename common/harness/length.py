@@ -8,12 +8,11 @@ from common.harness.plan import Plan
 from common.harness.ready.expectation import Expectation, Expectations
 from common.model.case import Case
 
-# By scripts/cut_sieges, 2.5 s would give the same verdicts and save 4 s of a run; by simulate_weather --siege, it would
-# call equal servers different three times as often where the machine changes its speed.
+# Shorter sieges would more often rank equal servers differently on a machine whose speed changes.
 LEAST_S = 3.0
 SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
-# So much longer than until then: more than one and a half cycles of request and answer. By scripts/cut_sieges 2.5 would
-# save 6 s of a run where the machine is slow, and tell rates that are up to 7 % off.
+# A siege lasts this many times the time until then: more than one and a half cycles of request and answer after it.
+# Rates of shorter sieges are less accurate on a slow machine.
 TIMES_SETTLED = 2.75
 SLOWER = 2.0  # than one after the other: a server that takes still longer is not waited for
 CYCLES_OF_A_BURST = 10  # of request and answer, if the server performs one task after the other

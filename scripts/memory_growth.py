@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""How the memory of servers grows with what they are asked: after the first 2,000 requests, and after 20,000.
+"""Measure how the memory of each server grows with the number of requests: after 2,000 of them, and after 20,000.
 
-A third of them want the task, which computes for half a millisecond, a third the ping, and a third ask for the task and
-go. As many at once as users: where fewer may wait, some are refused.
+    .venv/bin/python scripts/memory_growth.py 2 4
+
+A third of the requests ask for a task of half a millisecond, a third are pings, and the clients of the last third
+disconnect before the answer. Servers with short queues refuse some of the requests. It takes about 40 s per server.
 """
 
 import argparse
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import aiohttp
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common.harness.beside.sampler import tree_usage
 from common.harness.drill.crowd import REFUSED, Crowd
@@ -34,16 +36,16 @@ from common.model.record import Incident
 from common.model.requests import Requests
 
 CPU_S = 0.0005
-FIRST, STAY_S = 2_000, 0.002
-CALM_LIMIT_S = 30.0  # for who has left to be put away
+FIRST_REQUESTS, STAY_S = 2_000, 0.002
+CALM_LIMIT_S = 30.0  # for the server to finish with requests whose clients disconnected
 MB = 1e6
 
 
 async def measure(options: argparse.Namespace) -> None:
-    """A line for each server."""
+    """Print a line for each server."""
     python = interpreter(options.python)
     plan, _ = drill_plan(suite_of(options.servers), [CONTROL], {"python": [python.path]}, rounds=1, seed=1)
-    print(f"{'server':<26}{'after':>7}{FIRST:>7,}{options.requests:>9,}  grown by   answers  refused")
+    print(f"{'server':<26}{'after':>7}{FIRST_REQUESTS:>7,}{options.requests:>9,}    growth   answers  refused")
     for case in plan.cases:
         try:
             await _measure_one(plan, case, options)
@@ -58,18 +60,20 @@ async def _measure_one(plan: Plan, case: Case, options: argparse.Namespace) -> N
         scene = on.scene(incident)
         scene.set_length(CPU_S)
         requests, sizes = Requests(), []
-        for count in (FIRST, options.requests - FIRST):
+        for count in (FIRST_REQUESTS, options.requests - FIRST_REQUESTS):
             await _ask(scene, requests, count, options.users)
             await _calm(scene)
             usage = tree_usage(scene.server.pid) if scene.server.pid else None
             sizes.append(usage.memory_bytes / MB if usage else float("nan"))
     right, refused = requests.outcome.count(""), requests.outcome.count(REFUSED)
-    grown = f"{sizes[1] - sizes[0]:+.1f} MB"
-    print(f"{case.server:<26}{'MB':>7}{sizes[0]:>7.1f}{sizes[1]:>9.1f}{grown:>10}{right:>10,}{refused:>9,}", flush=True)
+    growth = f"{sizes[1] - sizes[0]:+.1f} MB"
+    print(
+        f"{case.server:<26}{'MB':>7}{sizes[0]:>7.1f}{sizes[1]:>9.1f}{growth:>10}{right:>10,}{refused:>9,}", flush=True
+    )
 
 
 async def _ask(scene: Scene, requests: Requests, count: int, users: int) -> None:
-    """So many requests in all."""
+    """Send this number of requests, distributed over the users."""
     numbers = iter(range(count))
 
     async def user(crowd: Crowd) -> None:
@@ -97,12 +101,14 @@ async def _ping(scene: Scene) -> None:
 
 
 def main() -> None:
-    """Parses the options and measures."""
+    """Parse the options and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("servers", nargs="*", help="as for bench.py run; all unless told otherwise")
-    parser.add_argument("--requests", type=int, default=20_000)
-    parser.add_argument("--users", type=int, default=32)
-    parser.add_argument("--python", default=sys.executable, help="the Python that runs the servers")
+    parser.add_argument("servers", nargs="*", metavar="SERVER", help="as for bench.py run (default: all)")
+    parser.add_argument(
+        "--requests", type=int, default=20_000, metavar="N", help="number of requests (default: 20,000)"
+    )
+    parser.add_argument("--users", type=int, default=32, metavar="N", help="concurrent users (default: 32)")
+    parser.add_argument("--python", default=sys.executable, metavar="PATH", help="Python that runs the servers")
     asyncio.run(measure(parser.parse_args()))
 
 

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Whether the figures of a run are what they were at another commit: both are run in turn, round by round.
+"""Compare what `bench.py run` measures at two commits of this repository: does the bench still measure the same?
 
-usage: .venv/bin/python scripts/compare_commits BASE [NEW] [--rounds N] [--out FOLDER] [-- OPTIONS OF bench.py run]
+    .venv/bin/python scripts/compare_commits.py HEAD~5 -- 2 4 --time 2s
 
-NEW is the commit that is checked out unless it is named. Each round runs both, the one that begins drawn by lot; what
-they gave is kept as base.json and new.json in the folder, and compared as `bench.py compare` does; exit codes are its.
+Each round runs both commits, in random order, with the ARGUMENTS of `bench.py run`. The results are written to
+base.json and new.json in the folder, and compared with `bench.py compare`, which also sets the exit code.
+
+Each round takes as long as two calls of `bench.py run --rounds 1`: one to three minutes for two servers.
 """
 
 import argparse
@@ -16,14 +18,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common.model.record import Result, load, save  # noqa: E402 (after the path to it)
+from common.model.record import Result, load, save
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
-    """Runs, joins, compares."""
+    """Run both commits in each round, join their results, and compare them."""
     options = _options()
     commits = {"base": options.base, "new": options.new}
     results: dict[str, list[Result]] = {name: [] for name in commits}
@@ -32,7 +35,7 @@ def main() -> int:
         for round_ in range(1, options.rounds + 1):
             for name in random.sample(list(trees), 2):
                 print(f"round {round_} of {options.rounds}: {name}", file=sys.stderr)
-                results[name].append(_run(trees[name], options.words, seed=round_))
+                results[name].append(_run(trees[name], options.arguments, seed=round_))
     options.out.mkdir(parents=True, exist_ok=True)
     files = [options.out / f"{name}.json" for name in commits]
     for file, parts in zip(files, results.values(), strict=True):
@@ -42,20 +45,26 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("base")
-    parser.add_argument("new", nargs="?", default="HEAD")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "commits")
-    ours = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
-    options = parser.parse_args(ours)
-    options.words = sys.argv[len(ours) + 2 :]
+    usage = "%(prog)s [-h] [--rounds N] [--out FOLDER] BASE [NEW] [-- ARGUMENTS]"
+    parser = argparse.ArgumentParser(
+        usage=usage, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("base", metavar="BASE", help="commit to compare with")
+    parser.add_argument("new", metavar="NEW", nargs="?", default="HEAD", help="commit to check (default: HEAD)")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="runs of each commit (default: 5)")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "results" / "commits", metavar="FOLDER", help="default: results/commits"
+    )
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:end])
+    options.arguments = words[end + 1 :]
     return options
 
 
 @contextlib.contextmanager
 def _checked_out(commit: str) -> Iterator[Path]:
-    """The files of that commit in a folder of their own, which is removed at the end."""
+    """Check out a commit in a temporary folder, and remove it at the end."""
     with tempfile.TemporaryDirectory(prefix="under-siege-") as folder:
         tree = Path(folder) / "tree"
         git = ["git", "-C", str(ROOT), "worktree"]
@@ -66,17 +75,17 @@ def _checked_out(commit: str) -> Iterator[Path]:
             subprocess.run([*git, "remove", "--force", str(tree)], check=True)
 
 
-def _run(tree: Path, words: list[str], seed: int) -> Result:
+def _run(tree: Path, arguments: list[str], seed: int) -> Result:
     out = tree / "one.json"
     command = [sys.executable, "bench.py", "run", "--rounds", "1", "--seed", str(seed), "--quiet", "--out", str(out)]
-    ran = subprocess.run([*command, *words], cwd=tree, stdout=subprocess.DEVNULL, check=False)
+    ran = subprocess.run([*command, *arguments], cwd=tree, stdout=subprocess.DEVNULL, check=False)
     if ran.returncode in (2, 130, 143):
-        raise SystemExit(f"compare_commits: bench.py ended with exit code {ran.returncode} in {tree}")
+        raise SystemExit(f"compare_commits.py: bench.py ended with exit code {ran.returncode} in {tree}")
     return load(out)
 
 
 def _joined(parts: list[Result]) -> Result:
-    """One result of as many rounds as there are parts."""
+    """Join results of one round each into one result."""
     whole = parts[0]
     for round_, part in enumerate(parts, 1):
         for record in part.records:

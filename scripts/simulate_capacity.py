@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Measure how accurate `bench.py capacity` is: run the real search against simulated servers of known capacity.
 
+    .venv/bin/python scripts/simulate_capacity.py --runs 10
+
 Prints one line for each server: its true capacity, the median error of the estimate, the share of searches whose
-estimate is within 15 % of the truth, the share whose 95 % interval contains it, the median ratio of the interval's ends,
-and the longest search.
+estimate is within 15 % of the truth, the share whose 95 % interval contains it, the median ratio of the upper to the
+lower bound, and the longest search. 40 searches for each of the nine servers take 10 to 30 minutes.
 """
 
 import argparse
@@ -14,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from simulated_capacity import SERVERS, capacity_by_arithmetic, searched
 from simulated_cpus import Machine
@@ -27,11 +29,17 @@ TRUTH_MACHINES = 30
 def main() -> None:
     """Print one line for each server."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=40)
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds of each search")
-    parser.add_argument("--goal", default="p99 < 1s", choices=["p99 < 1s", "p99 < 0.5s"])
+    parser.add_argument(
+        "--runs", type=int, default=40, metavar="N", help="number of searches for each server (default: 40)"
+    )
+    parser.add_argument(
+        "--budget", type=float, default=60.0, metavar="SECONDS", help="simulated length of each search (default: 60)"
+    )
+    parser.add_argument("--goal", default="p99 < 1s", choices=["p99 < 1s", "p99 < 0.5s"], help="default: p99 < 1s")
     parser.add_argument("--noisy", action="store_true", help="simulate a machine whose speed changes")
-    parser.add_argument("--servers", nargs="+", choices=list(SERVERS), default=list(SERVERS))
+    parser.add_argument(
+        "--servers", nargs="+", metavar="NAME", choices=SERVERS, default=list(SERVERS), help=", ".join(SERVERS)
+    )
     options = parser.parse_args()
     print("server       truth  median error  within 15 %  covered  upper/lower  longest")
     for name in options.servers:

@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""Count how often the bench detects the fault of each published benchmark on this machine.
+
+    .venv/bin/python scripts/check_published.py wsgi static --runs 2
+
+Each run measures the suites in the smallest form that shows their faults, or with --quick in their own quick form.
+Some suites contain a server twice. The two must never be called different; if noise prevents the comparison, the suite
+runs once more. With --keep the results are kept, and a run whose result is already in the folder is not repeated.
+
+A run of all suites takes five to fifteen minutes; the first run also creates their environments.
+
+Exit codes: 1 if a fault was missed, identical servers were called different, or a suite did not run; otherwise 3 if a
+suite has identical servers that could never be compared; otherwise 0.
+"""
+
+import argparse
+import itertools
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from common.model.record import Result, load
+from common.report.figures.estimates import differ
+from common.report.judging.comparison import summarize
+from common.report.judging.summary import Summary
+from common.report.judging.verdict import OK
+from common.report.words.notes import notes
+
+ROOT = Path(__file__).resolve().parents[1]
+QUICK: dict[str, tuple[str, ...]] = {
+    "long-task": ("suites/long-task", "--quick"),
+    "wsgi": ("suites/wsgi", "--quick"),
+    "static": ("suites/static", "--quick"),
+    "static-ports": ("suites/static/ports.toml", "--quick"),
+    "aiohttp": ("suites/aiohttp", "--quick"),
+    "webdav": ("suites/webdav", "--quick"),
+    "webdav-stressor": ("suites/webdav/stressor.toml", "--quick"),
+}
+
+
+def _only(suite: str, servers: str, *words: str) -> tuple[str, ...]:
+    """Return the arguments of `bench.py run` for some servers of a suite."""
+    return *(f"suites/{suite}:{server}" for server in servers.split()), "--quick", *words
+
+
+# Each form with two identical servers includes others: two servers alone would be called different in 5 % of runs.
+SMALL: dict[str, tuple[str, ...]] = {
+    "long-task": _only("long-task", "not_awaited not_awaited_right_answer", "--rounds", "2", "--time", "4s"),
+    "wsgi": _only("wsgi", "waitress waitress-again gunicorn-sync cheroot node-own", "--rounds", "2"),
+    "static": _only("static", "whitenoise whitenoise-again compiled flask published", "--rounds", "2", "--time", "2s"),
+    "static-ports": _only("static/ports.toml", "whitenoise", "--rounds", "1"),
+    "aiohttp": ("suites/aiohttp/noise.toml", "--rounds", "2", "--time", "2s"),
+    "webdav": _only("webdav", "cheroot stores_nothing", "--rounds", "1", "--users", "5", "--time", "3s"),
+    "webdav-stressor": _only("webdav/stressor.toml", "cheroot", "--rounds", "1"),
+}
+
+
+FORMS = {"quick": QUICK, "small": SMALL}
+RIGHT, WRONG, UNDECIDED = 0, 1, 3  # exit codes, as those of bench.py
+
+
+class Findings:
+    """What one run found."""
+
+    def __init__(self, result: Result) -> None:
+        self.result, self.comparison = result, summarize(result)
+
+    def flagged(self, code: str, server: str, **values: object) -> bool:
+        """Return whether every case of the server with these values has that flag."""
+        cases = [one for one in self.comparison.cases if one.case.server == server and _has(one, values)]
+        return bool(cases) and all(code in {reason.code for reason in one.reasons} for one in cases)
+
+    def noted(self, server: str, words: str) -> bool:
+        """Return whether a note about the server contains these words."""
+        return any(about == server and words in text for about, text in notes(self.result, self.comparison))
+
+    def served(self, server: str) -> bool:
+        """Return whether each case of the server has a rate of correct answers."""
+        cases = [one for one in self.comparison.cases if one.case.server == server]
+        return bool(cases) and all(one.rate_per_s is not None for one in cases)
+
+    def compare_duplicates(self, identity: Callable[[Summary], object]) -> Iterator[bool | str]:
+        """Yield for each two identical cases whether they are called different, or why they can't be compared.
+
+        Two cases are identical if `identity` returns the same for both.
+        """
+        rates = zip(self.comparison.cases, self.comparison.measured["rate_per_s"], strict=True)
+        cases = [(case, rate if case.verdict == OK and rate and rate.degrees else None) for case, rate in rates]
+        for (first, rate), (second, other) in itertools.combinations(cases, 2):
+            if first.case.load != second.case.load or identity(first) != identity(second):
+                continue
+            if rate and other:
+                ranked = sum(rate is not None and case.case.load == first.case.load for case, rate in cases)
+                yield differ(rate, other, ranked * (ranked - 1) // 2)
+            else:
+                yield ", ".join(dict.fromkeys(reason.code for case in (first, second) for reason in case.reasons))
+
+
+def _has(one: Summary, values: dict[str, object]) -> bool:
+    return all(str(one.case.get(name)) == str(value) for name, value in values.items())
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault that the author of a published benchmark missed, and the rule that detects it."""
+
+    name: str
+    rule: str
+    is_in: Callable[[Findings], bool]
+
+
+def _flag(name: str, rule: str, code: str, server: str, **values: object) -> Fault:
+    return Fault(name, rule, lambda findings: findings.flagged(code, server, **values))
+
+
+FAULTS: dict[str, tuple[Fault, ...]] = {
+    "long-task": (
+        _flag("not awaited, empty body", "wrong answer", "wrong_answer", "not_awaited"),
+        _flag("not awaited, correct body", "above the ceiling", "above_ceiling", "not_awaited_right_answer"),
+        _flag("not awaited, correct body", "faster than the task alone", "too_fast", "not_awaited_right_answer"),
+    ),
+    "wsgi": (
+        _flag("929 bytes instead of 973", "wrong answer", "wrong_answer", "node-own"),
+        Fault("keep-alive ignored", "note on connections", lambda found: found.noted("gunicorn-sync", "closed each")),
+    ),
+    "static": (
+        _flag("WhiteNoise did not answer", "wrong answer", "wrong_answer", "published"),
+        Fault("the compiled server answered", "header of each answer", lambda found: found.served("compiled")),
+    ),
+    "static-ports": (_flag("16,384 ports, here 2,000", "out of ports", "ports", "whitenoise"),),
+    "aiohttp": (),
+    "webdav": (
+        _flag("cheroot 8.1.0 sleeps", "timer instead of work", "timer", "cheroot", cheroot="8.1.0", users=5),
+        _flag("nothing is stored", "wrong answer", "wrong_answer", "stores_nothing"),
+    ),
+    "webdav-stressor": (
+        _flag("five servers are equal", "load tool was the limit", "generator", "cheroot", cheroot="8.0.0"),
+    ),
+}
+
+
+def _by_name(one: Summary) -> object:
+    """Identify a case, so that waitress and waitress-again with the same values are identical."""
+    return one.case.server.removesuffix("-again"), one.case.values
+
+
+def _by_version(one: Summary) -> object:
+    """Identify a case, so that versions 3.8.6 and 3.8.6.0 with the same other values are identical."""
+    values = {name: re.sub(r"(\.0)+$", "", str(value)) for name, value in one.case.values}
+    return one.case.server, tuple(values.items())
+
+
+IDENTITY: dict[str, Callable[[Summary], object]] = {"wsgi": _by_name, "static": _by_name, "aiohttp": _by_version}
+
+
+class SuiteCount:
+    """Counts what all runs of one suite found."""
+
+    def __init__(self, suite: str) -> None:
+        self.suite, self.runs, self.took_s, self.problems = suite, list[Findings](), list[float](), list[str]()
+
+    def run(self, number: int, form: str, folder: Path) -> None:
+        """Run the suite, and once more if it has identical servers and none of them could be compared."""
+        if self._once(f"{number}", form, folder) and not self._pairs(self.runs[-1:], bool) and self.suite in IDENTITY:
+            self._once(f"{number}-again", form, folder)
+
+    def _once(self, number: str, form: str, folder: Path) -> bool:
+        out, began_s = folder / f"{self.suite}-{form}-{number}.json", time.monotonic()
+        if not out.exists():
+            words = [*FORMS[form][self.suite], "--quiet", "--out", str(out)]
+            ran = subprocess.run([sys.executable, "bench.py", "run", *words], cwd=ROOT, capture_output=True, text=True)
+            self.took_s.append(time.monotonic() - began_s)
+            if ran.returncode not in (0, 1, 3) or not out.exists():  # 1 and 3 are expected: the faults cause them
+                last = [line for line in (ran.stderr + ran.stdout).splitlines() if line.strip()][-1:]
+                self.problems.append(f"run {number} ended with exit code {ran.returncode}: {''.join(last)[:200]}")
+                _print_progress(f"{self.suite} {self.problems[-1]}")
+                return False
+        findings = Findings(load(out))
+        self.runs.append(findings)
+        missed = [f"{fault.name} ({fault.rule})" for fault in FAULTS[self.suite] if not fault.is_in(findings)]
+        verdicts = Counter(f"{one.case.server} {one.verdict}" for one in findings.comparison.cases)
+        outcome = f"MISSED {missed}" if missed else "all faults flagged"
+        _print_progress(f"{self.suite} {number}: {outcome} {dict(verdicts)} in {time.monotonic() - began_s:.0f} s")
+        return True
+
+    def _pairs(self, runs: Sequence[Findings], kind: type[bool | str]) -> list[bool | str]:
+        if self.suite not in IDENTITY:
+            return []
+        pairs = [pair for findings in runs for pair in findings.compare_duplicates(IDENTITY[self.suite])]
+        return [pair for pair in pairs if isinstance(pair, kind)]
+
+    def lines(self) -> Iterator[tuple[str, int]]:
+        """Yield a line with its exit code for each fault, for identical servers, and for each problem."""
+        runs = len(self.runs) + len(self.problems)
+        for fault in FAULTS[self.suite]:
+            times = sum(map(fault.is_in, self.runs))
+            line = f"{self.suite:16}{fault.name:34}{fault.rule:30}flagged {times} of {runs}"
+            yield line, RIGHT if 0 < runs == times else WRONG
+        if self.suite in IDENTITY:
+            compared, reasons = self._pairs(self.runs, bool), Counter(self._pairs(self.runs, str))
+            outcome = f"called different {sum(map(bool, compared))} of {len(compared)}"
+            outcome += "".join(f"; {times} not compared ({why})" for why, times in reasons.items())
+            status = WRONG if any(compared) else RIGHT if compared else UNDECIDED
+            yield f"{self.suite:16}{'identical servers':34}{'difference of rates':30}{outcome}", status
+        for problem in self.problems:
+            yield f"{self.suite:16}{problem}", WRONG
+
+
+def main() -> int:
+    """Run the suites, print progress after each run, and at the end how often each fault was flagged."""
+    options = _options()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _exit)
+    counts = [SuiteCount(suite) for suite in options.suites or QUICK]
+    form = "quick" if options.quick else "small"
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        began_s = time.monotonic()
+        try:
+            for run in range(1, options.runs + 1):
+                for count in counts:
+                    count.run(run, form, folder)
+                _print_progress(f"run {run} of {options.runs} ended after {(time.monotonic() - began_s) / 60:.1f} min")
+        finally:  # if interrupted, print what was found so far
+            lines = [line for count in counts for line in count.lines()]
+            print("\n".join(line for line, _ in lines))
+            for count in counts:
+                if count.took_s:
+                    print(f"{count.suite:16}each run took {min(count.took_s):.0f} to {max(count.took_s):.0f} s")
+    statuses = {status for _, status in lines}
+    return WRONG if WRONG in statuses else max(statuses)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(QUICK)} (default: all)")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="number of runs of each suite (default: 5)")
+    parser.add_argument("--quick", action="store_true", help="use the quick form of each suite, not the smallest one")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep results here, and reuse those already there")
+    options = parser.parse_args()
+    if unknown := [name for name in options.suites if name not in QUICK]:
+        parser.error(f"there is no suite {unknown[0]!r}; use {', '.join(QUICK)}")
+    return options
+
+
+def _exit(number: int, _: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
+def _print_progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

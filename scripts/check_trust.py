@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Count how often the bench is right on this machine, with real servers whose correct verdicts are known.
+
+    .venv/bin/python scripts/check_trust.py liars --runs 3
+
+honest  runs every strategy of servers/ for one round: none may be suspect or failed
+liars   runs every server of tests/servers/liars/ for one short round: none may be ok
+ties    runs the process pool under three names: no copy may get another rank
+
+A run of all three takes three to five minutes.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+LIARS = sorted(map(str, (ROOT / "tests" / "servers" / "liars").glob("*.py")))
+Cases = list[dict[str, Any]]
+
+
+def honest(_folder: Path) -> list[str]:
+    """Return the arguments of `bench.py run`."""
+    return ["--rounds", "1"]
+
+
+def liars(_folder: Path) -> list[str]:
+    """Return the arguments of `bench.py run`."""
+    return [*LIARS, "--rounds", "1", "--time", "2s"]
+
+
+def ties(folder: Path) -> list[str]:
+    """Copy the process pool three times and return the arguments of `bench.py run`."""
+    copies = [str(folder / f"{name}.py") for name in ("1_one", "2_other", "3_third")]
+    for copy in copies:
+        shutil.copy(ROOT / "servers" / "4_async_processexecutor.py", copy)
+    return copies
+
+
+def none_is_accused(cases: Cases) -> bool:
+    """Return whether no case is suspect or failed; unclear is allowed."""
+    return all(case["verdict"] in ("ok", "unclear") for case in cases)
+
+
+def none_is_ok(cases: Cases) -> bool:
+    """Return whether every case is suspect, failed or unclear."""
+    return all(case["verdict"] != "ok" for case in cases)
+
+
+def ranks_are_equal(cases: Cases) -> bool:
+    """Return whether all cases that have a rank have the same."""
+    return len({case["rank"] for case in cases} - {None}) <= 1
+
+
+CHECKS: dict[str, tuple[Callable[[Path], list[str]], Callable[[Cases], bool]]] = {
+    "honest": (honest, none_is_accused),
+    "liars": (liars, none_is_ok),
+    "ties": (ties, ranks_are_equal),
+}
+
+
+def main() -> None:
+    """Run the checks, print the outcome of each run, and how many runs of each check were right."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"{', '.join(CHECKS)} (default: all)")
+    parser.add_argument("--runs", type=int, default=20, metavar="N", help="number of runs of each check (default: 20)")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the results here")
+    options = parser.parse_args()
+    if unknown := [name for name in options.checks if name not in CHECKS]:
+        parser.error(f"there is no check {unknown[0]!r}; use {', '.join(CHECKS)}")
+    for check in options.checks or CHECKS:
+        right = sum(_is_right(check, run, options.keep) for run in range(1, options.runs + 1))
+        print(f"{check}: right in {right} of {options.runs} runs", flush=True)
+
+
+def _is_right(check: str, run: int, keep: Path | None) -> bool:
+    arguments, is_right = CHECKS[check]
+    with tempfile.TemporaryDirectory() as temporary:
+        out = (keep or Path(temporary)) / f"{check}-{run}.json"
+        bench = [sys.executable, str(ROOT / "bench.py")]
+        subprocess.run(
+            [*bench, "run", *arguments(Path(temporary)), "--quiet", "--out", str(out)], capture_output=True, check=False
+        )
+        report = subprocess.run([*bench, "report", str(out), "--format", "json"], capture_output=True, check=True)
+    cases: Cases = json.loads(report.stdout)["cases"]
+    right = is_right(cases)
+    verdicts = Counter(case["verdict"] for case in cases)
+    reasons = Counter(reason["code"] for case in cases for reason in case["reasons"])
+    ranks = [case["rank"] for case in cases]
+    outcome = "right" if right else "WRONG"
+    print(f"{check} {run}: {outcome} {dict(verdicts)} {dict(reasons)} ranks {ranks}", flush=True)
+    return right
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Draw the slides in docs/slides from the result that the README shows.
+
+    .venv/bin/python scripts/slides.py
+
+Draws the same pictures as `bench.py report FILE --picture NAME --aspect 16:9 --out FOLDER/NAME.svg`, but the
+timeline shows only four strategies. It takes a few seconds.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from common.model.record import load
+from common.report.pictures import write_picture
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT, SLIDES = ROOT / "results" / "sample.json", ROOT / "docs" / "slides"
+PICTURES = ("throughput", "pings", "tradeoff", "memory")
+# Four strategies that differ most, in two rows of two: with more, the text would be too small for a slide.
+TRACED = ("2_async", "3_async_threadexecutor", "4_async_processexecutor", "8_prefork")
+
+
+def main() -> None:
+    """Draw all slides."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--result", type=Path, default=RESULT, metavar="FILE", help="default: results/sample.json")
+    parser.add_argument("--out", type=Path, default=SLIDES, metavar="FOLDER", help="default: docs/slides")
+    parser.add_argument("--aspect", default="16:9", help="16:9, 4:3 or 1:1 (default: 16:9)")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    result = load(options.result)
+    for name in PICTURES:
+        write_picture(result, name, options.out / f"{name}.svg", options.aspect)
+        print(options.out / f"{name}.svg")
+    result.traces = [one for one in result.traces if one.server in TRACED] or result.traces
+    write_picture(result, "timeline", options.out / "timeline.svg", options.aspect, columns=2)
+    print(options.out / "timeline.svg")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Count how often the report is right about simulated servers whose true rates are known.
+
+    .venv/bin/python scripts/study_noise.py --kind quiet
+
+First it simulates runs of eleven honest servers. It prints how often intervals contain the true ratio, their
+half-widths, the verdicts, how often equal servers get different ranks, and how often servers that are 10 % and 20 %
+slower are found. Then it simulates six dishonest servers beside five honest ones, and prints their verdicts.
+docs/noise.md quotes the results for --kind noisy and --kind quiet.
+
+400 runs take about six minutes.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from noise_study import BESIDE_LIARS, HONEST, LIARS, studied
+
+
+def main() -> None:
+    """Print the counts for each kind of machine."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=400, metavar="N", help="number of simulated runs (default: 400)")
+    parser.add_argument(
+        "--kind", choices=["quiet", "noisy", "drifting"], default="noisy", help="simulated machine (default: noisy)"
+    )
+    parser.add_argument("--rounds", type=_rounds, default=2, metavar="N", help="a number or auto (default: 2)")
+    options = parser.parse_args()
+    found = studied(range(options.runs), options.kind, HONEST, options.rounds)
+    rounds = f"{options.rounds} rounds" if options.rounds else f"{np.median(found.seconds):.0f} s (median)"
+    print(f"honest servers, {options.kind} machine, {found.runs} runs of {rounds}")
+    print(f"  intervals with the truth    {np.mean(found.covered):.1%}")
+    print(f"  half-width, median          {np.median(found.half_widths):.1%}")
+    print(f"  verdicts                    {dict(found.verdicts)}")
+    print(f"  runs without a clear winner {found.undecided_runs / found.runs:.1%}")
+    print(f"  equal servers ranked apart  {found.told_apart / found.runs:.1%}")
+    for name, count in sorted(found.found.items()):
+        print(f"  found: {name.replace('_', ' '):20} {count / found.runs:.1%}")
+    found = studied(range(options.runs), options.kind, (*BESIDE_LIARS, *LIARS), options.rounds)
+    print(f"dishonest servers, {options.kind} machine, {found.runs} runs")
+    for name, verdicts in found.of_liars.items():
+        print(f"  {name.replace('_', ' '):28} {dict(verdicts)}")
+    print(f"  honest servers beside them   {dict(found.verdicts)}")
+
+
+def _rounds(text: str) -> int | None:
+    return None if text == "auto" else int(text)
+
+
+if __name__ == "__main__":
+    main()

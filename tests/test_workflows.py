@@ -1,0 +1,103 @@
+"""Workflows, pre-commit hooks, issue forms and .editorconfig are valid, and agree with the checks of run_tests.sh."""
+
+import configparser
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import ROOT
+
+WORKFLOW = ROOT / ".github" / "workflows" / "tests.yml"
+ACTIONLINT = shutil.which("actionlint", path=Path(sys.executable).parent)
+PRE_COMMIT = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+HOOKS = {hook["id"]: hook for repository in PRE_COMMIT["repos"] for hook in repository["hooks"]}
+RUN_TESTS = (ROOT / "run_tests.sh").read_text()
+needs_actionlint = pytest.mark.skipif(ACTIONLINT is None, reason="no actionlint here; scripts/setup builds it with Go")
+
+
+def actionlint(text: str) -> subprocess.CompletedProcess[str]:
+    """Check a workflow."""
+    return subprocess.run([ACTIONLINT, "-"], input=text, capture_output=True, text=True)
+
+
+@needs_actionlint
+def test_the_workflow_in_the_docs_is_valid() -> None:
+    example = re.search(r"```yaml\n(name: performance\n.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL)[1]
+    checked = actionlint(example)
+    assert (checked.returncode, checked.stdout) == (0, "")
+
+
+@needs_actionlint
+@pytest.mark.parametrize(
+    ("correct", "broken", "complaint"),
+    [
+        ("runs-on: ubuntu-latest", "runs-on: ubuntu-latset", 'label "ubuntu-latset" is unknown'),
+        ("matrix.python }}", "matrix.pyhton }}", 'property "pyhton" is not defined'),
+        ("timeout-minutes", "timeout-hours", 'unexpected key "timeout-hours"'),
+        ("contents: read", "contents: reed", '"reed" is invalid'),
+    ],
+)
+def test_a_mistake_in_a_workflow_is_found(correct: str, broken: str, complaint: str) -> None:
+    assert actionlint(WORKFLOW.read_text()).returncode == 0
+    checked = actionlint(WORKFLOW.read_text().replace(correct, broken))
+    assert checked.returncode == 1
+    assert complaint in checked.stdout
+
+
+def test_the_workflow_tests_every_supported_python() -> None:
+    job = yaml.safe_load(WORKFLOW.read_text())["jobs"]["tests"]
+    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14", "3.15"]
+    assert 'requires-python = ">=3.11"' in (ROOT / "pyproject.toml").read_text()
+    assert job["steps"][-1]["run"] == "./run_tests.sh"
+
+
+def test_pre_commit_runs_the_same_checks_as_run_tests() -> None:
+    checks = set(re.findall(r"^(?:if .*; then )?(ruff \w+|mypy|shellcheck|actionlint)\b", RUN_TESTS, re.MULTILINE))
+    assert len(checks) == 5
+    assert {hook.replace("-", " ") for hook in HOOKS} == checks
+    for hook, check in ((HOOKS[name.replace(" ", "-")], name) for name in checks - {"actionlint"}):
+        assert hook["entry"].startswith(f".venv/bin/{check}"), "it has to be the version in .venv"
+    shell_files = re.search("^shellcheck (.*)$", RUN_TESTS, re.MULTILINE)[1]
+    assert HOOKS["shellcheck"]["entry"] == f".venv/bin/shellcheck {shell_files}"
+
+
+def test_pre_commit_and_setup_use_the_same_actionlint() -> None:
+    version = re.search(r"local version=(\S+)", (ROOT / "scripts" / "setup").read_text())[1]
+    assert HOOKS["actionlint"]["additional_dependencies"] == [f"github.com/rhysd/actionlint/cmd/actionlint@v{version}"]
+
+
+def test_editors_and_ruff_use_the_same_line_length() -> None:
+    editor = configparser.ConfigParser()
+    editor.read_string("[DEFAULT]\n" + (ROOT / ".editorconfig").read_text())
+    ruff = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]
+    assert editor["*.py"]["max_line_length"] == str(ruff["line-length"])
+
+
+def form(name: str) -> dict[str, Any]:
+    """Return an issue form."""
+    return yaml.safe_load((ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml").read_text())
+
+
+@pytest.mark.parametrize("name", ["bug_report", "feature_request"])
+def test_an_issue_form_has_the_keys_that_github_requires(name: str) -> None:
+    """The keys are those of docs.github.com, "Syntax for issue forms" and "Syntax for GitHub's form schema"."""
+    read = form(name)
+    assert read["name"]
+    assert read["description"]
+    fields = [field for field in read["body"] if field["type"] != "markdown"]
+    assert {field["type"] for field in fields} <= {"input", "textarea", "dropdown", "checkboxes"}
+    assert all(field["attributes"]["label"] for field in fields)
+    assert len({field["id"] for field in fields}) == len(fields)
+    assert any(field["validations"]["required"] for field in fields)
+
+
+def test_a_bug_report_asks_for_what_is_needed_to_reproduce_it() -> None:
+    labels = [field["attributes"]["label"] for field in form("bug_report")["body"] if field["type"] != "markdown"]
+    for needed in ("Command", "bench.py doctor", "Result file"):
+        assert any(needed in label for label in labels), needed
