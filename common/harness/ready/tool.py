@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -77,13 +77,13 @@ async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tu
         BadInputError: the tool is not installed, and can't be.
     """
     _write(home, driver.settings)
-    program = _found(driver)
-    tool = Tool(driver, program or await _installed(driver, tell), home)
-    version = await asyncio.to_thread(tool.version)
-    if program and not _is_supported(version, driver.requirement):
-        tool = replace(tool, program=await _installed(driver, tell))
+    for program in _found(driver):
+        tool = Tool(driver, program, home)
         version = await asyncio.to_thread(tool.version)
-    return tool, version
+        if _is_supported(version, driver.requirement):
+            return tool, version
+    tool = Tool(driver, await _installed(driver, tell), home)
+    return tool, await asyncio.to_thread(tool.version)
 
 
 def _is_supported(version: str, requirement: str) -> bool:
@@ -131,15 +131,16 @@ def find(driver: Driver) -> str:
     Raises:
         BadInputError: it isn't installed; says the command that would install it.
     """
-    program = _found(driver)
-    if program is None:
-        raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
-    return program
+    if found := _found(driver):
+        return found[0]
+    raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
 
 
-def _found(driver: Driver) -> str | None:
-    """As `find`; None if it isn't installed."""
-    return shutil.which(driver.program) or shutil.which(driver.program, path=str(Path(sys.executable).parent))
+def _found(driver: Driver) -> list[str]:
+    """Return its program on the PATH, and the one beside the Python that runs this."""
+    paths = (None, str(Path(sys.executable).parent))
+    found = (shutil.which(driver.program, path=path) for path in paths)
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def install_command(driver: Driver) -> str:
