@@ -44,7 +44,7 @@ class Fake:
     is_imitated = False
     program = name
     tells_arrivals = tells_percentiles = True
-    packages, settings = {}, {"settings/fake.ini": "[fake]\n"}
+    packages, requirement, settings = {}, "", {"settings/fake.ini": "[fake]\n"}
     least_s, start_s, results = 0.0, 0.0, ()
 
     def install(self, folder: Path) -> None:

@@ -29,7 +29,7 @@ from common.harness.ready.doctor import OtherWork, examine, in_one_line
 from common.harness.ready.environment import describe_environment
 from common.harness.ready.expectation import Expectations
 from common.harness.ready.services import Services, services
-from common.harness.ready.tool import at_home, check
+from common.harness.ready.tool import Tool, check, tool_in
 from common.harness.runner import expectations_of, run, say_how_long
 from common.harness.tracer import Tracer, traced
 from common.harness.watcher import Watcher
@@ -77,11 +77,12 @@ def conduct(
     Raises:
         BadInputError: the load tool can't make the load, or a task can't be performed; nothing runs.
     """
-    with at_home(_driver_for(plan)) as tool, kept().removing(tool.home), _temporary_files_in(tool.home):
-        result = _empty_result(plan, command, {tool.driver.name: tool.version()}, until_certain=wanted is not None)
+    with _home() as home:
+        result = _empty_result(plan, command, until_certain=wanted is not None)
         raw = RawValues(result, plan, out, watcher)
 
         async def go(others: OtherWork) -> None:
+            tool = await _load_tool(plan, home, result, watcher)
             async with _prepared(plan, result, watcher, meanwhile, adapted) as (ready, expectations, needed):
                 most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else math.inf
                 choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
@@ -124,6 +125,14 @@ def _driver_for(plan: Plan) -> Driver:
     loads += [(load, case.users) for case in plan.cases if (load := plan.warm_up_of(case))]
     check(driver, (order_of(load, users) for load, users in loads), plan.suite.expect.status)
     return driver
+
+
+async def _load_tool(plan: Plan, home: Path, result: Result, watcher: Watcher) -> Tool:
+    """The tool, installed first if need be, with that folder as its home. The result gets its version."""
+    driver = _driver_for(plan)
+    tool, version = await tool_in(home, driver, watcher.warn)
+    result.environment = made_legible(msgspec.structs.replace(result.environment, tools={driver.name: version}))
+    return tool
 
 
 @contextlib.contextmanager
@@ -173,7 +182,7 @@ def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequenc
     Raises:
         BadInputError: a task can't be performed; nothing was started.
     """
-    result = _empty_result(plan, command, tools={})
+    result = _empty_result(plan, command)
 
     async def go() -> None:
         async with _prepared(plan, result, watcher) as (ready, expectations, needed):
@@ -244,7 +253,7 @@ def _conduct_and_save(
     meanwhile: Meanwhile | None,
 ) -> tuple[Result, int | None, bool]:
     """Does the work without a load tool, until it is done or a signal comes; what it keeps is in the file."""
-    result = _empty_result(plan, command, tools={})
+    result = _empty_result(plan, command)
     raw = RawValues(result, plan, out, watcher)
 
     async def go() -> None:
@@ -266,9 +275,9 @@ def _home() -> Iterator[Path]:
         yield home
 
 
-def _empty_result(plan: Plan, command: Sequence[str], tools: dict[str, str], *, until_certain: bool = False) -> Result:
+def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = False) -> Result:
     result = Result(
-        environment=describe_environment(tools, plan.pythons.values()),
+        environment=describe_environment(plan.pythons.values()),
         command=list(command),
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=plan.seed,

@@ -82,7 +82,11 @@ class Driver(Protocol):
 
     @property
     def packages(self) -> Mapping[str, str]:
-        """The package that brings it, for each package manager that has one; `pip` if that is Python's."""
+        """The package that brings it, for each package manager of a system that has one."""
+
+    @property
+    def requirement(self) -> str:
+        """The package on PyPI that brings it, with the versions that this driver supports; empty if there is none."""
 
     @property
     def settings(self) -> Mapping[str, str]:
@@ -155,6 +159,8 @@ class Driver(Protocol):
 class TellsTotals:
     """What all drivers have in common whose tools tell nothing before their end."""
 
+    packages: Mapping[str, str] = MappingProxyType({})
+    requirement = ""
     settings: Mapping[str, str] = MappingProxyType({})
     tells_arrivals = asks_for_several = waits_to_begin = is_imitated = False
     tells_percentiles = True

@@ -16,7 +16,8 @@ class Jobs:
     """As a driver; see `common.load.driver`. Its program is the Python that runs this."""
 
     name, program = JOBS, sys.executable
-    packages = MappingProxyType({"pip": "aiohttp"})
+    packages: Mapping[str, str] = MappingProxyType({})
+    requirement = ""
     settings: Mapping[str, str] = MappingProxyType({})
     tells_arrivals = tells_percentiles = waits_to_begin = True
     asks_for_several = is_imitated = False

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from common.load.driver import Order, TellsTotals, Told, Totals, only_for_a_time, whole_seconds
@@ -125,7 +124,7 @@ class Locust(TellsTotals):
     """
 
     name = program = "locust"
-    packages = MappingProxyType({"pip": "locust"})
+    requirement = "locust~=2.47"
     least_s, start_s = 3.0, 1.5
     results = (_RESULT,)
 

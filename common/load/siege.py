@@ -52,6 +52,7 @@ class Siege:
     least_s = start_s = 0.0
     results = ()
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))
+    requirement = ""
     # Without a siege.conf there, siege writes one and two lines about it on stdout.
     settings = MappingProxyType({".siege/siege.conf": _RC.format(connection="close")})
 

@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import indent
-from types import MappingProxyType
 
 from common.load.driver import Order, TellsTotals, Told, Totals, only_for_a_time, only_one_thread
 
@@ -51,7 +50,7 @@ class Stressor(TellsTotals):
     """As a driver; see `common.load.driver`. It is Python with a thread for each user, and tells no percentiles."""
 
     name = program = "stressor"
-    packages = MappingProxyType({"pip": "stressor"})
+    requirement = "stressor~=0.6.0"
     tells_percentiles = False
     least_s, start_s = 2.0, 1.0
 

@@ -35,7 +35,7 @@ told = json.dumps(versions)
 """
 
 
-def describe_environment(tools: dict[str, str], pythons: Iterable[Interpreter]) -> Environment:
+def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
     """This machine and these versions."""
     with ThreadPoolExecutor() as asking:  # they are other programs' answers, each of which takes a while
         commit, metronome = asking.submit(_commit), asking.submit(_work_of_the_metronome)
@@ -46,7 +46,6 @@ def describe_environment(tools: dict[str, str], pythons: Iterable[Interpreter]) 
         memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},
-        tools=tools,
         commit=commit.result(),
         metronome=f"{platform.python_version()} {metronome.result()}",
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from common.errors import BadInputError
 from common.harness.ready.interpreter import Interpreter
-from common.harness.ready.virtualenv import FOLDER, making, run_command
+from common.harness.ready.virtualenv import FOLDER, making, run_command, run_pip
 
 _DONE = "done"  # written last: what it was made of
 _MADE = ("build", "dist", "node_modules", "venv", "env")
@@ -19,19 +19,30 @@ _SETTINGS = ("pyproject.toml", "setup.cfg", "Cargo.toml")
 async def environment_with(
     requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: Callable[[str], None]
 ) -> Path | str:
-    """The folder of a virtual environment of that Python with these packages, or why there can't be one."""
+    """As `environment_of`, or why there can't be one."""
+    try:
+        return await environment_of(requirements, python, suite, tell)
+    except BadInputError as error:
+        return f"its requirements can't be installed: {error}"
+
+
+async def environment_of(
+    requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: Callable[[str], None]
+) -> Path:
+    """The folder of a virtual environment of that Python with these packages.
+
+    Raises:
+        BadInputError: they can't be installed.
+    """
     folder = FOLDER / _name(requirements, python, suite)
     state = _state(requirements, suite)
     if _is_made(folder, state):
         return folder
-    try:
-        async with making(folder, tell):
-            if not _is_made(folder, state):
-                tell(f"making a virtual environment with {', '.join(requirements)}; this is done once")
-                await _make(folder, requirements, python, suite)
-                (folder / _DONE).write_text(state, encoding="utf-8")
-    except BadInputError as error:
-        return f"its requirements can't be installed: {error}"
+    async with making(folder, tell):
+        if not _is_made(folder, state):
+            tell(f"making a virtual environment with {', '.join(requirements)}; this is done once")
+            await _make(folder, requirements, python, suite)
+            (folder / _DONE).write_text(state, encoding="utf-8")
     return folder
 
 
@@ -90,5 +101,4 @@ async def _make(folder: Path, requirements: tuple[str, ...], python: Interpreter
     else:
         why = f"{python.path!r} can't make a virtual environment"
         await run_command([python.path, "-m", "venv", "--clear", str(folder)], why)
-        pip = [inside, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
-        await run_command([*pip, *words], "", suite)
+        await run_pip(inside, words, folder / "pip.log", suite)

@@ -1,16 +1,22 @@
 """A load tool that is installed, with a home of its own: the user's settings change every default."""
 
+import asyncio
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion
+
 from common.errors import BadInputError
-from common.harness.ours import server_environment
+from common.harness.ours import ROOT, server_environment
+from common.harness.ready.interpreter import interpreter
+from common.harness.ready.requirements import environment_of
 from common.load.driver import Driver, Order
 from common.packages import install_one_of
 
@@ -61,6 +67,47 @@ def at_home(driver: Driver) -> Iterator[Tool]:
         yield Tool(driver, program, home)
 
 
+async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tuple[Tool, str]:
+    """Return the tool with that folder as its home, and its version.
+
+    A tool from PyPI that is missing here, or has another version than the driver supports, gets an environment of its
+    own on first use.
+
+    Raises:
+        BadInputError: the tool is not installed, and can't be.
+    """
+    _write(home, driver.settings)
+    for program in _found(driver):
+        tool = Tool(driver, program, home)
+        version = await asyncio.to_thread(tool.version)
+        if _is_supported(version, driver.requirement):
+            return tool, version
+    tool = Tool(driver, await _installed(driver, tell), home)
+    return tool, await asyncio.to_thread(tool.version)
+
+
+def _is_supported(version: str, requirement: str) -> bool:
+    try:
+        return not requirement or Requirement(requirement).specifier.contains(version, prereleases=True)
+    except InvalidVersion:  # a program that does not start
+        return False
+
+
+async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
+    """Return the path of its program in an environment of its own, which is made if it isn't there yet."""
+    if not driver.requirement:
+        return find(driver)
+    python = interpreter()
+    try:
+        environment = await environment_of((driver.requirement,), python, ROOT, tell)
+    except BadInputError as error:
+        raise BadInputError(
+            f"{driver.name} can't be installed for Python {python.version}: {error}; "
+            f"fix that and run this again, or put a {driver.name} on the PATH that satisfies {driver.requirement}"
+        ) from None
+    return str(environment / "bin" / driver.program)
+
+
 def _write(home: Path, files: Mapping[str, str]) -> None:
     for path, text in files.items():
         (home / path).parent.mkdir(exist_ok=True)
@@ -84,14 +131,20 @@ def find(driver: Driver) -> str:
     Raises:
         BadInputError: it isn't installed; says the command that would install it.
     """
-    program = shutil.which(driver.program) or shutil.which(driver.program, path=str(Path(sys.executable).parent))
-    if program is None:
-        raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
-    return program
+    if found := _found(driver):
+        return found[0]
+    raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
+
+
+def _found(driver: Driver) -> list[str]:
+    """Return its program on the PATH, and the one beside the Python that runs this."""
+    paths = (None, str(Path(sys.executable).parent))
+    found = (shutil.which(driver.program, path=path) for path in paths)
+    return list(dict.fromkeys(filter(None, found)))
 
 
 def install_command(driver: Driver) -> str:
     """What installs it here."""
-    if "pip" in driver.packages:
-        return f"{sys.executable} -m pip install {driver.packages['pip']}"
+    if driver.requirement:
+        return f"{sys.executable} -m pip install {driver.requirement}"
     return install_one_of(driver.packages, driver.name)

@@ -169,6 +169,15 @@ def _site_packages(folder: Path) -> Path:
     return next((folder / "lib").glob("python3*/site-packages"))
 
 
+async def run_pip(python: str, words: list[str], log: Path, folder: Path) -> None:
+    """Install with the pip of that Python, in that folder; raises BadInputError with the reason if that fails."""
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
+    try:
+        await run_command([*pip, f"--log={log}", *words], "", folder)
+    except BadInputError as error:
+        raise BadInputError(_passing_trouble(log, error) or str(error)) from None
+
+
 async def run_command(
     command: list[str], otherwise: str, folder: Path | None = None, environment: dict[str, str] | None = None
 ) -> None:
