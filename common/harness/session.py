@@ -128,7 +128,7 @@ def _driver_for(plan: Plan) -> Driver:
 
 
 async def _load_tool(plan: Plan, home: Path, result: Result, watcher: Watcher) -> Tool:
-    """The tool, installed first if need be, with that folder as its home. The result gets its version."""
+    """Return the load tool, installed first if needed, with that folder as its home. Its version enters the result."""
     driver = _driver_for(plan)
     tool, version = await tool_in(home, driver, watcher.warn)
     result.environment = made_legible(msgspec.structs.replace(result.environment, tools={driver.name: version}))

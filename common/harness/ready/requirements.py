@@ -1,4 +1,4 @@
-"""The virtual environments of servers that name their requirements: each made once, kept, and shared by equal ones."""
+"""Virtual environments for servers that name their requirements, and for load tools: made once, kept, and shared."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ _SETTINGS = ("pyproject.toml", "setup.cfg", "Cargo.toml")
 async def environment_with(
     requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: Callable[[str], None]
 ) -> Path | str:
-    """As `environment_of`, or why there can't be one."""
+    """Return what `environment_of` returns, or the reason why the packages can't be installed."""
     try:
         return await environment_of(requirements, python, suite, tell)
     except BadInputError as error:
@@ -29,7 +29,7 @@ async def environment_with(
 async def environment_of(
     requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: Callable[[str], None]
 ) -> Path:
-    """The folder of a virtual environment of that Python with these packages.
+    """Return the folder of a virtual environment of that Python with these packages; make it on first use.
 
     Raises:
         BadInputError: they can't be installed.

@@ -102,8 +102,8 @@ async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
         environment = await environment_of((driver.requirement,), python, ROOT, tell)
     except BadInputError as error:
         raise BadInputError(
-            f"{driver.name} can't be installed for Python {python.version}: {error}; "
-            f"fix that and run this again, or put a {driver.name} on the PATH that satisfies {driver.requirement}"
+            f"{driver.name} can't be installed for Python {python.version}: {error}; solve that and run this again, "
+            f"or install {driver.requirement} yourself, so that {driver.name} is on the PATH"
         ) from None
     return str(environment / "bin" / driver.program)
 

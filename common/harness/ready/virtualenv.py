@@ -1,5 +1,6 @@
 """The virtual environments that servers run in under another Python: each made once, and kept beside the project."""
 
+import asyncio
 import contextlib
 import fcntl
 import hashlib
@@ -170,12 +171,18 @@ def _site_packages(folder: Path) -> Path:
 
 
 async def run_pip(python: str, words: list[str], log: Path, folder: Path) -> None:
-    """Install with the pip of that Python, in that folder; raises BadInputError with the reason if that fails."""
+    """Install with the pip of that Python, in that folder, which relative paths of requirements start from.
+
+    Raises:
+        BadInputError: pip failed. It reports a missing package if no index can be reached, and the error says so.
+    """
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
     try:
         await run_command([*pip, f"--log={log}", *words], "", folder)
     except BadInputError as error:
-        raise BadInputError(_passing_trouble(log, error) or str(error)) from None
+        seems_missing = _NO_BUILD.search(str(error))
+        raise BadInputError((seems_missing and _passing_trouble(log, error)) or str(error)) from None
+    await asyncio.to_thread(log.unlink, missing_ok=True)  # of many megabytes
 
 
 async def run_command(
