@@ -117,7 +117,7 @@ def keeps(found: Checked, claim: Claim) -> bool | None:
     return low <= one.value / other.value <= high if one.value and other.value else None
 
 
-@pytest.mark.figures
+@pytest.mark.measures
 def test_who_stops_the_loop_while_a_task_waits_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
     assert_told_apart(besieged(tmp_path / "r.json", *WAITING, time_s=1.0))
 

@@ -1,6 +1,6 @@
 """The controls: servers that lie in every way we can think of, under real siege, and honest ones by the same rules.
 
-That honest ones of both kinds are not accused: test_run.py; nor beside liars: test_weather.py. The rules one by one:
+That honest ones of both kinds are not accused: test_run.py; nor beside liars: test_noise.py. The rules one by one:
 test_verdict.py.
 """
 

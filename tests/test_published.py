@@ -42,7 +42,7 @@ def small(suite: str, to: Path, servers: list[str], changes: dict[str, str], mor
     top, *tables = re.split(r"(?m)^(?=\[servers\.)", (folder / name).read_text())
     top = re.sub(r"(?ms)^\[quick.*?(?=^\[(?!quick)|\Z)", "", top)
     text = top + "".join(one for one in tables if re.match(r"\[servers\.([\w-]+)\]", one)[1] in servers) + more
-    text = re.sub(r"(?m)^(requirements = .*|prepare = \"npm.*)\n", "", text)
+    text = re.sub(r"(?m)^(requirements = .*|prepare = \"npm.*)\n", "", text).replace('"node", "npm"', '"node"')
     for before, after in changes.items():
         text, count = re.subn(before, after, text)
         assert count, before

@@ -27,6 +27,7 @@ KEYS = {
     "python",
     "rounds",
     "gil",
+    "gil_enabled_by",
     "verdict",
     "reasons",
     "rate_per_s",

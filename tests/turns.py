@@ -37,7 +37,6 @@ LONG = (
     "test_waiting_servers.py",
     "test_page.py",
     "test_capacity.py",
-    "test_weather.py",
     "test_servers.py",
     "test_hostile_servers.py",
     "test_failed_ceiling.py",
