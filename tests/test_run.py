@@ -106,7 +106,7 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
         assert "Transactions:" in record.tool_report
         assert record.memory_kind in ("pss", "uss", "rss")
         assert record.samples.cpu_s == sorted(record.samples.cpu_s)
-        assert len(record.samples.at_s) >= 5
+        assert len(record.samples.at_s) >= 2
 
 
 def assert_the_machine_was_watched(record) -> None:

@@ -1,13 +1,17 @@
 """bench.py try: tasks that make trouble get a clear word and not a hang, and leave nothing behind."""
 
+import contextlib
 import io
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
@@ -73,6 +77,25 @@ def test_a_task_that_lets_go_of_it_can_have_threads(tried: Try) -> None:
     said = worth_it(tried("digest"))
     assert re.search(r"^GIL +let go of, or not there", said, re.MULTILINE)
     assert advice(said)["3"] == "worth a run"
+
+
+@contextlib.contextmanager
+def all_cpus_busy() -> Iterator[None]:
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.figures
+@pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="this system has no schedstat")
+def test_other_work_does_not_decide_whether_a_task_holds_the_gil(tried: Try) -> None:
+    with all_cpus_busy():
+        assert re.search(r"^GIL +let go of, or not there", worth_it(tried("digest")), re.MULTILINE)
+        assert re.search(r"^GIL +held", worth_it(tried("primes")), re.MULTILINE)
 
 
 @pytest.mark.figures

@@ -190,17 +190,18 @@ class _Pauses:
 
 
 def _threads(spec: str) -> Found:
-    """One and then two at once in threads, of some tries the middle one; how long a third thread had to wait at most.
+    """Run one and then two at once in threads, a few times; return the median try, and the longest wait of a third one.
 
     CPUs change their speed from one moment to the next, so one alone takes what it would have at the speed of the two:
-    it waits as long as it did, and computes as long as each of them.
+    it waits as long as it did, and computes as long as each of them. What threads wait for a CPU doesn't count.
     """
     tries, stalled_s, began_s = list[tuple[float, float]](), 0.0, time.monotonic()
     with futures.ThreadPoolExecutor(2) as pool:
         for _ in range(RUNS):
-            run = pool.submit(_once, spec).result()
+            run, cpu_wait_s = pool.submit(_once_in_thread, spec).result()
             two_s, each_cpu_s, waited_s = _two_at_once(spec, pool)
-            tries.append((max(0.0, run.finished_s - run.started_s - run.cpu_s) + each_cpu_s, two_s))
+            blocked_s = max(0.0, run.finished_s - run.started_s - run.cpu_s - cpu_wait_s)
+            tries.append((blocked_s + each_cpu_s, two_s))
             stalled_s = max(stalled_s, waited_s)
             if time.monotonic() - began_s > ENOUGH_S:
                 break
@@ -209,18 +210,33 @@ def _threads(spec: str) -> Found:
     return {"alone_s": alone_s, "two_s": two_s, "stalled_s": stalled_s, "threads_left": left}
 
 
+def _once_in_thread(spec: str) -> tuple[TaskRun, float]:
+    """Return a run, and for how many seconds this thread was ready meanwhile and waited for a CPU."""
+    before_s = _cpu_wait_s()
+    run = _once(spec)
+    return run, _cpu_wait_s() - before_s
+
+
+def _cpu_wait_s() -> float:
+    """Return for how long this thread has waited for a CPU (Documentation/scheduler/sched-stats.rst); 0 if unknown."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
 def _two_at_once(spec: str, pool: futures.Executor) -> tuple[float, float, float]:
-    """How long both took together, what each computed, and the longest time that this thread was kept from running."""
+    """Return how long both took together, how long each computed, and how long this thread was kept from running."""
     last_s, stalled_s = time.monotonic(), 0.0
-    running = [pool.submit(_once, spec), pool.submit(_once, spec)]
+    running = [pool.submit(_once_in_thread, spec), pool.submit(_once_in_thread, spec)]
     while True:
         now_s = time.monotonic()
         stalled_s, last_s = max(stalled_s, now_s - last_s - TICK_S), now_s
         if all(one.done() for one in running):
             break
         time.sleep(TICK_S)
-    runs = [one.result() for one in running]
-    took_s = max(run.finished_s for run in runs) - min(run.started_s for run in runs)
+    runs, cpu_waits_s = zip(*(one.result() for one in running), strict=True)
+    took_s = max(run.finished_s for run in runs) - min(run.started_s for run in runs) - max(cpu_waits_s)
     return took_s, sum(run.cpu_s for run in runs) / len(runs), stalled_s
 
 
