@@ -8,7 +8,7 @@ from common.model.target import Kind, Target
 from common.report import numbers
 
 MOSTLY_WAITING = 0.1  # of its time is computing
-# Without waiting for a CPU, two threads take 1.7 to 2 times as long as one if the task holds the GIL, else 1 to 1.1 times.
+# Two threads take 1.7 to 2 times as long as one if the task holds the GIL, else 1 to 1.1 times, CPU waits left out.
 HELD = 1.4
 BRIEF_S = 0.001  # a request costs about as much
 CACHED, CACHED_S = 10, 0.005  # so many times as long as the others, and so much longer, the first run has to take
