@@ -215,6 +215,7 @@ OF_THE_MACHINE = {
     "unsteady_ceiling",
     "doubtful_ceiling",
     "blind",
+    "littles_law",  # siege's threads had to wait for a CPU; tests/test_verdict.py tests the rule itself
 }  # flags that a test can't help: it does not have the machine to itself
 
 
