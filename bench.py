@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 try:
     import click
 
-    from common.command_line import (
+    from under_siege.cli_options import (
         FILE,
         WORKERS,
         Duration,
@@ -30,7 +30,7 @@ except ModuleNotFoundError as error:
     sys.stderr.write(f"bench.py: {what}; run ./scripts/setup, then .venv/bin/python bench.py\n")
     sys.exit(2)
 from common.errors import BadInputError
-from common.model.outfile import write_whole
+from under_siege.model.result_file import write_whole
 
 DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
@@ -45,7 +45,7 @@ REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be rep
 COMMAND = ["bench.py", *sys.argv[1:]]
 
 
-@click.group(cls=OneLineErrors, elsewhere={"lesson": "common.lesson.command"})
+@click.group(cls=OneLineErrors, elsewhere={"lesson": "under_siege.lesson.lesson_command"})
 def bench() -> None:
     """Which concurrency strategy should run your long task?
 
@@ -58,8 +58,8 @@ def bench() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_servers(as_json: bool) -> None:
     """List all strategies."""
-    from common.harness.ready.strategies import all_strategies
-    from common.report.dresses.catalogue import catalogue_as_json, catalogue_as_text
+    from under_siege.report.server_list import catalogue_as_json, catalogue_as_text
+    from under_siege.targets.strategies import all_strategies
 
     strategies = all_strategies()
     click.echo(catalogue_as_json(strategies) if as_json else catalogue_as_text(strategies))
@@ -70,7 +70,7 @@ def list_servers(as_json: bool) -> None:
 @click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="The file to write.")
 def init(app: str, out: Path) -> None:
     """Write a first suite file for the application APP (module:name) in this folder."""
-    from common.harness.ready.first_suite import first_suite, own_python
+    from under_siege.targets.init_template import first_suite, own_python
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} exists already; use --out FILE with a new file")
@@ -113,12 +113,12 @@ def run(
     Exit 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a requirement is
     undecided; else 0.
     """
-    from common.harness.plan import make_plan
-    from common.harness.ready.required import with_required
-    from common.harness.ready.what import suite_of
-    from common.harness.session import conduct
-    from common.report.judging.stopping_rule import MOST_ROUNDS
-    from common.report.judging.stopping_rule import wanted as still_open
+    from under_siege.analysis.stopping_rule import MOST_ROUNDS
+    from under_siege.analysis.stopping_rule import wanted as still_open
+    from under_siege.run.commands import conduct
+    from under_siege.run.plan import make_plan
+    from under_siege.targets.selection import suite_of
+    from under_siege.targets.thresholds import with_required
 
     command = "run --trace" if traced else "run"
     suite = with_required(suite_of(servers, given.ping, quick=quick, style=style, command=command), wanted)
@@ -127,7 +127,7 @@ def run(
     how = partial(conduct, plan, traced_requests=TRACED_REQUESTS * traced)
     if rounds is None:
         how = partial(how, wanted=still_open, is_bounded=True)
-    _measure(turns, how, "common.report.dressing", given)
+    _measure(turns, how, "under_siege.render", given)
 
 
 @bench.command()
@@ -141,12 +141,12 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given:
 
     TARGET is as for run. Faults affect only processes that this program starts.
     """
-    from common.harness.drill.plan import drill_plan
-    from common.harness.ready.what import suite_of
-    from common.harness.session import conduct_drill
+    from under_siege.faults.drill_plan import drill_plan
+    from under_siege.run.commands import conduct_drill
+    from under_siege.targets.selection import suite_of
 
     plan, turns = drill_plan(suite_of(servers, given.ping), faults, given.axes, rounds=rounds, seed=given.seed)
-    _measure(turns, partial(conduct_drill, plan, faults), "common.report.judging.drill", given)
+    _measure(turns, partial(conduct_drill, plan, faults), "under_siege.faults.survival_marks", given)
 
 
 @bench.command()
@@ -161,26 +161,26 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     TARGET is as for run. Requests arrive as a Poisson process (open loop). Exit 3 if an interval is wider than
     about ±15 %.
     """
-    from common.harness.capacity.plan import capacity_plan
-    from common.harness.ready.what import suite_of
-    from common.harness.session import conduct_capacity
-    from common.report.judging.capacity import USUAL_STEPS, wanted
+    from under_siege.capacity.capacity_plan import capacity_plan
+    from under_siege.capacity.capacity_result import USUAL_STEPS, wanted
+    from under_siege.run.commands import conduct_capacity
+    from under_siege.targets.selection import suite_of
 
     plan = capacity_plan(suite_of(servers, given.ping), goals, given.axes, seed=given.seed)
     turns = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
     how = partial(conduct_capacity, plan, goals, time_s, wanted)
-    _measure(turns, how, "common.report.judging.capacity", given)
+    _measure(turns, how, "under_siege.capacity.capacity_result", given)
 
 
 def _measure(turns: int, conduct: Callable[..., Any], judge: str, given: Given) -> NoReturn:
     """Measure, show the result, and exit with the `exit_code` of the named module."""
-    from common.report.progress import ProgressBar
+    from under_siege.report.progress_bar import ProgressBar
 
     out, page = given.files()
     with ProgressBar(turns, quiet=given.quiet) as progress:
-        load = partial(import_module, "common.report.dressing")  # which takes a while
+        load = partial(import_module, "under_siege.render")  # which takes a while
         result, stopped_by, is_saved = conduct(out, progress, COMMAND, meanwhile=load)
-    import_module("common.report.dressing").show_all(result, out if is_saved else None, page)
+    import_module("under_siege.render").show_all(result, out if is_saved else None, page)
     sys.exit(128 + stopped_by if stopped_by else import_module(judge).exit_code(result))
 
 
@@ -204,9 +204,9 @@ def report(
     uncorrected: bool,
 ) -> None:
     """Show the RESULT of an earlier run."""
-    from common.model.record import load
-    from common.report.dressing import requiring, show_again
-    from common.report.judging.required import exit_code_of
+    from under_siege.analysis.threshold_check import exit_code_of
+    from under_siege.model.record import load
+    from under_siege.render import requiring, show_again
 
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
@@ -239,12 +239,12 @@ def trace(
 
     TARGET is as for run.
     """
-    from common.harness.plan import make_plan
-    from common.harness.ready.what import suite_of
-    from common.harness.session import conduct_traces
-    from common.report.dressing import show_traces
-    from common.report.pictures import check_suffix
-    from common.report.progress import ProgressBar
+    from under_siege.picture_files import check_suffix
+    from under_siege.render import show_traces
+    from under_siege.report.progress_bar import ProgressBar
+    from under_siege.run.commands import conduct_traces
+    from under_siege.run.plan import make_plan
+    from under_siege.targets.selection import suite_of
 
     if out is not None:
         check_suffix(writable(out))
@@ -267,13 +267,13 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     TASK is primes, digest, sign_up, or your own function: module:function, with literals as arguments if it needs any:
     "module:function('acme', 3)". Without one, all three are tried. Exit 1 if no strategy is worth a run.
     """
-    from common.harness.ready.interpreter import interpreter
-    from common.harness.ready.strategies import all_strategies
-    from common.harness.trying import conduct_try
-    from common.report.dresses.tryout import as_advice
-    from common.report.dressing import show
-    from common.report.words.advice import is_worth_a_run
     from common.task.builtin import BUILTIN_TASKS
+    from under_siege.render import show
+    from under_siege.targets.interpreter import interpreter
+    from under_siege.targets.strategies import all_strategies
+    from under_siege.try_task.recommendations import is_worth_a_run
+    from under_siege.try_task.task_profile_text import as_advice
+    from under_siege.try_task.task_trial import conduct_try
 
     strategies, worth = all_strategies(), True
     for place, task in enumerate(tasks or BUILTIN_TASKS):
@@ -298,11 +298,10 @@ def compare(base: Path, new: Path, dress: str, wanted: tuple[str, ...], anyway: 
     Exit 1 if a case failed, is missing, got significantly worse, or misses a requirement; else 3 if a case is suspect
     or unclear, or something is undecided; else 0.
     """
-    from common.model.record import load
-    from common.report.dresses.compare_dresses import as_table, dressed
-    from common.report.dressing import requiring, show, tell
-    from common.report.judging.comparable import check_comparable
-    from common.report.judging.compare import compared
+    from under_siege.compare.diff import check_comparable, compared
+    from under_siege.compare.diff_export import as_table, dressed
+    from under_siege.model.record import load
+    from under_siege.render import requiring, show, tell
 
     gc.disable()  # as in report
     before, after = load(base), load(new)
@@ -321,7 +320,7 @@ def compare(base: Path, new: Path, dress: str, wanted: tuple[str, ...], anyway: 
 @bench.command()
 def doctor() -> None:
     """Check whether this machine is fit for a run, and say what to do about each problem; exit 1 if there is one."""
-    from common.harness.ready.doctor import examine
+    from under_siege.environments.doctor import examine
 
     findings = examine()
     for finding in findings:

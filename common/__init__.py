@@ -1,1 +1,1 @@
-"""What the servers of Under Siege share."""
+"""What the servers share: the task, the options, the admission queue, and a kit for each web framework."""

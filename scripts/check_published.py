@@ -29,12 +29,12 @@ from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common.model.record import Result, load
-from common.report.figures.estimates import differ
-from common.report.judging.comparison import summarize
-from common.report.judging.summary import Summary
-from common.report.judging.verdict import OK
-from common.report.words.notes import notes
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.checks.verdict import OK
+from under_siege.model.record import Result, load
+from under_siege.report.notes import notes
+from under_siege.stats.estimates import differ
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK: dict[str, tuple[str, ...]] = {

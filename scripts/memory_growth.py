@@ -18,22 +18,22 @@ import aiohttp
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common.harness.beside.sampler import tree_usage
-from common.harness.drill.crowd import REFUSED, Crowd
-from common.harness.drill.plan import drill_plan
-from common.harness.drill.raw import ask_and_go
-from common.harness.drill.scene import Scene
-from common.harness.drill.stage import stage
-from common.harness.failures import CaseFailedError
-from common.harness.plan import Plan
-from common.harness.ready.expectation import try_task
-from common.harness.ready.interpreter import interpreter
-from common.harness.ready.services import Services
-from common.harness.ready.what import suite_of
-from common.model.case import Case
-from common.model.fault import CONTROL
-from common.model.record import Incident
-from common.model.requests import Requests
+from under_siege.environments.services import Services
+from under_siege.errors import CaseFailedError
+from under_siege.faults.drill_plan import drill_plan
+from under_siege.faults.fault import CONTROL
+from under_siege.faults.fault_context import Scene
+from under_siege.faults.raw_http import ask_and_go
+from under_siege.faults.server_fixture import stage
+from under_siege.faults.users import REFUSED, Crowd
+from under_siege.model.case import Case
+from under_siege.model.record import Incident
+from under_siege.model.requests import Requests
+from under_siege.monitors.resource_usage import tree_usage
+from under_siege.run.plan import Plan
+from under_siege.targets.expectation import try_task
+from under_siege.targets.interpreter import interpreter
+from under_siege.targets.selection import suite_of
 
 CPU_S = 0.0005
 FIRST_REQUESTS, STAY_S = 2_000, 0.002

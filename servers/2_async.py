@@ -1,7 +1,7 @@
 """On the event loop itself: `async def` alone helps nobody, the loop stands still until the task is done."""
 
-from common.serving.options import server_options
-from common.serving.tornado import TaskHandler, serve
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
 from common.task import perform
 
 

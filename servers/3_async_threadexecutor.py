@@ -3,10 +3,10 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from common.cpus import default_threads as default_workers
-from common.serving.options import server_options
-from common.serving.threads import CallingOff
-from common.serving.tornado import TaskHandler, serve
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
 from common.task import perform
+from common.thread_pool import CallingOff
 
 
 class LongTask(TaskHandler):

@@ -6,9 +6,9 @@ monkey.patch_all()
 
 from flask import Response
 
-from common.serving.flask import answer, task_app
-from common.serving.gevent import serve
-from common.serving.options import server_options
+from common.kits.flask_kit import answer, task_app
+from common.kits.gevent_kit import serve
+from common.options import server_options
 from common.task import perform
 
 app = task_app()

@@ -3,8 +3,8 @@
 from concurrent import futures
 
 from common.cpus import usable_cpus as default_workers
-from common.serving.options import server_options
-from common.serving.tornado import TaskHandler, serve
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
 from common.task import perform
 
 REQUIRES = "python>=3.14"

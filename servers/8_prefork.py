@@ -3,9 +3,9 @@
 from flask import Response
 
 from common.cpus import usable_cpus as default_workers
-from common.serving.flask import answer, task_app
-from common.serving.gunicorn import serve
-from common.serving.options import server_options
+from common.kits.flask_kit import answer, task_app
+from common.kits.gunicorn_kit import serve
+from common.options import server_options
 from common.task import perform
 
 app = task_app()

@@ -1,9 +1,9 @@
 """In a process pool that can stop a task: at a time limit, or when its client has left; lost workers are replaced."""
 
 from common.cpus import usable_cpus as default_workers
-from common.serving.options import server_options
-from common.serving.pebble import worker_pool
-from common.serving.tornado import TaskHandler, serve
+from common.kits.pebble_kit import worker_pool
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
 from common.task import perform
 
 TIME_LIMIT_S = 60

@@ -9,11 +9,11 @@ import pytest
 from command import called
 from conftest import TESTS
 
-from common.harness.ready import strategies
-from common.model.record import Record, load
-from common.report.dressing import exit_code
-from common.report.judging.comparison import summarize
-from common.report.judging.summary import Summary
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.model.record import Record, load
+from under_siege.render import exit_code
+from under_siege.targets import strategies
 
 HOSTILE = TESTS / "servers"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")

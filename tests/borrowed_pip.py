@@ -8,8 +8,8 @@ from pathlib import Path
 import pip
 import pytest
 
-import common.harness.session  # noqa: F401 (imported late, what it imports would keep the borrowed one)
-from common.harness.ready import requirements, virtualenv
+import under_siege.run.commands  # noqa: F401 (imported late, what it imports would keep the borrowed one)
+from under_siege.environments import venvs
 
 # In place of pip. What that would say of all requirements together nobody reads: of each it is asked for its log.
 AT_HAND = """
@@ -38,10 +38,10 @@ def borrowed_pip(*, at_hand: bool = False) -> Iterator[None]:
         at_hand: wheels in the folder PIP_FIND_LINKS are just unpacked, which takes pip half a second of a CPU; and
             it is asked only why a single package can't be had.
     """
-    run = virtualenv.run_command
+    run = venvs.run_command
 
     async def quickly(command: list[str], otherwise: str, folder: Path | None = None) -> None:
-        if command[1:-1] == ["-m", "venv", "--clear"] and virtualenv.LIMIT_S > 0:
+        if command[1:-1] == ["-m", "venv", "--clear"] and venvs.LIMIT_S > 0:
             packages = new_environment(Path(command[-1]))
             place = packages / "pip" / "pips_own" if at_hand else packages
             place.mkdir(parents=True, exist_ok=True)

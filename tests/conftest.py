@@ -24,14 +24,13 @@ from left_behind import Look, described, end, marking
 from other_pythons import other_pythons
 from turns import Turns, in_line
 
-from common.contract import unmet
-from common.harness.processes import offspring
-from common.harness.ready.interpreter import Interpreter
-from common.harness.ready.strategies import read_strategy
-from common.harness.ready.virtualenv import with_packages
-from common.report.charts import look
-from common.report.judging.summary import Summary
-from common.report.page import picture
+from common.server_contract import unmet
+from under_siege.analysis.summary import Summary
+from under_siege.charts import html, theme
+from under_siege.environments.venvs import with_packages
+from under_siege.processes.managed_process import offspring
+from under_siege.targets.interpreter import Interpreter
+from under_siege.targets.strategies import read_strategy
 
 pytest_plugins = ("again",)
 
@@ -253,16 +252,16 @@ def asked(tmp_path: Path) -> Callable[..., Ended]:
 @contextlib.contextmanager
 def each_kind_drawn_once() -> Iterator[None]:
     """Of a page with one picture of a kind for each task, only the first is drawn, and stands in all their places."""
-    figure, drawn = picture._figure, {}
+    figure, drawn = html._figure, {}
 
-    def first_of_its_kind(one: picture.Picture) -> picture.Figure:
+    def first_of_its_kind(one: html.Picture) -> html.Figure:
         if one.name not in drawn:
             drawn[one.name] = figure(one)
         told = {name: getattr(one, name) for name in ("title", "headline", "how", "conditions")}
         return dataclasses.replace(drawn[one.name], **told)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(picture, "_figure", first_of_its_kind)
+        patched.setattr(html, "_figure", first_of_its_kind)
         yield
 
 
@@ -272,7 +271,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Their charts are made; that these become the right drawings: test_pictures.py.
     """
-    monkeypatch.setattr(look, "as_svg", lambda *_: "<svg></svg>")
+    monkeypatch.setattr(theme, "as_svg", lambda *_: "<svg></svg>")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.load.driver import Arrival, Order, Told, Totals
+from under_siege.load_tools.tool import Arrival, Order, Told, Totals
 
 PROGRAM = """\
 #!{python}

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-from common.descent import children, inherited, works
-from common.harness.processes import processes
+from common.process_tree import children, inherited, works
+from under_siege.processes.managed_process import processes
 
 MARK = "UNDER_SIEGE_TEST"
 Look = Callable[[], list[psutil.Process]]

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from noisy_machine import NoisyMachine, Server
 
-from common.harness.length import LIMIT_S
-from common.report.figures.estimates import ratio
-from common.report.judging.comparison import Comparison, summarize
-from common.report.judging.stopping_rule import wanted
+from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.stopping_rule import wanted
+from under_siege.run.duration import LIMIT_S
+from under_siege.stats.estimates import ratio
 
 HONEST = (
     Server("1_sync"),

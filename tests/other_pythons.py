@@ -5,8 +5,8 @@ import functools
 import sys
 
 from common.errors import BadInputError
-from common.harness.ready.interpreter import Interpreter, each_once, interpreter
-from common.harness.ready.virtualenv import with_packages
+from under_siege.environments.venvs import with_packages
+from under_siege.targets.interpreter import Interpreter, each_once, interpreter
 
 NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3.14t", "python3.15", "python3.15t"]
 

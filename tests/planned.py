@@ -4,8 +4,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.harness.plan import Plan, make_plan
-from common.harness.ready.what import suite_of
+from under_siege.run.plan import Plan, make_plan
+from under_siege.targets.selection import suite_of
 
 
 def plan_of(

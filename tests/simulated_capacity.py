@@ -11,12 +11,12 @@ import numpy as np
 from simulated_cpus import Machine
 from simulated_record import record_of, result_of
 
-from common.harness.capacity.arrivals import typical_arrivals
-from common.harness.capacity.step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S
-from common.model.goal import goal
-from common.model.record import Pings, Record, Result, Step
-from common.model.requests import Arrivals
-from common.report.judging.capacity import Capacity, capacities, wanted
+from under_siege.capacity.capacity_result import Capacity, capacities, wanted
+from under_siege.capacity.load_generator import typical_arrivals
+from under_siege.capacity.rate_step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S
+from under_siege.model.record import Pings, Record, Result, Step
+from under_siege.model.requests import Arrivals
+from under_siege.model.threshold import goal
 
 GOALS = ("p99 < 1s", "ping p99 < 50ms")
 CASE_BESIDE_S = 1.5  # to start and stop a server

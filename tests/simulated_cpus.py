@@ -9,7 +9,7 @@ import math
 import numpy as np
 from scipy.signal import lfilter
 
-from common.model.record import Beats
+from under_siege.model.record import Beats
 
 GRID_S = 0.005
 LENGTH_S = 200.0

@@ -6,9 +6,9 @@ import numpy as np
 from rich.console import Console
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
-from common.model.record import Failure, Result
-from common.report.dresses.compare_dresses import as_table
-from common.report.judging.compare import Compared
+from under_siege.compare.diff import Compared
+from under_siege.compare.diff_export import as_table
+from under_siege.model.record import Failure, Result
 
 ROUNDS = (1, 2, 3)
 USUAL = 0.01  # noise of rounds: the standard deviation, relative

@@ -13,10 +13,10 @@ from test_anyone import measured
 from test_tools import needed
 
 from common.errors import BadInputError
-from common.model.record import Machine, Record
-from common.report.dressing import across_shown, dressed
-from common.report.judging.across import across_of
-from common.report.judging.comparison import summarize
+from under_siege.analysis.axis_differences import across_of
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import Machine, Record
+from under_siege.render import across_shown, dressed
 
 SUITE = """
 title = "Small"

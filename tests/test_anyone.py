@@ -22,19 +22,20 @@ from command import Ended, called
 from conftest import LIMIT_S, TESTS, is_free, wait_until
 from planned import plan_of
 
-from common.harness import listeners, server
-from common.harness.client import Answer, client, get
-from common.harness.failures import CaseFailedError
-from common.harness.listeners import must_be_its_own
-from common.harness.plan import make_plan
-from common.harness.ready.expectation import Expectation
-from common.harness.ready.services import Services, _Running, services
-from common.harness.ready.what import suite_of
-from common.harness.server import running as server_running
-from common.model.record import Result, load
-from common.model.suite import ANY, JSON, SAME
-from common.report.dressing import dressed
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.environments.services import Services, _Running, services
+from under_siege.errors import CaseFailedError
+from under_siege.http_client import Answer, client, get
+from under_siege.model.record import Result, load
+from under_siege.model.suite import ANY, JSON, SAME
+from under_siege.processes import ports
+from under_siege.processes.ports import must_be_its_own
+from under_siege.render import dressed
+from under_siege.run import server
+from under_siege.run.plan import make_plan
+from under_siege.run.server import running as server_running
+from under_siege.targets.expectation import Expectation
+from under_siege.targets.selection import suite_of
 
 SHOP = TESTS / "suites" / "shop"
 
@@ -276,10 +277,10 @@ STRANGERS = {
 def seen(monkeypatch: pytest.MonkeyPatch, of_server: Seen, of_keeper: Seen) -> None:
     known = {name: getattr(psutil, name) for name in ("CONN_LISTEN", "Error", "NoSuchProcess", "ZombieProcess")}
     process = {7: of_server, 8: of_keeper}.__getitem__
-    monkeypatch.setattr(listeners, "psutil", SimpleNamespace(**known, Process=process))
-    monkeypatch.setattr(listeners, "offspring", lambda pid: process(pid).children())
-    monkeypatch.setattr(listeners, "_listening", lambda: None)  # as where Linux has no tables
-    monkeypatch.setattr(listeners, "port_is_free", lambda _: False)
+    monkeypatch.setattr(ports, "psutil", SimpleNamespace(**known, Process=process))
+    monkeypatch.setattr(ports, "offspring", lambda pid: process(pid).children())
+    monkeypatch.setattr(ports, "_listening", lambda: None)  # as where Linux has no tables
+    monkeypatch.setattr(ports, "port_is_free", lambda _: False)
 
 
 @pytest.mark.parametrize("who", OWN)
@@ -314,11 +315,11 @@ TABLES = {
 
 
 def test_only_who_listens_is_read_from_the_tables_of_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listeners, "_NET", tmp_path)
-    assert listeners._listening() is None
+    monkeypatch.setattr(ports, "_NET", tmp_path)
+    assert ports._listening() is None
     for name, table in TABLES.items():
         (tmp_path / name).write_text(table)
-    assert listeners._listening() == {"11": 0x1388, "13": 80}
+    assert ports._listening() == {"11": 0x1388, "13": 80}
 
 
 def test_a_right_answer_of_a_stranger_ends_the_waiting_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,17 +12,15 @@ import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, TESTS, gone, wait_until
 
-from common.alone.metronome import beat
 from common.cpus import usable_cpu_numbers
-from common.harness.beside import sampler, solo
-from common.harness.beside.machine import watching_machine
-from common.harness.beside.metronome import Metronome, metronome
-from common.harness.beside.sampler import tree_usage
-from common.harness.beside.solo import MOST_RUNS, soloist
-from common.harness.cpu_time import used_cpu_s
-from common.harness.processes import until
-from common.harness.ready.interpreter import interpreter
-from common.model.record import Record
+from under_siege.model.record import Record
+from under_siege.monitors import resource_usage, task_baseline
+from under_siege.monitors.cpu_speed_probe import Metronome, metronome, watching_machine
+from under_siege.monitors.resource_usage import tree_usage, used_cpu_s
+from under_siege.monitors.task_baseline import MOST_RUNS, soloist
+from under_siege.processes.managed_process import until
+from under_siege.subprocess_scripts.cpu_speed_loop import beat
+from under_siege.targets.interpreter import interpreter
 
 
 def new_record() -> Record:
@@ -55,7 +53,9 @@ def test_the_metronome_beats_on_every_cpu_and_is_gone_at_the_end() -> None:
 
 def test_the_metronome_ends_when_nobody_listens_any_more() -> None:
     """As when the bench is killed."""
-    ticking = subprocess.Popen([sys.executable, "-P", "-m", "common.alone.metronome"], cwd=ROOT, stdout=subprocess.PIPE)
+    ticking = subprocess.Popen(
+        [sys.executable, "-P", "-m", "under_siege.subprocess_scripts.cpu_speed_loop"], cwd=ROOT, stdout=subprocess.PIPE
+    )
     assert ticking.stdout.readline()
     family = [psutil.Process(ticking.pid), *psutil.Process(ticking.pid).children()]
     ticking.stdout.close()
@@ -96,7 +96,7 @@ def test_the_soloist_tells_how_long_the_task_takes_alone() -> None:
 
 def test_what_was_run_after_a_case_is_run_before_the_next_one_and_has_its_beats(monkeypatch) -> None:
     one, other = new_record(), new_record()
-    monkeypatch.setattr(solo, "FRESH_S", LIMIT_S)
+    monkeypatch.setattr(task_baseline, "FRESH_S", LIMIT_S)
 
     async def go() -> float:
         async with metronome() as ticking, soloist("primes", interpreter(), LIMIT_S) as alone:
@@ -112,7 +112,7 @@ def test_what_was_run_after_a_case_is_run_before_the_next_one_and_has_its_beats(
                 assert other.alone_at_s == one.alone_at_s[before:]
                 await alone.perform(other)
                 assert other.alone_at_s[-1] > one.alone_at_s[-1]
-            monkeypatch.setattr(solo, "FRESH_S", 0.0)
+            monkeypatch.setattr(task_baseline, "FRESH_S", 0.0)
             assert alone.fresh_since_s(one) == math.inf
             return since_s
 
@@ -124,8 +124,8 @@ def test_what_was_run_after_a_case_is_run_before_the_next_one_and_has_its_beats(
 @pytest.mark.parametrize(("ago_s", "is_fresh"), [(0.9, True), (1.1, False)])
 def test_what_was_run_a_second_ago_is_run_again(ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The speed of the machine may be another one by then; and so long ago its beats are still remembered."""
-    monkeypatch.setattr(solo, "time", SimpleNamespace(monotonic=lambda: 1000.0))
-    alone, one, other = solo.Soloist(None, LIMIT_S), new_record(), new_record()
+    monkeypatch.setattr(task_baseline, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    alone, one, other = task_baseline.Soloist(None, LIMIT_S), new_record(), new_record()
     alone._last, alone._last_of = [[1000.0 - ago_s, 0.1, 0.1, 0]], one
     assert alone.fresh_since_s(one) == math.inf
     assert alone.fresh_since_s(other) == (1000.0 - ago_s if is_fresh else math.inf)
@@ -135,7 +135,7 @@ def test_what_was_run_a_second_ago_is_run_again(ago_s: float, is_fresh: bool, mo
     assert len(ticking._recent) == 2
 
 
-class Quick(solo.Soloist):
+class Quick(task_baseline.Soloist):
     """One whose runs take so long, by a clock that goes on only then."""
 
     def __init__(self, run_s: float) -> None:
@@ -156,13 +156,13 @@ def test_at_a_time_there_are_three_runs_or_those_that_begin_in_a_quarter_of_a_se
     run_s: float, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone, record = Quick(run_s), new_record()
-    monkeypatch.setattr(solo, "time", alone)
+    monkeypatch.setattr(task_baseline, "time", alone)
     asyncio.run(alone.perform(record))
     assert record.alone_wall_s == [run_s] * runs
 
 
 def test_what_is_no_run_was_printed_by_the_task() -> None:
-    alone = solo.Soloist(None, LIMIT_S)
+    alone = task_baseline.Soloist(None, LIMIT_S)
     for line in (
         "1.5,0.2,1e-05,-1",
         "1,2,3",
@@ -213,17 +213,17 @@ class Shown:
 )
 def test_which_memory_is_counted_is_said(memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(sampler, "used_cpu_s", Shown.used_cpu_s)
-        patched.setattr(sampler.psutil, "Process", lambda _: Shown(**memory))
-        patched.setattr(sampler, "offspring", lambda _: [])
+        patched.setattr(resource_usage, "used_cpu_s", Shown.used_cpu_s)
+        patched.setattr(resource_usage.psutil, "Process", lambda _: Shown(**memory))
+        patched.setattr(resource_usage, "offspring", lambda _: [])
         assert tree_usage(1) == (4321.0, size, kind, 1, 0.0)
 
 
 def test_a_server_uses_what_all_its_processes_use_that_are_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(sampler, "used_cpu_s", Shown.used_cpu_s)
-        patched.setattr(sampler.psutil, "Process", lambda _: Shown(rss=9, uss=3, pss=5))
-        patched.setattr(sampler, "offspring", lambda _: [Shown(rss=40), Shown()])
+        patched.setattr(resource_usage, "used_cpu_s", Shown.used_cpu_s)
+        patched.setattr(resource_usage.psutil, "Process", lambda _: Shown(rss=9, uss=3, pss=5))
+        patched.setattr(resource_usage, "offspring", lambda _: [Shown(rss=40), Shown()])
         assert tree_usage(1) == (2 * 4321.0, 45, "pss+rss", 2, 0.0)
         assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2, 0.0)
 

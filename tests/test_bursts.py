@@ -5,13 +5,13 @@ from simulated_bursts import COUNT, burst_record_of
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from verdicts import codes, judged
 
-from common.harness.length import Length
-from common.harness.ready.expectation import Expectation
-from common.model.record import Machine, Ports, Record, load, save
-from common.report.dresses.spreadsheet import as_csv
-from common.report.dressing import dressed
-from common.report.judging.comparison import summarize
-from common.report.words.notes import notes
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import Machine, Ports, Record, load, save
+from under_siege.render import dressed
+from under_siege.report.csv_export import as_csv
+from under_siege.report.notes import notes
+from under_siege.run.duration import Length
+from under_siege.targets.expectation import Expectation
 
 
 def words(record: Record) -> str:

@@ -20,19 +20,18 @@ from simulated_capacity import GOALS, SERVERS, Server, fixed, offered, searched
 from simulated_cpus import Machine
 from simulated_record import bare_record, result_of
 
-from common.command_line import telling_of
 from common.errors import BadInputError
-from common.harness.capacity.arrivals import typical_arrivals, usual_wait
-from common.harness.capacity.generator import Generator
-from common.harness.capacity.step import Offer
-from common.model.goal import goal
-from common.model.record import Failure, LeftOut, Result, load, save
-from common.report.dressing import as_shown, dressed
-from common.report.figures.offers import Offered
-from common.report.figures.replay import Seen, queue_from, replayed, service_times
-from common.report.judging.capacity import Capacity, capacities, exit_code
-from common.report.pictures import write_picture
-from common.report.words.capacity import conclusion
+from under_siege.capacity.capacity_result import Capacity, capacities, exit_code
+from under_siege.capacity.capacity_text import conclusion
+from under_siege.capacity.latency_replay import Seen, queue_from, replayed, service_times
+from under_siege.capacity.load_generator import Generator, typical_arrivals, usual_wait
+from under_siege.capacity.rate_step import Offer
+from under_siege.capacity.step_metrics import Offered
+from under_siege.cli_options import telling_of
+from under_siege.model.record import Failure, LeftOut, Result, load, save
+from under_siege.model.threshold import goal
+from under_siege.picture_files import write_picture
+from under_siege.render import as_shown, dressed
 
 Asked = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -14,19 +14,19 @@ import pytest
 from conftest import ROOT, TESTS, gone, wait_until
 from planned import plan_of
 
-from common.alone.bare import CHECKER, spread
 from common.cpus import usable_cpus
-from common.harness import ceiling
-from common.harness.beside.checker import interval_s
-from common.harness.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
-from common.harness.failures import CaseFailedError
-from common.harness.length import LEAST_S, Length
-from common.harness.processes import offspring
-from common.harness.ready.expectation import Expectation
-from common.harness.ready.interpreter import interpreter
-from common.harness.turn import new_record
-from common.model.case import Case
-from common.model.record import Record
+from under_siege.errors import CaseFailedError
+from under_siege.model.case import Case
+from under_siege.model.record import Record
+from under_siege.monitors.answer_check import interval_s
+from under_siege.processes.managed_process import offspring
+from under_siege.run import ceiling
+from under_siege.run.case_run import new_record
+from under_siege.run.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
+from under_siege.run.duration import LEAST_S, Length
+from under_siege.subprocess_scripts.no_server_baseline import CHECKER, spread
+from under_siege.targets.expectation import Expectation
+from under_siege.targets.interpreter import interpreter
 
 BESIDES = 5  # processes without users: the keeper, the first one, its forkserver and resource tracker, the checker's
 NO_LIMIT_S = 1000.0
@@ -120,7 +120,7 @@ def bare(task: str, users: int, processes: int) -> Iterator[subprocess.Popen[str
     """The bare case as a process, after its users have begun."""
     words = ["--task", task, "--users", str(users), "--processes", str(processes), "--check-every", "1"]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "common.alone.bare", *words],
+        [sys.executable, "-P", "-m", "under_siege.subprocess_scripts.no_server_baseline", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

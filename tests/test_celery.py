@@ -15,11 +15,11 @@ import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, TESTS, Answer, Served, receive, serving, start, wait_until
 
-from common import contract
-from common.contract import path_of, remedy, unmet
-from common.harness.plan import make_plan
-from common.harness.ready.strategies import strategies_suite
-from common.report.dresses.catalogue import catalogue_as_text
+from common import server_contract
+from common.server_contract import path_of, remedy, unmet
+from under_siege.report.server_list import catalogue_as_text
+from under_siege.run.plan import make_plan
+from under_siege.targets.strategies import strategies_suite
 
 if TYPE_CHECKING:
     import redis
@@ -72,7 +72,7 @@ class Elsewhere:
     def start_worker(self) -> None:
         celery = str(Path(sys.executable).with_name("celery"))
         words = ("worker", "--concurrency", "2", "--without-gossip", "--without-mingle")
-        self.worker = self._stack.enter_context(started(celery, "--app", "common.serving.celery_app", *words))
+        self.worker = self._stack.enter_context(started(celery, "--app", "common.kits.celery_app", *words))
 
     def processes(self) -> list[psutil.Process]:
         return psutil.Process(self.worker.pid).children(recursive=True)
@@ -303,7 +303,7 @@ def test_what_was_on_its_way_to_a_worker_elsewhere_that_is_lost_is_put_back_by_a
     from kombu import Connection, Consumer, Exchange, Message, Producer, Queue  # for this test alone: it takes long
     from kombu.transport import redis as transport
 
-    from common.serving import celery_channel
+    from common.kits import celery_channel
 
     with contextlib.ExitStack() as stack:
         monkeypatch.setattr(transport.Transport, "Channel", celery_channel.Channel)
@@ -338,7 +338,7 @@ def test_without_a_broker_it_does_not_start(address: str, monkeypatch: pytest.Mo
 
 def test_a_program_that_is_not_there_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
-    monkeypatch.setattr(contract, "path_of", lambda _program: None)
+    monkeypatch.setattr(server_contract, "path_of", lambda _program: None)
     assert unmet("redis-server") == "needs redis-server"
     assert remedy("redis-server").startswith("install it with: ")
     suite = strategies_suite(["2", "12"])

@@ -6,11 +6,10 @@ from simulated_record import result_of
 from simulated_results import SERVERS, a_result, as_text, by_server, failing, judgements, suspicious
 
 from common.errors import BadInputError
-from common.model.record import Result
-from common.report.dresses.compare_dresses import as_markdown
-from common.report.judging.comparable import check_comparable
-from common.report.judging.compare import compared
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.compare.diff import check_comparable, compared
+from under_siege.compare.diff_export import as_markdown
+from under_siege.model.record import Result
 
 
 def test_nothing_changed_between_a_result_and_itself() -> None:

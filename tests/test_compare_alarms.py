@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from simulated_results import ROUNDS, SERVERS, USUAL, a_result, by_server
 
-from common.model.case import case_of
-from common.report.figures.estimates import Estimate, estimates
-from common.report.figures.holm import holm
-from common.report.figures.scale import between
-from common.report.judging.compare import FIGURES, Change, Pair, compared, judged
-from common.report.judging.summary import Interval, Latency, Summary
+from under_siege.analysis.summary import Interval, Latency, Summary
+from under_siege.compare.cross_run_scale import between
+from under_siege.compare.diff import FIGURES, Change, Pair, compared, judged
+from under_siege.model.case import case_of
+from under_siege.stats.estimates import Estimate, estimates
+from under_siege.stats.significance import holm
 
 TRIALS, DAYS = 100, 20
 

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 from simulated_results import SERVERS, SLOW, a_result, as_text, by_server, judgements, slower
 
-from common.alone import metronome
-from common.report.figures.speed_correction import SpeedCorrection
-from common.report.judging.compare import compared
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.compare.diff import compared
+from under_siege.stats.speed_correction import SpeedCorrection
+from under_siege.subprocess_scripts import cpu_speed_loop
 
 STEADY, WILD = (1.0, 1.0, 1.0), (1.2, 0.9, 1.0)
 
@@ -96,6 +96,6 @@ def test_another_day_is_not_taken_for_the_load_that_servers_make() -> None:
 def test_the_environment_says_which_metronome_it_was() -> None:
     import platform
 
-    from common.harness.ready.environment import describe_environment
+    from under_siege.environments.machine_info import describe_environment
 
-    assert describe_environment([]).metronome == f"{platform.python_version()} {metronome.WORK}"
+    assert describe_environment([]).metronome == f"{platform.python_version()} {cpu_speed_loop.WORK}"

@@ -7,12 +7,12 @@ import pytest
 from command import called
 from simulated_results import SERVERS, a_result, as_text, judgements, suspicious
 
-from common.model.record import save
-from common.report.dresses.compare_dresses import as_json, as_markdown
-from common.report.judging.compare import FIGURES, compared
-from common.report.judging.comparison import summarize
-from common.report.words.columns import FIGURES as COLUMNS
-from common.report.words.compare_sheet import percent, sheet_of
+from under_siege.analysis.report_data import summarize
+from under_siege.compare.diff import FIGURES, compared
+from under_siege.compare.diff_export import as_json, as_markdown
+from under_siege.compare.diff_text import percent, sheet_of
+from under_siege.model.record import save
+from under_siege.report.columns import FIGURES as COLUMNS
 
 
 def test_shown_figures_are_those_of_the_tables() -> None:

@@ -3,16 +3,16 @@
 import pytest
 from simulated_record import TASK_S, bare_record, record_of, result_of
 
-from common.model.case import case_of
-from common.model.record import Result
-from common.model.required import Required
-from common.report.dressing import dressed
-from common.report.figures.estimates import Estimate
-from common.report.figures.measures import MEASURES
-from common.report.judging.comparison import summarize
-from common.report.judging.ranking import leaders, ranks
-from common.report.judging.stopping_rule import wanted
-from common.report.words.conclusion import conclusion
+from under_siege.analysis.ranking import leaders, ranks
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.stopping_rule import wanted
+from under_siege.model.case import case_of
+from under_siege.model.record import Result
+from under_siege.model.threshold import Required
+from under_siege.render import dressed
+from under_siege.report.conclusion import conclusion
+from under_siege.stats.estimates import Estimate
+from under_siege.stats.metrics import MEASURES
 
 ROUNDS = (1, 2, 3)
 NOISE = (1.0, 1.004, 0.997)
@@ -186,7 +186,7 @@ def test_no_figure_and_no_star_is_cut_at_any_width(width: int) -> None:
 
     from rich.console import Console
 
-    from common.report.dresses.table import as_table
+    from under_siege.report.terminal_table import as_table
 
     result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
     page = io.StringIO()
@@ -232,7 +232,7 @@ def test_what_is_unclear_or_required_and_undecided_gets_another_round() -> None:
 
 
 def test_the_task_alone_is_what_was_measured_around_the_cases() -> None:
-    from common.report.figures.alone import alone_cpu_s, alone_wall_s
+    from under_siege.stats.task_time import alone_cpu_s, alone_wall_s
 
     result = three_rounds(("1_a", 1, 1.0))
     for record in result.records:

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from conftest import ROOT, TESTS, Served, receive, serving, start, wait_until
 
-from common.serving.quiet import quieten
+from common.logging_setup import quieten
 
 SERVER = ROOT / "servers" / "10_async_dask.py"
 DASK = str(Path(sys.executable).with_name("dask"))

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from conftest import wait_until
 
-from common import descent
-from common.descent import children, descendants, inherited, is_tracker, who_has, works
+from common import process_tree
+from common.process_tree import children, descendants, inherited, is_tracker, who_has, works
 
 # A child of the main thread and one of another; theirs have left their session and cleared their environment.
 FAMILY = """
@@ -64,7 +64,7 @@ input()
 """
 
 
-@pytest.mark.skipif(not descent.IS_TOLD, reason="the system does not tell by itself")
+@pytest.mark.skipif(not process_tree.IS_TOLD, reason="the system does not tell by itself")
 def test_one_that_is_inherited_while_they_are_looked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(sys.executable, "-c", INHERITS) as heir:
         wait_until(lambda: len(as_psutil_says(heir.pid, recursive=True)) == 3)
@@ -78,7 +78,7 @@ def test_one_that_is_inherited_while_they_are_looked_for_is_found(monkeypatch: p
                 wait_until(lambda: as_psutil_says(heir.pid, recursive=False) >= orphans)
             return found
 
-        monkeypatch.setattr(descent, "children", children_of_who_ends_then)
+        monkeypatch.setattr(process_tree, "children", children_of_who_ends_then)
         assert set(descendants(heir.pid)) >= orphans
 
 

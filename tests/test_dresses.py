@@ -11,11 +11,11 @@ from conftest import ROOT
 from golden_file import assert_golden
 from simulated_record import bare_record, record_of, result_of
 
-from common.model.record import Failure, Record, load, save
-from common.report.dressing import dressed
-from common.report.judging.comparison import summarize
-from common.report.words.columns import columns_for
-from common.report.words.footnote import footnote
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import Failure, Record, load, save
+from under_siege.render import dressed
+from under_siege.report.columns import columns_for
+from under_siege.report.footnote import footnote
 
 DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "published.csv", "json": "published.json"}
 

@@ -15,23 +15,23 @@ import pytest
 from conftest import LIMIT_S, ROOT, TESTS
 from simulated_record import result_of
 
-from common.harness.client import client
-from common.harness.drill import conduct, jobs, scene, stage
-from common.harness.drill.conduct import chains, with_parts
-from common.harness.drill.crowd import Crowd
-from common.harness.drill.plan import drill_plan
-from common.harness.drill.raw import AMBIGUOUS, malformed
-from common.harness.failures import CaseFailedError
-from common.harness.ready.expectation import Expectation
-from common.harness.ready.what import suite_of
-from common.model.fault import CONTROL, FAULTS
-from common.model.record import Failure, Incident, LeftOut, Pings, Result, load, save
-from common.model.requests import Recovery, Requests
-from common.report.dressing import dressed
-from common.report.figures.drills import drilled, figures_of
-from common.report.judging.drill import DEAD, HIDDEN, HURT, OK, cells_of, exit_code
-from common.report.progress import ProgressBar
-from common.report.words.drill import conclusion, marked
+from under_siege.errors import CaseFailedError
+from under_siege.faults import drill_run, fault_context, job_faults, server_fixture
+from under_siege.faults.drill_plan import drill_plan
+from under_siege.faults.drill_run import chains, with_parts
+from under_siege.faults.drill_text import conclusion, marked
+from under_siege.faults.fault import CONTROL, FAULTS
+from under_siege.faults.fault_metrics import drilled, figures_of
+from under_siege.faults.raw_http import AMBIGUOUS, malformed
+from under_siege.faults.survival_marks import DEAD, HIDDEN, HURT, OK, cells_of, exit_code
+from under_siege.faults.users import Crowd
+from under_siege.http_client import client
+from under_siege.model.record import Failure, Incident, LeftOut, Pings, Result, load, save
+from under_siege.model.requests import Recovery, Requests
+from under_siege.render import dressed
+from under_siege.report.progress_bar import ProgressBar
+from under_siege.targets.expectation import Expectation
+from under_siege.targets.selection import suite_of
 
 Asked = Callable[..., subprocess.CompletedProcess[str]]
 RATE = 40.0  # answers per second
@@ -83,7 +83,7 @@ class FakeStage:
         return incident
 
     async def has_recovered(self, scene: Incident) -> bool:
-        return scene.fault != "slow"
+        return fault_context.fault != "slow"
 
 
 def mark(one: Incident) -> str:
@@ -211,10 +211,10 @@ def test_the_check_asks_until_all_processes_have_answered_and_gives_up_at_the_fi
     sent: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stage, "RECOVERY_LIMIT_S", 0.2)
+    monkeypatch.setattr(server_fixture, "RECOVERY_LIMIT_S", 0.2)
     crowd = FakeCrowd(itertools.chain(first, itertools.repeat("")), processes)
     server, warm = SimpleNamespace(listening_processes=lambda: listening), SimpleNamespace(idle_answer_s=0.0)
-    one, on = incident(), stage.Stage(server, None, crowd, None, warm, processes=2 if any(processes) else 0)
+    one, on = incident(), server_fixture.Stage(server, None, crowd, None, warm, processes=2 if any(processes) else 0)
     assert asyncio.run(on._passes_check(SimpleNamespace(incident=one, began_s=0.0))) == has_recovered
     assert one.has_recovered == has_recovered
     assert sent is None or len(one.recovery.outcome) == sent
@@ -365,15 +365,15 @@ def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(m
         servers[-1].is_gone = True
 
     async def happens(scene: Incident) -> None:
-        if scene.fault == "overload":
+        if fault_context.fault == "overload":
             raise CaseFailedError("died", "it died")
 
-    monkeypatch.setattr(conduct, "stage", fake_stage)
-    monkeypatch.setattr(conduct, "_DRILLS", dict.fromkeys(FAULTS, happens))
+    monkeypatch.setattr(drill_run, "stage", fake_stage)
+    monkeypatch.setattr(drill_run, "_DRILLS", dict.fromkeys(FAULTS, happens))
     plan, _ = drill_plan(suite_of(["2"]), [], {"python": ["python3"]}, rounds=1, seed=1)
     (case,), kept = plan.cases, []
     names = [CONTROL, "leave", "slow", "overload", "malformed", "stop"]
-    one = conduct.Drill(plan, {case.work: Expectation(b"", 0.0, 0.0)}, None, ProgressBar(6, quiet=True), kept.append)
+    one = drill_run.Drill(plan, {case.work: Expectation(b"", 0.0, 0.0)}, None, ProgressBar(6, quiet=True), kept.append)
     asyncio.run(one.play([(case, incident(fault)) for fault in names]))
     assert [found.fault for found in kept] == names
     assert [found.left_whole for found in kept] == [True, True, False, None, True, None]
@@ -506,9 +506,9 @@ def test_an_answer_that_comes_in_pieces_is_read_to_its_end(how: str) -> None:
             crowd = Crowd(session, url, Expectation(whole, 0.1, 0.1), LIMIT_S)
             if how == "a request":
                 return await crowd.ask()
-            return await jobs._ask(SimpleNamespace(session=session, crowd=crowd), url)
+            return await job_faults._ask(SimpleNamespace(session=session, crowd=crowd), url)
 
-    assert asyncio.run(ask()) == ("" if how == "a request" else jobs._ANSWERED)
+    assert asyncio.run(ask()) == ("" if how == "a request" else job_faults._ANSWERED)
 
 
 def test_the_drill_and_the_report_find_the_same_window_of_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -517,8 +517,8 @@ def test_the_drill_and_the_report_find_the_same_window_of_recovery(monkeypatch: 
     times = [*(0.3 + number / 10 for number in range(7)), 2.003, 2.1, 2.3, 2.502]
     one.requests = Requests(times, times, [""] * len(times))
     hundredths = itertools.count(100, 2)
-    running = scene.Scene(None, None, None, None, one)
+    running = fault_context.Scene(None, None, None, None, one)
     monkeypatch.setattr(running, "now_s", lambda: next(hundredths) / 100)
-    monkeypatch.setattr(scene, "LOOK_S", 0.0)
+    monkeypatch.setattr(fault_context, "LOOK_S", 0.0)
     assert asyncio.run(running.until_whole(3.0))
     assert figures_of(one)["whole_s"] == pytest.approx(1.003)

@@ -9,13 +9,13 @@ from fake_load import Fake
 from planned import plan_of
 
 from common.errors import BadInputError
-from common.harness.ready.doctor import examine
-from common.harness.ready.tool import find
-from common.harness.session import conduct
-from common.load.drivers import DRIVERS
-from common.model.record import load
-from common.model.suite import Load
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.environments.doctor import examine
+from under_siege.environments.tool_install import find
+from under_siege.load_tools.registry import DRIVERS
+from under_siege.model.record import load
+from under_siege.model.suite import Load
+from under_siege.run.commands import conduct
 
 
 class Unmoved:

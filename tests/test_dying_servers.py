@@ -5,7 +5,7 @@ import shutil
 import pytest
 from besieging import HOSTILE, Besieged, besiege, hostile
 
-from common.load.siege import Siege
+from under_siege.load_tools.siege import Siege
 
 WAYS = ("dies-1-suddenly", "dies-1-slowly", "dies-2-slowly", "dies-3-suddenly")
 

@@ -5,11 +5,11 @@ import io
 from rich.console import Console
 from simulated_record import result_of
 
-from common.model.record import Pings, Trace
-from common.model.requests import TracedRequests
-from common.report.dresses.timeline_text import TimelinesAsText
-from common.report.figures.elsewhere import waits_elsewhere
-from common.report.figures.timeline import timelines
+from under_siege.model.record import Pings, Trace
+from under_siege.model.requests import TracedRequests
+from under_siege.trace.timeline import timelines
+from under_siege.trace.timeline_patterns import waits_elsewhere
+from under_siege.trace.timeline_text import TimelinesAsText
 
 Stretch = tuple[float, float, float]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from common.harness.ready import doctor, environment, interpreter
+from under_siege.environments import doctor, machine_info
+from under_siege.targets import interpreter
 
 Times = namedtuple("Times", "user idle")
 
@@ -20,19 +21,19 @@ def git(folder: Path, *words: str) -> str:
 def test_the_commit_has_a_mark_behind_it_if_files_were_changed_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    monkeypatch.setattr(machine_info, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert environment._commit() == ""
+    assert machine_info._commit() == ""
     git(tmp_path, "init", "-q")
-    assert environment._commit() == ""
+    assert machine_info._commit() == ""
     (tmp_path / "file").touch()
     git(tmp_path, "add", "file")
     git(tmp_path, "commit", "-qm", "first")
     head = git(tmp_path, "rev-parse", "HEAD")[:12]
     (tmp_path / "another").touch()
-    assert environment._commit() == head
+    assert machine_info._commit() == head
     (tmp_path / "file").write_text("changed")
-    assert environment._commit() == f"{head}+"
+    assert machine_info._commit() == f"{head}+"
 
 
 def test_the_python_that_runs_this_says_of_itself_what_it_would_say_in_a_process(tmp_path: Path) -> None:

@@ -17,19 +17,18 @@ from test_driver import Unmoved
 from test_layers import lines_of_code
 
 from common.errors import BadInputError
-from common.harness.plan import make_plan
-from common.harness.ready.strategies import find_strategy, read_strategy, strategies_suite
-from common.harness.session import conduct
-from common.lesson import check
-from common.lesson.check import NOT_DECIDED, NOT_SOLVED, SOLVED, Checked, _wanted
-from common.lesson.claims import band
-from common.lesson.exercise import Exercise, all_exercises, exercise_of
-from common.lesson.figures import Seen
-from common.lesson.plainly import _FINDINGS, OF_THE_MACHINE
-from common.lesson.step import Claim
-from common.model.record import Machine
-from common.report.judging.rules import RULES
-from common.report.judging.verdict import Reason
+from under_siege.checks.rules import RULES
+from under_siege.checks.verdict import Reason
+from under_siege.lesson import exercise_check
+from under_siege.lesson.assertions import band
+from under_siege.lesson.exercise_check import NOT_DECIDED, NOT_SOLVED, SOLVED, Checked, _wanted
+from under_siege.lesson.explanations import _FINDINGS, OF_THE_MACHINE
+from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.step import Claim, Exercise, all_exercises, exercise_of
+from under_siege.model.record import Machine
+from under_siege.run.commands import conduct
+from under_siege.run.plan import make_plan
+from under_siege.targets.strategies import find_strategy, read_strategy, strategies_suite
 
 FOLDERS = [ROOT / "lesson" / "exercises", ROOT / "lesson" / "solutions"]
 EXERCISES, SOLUTIONS = FOLDERS
@@ -230,15 +229,15 @@ def test_one_file_is_checked_at_a_time(words: tuple[str, ...]) -> None:
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is checked takes a short siege and little work."""
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    monkeypatch.setattr(check, "TIME_S", 0.3)
+    monkeypatch.setattr(exercise_check, "TIME_S", 0.3)
     lighter = lambda file: msgspec.structs.replace(exercise_of(file) or Exercise(), task=LIGHTER)  # noqa: E731
-    monkeypatch.setattr(check, "exercise_of", lighter)
+    monkeypatch.setattr(exercise_check, "exercise_of", lighter)
 
 
 @pytest.mark.usefixtures("light")
 def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
     with without_a_ceiling(), pytest.raises(BadInputError, match=r"dies_at_once\.py does not start: .*"):
-        check.check(TESTS / "servers" / "dies_at_once.py", tmp_path)
+        exercise_check.check(TESTS / "servers" / "dies_at_once.py", tmp_path)
 
 
 @pytest.mark.figures

@@ -8,12 +8,12 @@ from conftest import each_kind_drawn_once
 from rich.console import Console
 from simulated_record import bare_record, record_of, result_of
 
-from common.model.record import Failure, Record, Result, Trace
-from common.report.dresses.compare_dresses import as_table
-from common.report.dressing import dressed
-from common.report.judging import compare
-from common.report.judging.comparison import summarize
-from common.report.judging.stopping_rule import wanted
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.stopping_rule import wanted
+from under_siege.compare import diff
+from under_siege.compare.diff_export import as_table
+from under_siege.model.record import Failure, Record, Result, Trace
+from under_siege.render import dressed
 
 ROUNDS = (1, 2, 3)
 WHY = "the bare case ended with exit code 1; its last line: the task raised ValueError: out of luck"
@@ -116,7 +116,7 @@ def test_results_are_compared_with_a_failed_ceiling_or_none_on_either_side(make,
     fine, broken = result_with(dict.fromkeys(ROUNDS, measured)), result_with(with_failed(make, rounds))
     for base, new in ((fine, broken), (broken, fine), (broken, broken)):
         page = io.StringIO()
-        found = compare.compared(base, new)
+        found = diff.compared(base, new)
         Console(file=page, width=150).print(as_table(found))
         assert "20.0 → 20.0" in page.getvalue()
         assert not any(case.judgement == "worse" for case in found.cases)

@@ -5,8 +5,8 @@ import re
 import pytest
 from simulated_record import bare_record, record_of, result_of
 
-from common.report.dressing import dressed
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.render import dressed
 
 NOTE = "the GIL was enabled, although Python 3.14.7t is free-threaded"
 

@@ -15,11 +15,11 @@ from typing import IO
 import pytest
 from conftest import TESTS, WAITING, bench_command
 
-from common.harness.client import Answer, client, get
-from common.harness.failures import CaseFailedError
-from common.harness.lines import LONGEST_BYTES, reading_lines
-from common.harness.processes import until
-from common.model.record import load
+from under_siege.errors import CaseFailedError
+from under_siege.http_client import Answer, client, get
+from under_siege.model.record import load
+from under_siege.processes.managed_process import until
+from under_siege.processes.process_output import LONGEST_BYTES, reading_lines
 
 GREEDY = ["endless_answer", "endless_else"]
 MOST_BYTES = 300_000_000

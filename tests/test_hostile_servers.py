@@ -9,13 +9,13 @@ from besieging import Besieged, besiege, hostile
 from conftest import ROOT, accusations
 from planned import plan_of
 
-from common.contract import FIRST_PORT
-from common.harness import turn
-from common.harness.length import Length
-from common.harness.ours import HOST
-from common.harness.ports import claimed_port, port_is_free
-from common.harness.ready.expectation import Expectation
-from common.harness.ready.services import Services
+from common.server_contract import FIRST_PORT
+from under_siege.environments.services import Services
+from under_siege.paths import HOST
+from under_siege.processes.ports import claimed_port, port_is_free
+from under_siege.run import case_run
+from under_siege.run.duration import Length
+from under_siege.targets.expectation import Expectation
 
 NAMES = (
     "answers_wrongly",
@@ -105,10 +105,10 @@ def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path: Path, monkeypatch:
     async def mistaken(*_):
         raise ZeroDivisionError("a mistake")
 
-    monkeypatch.setattr(turn, "warm_up", mistaken)
+    monkeypatch.setattr(case_run, "warm_up", mistaken)
     plan = plan_of("2")
-    record, expected = turn.new_record(plan, plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
-    one = turn.Turn(plan, plan.cases[0], None, None, expected, Length(1.0, 2, expected), Services(), record, None)
+    record, expected = case_run.new_record(plan, plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
+    one = case_run.Turn(plan, plan.cases[0], None, None, expected, Length(1.0, 2, expected), Services(), record, None)
     asyncio.run(one.measure())
     assert record.failure.code == "bench_error"
     assert "ZeroDivisionError: a mistake" in record.failure.message

@@ -14,13 +14,13 @@ from conftest import wait_until
 from test_anyone import measured
 from test_tools import needed
 
-from common.harness.client import MORE_BYTES, client, get
-from common.harness.failures import CaseFailedError
-from common.harness.imitation import IN_A_ROW, Imitation, Imitations
-from common.harness.ready.tool import at_home
-from common.load.driver import Order
-from common.load.drivers import DRIVERS
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.environments.tool_install import at_home
+from under_siege.errors import CaseFailedError
+from under_siege.http_client import MORE_BYTES, client, get
+from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools.tool import Order
+from under_siege.run.request_replay import IN_A_ROW, Imitation, Imitations
 
 ASK = Imitation("ab", b"GET / HTTP/1.0\r\nHost: here\r\n\r\n", "here")
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"

@@ -17,18 +17,17 @@ from besieging import without_a_ceiling
 from conftest import LIMIT_S, ROOT, TESTS, WAITING, serving, wait_until
 from test_tools import which_it_is_is_known
 
-from common.alone import job_load
-from common.alone.job_load import Found, JobLoad
 from common.errors import BadInputError
-from common.harness.client import Answer, get_job
-from common.harness.failures import CaseFailedError
-from common.harness.plan import make_plan
-from common.harness.ready.strategies import all_strategies, strategies_suite
-from common.harness.ready.style import in_style
-from common.harness.ready.what import suite_of
-from common.load.driver import Arrival
-from common.load.drivers import DRIVERS
-from common.model.record import load, save
+from under_siege.errors import CaseFailedError
+from under_siege.http_client import Answer, get_job
+from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools.tool import Arrival
+from under_siege.model.record import load, save
+from under_siege.run.plan import make_plan
+from under_siege.subprocess_scripts import job_load
+from under_siege.subprocess_scripts.job_load import Found, JobLoad
+from under_siege.targets.selection import in_style, suite_of
+from under_siege.targets.strategies import all_strategies, strategies_suite
 
 SERVER = TESTS / "servers" / "takes_jobs.py"
 QUICK = ("--rounds", "1", "--time", "1s", "--users", "3", "--quiet")
@@ -77,7 +76,7 @@ class Users:
 
     def __init__(self, port: int, patience_s: float) -> None:
         words = ("--users", "2", "--patience", str(patience_s), f"http://127.0.0.1:{port}/jobs")
-        command = [sys.executable, "-P", "-m", "common.alone.job_load", *words]
+        command = [sys.executable, "-P", "-m", "under_siege.subprocess_scripts.job_load", *words]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self._process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
         assert self._process.stdout.readline() == "ready\n"

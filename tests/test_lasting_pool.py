@@ -10,8 +10,8 @@ import psutil
 import pytest
 from conftest import LIMIT_S, ROOT, Served, gone, receive, serving, wait_until
 
-from common.descent import children
-from common.harness.processes import processes
+from common.process_tree import children
+from under_siege.processes.managed_process import processes
 
 SERVER = ROOT / "servers" / "4_async_processexecutor.py"
 
@@ -98,7 +98,7 @@ GUILTY_AND_INNOCENT = """
 import os, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from common.serving.lasting import LastingPool
+from common.lasting_pool import LastingPool
 if __name__ == "__main__":
     with LastingPool(ProcessPoolExecutor, 2, get_context("forkserver")) as pool:
         innocent = [pool.submit(time.sleep, 0.1)]

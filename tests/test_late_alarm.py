@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from conftest import ROOT
 
-from common.serving.threads import CallingOff
+from common.thread_pool import CallingOff
 
 # What is registered first happens last: after that Python only puts itself away, and handles no signal any more.
 ENDING = """
 import atexit, os, signal
-from common.serving.options import Options
-from common.serving.stopping import on_stop_signal
+from common.options import Options
+from common.shutdown import on_stop_signal
 atexit.register(os.write, 1, b"ending")
 on_stop_signal(Options("3_late", "127.0.0.1", 8000, "primes", 1, 0), lambda: None, lambda: 1)
 os.kill(os.getpid(), signal.SIGTERM)

@@ -49,7 +49,7 @@ def tree(path: Path) -> ast.Module:
 
 
 def name_of(path: Path) -> str:
-    """As it is imported: `common.report.numbers`."""
+    """As it is imported: `under_siege.formatting`."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

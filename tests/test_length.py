@@ -3,10 +3,10 @@
 import planned
 import pytest
 
-from common.harness.length import LEAST_S, Length, in_words, run_length_s, too_short_for
-from common.harness.plan import Plan
-from common.harness.ready.expectation import Expectation
-from common.harness.runner import say_how_long
+from under_siege.run.duration import LEAST_S, Length, in_words, run_length_s, too_short_for
+from under_siege.run.plan import Plan
+from under_siege.run.rounds import say_how_long
+from under_siege.targets.expectation import Expectation
 
 COMPUTES, WAITS = Expectation(b"4", 0.04, 0.04), Expectation(b"4", 0.28, 0.0)
 

@@ -16,17 +16,28 @@ from simulated_record import result_of
 from simulated_results import a_result, suspicious
 
 from common.errors import BadInputError
-from common.harness import plan
-from common.harness.ready.interpreter import Interpreter
-from common.lesson import measuring, step, telling
-from common.lesson.claims import HOLDS, NOT_HERE, SIMILAR, UNDECIDED, Found, Ratio, _outcome_of, band, found_in, judged
-from common.lesson.figures import Seen
-from common.lesson.notebook import Done, Notebook
-from common.lesson.page import Unsaid, lesson_as_html
-from common.lesson.step import Answer, Claim, Page, Step, all_steps, committed, lines_of, read_step
-from common.model.record import Failure, Pings, Result, Trace, load, save
-from common.model.requests import TracedRequests
-from common.report.judging.verdict import UNCLEAR
+from under_siege.checks.verdict import UNCLEAR
+from under_siege.lesson import measurement, step, terminal
+from under_siege.lesson.assertions import (
+    HOLDS,
+    NOT_HERE,
+    SIMILAR,
+    UNDECIDED,
+    Found,
+    Ratio,
+    _outcome_of,
+    band,
+    found_in,
+    judged,
+)
+from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.lesson_page import Unsaid, lesson_as_html
+from under_siege.lesson.progress_store import Done, Notebook
+from under_siege.lesson.step import Answer, Claim, Page, Step, all_steps, committed, lines_of, read_step
+from under_siege.model.record import Failure, Pings, Result, Trace, load, save
+from under_siege.model.requests import TracedRequests
+from under_siege.run import plan
+from under_siege.targets.interpreter import Interpreter
 
 STEPS = all_steps()
 PAGES = [
@@ -209,19 +220,19 @@ def test_another_answer_than_usual_is_right_only_where_the_usual_one_can_not_be(
 def test_an_answer_that_nothing_bears_out_is_not_the_right_one() -> None:
     found = found_in(a_page(("same", "more"), (), claims=(SAME, MORE)), Seen(TWICE))
     assert (found.right, found.undecided) == ("", False)
-    assert "None of the answers fits" in telling.verdict(BOTH, "A", found)
+    assert "None of the answers fits" in terminal.verdict(BOTH, "A", found)
 
 
 def test_no_answer_is_right_while_its_claims_are_undecided() -> None:
     found = found_in(BOTH, Seen(NOISY))
     assert (found.right, found.undecided) == ("", True)
-    assert "does not decide whether that is right" in telling.verdict(BOTH, "A", found)
+    assert "does not decide whether that is right" in terminal.verdict(BOTH, "A", found)
 
 
 def test_where_this_machine_shows_something_else_that_is_said() -> None:
     found = found_in(BOTH, Seen(TWICE))
-    assert "You said B, and that is right. On most machines it is A" in telling.verdict(BOTH, "B", found)
-    assert telling.why(BOTH, found) == "Why it is A on most machines: Because."
+    assert "You said B, and that is right. On most machines it is A" in terminal.verdict(BOTH, "B", found)
+    assert terminal.why(BOTH, found) == "Why it is A on most machines: Because."
 
 
 def test_a_reason_is_told_once_for_all_claims() -> None:
@@ -240,9 +251,9 @@ def test_there_are_thirteen_steps_in_their_order() -> None:
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
 def test_a_question_fits_on_twelve_lines_of_80_columns(one: Step, page: Page) -> None:
-    lines = telling.asked(one, page, 1).splitlines()
+    lines = terminal.asked(one, page, 1).splitlines()
     assert len(lines) <= MOST_LINES
-    assert max(map(len, lines)) <= telling.WIDTH
+    assert max(map(len, lines)) <= terminal.WIDTH
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
@@ -252,8 +263,8 @@ def test_a_table_keeps_its_figures_at_80_columns(one: Step, page: Page) -> None:
         pytest.skip("there is none")
     result, paper = load(path), io.StringIO()
     result.traces = []
-    for picture in telling.pictures(page, result, Seen(result)):
-        Console(file=paper, width=telling.WIDTH, color_system=None).print(picture)
+    for picture in terminal.pictures(page, result, Seen(result)):
+        Console(file=paper, width=terminal.WIDTH, color_system=None).print(picture)
     if not result.incidents:  # a drill has a table of its own, which breaks itself
         assert "…" not in paper.getvalue()
 
@@ -367,7 +378,9 @@ def test_it_goes_on_where_one_has_stopped(tmp_path: Path) -> None:
     notebook = Notebook(tmp_path / "lesson-progress")
     assert (notebook.done["12_detective"].predicted, notebook.done["12_detective"].right) == ("CBACB", "CBACB")
     assert notebook.next_of(STEPS) == STEPS[0]
-    assert "12  done  Detective                       you said CBACB, it was CBACB" in telling.overview(STEPS, notebook)
+    assert "12  done  Detective                       you said CBACB, it was CBACB" in terminal.overview(
+        STEPS, notebook
+    )
 
 
 def test_a_wrong_prediction_is_no_failure_and_the_right_answer_is_said(tmp_path: Path) -> None:
@@ -378,14 +391,14 @@ def test_a_wrong_prediction_is_no_failure_and_the_right_answer_is_said(tmp_path:
 
 def test_no_line_of_a_step_is_wider_than_80_columns(tmp_path: Path) -> None:
     lines = called("lesson", "12", "--answer", "A", folder=tmp_path).stdout.splitlines()
-    assert [line for line in lines if len(line) > telling.WIDTH] == []
+    assert [line for line in lines if len(line) > terminal.WIDTH] == []
 
 
 def test_where_the_machine_lacks_something_the_result_of_another_one_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measuring, "usable_cpus", lambda: 1)
-    monkeypatch.setattr(measuring, "pythons_for", lambda run: run.pythons)
+    monkeypatch.setattr(measurement, "usable_cpus", lambda: 1)
+    monkeypatch.setattr(measurement, "pythons_for", lambda run: run.pythons)
     said = " ".join(called("lesson", "7", "--answer", "B", folder=tmp_path).stdout.split())
     assert "This machine has 1 CPU to give, and this takes 2: with one no two tasks" in said
     assert "measured on another, with 2 CPUs" in said
@@ -405,7 +418,7 @@ def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> No
         version = versions[name]
         return Interpreter(name, version, version, (3, 14), f"/opt/{version}")
 
-    monkeypatch.setattr(measuring, "interpreter", interpreter)
+    monkeypatch.setattr(measurement, "interpreter", interpreter)
     monkeypatch.setattr(plan, "interpreter", interpreter)
 
 
@@ -415,8 +428,8 @@ def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> No
 def test_each_case_that_a_step_names_is_run(one: Step, page: Page, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     planned = []
     pythons_are(monkeypatch, PYTHONS)
-    monkeypatch.setattr(measuring, "conduct", lambda plan, *_, **__: planned.extend(plan.cases) or ((), None, True))
-    measuring.measure(page, tmp_path / "r.json", None, [], print)
+    monkeypatch.setattr(measurement, "conduct", lambda plan, *_, **__: planned.extend(plan.cases) or ((), None, True))
+    measurement.measure(page, tmp_path / "r.json", None, [], print)
     assert len(planned) == len(page.run.only)
     claimed = {who for claim in page.claims for who in (claim.of, claim.against)}
     assert claimed <= set(page.run.only)
@@ -426,17 +439,17 @@ def test_a_case_that_is_not_there_is_refused_before_anything_is_started(monkeypa
     pythons_are(monkeypatch, PYTHONS)
     run = step.Run(("3",), pythons=tuple(PYTHONS), only=("3 3.15*",), time_s=1.0)
     with pytest.raises(BadInputError, match=r"no case fits '3 3\.15\*': there are 3_async"):
-        measuring.measure(Page("", (), "", (), run), Path(), None, [], print)
+        measurement.measure(Page("", (), "", (), run), Path(), None, [], print)
 
 
 def test_a_python_without_the_gil_is_not_taken_for_one_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it was installed, `python3.14` may be the very same."""
     run = STEPS[6].pages[0].run
     pythons_are(monkeypatch, dict.fromkeys(PYTHONS, "3.14.7t"))
-    assert measuring.pythons_for(run) == ["python3.14t"]
-    assert "has no python3.14" in measuring.lacking(STEPS[6].pages[0])
+    assert measurement.pythons_for(run) == ["python3.14t"]
+    assert "has no python3.14" in measurement.lacking(STEPS[6].pages[0])
     pythons_are(monkeypatch, PYTHONS)
-    assert measuring.pythons_for(run) == list(PYTHONS)
+    assert measurement.pythons_for(run) == list(PYTHONS)
 
 
 def failed(*_: object) -> tuple[Result, None]:
@@ -454,7 +467,7 @@ def not_begun(*_: object) -> None:
 def test_where_nothing_could_be_measured_the_result_of_another_machine_is_shown(
     measured, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("common.lesson.teacher.measure", measured)
+    monkeypatch.setattr("under_siege.lesson.lesson_session.measure", measured)
     pythons_are(monkeypatch, PYTHONS)
     ended = called("lesson", "7", "--answer", "B", folder=tmp_path)
     said = " ".join(ended.stdout.split())
@@ -466,7 +479,7 @@ def test_where_nothing_could_be_measured_the_result_of_another_machine_is_shown(
 
 
 def test_what_ours_lacks_is_to_be_mended_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("common.lesson.teacher.measure", not_begun)
+    monkeypatch.setattr("under_siege.lesson.lesson_session.measure", not_begun)
     assert called("lesson", "1", "--answer", "B", folder=tmp_path).returncode == 2
 
 

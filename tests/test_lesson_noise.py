@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from simulated_record import CPUS, TIME_S, result_of
 from simulated_results import METRONOME, ROUNDS, a_record, add_beats, suspicious, vary
 
-from common.lesson.claims import HOLDS, UNDECIDED, found_in, judged
-from common.lesson.figures import Seen
-from common.lesson.step import Answer, Claim, Page
-from common.model.record import Machine
+from under_siege.lesson.assertions import HOLDS, UNDECIDED, found_in, judged
+from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.step import Answer, Claim, Page
+from under_siege.model.record import Machine
 
 RUNS, SLOTS, NOISE_OF_ROUNDS, FALSE = 60, 12, 0.02, 0.05
 # How many other programs there are, and how often each of them computes, in a round of a case: as chance has it.

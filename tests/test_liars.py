@@ -8,11 +8,11 @@ import pytest
 from besieging import besiege, without_a_ceiling
 from conftest import SERVERS, TESTS, accusations
 
-from common.contract import unmet
-from common.harness.ready.strategies import read_strategy
-from common.model.record import load
-from common.report.judging.comparison import summarize
-from common.report.judging.summary import Summary
+from common.server_contract import unmet
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.model.record import load
+from under_siege.targets.strategies import read_strategy
 
 LIARS = TESTS / "servers" / "liars"
 LITTLE = "sample_tasks:a_little_work"  # no more than a liar can be caught by

@@ -10,14 +10,13 @@ import pytest
 from command import called
 from conftest import LIMIT_S, TESTS
 
-from common.alone.open_load import OpenLoad
-from common.harness.client import client
-from common.harness.drill.crowd import WRONG, Crowd
-from common.harness.plan import make_plan
-from common.harness.ready.expectation import Expectation
-from common.harness.ready.load_keys import CAPACITY, DRILL, RUN_TRACE, TRACE, refuse_unsupported
-from common.harness.ready.what import suite_of
-from common.model.requests import Recovery
+from under_siege.faults.users import WRONG, Crowd
+from under_siege.http_client import client
+from under_siege.model.requests import Recovery
+from under_siege.run.plan import make_plan
+from under_siege.subprocess_scripts.open_load import OpenLoad
+from under_siege.targets.expectation import Expectation
+from under_siege.targets.selection import CAPACITY, DRILL, RUN_TRACE, TRACE, refuse_unsupported, suite_of
 
 SERVER = '[ping]\npath = "/ping"\n[servers.one]\ncommand = "serve {port}"\n'
 LOCUST = '[load]\ntool = "locust"\n'

@@ -13,13 +13,13 @@ from simulated_bursts import burst_record_of
 from tool_recordings import Quiet, Way
 
 from common.errors import BadInputError
-from common.harness.ports import claimed_port
-from common.harness.ready.suite_file import read_suite
-from common.harness.ready.tool import Tool, at_home
-from common.load.driver import Order, Told, Totals
-from common.load.drivers import DRIVERS
-from common.report.figures.rounds import Round
-from common.report.judging.suspicions import starved_generator
+from under_siege.checks.suspicions import starved_generator
+from under_siege.environments.tool_install import Tool, at_home
+from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools.tool import Order, Told, Totals
+from under_siege.processes.ports import claimed_port
+from under_siege.stats.rounds_data import Round
+from under_siege.targets.suite_file import read_suite
 
 TIME_S = 1.0
 LOCUST = DRIVERS["locust"]

@@ -8,17 +8,17 @@ from conftest import SERVERS, TESTS
 from planned import plan_of
 from simulated_record import bare_record, record_of, result_of
 
-from common.harness.ready import strategies
-from common.harness.ready.strategies import all_strategies, read_strategy
-from common.harness.start import start_of
-from common.model.case import case_of
-from common.model.record import Result, load, save
-from common.model.target import Kind
-from common.report.dresses.compare_dresses import as_markdown
-from common.report.dressing import dressed
-from common.report.judging.compare import compared
-from common.report.judging.comparison import summarize
-from common.report.judging.rules import Rule, judge
+from under_siege.analysis.report_data import summarize
+from under_siege.checks.rules import Rule, judge
+from under_siege.compare.diff import compared
+from under_siege.compare.diff_export import as_markdown
+from under_siege.model.case import case_of
+from under_siege.model.record import Result, load, save
+from under_siege.model.target import Kind
+from under_siege.render import dressed
+from under_siege.run.start_command import start_of
+from under_siege.targets import strategies
+from under_siege.targets.strategies import all_strategies, read_strategy
 
 KINDS = {
     "1": Kind.IN_LINE,

@@ -9,9 +9,9 @@ import pytest
 from conftest import TESTS, WAITING
 from planned import plan_of
 
-from common.harness.ready.expectation import try_task
-from common.harness.ready.interpreter import interpreter
-from common.model.record import load
+from under_siege.model.record import load
+from under_siege.targets.expectation import try_task
+from under_siege.targets.interpreter import interpreter
 
 WORK = "import time\n\ndef work():\n    time.sleep(0.02)\n    return 'of the user'\n"
 
@@ -74,7 +74,7 @@ import sys
 sys.path.append({str(TESTS / "servers")!r})
 from plainly import serve
 
-from common.serving.options import server_options
+from common.options import server_options
 
 serve(server_options())
 """

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, SERVERS
 
-from common.harness.ready.needed import needed_by
-from common.harness.ready.virtualenv import _package, _requirements
+from under_siege.environments.venvs import _package, _requirements
+from under_siege.run.prepare import needed_by
 
 OURS = set(map(_package, _requirements()))
 

@@ -13,13 +13,13 @@ from noisy_machine import TASK_S, NoisyMachine, Server
 from simulated_record import bare_record, record_of, result_of
 from simulated_results import METRONOME, add_beats
 
-from common.harness.length import LIMIT_S
-from common.model.record import Machine
-from common.report.dressing import dressed
-from common.report.figures.rounds import Round
-from common.report.figures.speed import speeds_of
-from common.report.figures.speed_correction import taken_by_others
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import Machine
+from under_siege.render import dressed
+from under_siege.run.duration import LIMIT_S
+from under_siege.stats.cpu_speed import speeds_of
+from under_siege.stats.rounds_data import Round
+from under_siege.stats.speed_correction import taken_by_others
 
 RUNS = {"quiet": 6, "drifting": 8, "noisy": 12}
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from common.model.record import load
-from common.report.judging.comparison import Comparison, summarize
-from common.report.words.conclusion import conclusion
+from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.model.record import load
+from under_siege.report.conclusion import conclusion
 
 RESULTS = sorted((Path(__file__).parent / "noisy_results").glob("*.json"))
 POOLS = {"4_async_processexecutor", "8_prefork", "9_async_pebble"}

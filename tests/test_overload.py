@@ -9,10 +9,9 @@ from collections import Counter
 import pytest
 from conftest import LIMIT_S, ROOT, Served, receive, serving
 
-from common.serving import burst
-from common.serving.burst import Burst
-from common.serving.line import Line
-from common.serving.options import Options
+from common import admission_queue
+from common.admission_queue import Burst, Line
+from common.options import Options
 
 REQUESTS, CLIENT_TIMEOUT_S = 800, 8.0
 TIMED_OUT = 0
@@ -65,25 +64,25 @@ def tasks_start_while_requests_arrive(ours: Burst) -> None:
 
 
 def test_tasks_start_at_once_if_all_clients_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(burst, "MOST_HOLD_S", math.inf)
+    monkeypatch.setattr(admission_queue, "MOST_HOLD_S", math.inf)
     tasks_start_while_requests_arrive(burst_with(connections=3))
 
 
 def test_a_flood_does_not_hold_back_tasks_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(burst, "MOST_HOLD_S", burst.PAUSE_S)
+    monkeypatch.setattr(admission_queue, "MOST_HOLD_S", admission_queue.PAUSE_S)
     tasks_start_while_requests_arrive(burst_with(connections=4))
 
 
 def test_tasks_start_when_a_burst_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(burst, "MOST_HOLD_S", math.inf)
+    monkeypatch.setattr(admission_queue, "MOST_HOLD_S", math.inf)
 
     async def arrive() -> None:
         ours = burst_with(connections=4)
         ours.note_arrival()
         waiting = asyncio.create_task(asyncio.to_thread(ours.wait_for_end))
-        for _ in range(3 * burst.QUIET_PAUSES):
+        for _ in range(3 * admission_queue.QUIET_PAUSES):
             ours.note_arrival()
-            await asyncio.wait([waiting], timeout=burst.PAUSE_S)
+            await asyncio.wait([waiting], timeout=admission_queue.PAUSE_S)
             assert not waiting.done()
         await waiting
 

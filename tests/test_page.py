@@ -14,12 +14,12 @@ from conftest import ROOT, each_kind_drawn_once
 from simulated_record import bare_record, record_of, result_of
 from test_trace import trace_of
 
-from common.model.record import Failure, Result, load
-from common.model.required import Required
-from common.report.dressing import dressed
-from common.report.judging.comparison import summarize
-from common.report.page.page import _facts
-from common.report.words.conclusion import conclusion
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import Failure, Result, load
+from under_siege.model.threshold import Required
+from under_siege.pages.comparison_page import _facts
+from under_siege.render import dressed
+from under_siege.report.conclusion import conclusion
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -9,12 +9,11 @@ from conftest import TESTS
 from simulated_record import result_of
 from simulated_trace import SENT_S, beside_other_work, by_two, in_line, in_slices, of_all_kinds, one_by_one, traced
 
-from common.model.other_work import other_work
-from common.model.record import Failure, Result, Trace, load, save
-from common.report.dressing import dressed
-from common.report.figures.patterns import Pattern, at_once, grouped, pattern, take_turns
-from common.report.figures.timeline import Timeline, timelines
-from common.report.words.traced import fates, heading, headline, in_a_line
+from under_siege.model.record import Failure, Result, Trace, load, save
+from under_siege.render import dressed
+from under_siege.trace.timeline import Timeline, other_work, timelines
+from under_siege.trace.timeline_patterns import Pattern, at_once, grouped, pattern, take_turns
+from under_siege.trace.trace_text import fates, heading, headline, in_a_line
 
 
 def drawn(trace: Trace) -> Timeline:
@@ -164,7 +163,7 @@ def test_request_by_request_each_has_its_fate(result: Result) -> None:
 def test_step_by_step_shows_all_states_where_nobody_sits_before_it(
     beside: bool, result: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from common.report.dressing import show_traces
+    from under_siege.render import show_traces
 
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
     show_traces(result, None, beside=beside, step=True)
@@ -176,7 +175,7 @@ def test_step_by_step_shows_all_states_where_nobody_sits_before_it(
 
 
 def test_side_by_side_they_are_drawn_in_one_picture(result: Result, tmp_path) -> None:
-    from common.report.dressing import show_traces
+    from under_siege.render import show_traces
 
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
     show_traces(result, tmp_path / "p.svg", beside=True)

@@ -14,15 +14,15 @@ from conftest import ROOT
 from test_page import result
 from test_readme import what_is_drawn
 
-from common.report.charts import look as look_of_charts
-from common.report.charts.frame import Frame
-from common.report.charts.look import FILE, NARROW, WIDE, Look, escaped, specification
-from common.report.judging.comparison import Comparison, summarize
-from common.report.judging.spent import task_cpu_s
-from common.report.judging.summary import Summary
-from common.report.page.picture import Picture
-from common.report.page.sections import sections
-from common.report.words import headlines
+from under_siege.analysis.overhead import task_cpu_s
+from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.summary import Summary
+from under_siege.charts import theme as look_of_charts
+from under_siege.charts.chart_file import Frame
+from under_siege.charts.html import Picture
+from under_siege.charts.theme import FILE, NARROW, WIDE, Look, escaped, specification
+from under_siege.pages.page_sections import sections
+from under_siege.report import headlines
 
 SAMPLE = str(ROOT / "results" / "sample.json")
 UNDRAWN = '<svg width="9" height="9"></svg>'

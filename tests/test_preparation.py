@@ -12,22 +12,22 @@ from simulated_results import result_of
 from test_driver import Unmoved
 
 from common.errors import BadInputError
-from common.harness import start
-from common.harness.client import Answer
-from common.harness.drill.plan import drill_plan
-from common.harness.failures import CaseFailedError
-from common.harness.network import own_network
-from common.harness.plan import Plan, make_plan
-from common.harness.preparation import prepared
-from common.harness.ready.expectation import Expectation, Files
-from common.harness.ready.suite_file import read_suite
-from common.harness.reference import ask_for_references
-from common.load.driver import Order, Told
-from common.load.wrk import Wrk
-from common.model.record import Bursts, Result
-from common.model.target import Amount
-from common.report.judging.comparison import summarize
-from common.report.words.notes import notes
+from under_siege.analysis.report_data import summarize
+from under_siege.errors import CaseFailedError
+from under_siege.faults.drill_plan import drill_plan
+from under_siege.http_client import Answer
+from under_siege.load_tools.tool import Order, Told
+from under_siege.load_tools.wrk import Wrk
+from under_siege.model.record import Bursts, Result
+from under_siege.model.target import Amount
+from under_siege.processes.netns import own_network
+from under_siege.report.notes import notes
+from under_siege.run import start_command
+from under_siege.run.expected_answer import ask_for_references
+from under_siege.run.plan import Plan, make_plan
+from under_siege.run.prepare import prepared
+from under_siege.targets.expectation import Expectation, Files
+from under_siege.targets.suite_file import read_suite
 
 
 def plan_in(folder: Path, text: str) -> Plan:
@@ -38,7 +38,7 @@ def plan_in(folder: Path, text: str) -> Plan:
 def begun(plan: Plan, server: str) -> list[str]:
     """The words that start it."""
     case = next(case for case in (*plan.cases, *plan.ceilings) if case.server == server)
-    with start.start_of(plan, case, 8123, {}) as found:
+    with start_command.start_of(plan, case, 8123, {}) as found:
         return found.words
 
 
@@ -70,17 +70,17 @@ def test_a_suite_that_can_not_be_prepared_fails_whole(tmp_path: Path) -> None:
 
 def test_a_library_that_is_missing_is_said_with_what_installs_it(tmp_path: Path, monkeypatch) -> None:
     plan = plan_in(tmp_path, '[servers.one]\ncommand = "serve {port}"\nneeds = ["libev"]\n')
-    monkeypatch.setattr(start, "find_library", {"ev": None}.__getitem__)
+    monkeypatch.setattr(start_command, "find_library", {"ev": None}.__getitem__)
     with pytest.raises(CaseFailedError, match=r"libev is missing; install it with: .*libev"):
         begun(plan, "one")
-    monkeypatch.setattr(start, "find_library", {"ev": "libev.so.4"}.__getitem__)
+    monkeypatch.setattr(start_command, "find_library", {"ev": "libev.so.4"}.__getitem__)
     assert begun(plan, "one") == ["serve", "8123"]
 
 
 def test_what_can_not_be_built_is_said_with_what_building_needs(tmp_path: Path, monkeypatch) -> None:
     needs = 'requirements = ["built==1"]\nneeds = ["libev", "COMPILER"]\n'
     text = f'[servers.one]\ncommand = "serve {{port}}"\n{needs}'
-    monkeypatch.setattr(start, "find_library", {"ev": "libev.so.4"}.__getitem__)
+    monkeypatch.setattr(start_command, "find_library", {"ev": "libev.so.4"}.__getitem__)
     for compiler, told in (
         ("no-such-cc", "no-such-cc is not installed"),
         ("sh", "no ev.h; libev is there, its headers"),

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 from conftest import LIMIT_S
 
-from common.harness.beside import probe
-from common.harness.beside.checker import Checker, interval_s
-from common.harness.beside.probe import probing
-from common.harness.client import Answer
-from common.harness.processes import until
-from common.model.record import Checks, Pings
-from common.model.suite import Ping
+from under_siege.http_client import Answer
+from under_siege.model.record import Checks, Pings
+from under_siege.model.suite import Ping
+from under_siege.monitors import ping
+from under_siege.monitors.answer_check import Checker, interval_s
+from under_siege.monitors.ping import probing
+from under_siege.processes.managed_process import until
 
 PONG = Answer(200, b"pong", {})
 OFTEN_S = 0.001
@@ -34,7 +34,7 @@ def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | 
         async with probing(None, "http://x", Ping(), patience_s, pings, time.monotonic(), interval_s=OFTEN_S):
             await body(asked)
 
-    monkeypatch.setattr(probe, "get", get)
+    monkeypatch.setattr(ping, "get", get)
     asyncio.run(go())
     return pings
 

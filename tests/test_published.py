@@ -9,10 +9,10 @@ from conftest import ROOT
 from test_anyone import measured
 from test_tools import needed
 
-from common.model.record import Record, Result
-from common.report.dressing import dressed
-from common.report.judging.comparison import summarize
-from common.report.judging.summary import Summary
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.model.record import Record, Result
+from under_siege.render import dressed
 
 pytestmark = pytest.mark.figures
 

@@ -6,10 +6,10 @@ import re
 import pytest
 from conftest import ROOT
 
-from common.lesson.claims import HOLDS, judged
-from common.lesson.figures import Seen
-from common.lesson.step import Claim
-from common.model.record import load
+from under_siege.lesson.assertions import HOLDS, judged
+from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.step import Claim
+from under_siege.model.record import load
 
 TEXT = (ROOT / "lesson" / "questions.md").read_text()
 CLAIM = re.compile(r"<!-- (\S+): ([^|]+?) \| ([^|]+?) \| ([^|]+?) \| ([^|]+?) -->")

@@ -9,10 +9,10 @@ from besieging import without_a_ceiling
 from conftest import TESTS
 from simulated import constant, exponential, queue, shared, siege_of, uniform
 
-from common.model.record import load
-from common.report.figures.rate import steady_rate
-from common.report.figures.spans import spans_of
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import load
+from under_siege.stats.rate import steady_rate
+from under_siege.stats.request_spans import spans_of
 
 WITHIN = 0.02
 

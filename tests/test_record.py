@@ -3,7 +3,7 @@
 import pytest
 from conftest import TESTS
 
-from common.model.record import SCHEMA, BadResultError, Environment, Record, Result, load, save
+from under_siege.model.record import SCHEMA, BadResultError, Environment, Record, Result, load, save
 
 
 def a_result() -> Result:

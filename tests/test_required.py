@@ -11,19 +11,18 @@ from simulated_record import bare_record, record_of, result_of
 from simulated_results import SERVERS, a_result, failing, suspicious
 
 from common.errors import BadInputError
-from common.harness.ready.required import with_required
-from common.harness.ready.suite_file import read_suite
-from common.harness.ready.what import suite_of
-from common.model.goal import goal
-from common.model.record import Record, Result, load, save
-from common.model.required import Required
-from common.report.dressing import dressed, exit_code
-from common.report.figures.estimates import estimates
-from common.report.figures.shares import more_needed, share_between
-from common.report.judging.compare import compared
-from common.report.judging.comparison import summarize
-from common.report.judging.known import Known, known
-from common.report.judging.required import judged, outcome_of
+from under_siege.analysis.metric_value import Known, known
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.threshold_check import judged, outcome_of
+from under_siege.compare.diff import compared
+from under_siege.model.record import Record, Result, load, save
+from under_siege.model.threshold import Required, goal
+from under_siege.render import dressed, exit_code
+from under_siege.stats.estimates import estimates
+from under_siege.stats.proportions import more_needed, share_between
+from under_siege.targets.selection import suite_of
+from under_siege.targets.suite_file import read_suite
+from under_siege.targets.thresholds import with_required
 
 SAVED = str(ROOT / "results" / "tasks.json")
 

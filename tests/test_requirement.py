@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from conftest import ROOT, WAITING
 
-from common.contract import unmet
 from common.errors import BadInputError
-from common.model.record import load
-from common.report.dressing import dressed
+from common.server_contract import unmet
+from under_siege.model.record import load
+from under_siege.render import dressed
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
 too_old = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python can run everything")

@@ -18,20 +18,19 @@ from hypothesis import strategies as st
 from simulated_record import bare_record, record_of, result_of
 
 from common.errors import BadInputError
-from common.harness.client import Answer
-from common.harness.tracer import _as_told, _counted_back
-from common.harness.warm_up import _workers_told
-from common.load.siege import Siege
-from common.model import record as model
-from common.model import validity
-from common.model.infile import read_whole
-from common.model.record import SCHEMA, BadResultError, Beats, Bursts, Machine, Samples, Trace, load, save
-from common.model.requests import TracedRequests
-from common.report.dresses.compare_dresses import dressed as compared_as
-from common.report.dressing import dressed
-from common.report.judging.comparable import check_comparable
-from common.report.judging.compare import compared
-from common.serving.options import MOST_WORKERS
+from common.options import MOST_WORKERS
+from under_siege.compare.diff import check_comparable, compared
+from under_siege.compare.diff_export import dressed as compared_as
+from under_siege.http_client import Answer
+from under_siege.load_tools.siege import Siege
+from under_siege.model import record as model
+from under_siege.model import validation
+from under_siege.model.record import SCHEMA, BadResultError, Beats, Bursts, Machine, Samples, Trace, load, save
+from under_siege.model.requests import TracedRequests
+from under_siege.model.result_file import read_whole
+from under_siege.render import dressed
+from under_siege.run.warm_up import _workers_told
+from under_siege.trace.request_trace import _as_told, _counted_back
 
 RESULT = TESTS / "data" / "schema-5.json"
 DRESSES = ["table", "timeline", "markdown", "csv", "json"]
@@ -172,7 +171,7 @@ def test_every_number_of_a_result_has_its_limits() -> None:
         for number, is_refused in ((10**306, True), (too_small, True), (least, False)):
             told = {"x": number} if field.name == "seen" else number
             holder = type(struct, (), {field.name: told})()
-            assert bool([*validity._field(holder, field.name, "")]) == is_refused, (struct, field.name, number)
+            assert bool([*validation._field(holder, field.name, "")]) == is_refused, (struct, field.name, number)
         looked_at += 1
     assert looked_at > 90
 
@@ -192,7 +191,7 @@ def test_every_table_has_rows() -> None:
         first, *others = msgspec.structs.fields(struct)
         if others and all(str(field.type).startswith(("list[", "dict[int, list")) for field in (first, *others)):
             empty = {field.name: {0: []} for field in others if str(field.type).startswith("dict")}
-            (fault,) = validity.faults(struct(**{first.name: [0.5], **empty}))
+            (fault,) = validation.faults(struct(**{first.name: [0.5], **empty}))
             assert "columns of different lengths" in fault
             tables += 1
     assert tables > 10
@@ -203,7 +202,7 @@ def test_every_table_has_rows() -> None:
 )
 def test_of_what_is_not_known_there_may_be_no_column(struct: type, lacking: set[str]) -> None:
     columns = {field.name: [1] for field in msgspec.structs.fields(struct) if field.name not in lacking}
-    assert [*validity.faults(struct(**columns))] == []
+    assert [*validation.faults(struct(**columns))] == []
 
 
 @pytest.mark.parametrize(
@@ -219,14 +218,14 @@ def test_of_what_is_not_known_there_may_be_no_column(struct: type, lacking: set[
 )
 def test_users_and_workers_are_numbers_and_other_axes_what_they_are(axis: str, value: object, fault: str) -> None:
     holder = SimpleNamespace(values={axis: value})
-    assert next(validity._field(holder, "values", "x"), None) == fault
+    assert next(validation._field(holder, "values", "x"), None) == fault
 
 
 @pytest.mark.parametrize(
     ("moments", "cpus", "is_refused"), [([1, 2, 2], [0, 0, 0], False), ([1, 0], [0, 0], True), ([1, 0], [0, 1], False)]
 )
 def test_no_cpu_goes_back_in_time(moments: list[float], cpus: list[int], is_refused: bool) -> None:
-    faults = [*validity.faults(Beats(moments, cpus, [0.1] * len(cpus)))]
+    faults = [*validation.faults(Beats(moments, cpus, [0.1] * len(cpus)))]
     assert faults == [".at_s goes back in time"] * is_refused
 
 
@@ -236,7 +235,7 @@ def test_no_cpu_goes_back_in_time(moments: list[float], cpus: list[int], is_refu
 )
 def test_a_task_runs_from_its_beginning_to_its_end(stretch: tuple, is_refused: bool) -> None:
     traced = TracedRequests([0.1], [0.2], ["1/a"], [[stretch]])
-    assert bool([*validity.faults(traced)]) == is_refused
+    assert bool([*validation.faults(traced)]) == is_refused
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" * 5000], ids=lambda text: text[:9])

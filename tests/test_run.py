@@ -10,8 +10,8 @@ from conftest import OF_THE_MACHINE, TESTS, accusations
 from standing_still import watching
 
 from common.cpus import usable_cpu_numbers
-from common.model.record import SCHEMA, load
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import SCHEMA, load
 
 pytestmark = pytest.mark.figures
 

@@ -26,13 +26,13 @@ from conftest import (
 )
 from other_pythons import other_pythons
 
-from common.contract import unmet
-from common.harness.ready.interpreter import Interpreter
-from common.harness.ready.strategies import all_strategies, read_strategy
-from common.serving.client import HEAD_LIMIT_S
-from common.serving.options import default_port, server_options
+from common.disconnects import HEAD_LIMIT_S
+from common.options import default_port, server_options
+from common.server_contract import unmet
 from common.task import perform
 from common.task.builtin import BUILTIN_TASKS
+from under_siege.targets.interpreter import Interpreter
+from under_siege.targets.strategies import all_strategies, read_strategy
 
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
 MISTAKES = [

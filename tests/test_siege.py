@@ -3,9 +3,9 @@
 import pytest
 from conftest import TESTS
 
-from common.harness.ready.tool import at_home, install_command
-from common.load.driver import Arrival, Order
-from common.load.siege import Siege
+from under_siege.environments.tool_install import at_home, install_command
+from under_siege.load_tools.siege import Siege
+from under_siege.load_tools.tool import Arrival, Order
 
 
 def test_a_line_of_a_transaction_is_understood() -> None:

@@ -18,11 +18,11 @@ import pytest
 from conftest import ROOT, TESTS, WAITING, bench_command, gone, is_free, wait_until
 from planned import plan_of
 
-from common.harness import child, keeper
-from common.harness.child import another_keeper, kept
-from common.harness.keeper import RUN_MARK
-from common.harness.ours import server_environment
-from common.harness.processes import Started, offspring
+from under_siege.paths import server_environment
+from under_siege.processes import supervisor, supervisor_client
+from under_siege.processes.managed_process import Started, offspring
+from under_siege.processes.supervisor import RUN_MARK
+from under_siege.processes.supervisor_client import another_keeper, kept
 
 HIDES = TESTS / "servers" / "hides_a_daemon.py"
 AT_ONCE_S = 15.0  # 2 s, and patience with a busy machine
@@ -84,7 +84,7 @@ def test_no_semaphore_is_left_of_one_that_does_not_end_when_it_is_told(tmp_path:
 @ON_LINUX
 def test_no_semaphore_is_left_of_what_a_killed_bench_had_started(tmp_path: Path) -> None:
     words = [sys.executable, "-c", has_a_semaphore(tmp_path)]
-    start = f"import os; from common.harness.processes import Started; Started({words!r}, environment=os.environ)"
+    start = f"import os; from under_siege.processes.managed_process import Started; Started({words!r}, environment=os.environ)"
     with subprocess.Popen([sys.executable, "-c", f"{start}; {DAEMON}"], cwd=ROOT) as bench:
         semaphore = its_semaphore(tmp_path)
         bench.kill()
@@ -246,8 +246,8 @@ class Left:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
         self.clock, self.pids, self.killed_s = Clock(), pids, dict[int, float]()
         shown = SimpleNamespace(waitpid=lambda *_: (0, 0), WNOHANG=os.WNOHANG, kill=self.kill)
-        monkeypatch.setattr(keeper, "time", self.clock)
-        monkeypatch.setattr(keeper, "os", shown)
+        monkeypatch.setattr(supervisor, "time", self.clock)
+        monkeypatch.setattr(supervisor, "os", shown)
 
     def kill(self, pid: int, number: int) -> None:
         assert number == signal.SIGKILL
@@ -260,8 +260,8 @@ class Left:
 def test_a_resource_tracker_has_two_seconds_to_tidy_and_all_others_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     tracker, other = 11, 12
     left = Left(monkeypatch, tracker, other)
-    monkeypatch.setattr(keeper, "is_tracker", lambda pid: pid == tracker)
-    one = keeper.Keeper(None, "")
+    monkeypatch.setattr(supervisor, "is_tracker", lambda pid: pid == tracker)
+    one = supervisor.Keeper(None, "")
     monkeypatch.setattr(one, "_left", left.those_that_were_not_killed)
     one.end_all()
     assert left.killed_s[other] == 0
@@ -271,8 +271,8 @@ def test_a_resource_tracker_has_two_seconds_to_tidy_and_all_others_have_none(mon
 
 def test_who_does_not_end_even_when_killed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     left = Left(monkeypatch, 11)
-    monkeypatch.setattr(keeper, "is_tracker", lambda _: False)
-    one = keeper.Keeper(None, "")
+    monkeypatch.setattr(supervisor, "is_tracker", lambda _: False)
+    one = supervisor.Keeper(None, "")
     monkeypatch.setattr(one, "_left", lambda: left.pids)
     one.end_all()
     assert left.killed_s[11] == 0
@@ -280,11 +280,11 @@ def test_who_does_not_end_even_when_killed_is_given_up(monkeypatch: pytest.Monke
 
 
 def test_where_orphans_go_elsewhere_they_are_known_by_the_mark_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "descendants", lambda _: [])
-    monkeypatch.setattr(keeper, "works", lambda pid: pid != 4)
+    monkeypatch.setattr(supervisor, "descendants", lambda _: [])
+    monkeypatch.setattr(supervisor, "works", lambda pid: pid != 4)
     marked = {(RUN_MARK, "ours"): [os.getpid(), 2, 4], (RUN_MARK, "of another run"): [3]}
-    monkeypatch.setattr(keeper, "who_has", lambda *mark: marked[mark])
-    assert keeper.Keeper(None, "ours")._left() == [2]
+    monkeypatch.setattr(supervisor, "who_has", lambda *mark: marked[mark])
+    assert supervisor.Keeper(None, "ours")._left() == [2]
 
 
 def test_a_keeper_for_a_while_would_remove_the_same_folders_and_leaves_them_where_we_live(
@@ -292,7 +292,7 @@ def test_a_keeper_for_a_while_would_remove_the_same_folders_and_leaves_them_wher
 ) -> None:
     """Whom it ends may write into a folder that the former one has removed."""
     former = SimpleNamespace(folders=[tmp_path], lives=lambda: True)
-    monkeypatch.setattr(child, "_KEPT", [former])
+    monkeypatch.setattr(supervisor_client, "_KEPT", [former])
     with another_keeper():
         inner = kept()
         assert inner is not former
@@ -318,8 +318,8 @@ class Idle:
 
 
 def test_a_keeper_for_a_while_ends_after_that_if_it_has_nothing_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "_KEPT", [])
-    monkeypatch.setattr(child, "Kept", Idle)
+    monkeypatch.setattr(supervisor_client, "_KEPT", [])
+    monkeypatch.setattr(supervisor_client, "Kept", Idle)
     with another_keeper():
         inner = kept()
         assert inner.lives()
@@ -373,9 +373,9 @@ def _seed_for(server: Path) -> int:
     [
         (
             ["run", "2", "--rounds", "1", "--time", "60s", "--users", "2", "--seed", "{bare_first}", *WAITING],
-            "common.alone.bare",
+            "under_siege.subprocess_scripts.no_server_baseline",
         ),
-        (["try", "awkward_tasks:never_ends"], "common.alone.tryout"),
+        (["try", "awkward_tasks:never_ends"], "under_siege.subprocess_scripts.task_profiler"),
     ],
     ids=["bare case", "try"],
 )
@@ -414,4 +414,4 @@ def test_a_bench_that_ends_by_itself_leaves_no_keeper_and_ends_nobody_else(
 
 
 def _keeps(process: psutil.Process) -> bool:
-    return "common.harness.keeper" in commands([process])
+    return "under_siege.processes.supervisor" in commands([process])

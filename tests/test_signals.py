@@ -16,14 +16,14 @@ from besieging import hostile
 from conftest import LIMIT_S, WAITING, bench_command, gone, wait_until
 from planned import plan_of
 
-from common.harness import server
-from common.harness.failures import CaseFailedError
-from common.harness.interruption import until_signal
-from common.harness.ours import HOST
-from common.harness.processes import offspring
-from common.harness.ready.services import Services
-from common.harness.turn import new_record
-from common.model.record import load
+from under_siege.environments.services import Services
+from under_siege.errors import CaseFailedError
+from under_siege.model.record import load
+from under_siege.paths import HOST
+from under_siege.processes.managed_process import offspring
+from under_siege.processes.signals import until_signal
+from under_siege.run import server
+from under_siege.run.case_run import new_record
 
 # The server that is running when the signal comes, which makes that moment last.
 DURING = {"starting": "never_ready", "under siege": "slow_to_start", "stopping": "clings_to_its_port"}

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from conftest import ROOT
 
-from common.model.record import load
-from common.report.figures.estimates import Estimate, differ, estimates
-from common.report.figures.measures import MEASURES
-from common.report.judging.comparison import summarize
-from common.report.judging.ranking import leaders
-from common.report.judging.summary import Summary
-from common.report.words.columns import columns_for, figures
+from under_siege.analysis.ranking import leaders
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.model.record import load
+from under_siege.report.columns import columns_for, figures
+from under_siege.stats.estimates import Estimate, differ, estimates
+from under_siege.stats.metrics import MEASURES
 
 WAIT = MEASURES["response_p50_s"]  # less is better
 

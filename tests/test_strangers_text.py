@@ -8,13 +8,13 @@ import pytest
 from conftest import TESTS, WAITING
 from simulated_record import bare_record, record_of, result_of
 
-from common.harness.ready.strategies import read_strategy
-from common.model.legible import legible, made_legible
-from common.model.record import Failure, Pings, Trace, load, save
-from common.model.requests import TracedRequests
-from common.report.dresses.compare_dresses import dressed as compared_as
-from common.report.dressing import dressed
-from common.report.judging.compare import compared
+from under_siege.compare.diff import compared
+from under_siege.compare.diff_export import dressed as compared_as
+from under_siege.model.record import Failure, Pings, Trace, load, save
+from under_siege.model.requests import TracedRequests
+from under_siege.model.sanitize import legible, made_legible
+from under_siege.render import dressed
+from under_siege.targets.strategies import read_strategy
 
 NASTY = "a\x1b[31mb\x07c\x00d\u202ee\u2066f\u200eg\u200bh\ufeffi\x9bj\u2028k\r\nl\tm\x7fn\u00ado\u3164p\U000e0041q"
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from common.errors import BadInputError
-from common.harness.plan import make_plan
-from common.harness.ready import quick_form, suite_file, suite_server
-from common.harness.ready.suite_file import read_suite
-from common.harness.ready.what import suite_of
-from common.harness.start import start_of
-from common.model.suite import ANY, Ping
+from under_siege.model.suite import ANY, Ping
+from under_siege.run.plan import make_plan
+from under_siege.run.start_command import start_of
+from under_siege.targets import suite_file, suite_server, toml_table
+from under_siege.targets.selection import suite_of
+from under_siege.targets.suite_file import read_suite
 
 SERVER = '[servers.one]\ncommand = "serve {port}"\n'
 OTHER = '[servers.other]\ncommand = "serve {port}"\n'
@@ -386,7 +386,7 @@ ANYTHING = st.recursive(
     max_leaves=6,
 )
 KNOWN = st.sampled_from(
-    [*suite_file._TOP, *suite_file._LOAD, *suite_server.KEYS, *quick_form.KEYS, "status", "body", "file"]
+    [*suite_file._TOP, *suite_file._LOAD, *suite_server.KEYS, *toml_table.KEYS, "status", "body", "file"]
 )
 TABLE = st.dictionaries(KNOWN, st.one_of(ANYTHING, st.dictionaries(KNOWN, ANYTHING, max_size=4)), max_size=5)
 

@@ -13,7 +13,7 @@ from conftest import bench_command, gone, wait_until
 from test_sigkill import ON_LINUX, commands
 from test_tools import needed
 
-from common.harness.processes import offspring
+from under_siege.processes.managed_process import offspring
 
 NGINX = """
 daemon off; pid {folder}/pid; error_log stderr error; worker_processes 1;

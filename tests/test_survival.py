@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from conftest import LIMIT_S, ROOT, SERVERS, TESTS, Served, gone, is_free, receive, serving, wait_until
 
-from common.contract import LONGEST_QUEUE
-from common.harness.drill.plan import drill_plan
-from common.harness.ready.strategies import all_strategies, by_hand, read_strategy, strategies_suite
-from common.serving import client, line
-from common.serving.options import Options, server_options
-from common.serving.turns import Turns
+from common import admission_queue, disconnects
+from common.admission_queue import Turns
+from common.options import Options, server_options
+from common.server_contract import LONGEST_QUEUE
+from under_siege.faults.drill_plan import drill_plan
+from under_siege.targets.strategies import all_strategies, by_hand, read_strategy, strategies_suite
 
 FULL = "the queue is full, 0 requests wait in it"
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
@@ -210,18 +210,18 @@ def test_a_task_in_a_thread_ends_where_it_gives_way_if_its_client_has_left(
 
 def test_tasks_that_run_look_for_all_clients_together_and_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, looks, left = 0.0, [], []
-    monkeypatch.setattr(line.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(admission_queue.time, "monotonic", lambda: now_s)
 
     def look(clients: dict[int, str]) -> list[int]:
         looks.append(sorted(clients.values()))
         return [ticket for ticket, name in clients.items() if name in left]
 
-    ours = line.Line(Options("name", "127.0.0.1", 8000, "primes", 2, 0), look)
+    ours = admission_queue.Line(Options("name", "127.0.0.1", 8000, "primes", 2, 0), look)
     stays, leaves = ours.join("stays"), ours.join("leaves")
     assert not ours.has_left(leaves)
     left.append("leaves")
     assert not ours.has_left(leaves)  # it was looked just now
-    now_s = line.LOOK_S
+    now_s = admission_queue.LOOK_S
     assert not ours.has_left(stays)
     assert ours.has_left(leaves)  # seen by the look of the other
     assert looks == [["leaves", "stays"]] * 2
@@ -247,29 +247,29 @@ def test_the_pool_of_processes_is_given_one_more_than_they_need(
 
 
 def test_who_takes_nothing_of_an_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ANSWER_LIMIT_S", 0.01)
+    monkeypatch.setattr(disconnects, "ANSWER_LIMIT_S", 0.01)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        client.limit_answers(ours)
+        disconnects.limit_answers(ours)
         with pytest.raises(BlockingIOError):
             ours.sendall(bytes(10_000_000))
 
 
 def test_a_head_that_comes_in_pieces_has_no_more_time_than_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
-    monkeypatch.setattr(client.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(disconnects.time, "monotonic", lambda: now_s)
     ours, theirs = socket.socketpair()
-    with client.HastySocket(ours) as hasty, hasty.makefile("rb", 0) as file, theirs:
+    with disconnects.HastySocket(ours) as hasty, hasty.makefile("rb", 0) as file, theirs:
         theirs.sendall(b"GE")
         assert file.read(2) == b"GE"
-        now_s = client.HEAD_LIMIT_S
+        now_s = disconnects.HEAD_LIMIT_S
         with pytest.raises(TimeoutError):
             hasty.recv(1)
         hasty.head_is_read()
         theirs.sendall(b"X")
         assert hasty.recv(1) == b"X"
         hasty.shutdown(socket.SHUT_WR)
-        now_s += client.LINGER_S
+        now_s += disconnects.LINGER_S
         theirs.sendall(b"X")
         with pytest.raises(TimeoutError):
             hasty.recv(1)

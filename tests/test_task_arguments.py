@@ -12,13 +12,13 @@ from conftest import TESTS
 from simulated_record import bare_record, record_of, result_of
 from test_trace import trace_of
 
-from common.model.record import Result, load, save
-from common.report.dresses.compare_dresses import dressed as compared_as
-from common.report.dresses.markdown import plain
-from common.report.dressing import dressed
-from common.report.judging.compare import compared
-from common.report.pictures import write_picture
 from common.task import BadCallError, perform, resolve
+from under_siege.compare.diff import compared
+from under_siege.compare.diff_export import dressed as compared_as
+from under_siege.model.record import Result, load, save
+from under_siege.picture_files import write_picture
+from under_siege.render import dressed
+from under_siege.report.markdown_table import plain
 
 HARD = """sample_tasks:says_all('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]}, last=None)"""
 SAID = """(('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]}), {'last': None})"""

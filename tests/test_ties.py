@@ -5,8 +5,8 @@ import shutil
 import pytest
 from conftest import ROOT
 
-from common.model.record import load
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import load
 
 RUNS, TIES_WANTED = 20, 19
 

@@ -7,9 +7,9 @@ from simulated_bursts import burst_record_of
 from simulated_record import TIME_S, record_of
 from verdicts import codes, judged
 
-from common.model.record import Machine, Record
-from common.report.figures.rounds import Round
-from common.report.judging.timers import timer
+from under_siege.checks.timers import timer
+from under_siege.model.record import Machine, Record
+from under_siege.stats.rounds_data import Round
 
 IDLE = Machine(total_s=2 * TIME_S, busy_s=0.2, steal_s=0.0, idle_s=2 * TIME_S - 0.2)
 

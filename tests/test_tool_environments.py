@@ -17,10 +17,10 @@ from borrowed_pip import borrowed_pip
 from conftest import ROOT
 
 from common.errors import BadInputError
-from common.harness.interruption import until_signal
-from common.harness.ready import requirements, tool
-from common.harness.ready.interpreter import interpreter
-from common.load.drivers import DRIVERS
+from under_siege.environments import dependencies, tool_install
+from under_siege.load_tools.registry import DRIVERS
+from under_siege.processes.signals import until_signal
+from under_siege.targets.interpreter import interpreter
 
 LOCUST = DRIVERS["locust"]
 SUITE = '[load]\ntool = "locust"\npath = "/"\nusers = 1\ntime = "1s"\n[servers.one]\ncommand = "false {port}"\n'
@@ -31,8 +31,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The only folder on the PATH and beside the bench's Python; environments borrow a pip that reaches no index."""
     (programs := tmp_path / "programs").mkdir()
     monkeypatch.setenv("PATH", str(programs))
-    monkeypatch.setattr(tool, "sys", SimpleNamespace(executable=str(programs / "python")))
-    monkeypatch.setattr(requirements, "FOLDER", tmp_path / "made")
+    monkeypatch.setattr(tool_install, "sys", SimpleNamespace(executable=str(programs / "python")))
+    monkeypatch.setattr(dependencies, "FOLDER", tmp_path / "made")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
     monkeypatch.setenv("PIP_RETRIES", "0")
     with borrowed_pip():
@@ -49,7 +49,7 @@ def a_locust(folder: Path, version: str) -> str:
 def the_locust(home: Path) -> tuple[str, str, list[str]]:
     """Return the program that a run would start, its version, and what the user is told."""
     told: list[str] = []
-    found, version = asyncio.run(tool.tool_in(home, LOCUST, told.append))
+    found, version = asyncio.run(tool_install.tool_in(home, LOCUST, told.append))
     return found.program, version, told
 
 
@@ -70,7 +70,7 @@ def test_an_installed_tool_of_another_version_is_replaced(version: str, machine:
     async def made(*_: object) -> Path:
         return own.parent
 
-    monkeypatch.setattr(tool, "environment_of", made)
+    monkeypatch.setattr(tool_install, "environment_of", made)
     a_locust(machine, version)
     replacement = a_locust(own, "2.47.0")
     assert the_locust(machine)[:2] == (replacement, "2.47.0")
@@ -112,7 +112,7 @@ def test_a_tool_that_the_python_of_the_bench_cannot_have_is_one_line(machine: Pa
     async def no_build(*_: object) -> Path:
         raise BadInputError("Failed to build gevent")
 
-    monkeypatch.setattr(tool, "environment_of", no_build)
+    monkeypatch.setattr(tool_install, "environment_of", no_build)
     expected = rf"^locust can't be installed for Python {re.escape(interpreter().version)}: Failed to build gevent; .*$"
     with pytest.raises(BadInputError, match=expected):
         the_locust(machine)
@@ -135,7 +135,7 @@ def test_a_signal_during_the_installation_leaves_no_environment(machine: Path, m
         monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{index.server_port}/")
         Thread(target=index.serve_forever).start()
         told: list[str] = []
-        assert until_signal(tool.tool_in(machine, LOCUST, told.append)) == signal.SIGTERM
+        assert until_signal(tool_install.tool_in(machine, LOCUST, told.append)) == signal.SIGTERM
         index.shutdown()
     assert len(told) == 1
     assert environments(machine) == []

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tool_recordings import BODY, FOLDER, TIME_S, USERS, WAYS, recorded, told_by
 
 from common.errors import BadInputError
-from common.harness.ready.tool import Tool, find, install_command
-from common.load.driver import Order, Told, Totals
-from common.load.drivers import DRIVERS
+from under_siege.environments.tool_install import Tool, find, install_command
+from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools.tool import Order, Told, Totals
 
 TOOLS = [name for name, driver in DRIVERS.items() if not driver.tells_arrivals]
 RECORDED = sorted(tuple(path.stem.split("-")) for path in FOLDER.glob("*.json"))
@@ -100,7 +100,7 @@ def test_a_tool_that_compares_finds_a_wrong_body_of_the_right_length(name: str) 
 @pytest.mark.parametrize("name", [*TOOLS, "siege"])
 def test_a_tool_says_which_it_is(name: str) -> None:
     needed(name)
-    from common.harness.ready.tool import at_home
+    from under_siege.environments.tool_install import at_home
 
     with at_home(DRIVERS[name]) as tool:
         assert tool.version()[0].isdigit()

@@ -7,13 +7,13 @@ import json
 
 import pytest
 
-from common.load.ab import Ab
-from common.load.driver import Order, Told, Totals
-from common.load.jobs import Jobs
-from common.load.locust import Locust
-from common.load.siege import Siege
-from common.load.stressor import Stressor
-from common.load.wrk import Wrk
+from under_siege.load_tools.ab import Ab
+from under_siege.load_tools.job_polling import Jobs
+from under_siege.load_tools.locust import Locust
+from under_siege.load_tools.siege import Siege
+from under_siege.load_tools.stressor import Stressor
+from under_siege.load_tools.tool import Order, Told, Totals
+from under_siege.load_tools.wrk import Wrk
 
 USERS = 4
 ORDER = Order(USERS, 1.0, "http://127.0.0.1:8000/")

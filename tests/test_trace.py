@@ -16,20 +16,19 @@ from simulated_record import bare_record, record_of, result_of
 from simulated_trace import beside_other_work, by_two, one_by_one
 
 from common.cpus import usable_cpus
-from common.harness import session
-from common.harness.client import Answer
-from common.harness.failures import CaseFailedError
-from common.harness.session import conduct
-from common.harness.tracer import Tracer, _as_told, _counted_back
-from common.model.other_work import other_work
-from common.model.record import Pings, Trace, load, save
-from common.model.requests import TracedRequests
-from common.report.charts.look import FILE
-from common.report.dressing import WIDTH, dressed
-from common.report.figures.timeline import Bar, Ran, timelines
-from common.report.pictures import write_picture
-from common.report.progress import ProgressBar
-from common.report.words.traced import headline
+from under_siege.charts.theme import FILE
+from under_siege.errors import CaseFailedError
+from under_siege.http_client import Answer
+from under_siege.model.record import Pings, Trace, load, save
+from under_siege.model.requests import TracedRequests
+from under_siege.picture_files import write_picture
+from under_siege.render import WIDTH, dressed
+from under_siege.report.progress_bar import ProgressBar
+from under_siege.run import commands
+from under_siege.run.commands import conduct
+from under_siege.trace.request_trace import Tracer, _as_told, _counted_back
+from under_siege.trace.timeline import Bar, Ran, other_work, timelines
+from under_siege.trace.trace_text import headline
 
 Asked = Callable[..., Ended]
 
@@ -40,13 +39,13 @@ def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_does_not_keep_
     """A real strategy, one that answers wrongly, and one that tells nothing; and the same command draws them."""
     others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "tells_nothing")]
     words = ("--task", "sample_tasks:a_blink", "--requests", "4")
-    conduct, kept = session.conduct_traces, []
+    conduct, kept = commands.conduct_traces, []
 
     def conduct_once(*given):
         kept[:] = kept or [conduct(*given)]
         return kept[0]
 
-    monkeypatch.setattr(session, "conduct_traces", conduct_once)
+    monkeypatch.setattr(commands, "conduct_traces", conduct_once)
     ended = asked("trace", "4", *others, *words, env={"PYTHONPATH": str(TESTS)})
     assert ended.returncode == 1, ended.stderr
     assert "failed: GET / gives 200" in ended.stdout
@@ -229,7 +228,7 @@ def test_after_the_last_siege_a_server_is_traced_that_still_runs(tmp_path: Path,
         raise CaseFailedError("died", "it is not needed")
         yield
 
-    monkeypatch.setattr("common.harness.tracer.running", running)
+    monkeypatch.setattr("under_siege.trace.request_trace.running", running)
     plan = plan_of("5", "2", TESTS / "servers" / "answers_wrongly.py", task="sign_up", rounds=2, time_s=0.5)
     result, *_ = conduct(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], traced_requests=3)
     assert [one.server for one in result.traces] == [case.server for case in plan.cases]

@@ -6,9 +6,8 @@ import pytest
 from besieging import without_a_ceiling
 from conftest import TESTS, WAITING
 
-from common.harness.tail import Tail
-from common.harness.traceback import LONGEST, last_error
-from common.model.record import load
+from under_siege.model.record import load
+from under_siege.processes.process_output import LONGEST, Tail, last_error
 
 SERVER = str(TESTS / "servers" / "fails_with_a_traceback.py")
 SAYS = "; its stderr says: KeyError: 'customer'"

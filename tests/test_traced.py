@@ -5,8 +5,8 @@ import itertools
 import pytest
 from command import called
 
-from common.model.record import load
-from common.report.figures.timeline import Bar, Timeline, timelines
+from under_siege.model.record import load
+from under_siege.trace.timeline import Bar, Timeline, timelines
 
 pytestmark = pytest.mark.figures  # they lean on the machine
 

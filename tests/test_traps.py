@@ -15,13 +15,13 @@ from test_driver import Unmoved
 from test_tools import TOOLS, needed, totals_of, which_it_is_is_known
 
 from common.errors import BadInputError
-from common.harness import network
-from common.harness.session import conduct
-from common.load.drivers import DRIVERS
-from common.model.record import Record, Result, load
-from common.model.suite import Load
-from common.report.judging.comparison import summarize
-from common.report.judging.summary import Summary
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.load_tools.registry import DRIVERS
+from under_siege.model.record import Record, Result, load
+from under_siege.model.suite import Load
+from under_siege.processes import netns
+from under_siege.run.commands import conduct
 
 SERVERS = TESTS / "servers"
 EXPECTED = {
@@ -95,9 +95,9 @@ def test_where_a_network_is_not_allowed_that_is_said_once_and_the_run_goes_on(mo
     def forbidden(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(network, "_call", forbidden)
+    monkeypatch.setattr(netns, "_call", forbidden)
     heard, before = Warned(), descriptors()
-    with network.own_network(heard.warn) as is_own:
+    with netns.own_network(heard.warn) as is_own:
         assert not is_own
     assert descriptors() == before
     (warning,) = heard.warnings

@@ -19,11 +19,11 @@ import pytest
 from conftest import SERVERS, TESTS
 from rich.console import Console
 
-from common.alone import tryout
-from common.harness.ready.strategies import all_strategies
-from common.model.findings import Again, Alone, Elsewhere, Findings, Machine, Threads
-from common.report.dresses.tryout import as_advice
-from common.report.words.advice import HELD
+from under_siege.model.task_profile import Again, Alone, Elsewhere, Findings, Machine, Threads
+from under_siege.subprocess_scripts import task_profiler
+from under_siege.targets.strategies import all_strategies
+from under_siege.try_task.recommendations import HELD
+from under_siege.try_task.task_profile_text import as_advice
 
 Try = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -118,9 +118,9 @@ def test_one_try_on_cpus_that_change_their_speed_tells_nothing_of_the_gil(
 ) -> None:
     """Two at once take once as long as on other CPUs; one alone takes 1.8 s in every try."""
     took_s = iter([usual_s, usual_s, once_s, usual_s, usual_s])
-    monkeypatch.setattr(tryout, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=1.8, cpu_s=1.8))
-    monkeypatch.setattr(tryout, "_two_at_once", lambda *_: (next(took_s), 1.8, 0.0))
-    found = tryout._threads("any")
+    monkeypatch.setattr(task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=1.8, cpu_s=1.8))
+    monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (next(took_s), 1.8, 0.0))
+    found = task_profiler._threads("any")
     assert (found["alone_s"], found["two_s"]) == (1.8, usual_s)
 
 
@@ -134,8 +134,8 @@ def test_nor_does_it_where_all_tries_of_one_were_on_others_than_those_of_two(
     monkeypatch.setattr(
         tryout, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
     )
-    monkeypatch.setattr(tryout, "_two_at_once", lambda *_: (two_s, 1.5, 0.0))
-    found = msgspec.convert(tryout._threads("any"), Threads)
+    monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (two_s, 1.5, 0.0))
+    found = msgspec.convert(task_profiler._threads("any"), Threads)
     assert found.alone_s == pytest.approx(2.0)
     assert (found.two_s > HELD * found.alone_s) == held
 
@@ -233,7 +233,7 @@ def found(**steps: object) -> Findings:
 
 def test_where_no_task_is_named_all_that_are_built_in_are_tried(asked, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = lambda task, *_: (msgspec.structs.replace(found(), task=task), None)  # noqa: E731
-    monkeypatch.setattr("common.harness.trying.conduct_try", tried)
+    monkeypatch.setattr("under_siege.try_task.task_trial.conduct_try", tried)
     ended = asked("try")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]
@@ -254,13 +254,13 @@ def test_a_busy_machine_is_named_beside_the_figures() -> None:
 def test_what_others_compute_is_what_neither_the_task_nor_its_children_did(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_times = namedtuple("cpu_times", "user system idle iowait guest")
     times = namedtuple("times", "user system children_user children_system")
-    monkeypatch.setattr(tryout.psutil, "cpu_count", lambda: 2)
-    monkeypatch.setattr(tryout.time, "sleep", lambda _s: None)
+    monkeypatch.setattr(task_profiler.psutil, "cpu_count", lambda: 2)
+    monkeypatch.setattr(task_profiler.time, "sleep", lambda _s: None)
     now = {"s": 100.0, "all": cpu_times(10, 1, 50, 1, 5), "own": times(1, 0, 0, 0)}
-    monkeypatch.setattr(tryout.time, "monotonic", lambda: now["s"])
-    monkeypatch.setattr(tryout.psutil, "cpu_times", lambda: now["all"])
-    monkeypatch.setattr(tryout.os, "times", lambda: now["own"])
-    machine = tryout._Machine()
+    monkeypatch.setattr(task_profiler.time, "monotonic", lambda: now["s"])
+    monkeypatch.setattr(task_profiler.psutil, "cpu_times", lambda: now["all"])
+    monkeypatch.setattr(task_profiler.os, "times", lambda: now["own"])
+    machine = task_profiler._Machine()
     now.update(s=110.0, all=cpu_times(21, 4, 54, 3, 7), own=times(5, 1, 2, 1))
     assert machine.others() == {"others_pct": pytest.approx(100 * (14 - 8) / 20)}
 

@@ -4,12 +4,12 @@ import pytest
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 from verdicts import codes, judged
 
-from common.model.record import Failure, Machine
-from common.report.dressing import exit_code
-from common.report.figures.rounds import Round
-from common.report.judging.comparison import summarize
-from common.report.judging.rules import RULES, verdict_of
-from common.report.judging.verdict import Reason
+from under_siege.analysis.report_data import summarize
+from under_siege.checks.rules import RULES, verdict_of
+from under_siege.checks.verdict import Reason
+from under_siege.model.record import Failure, Machine
+from under_siege.render import exit_code
+from under_siege.stats.rounds_data import Round
 
 
 def test_an_honest_server_is_ok() -> None:

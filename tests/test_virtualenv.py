@@ -18,14 +18,14 @@ from borrowed_pip import borrowed_pip, new_environment
 from planned import plan_of
 
 from common.errors import BadInputError
-from common.harness.failures import CaseFailedError
-from common.harness.processes import until
-from common.harness.ready import requirements, virtualenv
-from common.harness.ready.interpreter import Interpreter, interpreter, told_apart
-from common.harness.ready.services import Services
-from common.harness.server import running
-from common.harness.session import conduct_traces
-from common.harness.turn import new_record
+from under_siege.environments import dependencies, venvs
+from under_siege.environments.services import Services
+from under_siege.errors import CaseFailedError
+from under_siege.processes.managed_process import until
+from under_siege.run.case_run import new_record
+from under_siege.run.commands import conduct_traces
+from under_siege.run.server import running
+from under_siege.targets.interpreter import Interpreter, interpreter, told_apart
 
 
 @pytest.fixture
@@ -47,15 +47,15 @@ def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A virtual environment of the user's, with a package of their own; ours need no package at all."""
     packages = new_environment(tmp_path / "theirs")
     (packages / "their_package.py").write_text("ANSWER = 42\n")
-    (tmp_path / "requirements.txt").write_text("# nothing\n")
-    monkeypatch.setattr(virtualenv, "FOLDER", tmp_path / "pythons")
-    monkeypatch.setattr(virtualenv, "REQUIREMENTS", tmp_path / "requirements.txt")
+    (tmp_path / "dependencies.txt").write_text("# nothing\n")
+    monkeypatch.setattr(venvs, "FOLDER", tmp_path / "pythons")
+    monkeypatch.setattr(venvs, "REQUIREMENTS", tmp_path / "dependencies.txt")
     return tmp_path / "theirs" / "bin" / "python"
 
 
 def prepared(path: Path, needed: set[str] | None = None) -> tuple[Interpreter, list[str]]:
     said: list[str] = []
-    return asyncio.run(virtualenv.with_packages(interpreter(str(path)), said.append, needed)), said
+    return asyncio.run(venvs.with_packages(interpreter(str(path)), said.append, needed)), said
 
 
 def test_the_python_of_the_bench_needs_none() -> None:
@@ -79,14 +79,14 @@ def test_what_is_installed_from_a_folder_is_made_again_when_that_was_changed(tmp
         await asyncio.to_thread(folder.mkdir, exist_ok=True)
         made.append(folder)
 
-    monkeypatch.setattr(requirements, "FOLDER", tmp_path / "made")
-    monkeypatch.setattr(requirements, "_make", make)
+    monkeypatch.setattr(dependencies, "FOLDER", tmp_path / "made")
+    monkeypatch.setattr(dependencies, "_make", make)
     (tmp_path / "made").mkdir()
     (source := tmp_path / "mine" / "shop.py").parent.mkdir()
     source.write_text("answer = 1")
 
     def environment(*names: str) -> Path | str:
-        return asyncio.run(requirements.environment_with(names, interpreter(), tmp_path, lambda _told: None))
+        return asyncio.run(dependencies.environment_with(names, interpreter(), tmp_path, lambda _told: None))
 
     first = environment("flask", "./mine")
     (tmp_path / "mine" / "result.json").write_text("{}")
@@ -103,7 +103,7 @@ def test_who_wants_what_another_is_making_waits_for_that(tmp_path: Path, monkeyp
     async def make(folder: Path, *_: object) -> dict[str, str]:
         await asyncio.to_thread(folder.mkdir)  # which fails if it is there
         assert await until(lambda: any("waited for" in one for one in said), 20)
-        (folder / virtualenv._DONE).write_text("{}")
+        (folder / venvs._DONE).write_text("{}")
         return {}
 
     async def both(*wanting) -> list[object]:
@@ -113,19 +113,19 @@ def test_who_wants_what_another_is_making_waits_for_that(tmp_path: Path, monkeyp
     for module in (virtualenv, requirements):
         monkeypatch.setattr(module, "FOLDER", tmp_path / "made")
         monkeypatch.setattr(module, "_make", make)
-    first, second = asyncio.run(both(*(virtualenv.with_packages(other, said.append) for _ in range(2))))
+    first, second = asyncio.run(both(*(venvs.with_packages(other, said.append) for _ in range(2))))
     assert first == second
     assert len(said) == 2
     said.clear()
     wanted = (("flask",), interpreter(), tmp_path, said.append)
-    first, second = asyncio.run(both(*(requirements.environment_with(*wanted) for _ in range(2))))
+    first, second = asyncio.run(both(*(dependencies.environment_with(*wanted) for _ in range(2))))
     assert first == second
     assert len(said) == 2
 
 
 def test_other_requirements_make_another_one(users: Path, tmp_path: Path) -> None:
     theirs = interpreter(str(users))
-    assert virtualenv._name(theirs, ["flask"]) != (none := virtualenv._name(theirs, []))
+    assert venvs._name(theirs, ["flask"]) != (none := venvs._name(theirs, []))
     assert Path(prepared(users)[0].path).parents[1] == tmp_path / "pythons" / none
 
 
@@ -153,7 +153,7 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[AnIndex]]:
 
 
 def test_a_package_without_a_build_is_named_and_the_others_are_there(quick: Path, tmp_path: Path, index) -> None:
-    (tmp_path / "requirements.txt").write_text("no-such-package-of-under-siege>=1\n# nothing\n")
+    (tmp_path / "dependencies.txt").write_text("no-such-package-of-under-siege>=1\n# nothing\n")
     python, said = prepared(quick)
     assert "no-such-package-of-under-siege" in said[-1]
     assert "no-such-package-of-under-siege" in python.why_missing("no-such-package-of-under-siege")
@@ -164,7 +164,7 @@ def test_a_package_without_a_build_is_named_and_the_others_are_there(quick: Path
 
 
 def test_what_nobody_asks_for_is_neither_installed_nor_told_to_be_missing(quick, tmp_path, monkeypatch, index) -> None:
-    (tmp_path / "requirements.txt").write_text("at_hand[extra]==1\nfar_away\n")
+    (tmp_path / "dependencies.txt").write_text("at_hand[extra]==1\nfar_away\n")
     a_wheel(tmp_path, "at_hand")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     lean, said = prepared(quick, needed={"at_hand"})
@@ -212,7 +212,7 @@ def a_source_distribution(folder: Path) -> None:
 
 
 def test_a_package_without_a_wheel_is_built_from_source(quick, tmp_path, monkeypatch, index) -> None:
-    (tmp_path / "requirements.txt").write_text("from_source\n")
+    (tmp_path / "dependencies.txt").write_text("from_source\n")
     a_source_distribution(tmp_path)
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     python, said = prepared(quick)
@@ -224,7 +224,7 @@ def test_a_package_without_a_wheel_is_built_from_source(quick, tmp_path, monkeyp
 @pytest.mark.parametrize("trouble", ["nobody listens", "a proxy that is gone"])
 def test_where_no_index_was_asked_for_a_package_that_is_said(trouble, quick, tmp_path, monkeypatch, index) -> None:
     without_index(trouble, monkeypatch, index)
-    (tmp_path / "requirements.txt").write_text("far_away\n")
+    (tmp_path / "dependencies.txt").write_text("far_away\n")
     python, said = prepared(quick)
     assert "no package index was reached; this is tried again at the next run" in said[-1]
     assert "no package index" in python.why_missing("far_away")
@@ -242,7 +242,7 @@ def without_index(trouble: str, monkeypatch: pytest.MonkeyPatch, index: type[AnI
 
 def test_a_package_that_no_index_was_asked_for_is_asked_for_again(users, tmp_path, monkeypatch, index) -> None:
     without_index("503", monkeypatch, index)
-    (tmp_path / "requirements.txt").write_text("at_hand\nfar_away\n")
+    (tmp_path / "dependencies.txt").write_text("at_hand\nfar_away\n")
     (tmp_path / "wheels").mkdir()
     a_wheel(tmp_path / "wheels", "at_hand")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
@@ -261,7 +261,7 @@ def test_a_package_that_no_index_was_asked_for_is_asked_for_again(users, tmp_pat
 
 def test_one_that_was_not_completed_is_made_anew(users: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(virtualenv, "LIMIT_S", 0.0)
+        patched.setattr(venvs, "LIMIT_S", 0.0)
         with pytest.raises(BadInputError, match="can't make a virtual environment"):
             prepared(users)
     assert not list((tmp_path / "pythons").glob("*/pyvenv.cfg"))
@@ -276,7 +276,7 @@ class Unmoved:
 
 
 def test_the_packages_in_the_record_are_those_of_the_python_that_served(quick, tmp_path, monkeypatch, index) -> None:
-    (tmp_path / "requirements.txt").write_text("flask\n")
+    (tmp_path / "dependencies.txt").write_text("flask\n")
     a_wheel(tmp_path, "flask")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     pythons = [sys.executable, str(quick)]

@@ -5,10 +5,10 @@ import pytest
 from simulated import constant, queue, siege_of, uniform
 from simulated_record import bare_record, record_of, result_of
 
-from common.report.dressing import dressed
-from common.report.figures.rounds import Round
-from common.report.figures.survival import Waits, together
-from common.report.judging.comparison import summarize
+from under_siege.analysis.report_data import summarize
+from under_siege.render import dressed
+from under_siege.stats.censored_latency import Waits, together
+from under_siege.stats.rounds_data import Round
 
 
 def waits(waited_s: list[float], answered: list[bool]) -> Waits:

@@ -7,12 +7,12 @@ import pytest
 from planned import plan_of
 
 from common.cpus import usable_cpus
-from common.harness import warm_up
-from common.harness.client import Answer
-from common.harness.failures import CaseFailedError
-from common.harness.ready.expectation import Expectation
-from common.harness.turn import new_record
-from common.model.record import Record
+from under_siege.errors import CaseFailedError
+from under_siege.http_client import Answer
+from under_siege.model.record import Record
+from under_siege.run import warm_up
+from under_siege.run.case_run import new_record
+from under_siege.targets.expectation import Expectation
 
 TASK_S = 10.0
 

@@ -9,11 +9,11 @@ from conftest import ROOT
 from test_anyone import measured
 from test_tools import which_it_is_is_known
 
-from common.load.drivers import DRIVERS
-from common.load.stressor import Stressor
-from common.model.record import Result
-from common.report.judging.comparison import summarize
-from common.report.judging.summary import Summary
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools.stressor import Stressor
+from under_siege.model.record import Result
 
 pytest.importorskip("wsgidav")
 LIAR = """
@@ -76,7 +76,7 @@ def test_a_server_that_stores_nothing_is_found_under_stressor(tmp_path: Path) ->
 
 
 def test_only_these_tools_perform_a_script() -> None:
-    from common.load.driver import Order
+    from under_siege.load_tools.tool import Order
 
     able = {name for name, driver in DRIVERS.items() if not driver.refusal(Order(4, 1.0, "", script="x"))}
     assert able == {"locust", "stressor"}
@@ -98,7 +98,7 @@ SUMMARY = """Run time 1.000 sec, net: 3.0 sec.
     ids=["what_is_read_is_not_what_was_put", "after_a_put_that_was_lost_nobody_knows_what_is_right"],
 )
 def test_the_activities_of_a_script_are_added_up(stdout: str, lost: str, expected: tuple[int, ...]) -> None:
-    from common.load.driver import Order, Told
+    from under_siege.load_tools.tool import Order, Told
 
     totals = Stressor().totals(Told(1, stdout, SUMMARY.format(lost)), Order(3, 1.0, ""))
     assert (totals.right, totals.wrong_status, totals.unanswered, totals.wrong_contents) == expected

@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from common.errors import BadInputError
-from common.harness.ready.tool import at_home
-from common.load.driver import Order, Told
-from common.load.drivers import DRIVERS
+from under_siege.environments.tool_install import at_home
+from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools.tool import Order, Told
 
 FOLDER = Path(__file__).parent / "data" / "tools"
 USERS, TIME_S, BODY = 4, 1.0, b"hello"

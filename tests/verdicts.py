@@ -2,9 +2,9 @@
 
 from simulated_record import bare_record, result_of
 
-from common.model.record import Record
-from common.report.judging.comparison import summarize
-from common.report.judging.summary import Summary
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.model.record import Record
 
 
 def judged(record: Record, *bare: Record) -> Summary:

@@ -20,8 +20,7 @@ from typing import Any, cast
 
 from common.errors import one_line
 from common.task.builtin import BUILTIN_TASKS
-from common.task.module import import_from
-from common.task.spec import Arguments, BadCallError, Call, UnknownTaskError, split
+from common.task.spec import Arguments, BadCallError, Call, UnknownTaskError, import_from, split
 from common.task.stopwatch import Stopwatch, Stretch
 
 __all__ = [

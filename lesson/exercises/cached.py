@@ -6,8 +6,8 @@ To do: let the server do the task for every request that comes.
 
 from functools import cache
 
-from common.serving.options import server_options
-from common.serving.tornado import TaskHandler, serve
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
 from common.task import TaskRun, perform
 
 

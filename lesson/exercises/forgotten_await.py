@@ -9,11 +9,11 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from common.cpus import usable_cpus as default_workers
-from common.serving.lasting import LastingPool
-from common.serving.options import server_options
-from common.serving.tornado import TaskHandler, serve
+from common.kits.tornado_kit import TaskHandler, serve
+from common.lasting_pool import LastingPool
+from common.options import server_options
+from common.parent_watch import follow_server
 from common.task import perform
-from common.worker import follow_server
 
 
 class LongTask(TaskHandler):

@@ -8,8 +8,8 @@ import time
 
 from aiohttp.web import Request, Response
 
-from common.serving.aiohttp import answer, serve
-from common.serving.options import server_options
+from common.kits.aiohttp_kit import answer, serve
+from common.options import server_options
 from common.task import perform_in_slices
 
 PAUSE_S = 0.15

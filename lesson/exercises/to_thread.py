@@ -3,8 +3,8 @@
 To do: import asyncio, and let `asyncio.to_thread` call it.
 """
 
-from common.serving.options import server_options
-from common.serving.tornado import TaskHandler, serve
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
 from common.task import perform
 
 

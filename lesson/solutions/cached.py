@@ -1,7 +1,7 @@
 """Solved: no cache; every request is worked for, and the rate is one that this machine can reach."""
 
-from common.serving.options import server_options
-from common.serving.tornado import TaskHandler, serve
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
 from common.task import perform
 
 

@@ -2,9 +2,9 @@
 
 from fastapi import Request, Response
 
-from common.serving.fastapi import answer, serve, task_app
-from common.serving.fastapi import anyio_threads as default_workers
-from common.serving.options import server_options
+from common.kits.fastapi_kit import answer, serve, task_app
+from common.kits.fastapi_kit import anyio_threads as default_workers
+from common.options import server_options
 from common.task import perform
 
 app = task_app()

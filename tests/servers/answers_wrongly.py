@@ -2,6 +2,6 @@
 
 from plainly import serve
 
-from common.serving.options import server_options
+from common.options import server_options
 
 serve(server_options(), lambda _: (200, "42"))

@@ -7,7 +7,7 @@ from http.server import HTTPServer
 
 from plainly import handler
 
-from common.serving.options import server_options
+from common.options import server_options
 from common.task import perform
 
 options = server_options()

@@ -5,7 +5,7 @@ import sys
 
 from plainly import Told, by_siege, serve
 
-from common.serving.options import server_options
+from common.options import server_options
 from common.task import perform
 
 options = server_options()

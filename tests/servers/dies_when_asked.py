@@ -12,7 +12,7 @@ from pathlib import Path
 
 from plainly import Told, by_siege, serve
 
-from common.serving.options import server_options
+from common.options import server_options
 from common.task import perform
 
 options = server_options()

@@ -4,7 +4,7 @@ import itertools
 
 from plainly import Told, by_siege, serve
 
-from common.serving.options import server_options
+from common.options import server_options
 from common.task import perform
 
 options = server_options()

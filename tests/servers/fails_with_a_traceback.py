@@ -6,7 +6,7 @@ import os
 
 from plainly import Told, serve
 
-from common.serving.options import server_options
+from common.options import server_options
 from common.task import perform
 
 options = server_options()

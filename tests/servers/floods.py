@@ -5,7 +5,7 @@ import threading
 
 from plainly import serve
 
-from common.serving.options import server_options
+from common.options import server_options
 
 
 def flood(stream):

@@ -6,9 +6,9 @@ import sys
 from flask import Response
 from werkzeug.serving import make_server
 
-from common.serving.flask import answer, task_app
-from common.serving.listening import listening_socket
-from common.serving.options import server_options
+from common.kits.flask_kit import answer, task_app
+from common.listener import listening_socket
+from common.options import server_options
 from common.task import perform
 
 app = task_app()

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from types import MappingProxyType
 
-from common.serving.options import Options
-from common.serving.response import now_s, ping_headers, task_headers
+from common.options import Options
+from common.responses import now_s, ping_headers, task_headers
 from common.task import TaskRun, perform
 
 NOTHING: Mapping[str, str] = MappingProxyType({})

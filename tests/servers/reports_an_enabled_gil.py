@@ -4,7 +4,7 @@ import sys
 
 from plainly import serve
 
-from common.serving.options import server_options
+from common.options import server_options
 
 print(
     "<frozen importlib._bootstrap>:491: RuntimeWarning: The global interpreter lock (GIL) has been enabled to load "

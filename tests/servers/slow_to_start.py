@@ -4,7 +4,7 @@ import time
 
 from plainly import serve
 
-from common.serving.options import server_options
+from common.options import server_options
 
 options = server_options()
 time.sleep(2)

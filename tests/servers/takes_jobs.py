@@ -6,9 +6,9 @@ import dataclasses
 import os
 import uuid
 
-from common.serving.jobs import JOBS, FindJob, Job, PostJob
-from common.serving.options import server_options
-from common.serving.tornado import Handler, TaskHandler, serve
+from common.jobs import JOBS, FindJob, Job, PostJob
+from common.kits.tornado_kit import Handler, TaskHandler, serve
+from common.options import server_options
 from common.task import TaskRun, perform
 
 ARE = os.environ.get("JOBS_ARE", "right")

@@ -2,8 +2,8 @@
 
 from flask import Response
 
-from common.serving.flask import serve, task_app
-from common.serving.options import server_options
+from common.kits.flask_kit import serve, task_app
+from common.options import server_options
 from common.task import perform
 
 app = task_app()

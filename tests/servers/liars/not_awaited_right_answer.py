@@ -3,10 +3,10 @@
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from common.serving.options import server_options
-from common.serving.tornado import TaskHandler, serve
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
+from common.parent_watch import follow_server
 from common.task import perform
-from common.worker import follow_server
 
 
 class LongTask(TaskHandler):

@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from common.serving.options import server_options
-from common.serving.tornado import TaskHandler, serve
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
 from common.task import perform
 
 perform_once = cache(perform)

@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from common.serving.options import server_options
+from common.options import server_options
 from common.task import perform
 
 CONF = """

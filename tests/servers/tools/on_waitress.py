@@ -5,8 +5,8 @@ import sys
 import waitress
 from flask import Response
 
-from common.serving.flask import answer, task_app
-from common.serving.options import server_options
+from common.kits.flask_kit import answer, task_app
+from common.options import server_options
 from common.task import perform
 
 app = task_app()

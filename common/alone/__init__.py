@@ -1,1 +1,0 @@
-"""What runs in the target's own Python without a server."""

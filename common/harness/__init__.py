@@ -1,1 +1,0 @@
-"""Measuring: start, drive, probe, sample, record. Knows nothing of how results look."""

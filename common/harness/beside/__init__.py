@@ -1,1 +1,0 @@
-"""What runs beside a siege and writes down what it sees."""

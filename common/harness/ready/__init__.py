@@ -1,1 +1,0 @@
-"""What has to be there before: Pythons, environments, strategies, the expected answer, the doctor."""

@@ -1,1 +1,0 @@
-"""The nouns: targets, points, plans, records, findings. Frozen values; only the record knows a file."""

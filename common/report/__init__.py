@@ -1,1 +1,0 @@
-"""Telling: from records to tables and JSON. Starts no process."""

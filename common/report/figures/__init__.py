@@ -1,1 +1,0 @@
-"""From raw values to figures: speeds, spreads, survival."""

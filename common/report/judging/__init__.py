@@ -1,1 +1,0 @@
-"""The verdicts: the rules, and what they lean on."""

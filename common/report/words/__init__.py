@@ -1,1 +1,0 @@
-"""From figures and verdicts to sentences and columns."""

@@ -1,0 +1,91 @@
+"""What servers and the bench have to agree on: ports, workers, the queues, and what `REQUIRES` means."""
+
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+
+from common.errors import BadInputError
+
+_INSTALL = {
+    "apt-get": "apt-get install",
+    "dnf": "dnf install",
+    "apk": "apk add",
+    "pacman": "pacman -S",
+    "brew": "brew install",
+}
+# Of programs that are not called as their package is.
+_PACKAGES = {
+    "postgresql": {"apt-get": "postgresql", "dnf": "postgresql-server", "brew": "postgresql@17"},
+    "redis": {"apt-get": "redis-server"},
+    "redis-server": {"dnf": "redis", "apk": "redis", "pacman": "redis", "brew": "redis"},
+    "libev": {"apt-get": "libev-dev", "dnf": "libev-devel", "apk": "libev-dev"},
+    "npm": {"brew": "node"},
+    "cc": {"apt-get": "gcc", "dnf": "gcc", "apk": "gcc", "pacman": "gcc", "brew": "gcc"},
+    "node": {"apt-get": "nodejs", "dnf": "nodejs", "apk": "nodejs", "pacman": "nodejs"},
+}
+
+
+def install_command(program: str) -> str:
+    """`apt-get install nginx`, with sudo where that is needed."""
+    return install_one_of(dict.fromkeys(_INSTALL, program) | _PACKAGES.get(program, {}), program)
+
+
+def install_one_of(packages: Mapping[str, str], name: str) -> str:
+    """The same for what is called so by the package managers that have it."""
+    for manager, command in _INSTALL.items():
+        if shutil.which(manager) and manager in packages:
+            needs_no_password = manager == "brew" or os.getuid() == 0
+            return f"{'' if needs_no_password else 'sudo '}{command} {packages[manager]}"
+    return f"your system's package manager, package {name}"
+
+
+FIRST_PORT = 8000
+MOST_WORKERS = 1000
+LONGEST_QUEUE = 1_000_000  # as good as no limit
+BACKLOG = 2048  # gunicorn's own default; with less, a burst of clients waits for SYN retransmissions, or is reset
+SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where servers are, and not on the PATH of every user
+_ELSEWHERE = {"redis-server": "CELERY_BROKER_URL"}  # the variable that names one that runs already
+
+
+def default_port(stem: str) -> int:
+    """8000 for `1_…`, 8001 for `2_…`, and so on; 8000 where there is no number."""
+    number = re.match(r"\d+", stem)
+    return FIRST_PORT + int(number[0]) - 1 if number else FIRST_PORT
+
+
+def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str:
+    """`needs Python 3.14 or later, and this is 3.11.7`, `needs redis-server`; empty where nothing is lacking.
+
+    Raises:
+        BadInputError: the line is no such requirement.
+    """
+    if not requires:
+        return ""
+    if re.fullmatch(r"[a-z][a-z0-9_.+-]*", requires):
+        return "" if _is_there(requires) else f"needs {requires}"
+    wanted = re.fullmatch(r"python\s*>=\s*(\d+)\.(\d+)", requires)
+    if wanted is None:
+        raise BadInputError(
+            f"REQUIRES = {requires!r}: expected something like 'python>=3.14', or a program such as 'redis-server'"
+        )
+    if version >= (int(wanted[1]), int(wanted[2])):
+        return ""
+    this = platform.python_version() if version == sys.version_info[:2] else ".".join(map(str, version))
+    return f"needs Python {wanted[1]}.{wanted[2]} or later, and this is {this}"
+
+
+def remedy(requires: str, other_python: str = "pass --python PATH") -> str:
+    """Return what to do about a requirement that is not met."""
+    return other_python if requires.startswith("python") else f"install it with: {install_command(requires)}"
+
+
+def path_of(program: str) -> str | None:
+    """Where it is; None where it is not."""
+    return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM]))
+
+
+def _is_there(program: str) -> bool:
+    return bool(os.environ.get(_ELSEWHERE.get(program, "")) or path_of(program))

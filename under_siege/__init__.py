@@ -1,0 +1,1 @@
+"""Compare concurrency strategies under siege: the bench behind `under-siege` and `bench.py`."""

@@ -1,0 +1,1 @@
+"""From rounds to results: summaries, rankings, sweeps, thresholds, and when to stop measuring."""

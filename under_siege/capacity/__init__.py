@@ -1,0 +1,1 @@
+"""Find the highest request rate that each server sustains."""

@@ -1,0 +1,182 @@
+"""Curves of what servers can take: times of answers and of pings, and goodput, over the rate of arrivals."""
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from under_siege.capacity.capacity_result import Capacity, capacities
+from under_siege.capacity.capacity_text import (
+    COLUMNS,
+    brief_names_of,
+    cells,
+    conclusion,
+    footnote,
+    headline,
+    in_one_sentence,
+    names_of,
+    plain_names_of,
+)
+from under_siege.charts.canvas import Words, either, kind, layer, quantity
+from under_siege.charts.html import Explained, Picture, Section, rendered
+from under_siege.charts.theme import Drawing, Look
+from under_siege.model.record import Result
+from under_siege.report.labels import in_words
+
+_MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
+_HEIGHT, _LOWER = 240, 170
+_LEAST_S = 5e-4  # below that nobody wants to know it
+
+
+def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:
+    """Three sheets, one below the other, with the same rates: p99 strong and p50 faint, and goals as dashed lines."""
+    names = brief_names_of(found) if look.height is None else plain_names_of(found)
+    rows = {
+        "answers": list(_times(found, names, "response")),
+        "pings": list(_times(found, names, "ping")),
+        "good": list(_good(found, names)),
+        "answer_goals": _goals(found, "response"),
+        "ping_goals": _goals(found, "ping"),
+    }
+    colour, mark = _colour_and_mark(names, look)
+    if look.height is not None:  # on a slide there is room for one sheet that can be read
+        height = look.height - 60 - 20 * math.ceil(len(names) / 3)
+        return Drawing(_sheet("answers", "answer_goals", "answers", height, (colour, mark), look), rows)
+    sheets = [_sheet("answers", "answer_goals", "answers", _HEIGHT, (colour, mark), look)]
+    if rows["pings"]:
+        sheets.append(_sheet("pings", "ping_goals", "pings", _LOWER, (colour, mark), look))
+    sheets.append(_goodput((colour, mark), look))
+    return Drawing({"vconcat": sheets, "spacing": 18, "resolve": {"scale": {"x": "shared"}}}, rows)
+
+
+def _colour_and_mark(names: Sequence[str], look: Look) -> tuple[Words, Words]:
+    """Both tell the servers apart, because there may be more of them than colours."""
+    count = range(len(names))
+    legend = {
+        "title": None,
+        "orient": "top",
+        "columns": 1 if look.is_narrow else 3,
+        "labelColor": look.ink,
+        "labelFontSize": 12,
+        "symbolOpacity": 1,
+    }
+    colours = [look.lines[number % len(look.lines)] for number in count]
+    marks = [_MARKS[number % len(_MARKS)] for number in count]
+    return (
+        kind("name", scale={"domain": list(names), "range": colours}, legend=legend),
+        kind("name", scale={"domain": list(names), "range": marks}, legend=legend),
+    )
+
+
+def _paleness() -> Words:
+    """Pale is what was ended early."""
+    return either("datum.broke", 0.35, 1.0)
+
+
+def _x(title: str | None) -> Words:
+    axis = {"title": title, "format": "~g", "tickCount": 8, "grid": False}
+    return quantity("per_s", scale={"type": "log", "nice": False, "padding": 12}, axis=axis)
+
+
+def _sheet(data: str, goals: str, what: str, height: float, told_by: tuple[Words, Words], look: Look) -> Words:
+    colour, mark = told_by
+    label = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : datum.value + ' s'"
+    y = quantity(
+        "s",
+        title=f"{what}: p99, and p50 faint",
+        scale={"type": "log", "nice": True},
+        axis={"tickCount": 5, "labelExpr": label},
+    )
+    base = {"x": _x("requests per second" if look.is_slide else None), "y": y, "color": colour}
+    p50, p99 = ({"transform": [{"filter": f"datum.percent == {percent}"}]} for percent in (50, 99))
+    layers = [
+        layer(goals, "rule", {"y": quantity("s")}, color=look.limit, strokeDash=[5, 3]),
+        {**layer(data, "line", {**base, "detail": kind("name")}, strokeWidth=1.5, opacity=0.4), **p50},
+        {**layer(data, "line", base, strokeWidth=2), **p99},
+        {**_points(data, base, mark), **p99},
+    ]
+    return {"layer": layers, "width": look.width - 80, "height": height}
+
+
+def _goodput(told_by: tuple[Words, Words], look: Look) -> Words:
+    colour, mark = told_by
+    y = quantity("good", title="answers in time, per second", scale={"type": "symlog", "constant": 1})
+    base = {"x": _x("requests offered per second"), "y": y, "color": colour}
+    layers = [layer("good", "line", base, strokeWidth=2), _points("good", base, mark)]
+    return {"layer": layers, "width": look.width - 80, "height": _LOWER}
+
+
+def _points(data: str, base: Words, mark: Words) -> Words:
+    return layer(data, "point", {**base, "shape": mark, "opacity": _paleness()}, filled=True, size=55)
+
+
+def _times(found: Sequence[Capacity], names: Sequence[str], kind: str) -> Iterator[dict[str, Any]]:
+    for name, one in zip(names, found, strict=True):
+        for step in one.steps:
+            for percent in (50, 99):
+                value = step.percentile_s(kind, percent)
+                if value is not None and value != math.inf:
+                    yield {
+                        "name": name,
+                        "per_s": step.per_s,
+                        "percent": percent,
+                        "s": max(value, _LEAST_S),
+                        "broke": step.step.broke,
+                    }
+
+
+def _good(found: Sequence[Capacity], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for name, one in zip(names, found, strict=True):
+        for step in one.steps:
+            yield {"name": name, "per_s": step.per_s, "good": step.good_per_s(one.in_time_s), "broke": step.step.broke}
+
+
+def _goals(found: Sequence[Capacity], kind: str) -> list[dict[str, Any]]:
+    limits = {goal.limit for one in found for goal in one.goals if goal.figure.startswith(f"{kind}_")}
+    return [{"s": limit} for limit in sorted(limits)]
+
+
+MOST_PICTURES = 6  # one for each task
+
+
+def capacity_as_html(result: Result) -> str:
+    """Return a page without external files."""
+    found = capacities(result)
+    return rendered(
+        "capacity.html",
+        explained=Explained(),
+        heading="Capacity",
+        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        answer=list(conclusion(found, result.left_out)),
+        headings=COLUMNS,
+        rows=[
+            (plain, name, cells(one), one.verdict)
+            for plain, name, one in zip(plain_names_of(found), names_of(found), found, strict=True)
+        ],
+        notes=footnote(result, found).splitlines(),
+        sections=[Section("Latency and goodput by rate", list(capacity_pictures(found)))],
+        command=" ".join(result.command),
+        machine=result.environment,
+    )
+
+
+def capacity_pictures(found: Sequence[Capacity]) -> Iterator[Picture]:
+    """Yield one picture for each task."""
+    groups: dict[object, list[Capacity]] = {}
+    for one in found:
+        if one.steps:
+            groups.setdefault(one.case.job, []).append(one)
+    for group in list(groups.values())[:MOST_PICTURES]:
+        case = group[0].case
+        yield Picture(
+            "capacity",
+            in_words(case, [name for name, _ in case.job]) if len(groups) > 1 else "",
+            "Each point is one step: Poisson arrivals at that rate. The knee is where a line bends upwards; the dashed "
+            "lines are the goals. Pale points belong to steps that ended before everything was answered, because too "
+            "many requests had missed a goal. Below: goodput, the answers per second that arrived in time, "
+            "which shows how a server behaves beyond its knee.",
+            partial(capacity_chart, group),
+            "Latency by arrival rate. " + " ".join(map(in_one_sentence, group)),
+            headline=headline(group),
+            conditions=in_words(case, [name for name, _ in case.job]),
+        )

@@ -1,0 +1,115 @@
+"""Conducting a search for the capacity of each server: steps at the rates that are asked for, one server after another.
+
+What is offered next is not decided here, but by whoever reads what was seen until now.
+"""
+
+import random
+from collections.abc import Callable
+from itertools import count
+from typing import Protocol
+
+from under_siege.capacity.capacity_plan import budget_s, goals_for
+from under_siege.capacity.load_generator import typical_arrivals
+from under_siege.capacity.rate_step import Offer
+from under_siege.environments.services import Services
+from under_siege.errors import CaseFailedError
+from under_siege.model.case import Case
+from under_siege.model.record import Failure, Record, Result, Step
+from under_siege.model.threshold import goal
+from under_siege.monitors.cpu_speed_probe import Metronome, metronome
+from under_siege.run.case_run import new_record
+from under_siege.run.ceiling import compute_bare
+from under_siege.run.duration import Length, in_words
+from under_siege.run.plan import Plan
+from under_siege.run.progress_listener import Watcher
+from under_siege.run.rounds import beside_the_machine
+from under_siege.targets.expectation import Expectations
+
+FEWEST = 2  # requests of a step
+
+
+class Wanted(Protocol):
+    """What is to be offered next to a server: the rate, and for how long; None: it is known well enough."""
+
+    def __call__(self, result: Result, case: Case, budget_s: float, task_s: float) -> tuple[float, float] | None:
+        """From all that was seen until now."""
+
+
+async def search(
+    plan: Plan,
+    goals: list[str],
+    time_s: float | None,
+    result: Result,
+    expectations: Expectations,
+    services: Services,
+    watcher: Watcher,
+    keep: Callable[[Record | Step], None],
+    wanted: Wanted,
+) -> None:
+    """Measures the ceilings, then step after step of every server as long as one is wanted; keeps each."""
+    order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
+    async with metronome() as ticking:
+        for case in plan.ceilings:
+            keep(await _bare(plan, case, expectations, ticking, watcher))
+        left = list(plan.cases)
+        _say_how_long(plan, goals, time_s, expectations, watcher)
+        for number in count(1):
+            for case in order.sample(left, len(left)):
+                expected = expectations[case.work]
+                its = goals or goals_for(expected, plan.suite)
+                budget = time_s or budget_s([goal(text) for text in its])
+                found = wanted(result, case, budget, expected.task_s)
+                if found is None:
+                    left.remove(case)
+                    continue
+                step = Step(record=new_record(plan, case, found[1], number), goals=its, arrivals_per_s=found[0])
+                await _offer(plan, case, step, expectations, services, ticking, watcher)
+                keep(step)
+                watcher.case_ends()
+            if not left:
+                return
+
+
+def _say_how_long(
+    plan: Plan, goals: list[str], time_s: float | None, expectations: Expectations, watcher: Watcher
+) -> None:
+    each_s = [
+        time_s or budget_s([goal(text) for text in goals or goals_for(expectations[case.work], plan.suite)])
+        for case in plan.cases
+    ]
+    watcher.say(f"the search takes {in_words(sum(each_s), sum(each_s))}")
+
+
+async def _offer(
+    plan: Plan,
+    case: Case,
+    step: Step,
+    expectations: Expectations,
+    services: Services,
+    ticking: Metronome,
+    watcher: Watcher,
+) -> None:
+    record, per_s = step.record, step.arrivals_per_s
+    watcher.case_begins(f"step {record.round}  {record.server}  {per_s:.3g}/s", record.time_s)
+    unit = typical_arrivals(max(FEWEST, round(per_s * record.time_s)), [plan.seed, record.round])
+    due_s, goals = [round(float(one), 6) for one in unit / per_s], [goal(text) for text in step.goals]
+    async with beside_the_machine(record, ticking, None):
+        expected = plan.expected_of(case, expectations)
+        await Offer(plan, case, expected, services, step, due_s, goals, watcher.answer_came).measure()
+
+
+async def _bare(plan: Plan, case: Case, expectations: Expectations, ticking: Metronome, watcher: Watcher) -> Record:
+    """The ceiling: the task with nothing around it, on every CPU."""
+    expected = expectations[case.work]
+    length = Length(None, case.users, expected)
+    record = new_record(plan, case, length.end_s, 1)
+    record.answer_bytes = expected.size_bytes
+    watcher.case_begins("the ceiling", length.end_s)
+    async with beside_the_machine(record, ticking, None):
+        try:
+            python, folder = plan.pythons[case.python], plan.suite.folder
+            await compute_bare(case, python, expected, record, length, watcher.answer_came, folder=folder)
+        except CaseFailedError as failed:
+            record.failure = Failure(failed.code, str(failed))
+    watcher.case_ends()
+    return record

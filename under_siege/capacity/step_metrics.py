@@ -1,0 +1,183 @@
+"""What a step says in figures: how long answers and pings took at that rate of arrivals, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from under_siege.capacity.latency_replay import Seen
+from under_siege.model.record import Step
+from under_siege.model.threshold import Goal
+from under_siege.stats.cpu_speed import speeds_of
+
+Floats = NDArray[np.float64]
+
+PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+LATE_S = 0.002  # at the 99th percentile: beyond that the generator is late
+MUCH_BY_OTHERS = 0.1  # of all CPUs: what was measured then is not the server's alone
+PACE = 0.5  # of what a worker can do that is never idle
+SERVED_S = 0.1  # before an answer: when it was served at the latest
+SMOOTHED_S = 0.3  # on both sides: single samples of the speed probe are noisy
+TINY = 0.01  # of the usual speed: no machine is slower
+AWAKE = 0.9  # of a CPU: beyond that the generator is itself the limit
+
+
+class Offered:
+    """One step. What was refused, wrong or lost has waited for ever; what was not answered, until nobody looked."""
+
+    def __init__(self, step: Step) -> None:
+        self.step, self.record, self.case = step, step.record, step.case
+        self.per_s = step.arrivals_per_s
+
+    @property
+    def failure(self) -> str:
+        """Why there is nothing to see; empty if there is."""
+        if self.record.failure is not None:
+            return self.record.failure.message
+        return "" if self.step.arrivals.due_s else "nothing was sent"
+
+    @cached_property
+    def waits_s(self) -> Floats:
+        """Of each request, since it was due."""
+        arrivals = self.step.arrivals
+        lost = np.array([one not in ("", "unanswered") for one in arrivals.outcome], dtype=bool)
+        waits = np.asarray(arrivals.ended_s, dtype=np.float64) - np.asarray(arrivals.due_s, dtype=np.float64)
+        return np.where(lost, np.inf, np.maximum(waits, 1e-6))
+
+    @cached_property
+    def ping_waits_s(self) -> Floats:
+        """Of each ping that was due while it was looked, as long as it was looked."""
+        pings, until_s = self.record.pings, self.step.seen_until_s
+        due = np.asarray(pings.due_s, dtype=np.float64)
+        waits = np.asarray(pings.waited_s, dtype=np.float64)
+        lost = np.array([one not in ("", "not answered") for one in pings.problem], dtype=bool)
+        return np.where(lost, np.inf, np.maximum(waits, 1e-6))[due <= until_s]
+
+    @cached_property
+    def right(self) -> NDArray[np.bool_]:
+        """Which requests were answered, and right."""
+        return np.array([not one for one in self.step.arrivals.outcome], dtype=bool)
+
+    def percentile_s(self, kind: str, percent: float) -> float | None:
+        """Of the answers (`response`) or the pings; infinite if too many were lost, None where there are none."""
+        waits = self.waits_s if kind == "response" else self.ping_waits_s
+        return float(np.sort(waits)[min(len(waits) - 1, int(percent / 100 * len(waits)))]) if len(waits) else None
+
+    def value(self, goal: Goal) -> float | None:
+        """The figure that the goal is about."""
+        kind, _, percent = goal.figure.removesuffix("_s").rpartition("_")
+        if percent in PERCENTS:
+            return self.percentile_s(kind, PERCENTS[percent])
+        return {
+            "availability_pct": 100 * float(np.mean(self.right)) if len(self.right) else None,
+            "cpu_s_per_transaction": self.cpu_s,
+            "memory_bytes": self.memory_bytes,
+        }.get(goal.figure)
+
+    def excess(self, goal: Goal) -> float | None:
+        """How far it is beyond the limit, as a logarithm: negative where the goal holds.
+
+        A percentile that never came is as far beyond as more were lost than may be.
+        """
+        value = self.value(goal)
+        if value is None:
+            return None
+        limit = goal.limit
+        if goal.figure == "availability_pct":  # the share that is missing
+            value, limit = 100 - value, 100 - limit
+        if value == math.inf:
+            kind, _, percent = goal.figure.removesuffix("_s").rpartition("_")
+            waits, allowed = self.waits_s if kind == "response" else self.ping_waits_s, 1 - PERCENTS[percent] / 100
+            return max(0.0, math.log(float(np.mean(np.isinf(waits))) / allowed)) if allowed else math.inf
+        return math.log(max(value, 1e-9) / limit)
+
+    def missed(self, goal: Goal) -> tuple[int, float]:
+        """How many requests missed the limit of a percentile of the answers, and how many may; 0 of any other goal."""
+        kind, _, percent = goal.figure.removesuffix("_s").rpartition("_")
+        if kind != "response" or percent not in PERCENTS:
+            return 0, 0.0
+        return int(np.sum(self.waits_s > goal.limit)), len(self.waits_s) * (1 - PERCENTS[percent] / 100)
+
+    @property
+    def lost(self) -> int:
+        """Requests that were refused, or whose answer was wrong or none."""
+        return int(np.sum(np.isinf(self.waits_s)))
+
+    @property
+    def answered(self) -> int:
+        """Right answers."""
+        return int(np.sum(self.right))
+
+    @property
+    def answered_per_s(self) -> float:
+        """Right answers per second, until nobody waited any more."""
+        return self.answered / self.step.seen_until_s if self.step.seen_until_s > 0 else 0.0
+
+    @property
+    def keeps_pace(self) -> bool:
+        """Whether it answered about as much as one worker can; work shared by ever more requests gets done late."""
+        return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
+
+    def good_per_s(self, limit_s: float) -> float:
+        """Right answers within the limit, per second in which requests were due."""
+        due_s = self.step.arrivals.due_s
+        seen_s = self.step.seen_until_s if self.step.broke else len(due_s) / self.per_s
+        return float(np.sum(self.right & (self.waits_s <= limit_s))) / seen_s if seen_s > 0 else 0.0
+
+    @cached_property
+    def cpu_s(self) -> float | None:
+        """Of the server with all its children for each right answer."""
+        used = self.record.samples.cpu_s
+        return (used[-1] - used[0]) / self.answered if len(used) > 1 and self.answered else None
+
+    @property
+    def memory_bytes(self) -> float | None:
+        """The most that the server and its children took."""
+        return max(self.record.samples.memory_bytes, default=None)
+
+    @cached_property
+    def speed(self) -> float | None:
+        """Of the machine, in the metronome's units."""
+        speeds = speeds_of(self.record)
+        return speeds.mean(0.0, max(0.1, self.step.seen_until_s)) if speeds else None
+
+    @cached_property
+    def follows_speed(self) -> float:
+        """How far its rate follows the speed of the machine: as far as an answer that nothing delays is CPU time."""
+        idle_s = self.record.idle_answer_s
+        return min(1.0, self.cpu_s / idle_s) if self.cpu_s and idle_s else 0.0
+
+    def seen(self, usual_speed: float | None, exponent: float) -> Seen:
+        """Return what a replay needs; service times follow the speed of the machine with that exponent."""
+        due_s, slowness = np.asarray(self.step.arrivals.due_s, dtype=np.float64), np.ones(len(self.right))
+        if exponent and usual_speed and (speeds := speeds_of(self.record)):
+            end_s = np.where(np.isinf(self.waits_s), due_s, due_s + self.waits_s)
+            begin_s = np.maximum(due_s, end_s - SERVED_S)
+            means = speeds.means(begin_s - SMOOTHED_S, end_s + SMOOTHED_S)
+            slowness = (usual_speed / np.maximum(means, TINY * usual_speed)) ** exponent
+        return Seen(due_s, self.waits_s, self.right, slowness)
+
+    @property
+    def by_others(self) -> float:
+        """The share of all CPUs that neither the server nor the load and what watches it have used."""
+        machine, used = self.record.machine, self.record.samples.cpu_s
+        if machine is None or machine.total_s <= 0 or len(used) < 2:
+            return 0.0
+        ours = used[-1] - used[0] + (self.record.tool_cpu_s or 0.0) + (self.record.bench_cpu_s or 0.0)
+        return max(0.0, machine.busy_s - ours) / machine.total_s
+
+    @cached_property
+    def late_s(self) -> float:
+        """How much later than they were due requests were sent, at the 99th percentile."""
+        arrivals = self.step.arrivals
+        late = np.subtract(arrivals.sent_s, arrivals.due_s)
+        return max(0.0, float(np.percentile(late, 99))) if len(late) else 0.0
+
+    def is_limited(self, goals: list[Goal]) -> bool:
+        """Whether it was the generator that could not do more, so that nothing is said of the server."""
+        shortest = min((one.limit for one in goals if one.figure.startswith("response_")), default=1.0)
+        awake = self.step.generator_awake
+        return self.late_s > max(LATE_S, 0.1 * shortest) or (awake is not None and awake > AWAKE)

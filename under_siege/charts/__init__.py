@@ -1,0 +1,1 @@
+"""Draw charts as SVG and embed them in HTML."""

@@ -1,0 +1,222 @@
+"""Points with their names beside them: how much work is done, against what it costs or what everybody else feels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from under_siege.analysis.summary import Interval, Summary
+from under_siege.charts.canvas import Sheet, either
+from under_siege.charts.label_placement import Block, Box, Point, Room, placed
+from under_siege.charts.theme import Drawing, Look
+from under_siege.checks.verdict import OK
+from under_siege.report.labels import plain_name, short
+
+_HEIGHT, _LINE, _LETTER = 340, 15.0, 6.5  # pixels
+_LEFT, _FOOT = 54, 40  # of the axes
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Across:
+    """What is drawn from left to right: the further left, the better."""
+
+    value: Callable[[Summary], float | None]
+    text: Callable[[float], str]
+    title: str
+    best: str  # as `Summary.best` has it
+    in_steps: bool = False  # of ten times each
+    edges: Callable[[Summary], tuple[float | None, float | None]] = lambda _: (None, None)
+
+    def span(self, cases: Sequence[Summary]) -> tuple[float, float]:
+        """From where to where."""
+        values = [value for case in cases if (value := self.value(case))]
+        edges = [edge for case in cases for edge in self.edges(case) if edge and edge != math.inf]
+        if self.in_steps:
+            return min([*values, *edges]) * 0.7, max([*values, *edges]) * 1.4
+        return 0.0, 1.15 * max(values)
+
+    def share(self, value: float, span: tuple[float, float]) -> float:
+        """Where a value stands, from 0 to 1."""
+        low, high = span
+        if self.in_steps:
+            return math.log(value / low) / math.log(high / low)
+        return (value - low) / (high - low)
+
+    def ticks(self, span: tuple[float, float]) -> list[float]:
+        """Round values."""
+        if self.in_steps:
+            powers = range(math.ceil(math.log10(span[0])), math.floor(math.log10(span[1])) + 1)
+            return [10.0**power for power in powers]
+        return round_values(span[1], 6)
+
+
+def round_values(most: float, count: int) -> list[float]:
+    """From 0 to at most that, in at most so many steps."""
+    steps = (factor * 10.0**power for power in range(-6, 12) for factor in (1, 2, 5))
+    step = next(step for step in steps if most / step <= count)
+    return [number * step for number in range(int(most / step) + 1)]
+
+
+class _Scatter:
+    def __init__(self, cases: Sequence[Summary], across: Across, ceiling: Summary | None, look: Look) -> None:
+        self.look, self.across, self.ceiling = look, across, ceiling
+        self.cases = [case for case in cases if across.value(case) and case.usual_rate_per_s]
+        self.width, self.height = look.width - _LEFT - 12.0, (look.height or _HEIGHT + _FOOT) - _FOOT
+        self.span = across.span(self.cases)
+        rates = [case.usual_rate_per_s for case in self.cases if case.verdict == OK] or [1.0]
+        limit = [_edges(ceiling.rate_per_s)[1] or ceiling.usual_rate_per_s] if ceiling else []
+        self.most = 1.12 * max([*rates, *limit])
+
+    def x(self, value: float) -> float:
+        return _LEFT + self.width * min(1.0, max(0.0, self.across.share(value, self.span)))
+
+    def y(self, rate: float) -> float:
+        return self.height * (1 - min(rate, self.most) / self.most)
+
+    def is_best(self, case: Summary) -> bool:
+        return case.rank == 1 and self.across.best in case.best
+
+    def blocks(self) -> list[Block]:
+        """The names, each with its figure."""
+        room = Room(_LEFT, _LEFT + self.width, self.height, _LINE, _LETTER)
+        at, _, told = self.limit()
+        lines = [Box(row["x"] - 1, row["y2"] - 1, row["x2"] + 1, row["y"] + 1) for row in (*self.intervals(), *at)]
+        lines += [Box(row["x"] - _LETTER * len(row["text"]), row["y"] - 8, row["x"], row["y"] + 8) for row in told]
+        return placed([self._point(case) for case in self.cases], room, lines)
+
+    def _point(self, case: Summary) -> Point:
+        value = self.across.value(case)
+        assert value is not None
+        name = plain_name(case, self.cases)
+        if self.look.is_narrow:
+            name = name if len(name) <= 20 else f"{name[:19]}…"
+        elif not self.look.is_slide and name != case.server:
+            name = f"{name} ({short(case.server)})"
+        flag = "" if case.verdict == OK else f" ({case.verdict})"
+        star = "★ " if self.is_best(case) else ""
+        figure = "" if self.look.is_slide else f": {self.across.text(value)}"
+        text = f"{star}{name}{flag}{figure}"
+        return Point(self.x(value), self.y(case.usual_rate_per_s), text, self.is_best(case))
+
+    def dots(self) -> list[Row]:
+        ranked = any(case.rank == 1 for case in self.cases)
+        return [
+            {
+                "x": self.x(self.across.value(case) or 0),
+                "y": self.y(case.usual_rate_per_s),
+                "strong": case.rank == 1 or not ranked,
+            }
+            for case in self.cases
+        ]
+
+    def intervals(self) -> list[Row]:
+        """Across and up, where they are known."""
+        rows = []
+        for case, dot in zip(self.cases, self.dots(), strict=True):
+            low, high = self.across.edges(case)
+            if low and high and high != math.inf:
+                rows.append({"x": self.x(low), "x2": self.x(high), "y": dot["y"], "y2": dot["y"]})
+            low, high = _edges(case.rate_per_s)
+            if low is not None and high is not None:
+                rows.append({"x": dot["x"], "x2": dot["x"], "y": self.y(max(0.0, low)), "y2": self.y(high)})
+        return rows
+
+    def grid(self) -> tuple[list[Row], list[Row], list[Row]]:
+        """Lines, and what stands at them, below and on the left."""
+        lines: list[Row] = []
+        below, left = [], []
+        for value in self.across.ticks(self.span):
+            lines.append({"x": self.x(value), "x2": self.x(value), "y": 0, "y2": self.height})
+            below.append({"x": self.x(value), "y": self.height + 12, "text": self.across.text(value) if value else "0"})
+        for rate in round_values(self.most, 5):
+            lines.append({"x": _LEFT, "x2": _LEFT + self.width, "y": self.y(rate), "y2": self.y(rate)})
+            left.append({"x": _LEFT - 6, "y": self.y(rate), "text": f"{rate:,g}"})
+        return lines, below, left
+
+    def limit(self) -> tuple[list[Row], list[Row], list[Row]]:
+        """The ceiling, its interval, and what stands at it."""
+        if self.ceiling is None or self.ceiling.rate_per_s is None:
+            return [], [], []
+        at, (low, high) = self.y(self.ceiling.usual_rate_per_s), _edges(self.ceiling.rate_per_s)
+        across = {"x": _LEFT, "x2": _LEFT + self.width}
+        band = [{**across, "y": self.y(high), "y2": self.y(low)}] if low is not None and high is not None else []
+        text = "ceiling" if self.look.is_narrow else "ceiling: all that this machine can do"
+        return (
+            [{**across, "y": at, "y2": at}],
+            band,
+            [{"x": _LEFT + self.width - 4, "y": self.y(high or self.ceiling.usual_rate_per_s) - 8, "text": text}],
+        )
+
+
+def scatter(cases: Sequence[Summary], across: Across, ceiling: Summary | None, look: Look) -> Drawing:
+    """A point for each case: the higher, the more work; what nothing beats in both is strong and has a star."""
+    drawn = _Scatter(cases, across, ceiling, look)
+    blocks = drawn.blocks()
+    width = look.width - 4
+    sheet = Sheet(width, drawn.height + _FOOT, {"domain": [0, width], "nice": False}, None)
+    lines, below, left = drawn.grid()
+    at, band, told = drawn.limit()
+    titles = [
+        {"x": _LEFT + drawn.width / 2, "y": drawn.height + 30, "text": f"← {across.title}: less is better"},
+    ]
+    strong = either("datum.strong", look.work, look.mute)
+    bold: dict[str, Any] = {"color": look.ink, "fontSize": 12}
+    small: dict[str, Any] = {"color": look.quiet, "fontSize": 11}
+    return sheet.drawn(
+        sheet.segments("grid", lines, color=look.grid),
+        sheet.bars("ceiling_interval", band, color=look.limit, opacity=0.12),
+        sheet.segments("ceiling", at, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
+        sheet.text("ceiling_label", told, align="right", color=look.ink, fontSize=11),
+        sheet.segments("intervals", drawn.intervals(), color=look.quiet, strokeWidth=1.2),
+        sheet.of("points", drawn.dots(), "circle", {"x": sheet.x, "y": sheet.y, "color": strong}, size=130, opacity=1),
+        sheet.segments("brackets", list(_brackets(blocks)), color=look.quiet, strokeWidth=1.2),
+        *(
+            sheet.text(
+                f"{halo}names_{side}_{'best' if best else 'rest'}",
+                _names(blocks, is_left=side == "left", is_best=best),
+                align="right" if side == "left" else "left",
+                fontWeight="bold" if best else "normal",
+                **style,
+            )
+            for side in ("left", "right")
+            for best in (True, False)
+            for halo, style in (("halo_", {**bold, "stroke": look.paper, "strokeWidth": 4}), ("", bold))
+        ),
+        sheet.text("below", below, **small),
+        sheet.text("left", left, align="right", **small),
+        sheet.text("titles", titles, **small),
+        sheet.text("upright", [{"x": 10, "y": drawn.height / 2, "text": _upright(look)}], angle=270, **small),
+    )
+
+
+def _upright(look: Look) -> str:
+    return "answers per second: more is better →" if not look.is_slide else "answers per second →"
+
+
+def _brackets(blocks: Sequence[Block]) -> Iterator[Row]:
+    """Three lines for each group of points."""
+    for block in blocks:
+        if len(block.points) < 2:
+            continue
+        x, tick = (block.names.x2 + 4, 5) if block.is_left else (block.names.x - 4, -5)
+        top, bottom = min(point.y for point in block.points) - 7, max(point.y for point in block.points) + 7
+        top, bottom = min(top, block.names.y + 2), max(bottom, block.names.y2 - 2)
+        yield {"x": x, "x2": x, "y": top, "y2": bottom}
+        for y in (top, bottom):
+            yield {"x": x, "x2": x + tick, "y": y, "y2": y}
+
+
+def _names(blocks: Sequence[Block], *, is_left: bool, is_best: bool) -> list[Row]:
+    return [
+        {"x": block.edge, "y": block.names.y + _LINE * (line + 0.5), "text": point.text}
+        for block in blocks
+        for line, point in enumerate(block.points)
+        if block.is_left == is_left and point.is_best == is_best
+    ]
+
+
+def _edges(interval: Interval | None) -> tuple[float | None, float | None]:
+    return (None, None) if interval is None else (interval.low, interval.high)

@@ -1,0 +1,1 @@
+"""The rules that make a case `failed`, `suspect` or `unclear`."""

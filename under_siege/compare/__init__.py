@@ -1,0 +1,1 @@
+"""Compare two results: what changed, and by how much."""

@@ -1,0 +1,281 @@
+"""Two results side by side: what changed in each case, and what can be said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from common.errors import BadInputError
+from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.summary import Summary
+from under_siege.analysis.threshold_check import Judged, exit_code_of, judged_beside, places_of
+from under_siege.analysis.threshold_check import judged as judged_alone
+from under_siege.checks.verdict import FAILED, OK
+from under_siege.compare.cross_run_scale import Scale
+from under_siege.model.case import Case, axis
+from under_siege.model.record import Environment, Result
+from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of
+from under_siege.stats.metrics import MEASURES
+from under_siege.stats.rounds_data import Round
+from under_siege.stats.significance import Step, holm, student_at
+
+_OPTIONS = "--task, --users and --style"
+SAME_MEMORY = 0.01  # kernels of the same machine differ by some pages in what they have left for others
+
+
+def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
+    """Raises BadInputError if the two answer different questions, or come from different machines.
+
+    Args:
+        anyway: other machines are compared all the same; other tasks or users never are.
+    """
+    for result, name in ((base, "first"), (new, "second")):
+        if not result.records:
+            raise BadInputError(f"these results can't be compared: nothing was measured in the {name} one")
+    if other := [*_other_question(base, new)]:
+        raise BadInputError(f"these results can't be compared: {_told(other)}; measure both with the same {_OPTIONS}")
+    if (doubt := other_machine(base, new)) and not anyway:
+        raise BadInputError(f"these results can't be compared: {doubt}; --anyway does it all the same")
+
+
+def other_machine(base: Result, new: Result) -> str:
+    """In what the machines differ; empty where they don't."""
+    return _told([*_other_machine(base.environment, new.environment)])
+
+
+def same_beats(base: Result, new: Result) -> bool:
+    """Whether the metronomes of both did the same work with the same Python on the same kind of CPU."""
+    one, other = base.environment, new.environment
+    return bool(one.metronome) and (one.metronome, one.cpu_model) == (other.metronome, other.cpu_model)
+
+
+def _told(differences: list[str]) -> str:
+    return f"they were measured with different {', different '.join(differences)}" if differences else ""
+
+
+def _other_question(base: Result, new: Result) -> Iterator[str]:
+    loads = [{pair for one in result.records for pair in one.case.load} for result in (base, new)]
+    for name in dict.fromkeys(name for pairs in loads for name, _ in sorted(pairs, key=str)):
+        before, after = (sorted(value for axis, value in pairs if axis == name) for pairs in loads)
+        if before != after:
+            told = (", ".join(map(str, values)) or axis(name).usual for values in (before, after))
+            yield f"{name.removesuffix('s')}s ({' and '.join(told)})"
+
+
+def _other_machine(base: Environment, new: Environment) -> Iterator[str]:
+    if base.cpu_model != new.cpu_model:
+        yield f"CPUs ({base.cpu_model} and {new.cpu_model})"
+    if base.usable_cpus != new.usable_cpus:
+        yield f"numbers of CPUs ({base.usable_cpus} and {new.usable_cpus})"
+    if abs(base.memory_bytes - new.memory_bytes) > SAME_MEMORY * max(base.memory_bytes, new.memory_bytes):
+        yield f"sizes of memory ({base.memory_bytes / 1e9:.1f} GB and {new.memory_bytes / 1e9:.1f} GB)"
+
+
+LEVEL = 1 - CONFIDENCE  # in so many comparisons of equal things anything is called better or worse
+WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
+GONE, NEW = "gone", "new"  # of cases that are in one of the results only
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What is compared: as `MEASURES` calls it, and as a summary has it."""
+
+    name: str
+    value: Callable[[Summary], float | None]
+
+
+FIGURES = (
+    Figure("rate_per_s", lambda case: None if case.rate_per_s is None else case.rate_per_s.mean),
+    Figure("ping_p99_s", lambda case: None if case.ping_s is None else case.ping_s.p99),
+    Figure("cpu_s_per_transaction", lambda case: case.cpu_s_per_transaction),
+    Figure("memory_bytes", lambda case: case.memory_bytes),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One figure of one case, before and now, as the table of each result shows it."""
+
+    figure: Figure
+    base: Summary | None
+    new: Summary | None
+    ratio: Estimate | None = None  # new as a multiple of base, at one speed of the machine
+    step: Step | None = None  # among all tests of the comparison; None where nothing was or could be tested
+    is_judged: bool = False  # whether both sides can be trusted
+
+    @property
+    def values(self) -> tuple[float | None, float | None]:
+        """As the tables show them."""
+        base, new = (None if case is None else self.figure.value(case) for case in (self.base, self.new))
+        return base, new
+
+    @property
+    def is_testable(self) -> bool:
+        """Whether its rounds know their noise, and both sides can be trusted."""
+        return self.is_judged and self.ratio is not None and self.ratio.degrees > 0
+
+    @property
+    def fraction(self) -> float | None:
+        """The change as a fraction: -0.5 is half of it."""
+        base, new = self.values
+        if base is None or new is None:
+            return None
+        if self.ratio is not None:
+            return float(np.expm1(self.ratio.log))
+        return new / base - 1 if base else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % confidence interval of `fraction`."""
+        edges = self.ratio.interval() if self.ratio else None
+        return edges and (edges[0] - 1, edges[1] - 1)
+
+    @property
+    def smallest_visible(self) -> float | None:
+        """The smallest change that would have been told from noise, as a fraction."""
+        if self.step is None or self.ratio is None:
+            return None
+        margin = student_at(self.ratio.degrees, 1 - self.step.level / 2) * self.ratio.variance**0.5
+        return max(ACCURACY, float(np.expm1(margin)))
+
+    @property
+    def judgement(self) -> str | None:
+        """None where there is no figure, or where it can't be trusted."""
+        if not self.is_judged or self.values == (None, None):
+            return None
+        if self.step is None or self.ratio is None:
+            return UNDECIDED
+        if self.step.adjusted >= LEVEL or abs(np.expm1(self.ratio.log)) <= ACCURACY:
+            return SAME
+        return BETTER if (self.ratio.log > 0) == MEASURES[self.figure.name].more_is_better else WORSE
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A case in both results, or in one of them."""
+
+    case: Case
+    base: Summary | None
+    new: Summary | None
+    changes: tuple[Change, ...]  # one for each of `FIGURES`
+    speed_ratio: float | None = None  # how fast the machine was now, as a multiple of before
+
+    @property
+    def judgement(self) -> str:
+        """The gravest of all; what is suspect or unclear on either side is never called better, nor worse."""
+        if self.new is None:
+            return UNDECIDED if self.base and self.base.verdict == FAILED else GONE
+        if self.new.verdict == FAILED:
+            return FAILED
+        if self.new.verdict != OK or (self.base and self.base.verdict not in (OK, FAILED)):
+            return UNDECIDED
+        if self.base is None:
+            return NEW
+        if self.base.verdict == FAILED:
+            return BETTER
+        found = [change.judgement for change in self.changes]
+        return next((judgement for judgement in (WORSE, UNDECIDED, BETTER) if judgement in found), SAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All that two results say together."""
+
+    base: Result
+    new: Result
+    cases: list[Pair]
+    has_common_speed: bool  # whether the machine's own change of speed could be taken out
+    required: list[Judged] = field(default_factory=list)  # what is required of the new one, beside the base and alone
+
+    @property
+    def exit_code(self) -> int:
+        """1 if something is worse, failed, gone or misses what is required; else 3 if something is open; else 0."""
+        found, required = {case.judgement for case in self.cases}, exit_code_of(self.required)
+        return 1 if found & {WORSE, FAILED, GONE} or required == 1 else 3 if UNDECIDED in found or required else 0
+
+
+def compared(base: Result, new: Result) -> Compared:
+    """Each case of both results, in the order of the servers' numbers."""
+    before, after = summarize(base), summarize(new)
+    one_scale = same_beats(base, new)
+    scale = Scale(_every_case(before), _every_case(after), same_beats=one_scale)
+    ignored = _ignored(before, after)
+    sides = [_by_case(before, ignored), _by_case(after, ignored)]
+    # Those of now first: a case that is gone comes after them.
+    found = [
+        _pair(case, sides[0].get(case), sides[1].get(case), scale) for case in dict.fromkeys([*sides[1], *sides[0]])
+    ]
+    required = [*judged_alone(new, after), *_beside(new, after, sides[0], ignored, scale)]
+    return Compared(base, new, judged(found), scale.is_common, required)
+
+
+def _beside(
+    new: Result,
+    after: Comparison,
+    base: Mapping[Case, tuple[Summary, list[Round]]],
+    ignored: Sequence[str],
+    scale: Scale,
+) -> Iterator[Judged]:
+    """The requirements that are about the change."""
+    for one in new.requirements:
+        for place in places_of(one, after) if one.goal.of_base else ():
+            case, rounds = after.cases[place], after.rounds[place]
+            before = base.get(case.case.without(ignored))
+            is_same_kind = before is None or before[0].memory_kind == case.memory_kind
+            knows = before is not None and (is_same_kind or one.goal.figure != "memory_bytes")
+            change = scale.change(one.goal.figure, before[1], rounds) if before and knows else None
+            yield judged_beside(one.goal, case, before and before[0], change)
+
+
+def _every_case(comparison: Comparison) -> list[list[Round]]:
+    """With the ceilings, which help to tell the noise."""
+    return [*comparison.ceiling_rounds, *comparison.rounds]
+
+
+def _ignored(*comparisons: Comparison) -> list[str]:
+    """How many workers were asked for matters only where it tells cases of one result apart: else it is a change."""
+    for comparison in comparisons:
+        if len({one.case.without(["workers"]) for one in comparison.cases}) < len(comparison.cases):
+            return []
+    return ["workers"]
+
+
+def _by_case(comparison: Comparison, ignored: Sequence[str]) -> dict[Case, tuple[Summary, list[Round]]]:
+    pairs = zip(comparison.cases, comparison.rounds, strict=True)
+    return {one.case.without(ignored): (one, rounds) for one, rounds in pairs}
+
+
+_Side = tuple[Summary, list[Round]] | None
+
+
+def _pair(case: Case, base: _Side, new: _Side, scale: Scale) -> Pair:
+    before, after = base and base[0], new and new[0]
+    changes = [Change(figure, before, after) for figure in FIGURES]
+    if base is None or new is None:
+        return Pair(case, before, after, tuple(changes))
+    is_judged = base[0].verdict == new[0].verdict == OK
+    ratios = [_ratio(change, base, new, scale) for change in changes]
+    both = zip(changes, ratios, strict=True)
+    changes = [replace(change, ratio=ratio, is_judged=is_judged) for change, ratio in both]
+    return Pair(case, before, after, tuple(changes), scale.speed_ratio(base[1], new[1]))
+
+
+def _ratio(
+    change: Change, base: tuple[Summary, list[Round]], new: tuple[Summary, list[Round]], scale: Scale
+) -> Estimate | None:
+    if None in change.values or (change.figure.name == "memory_bytes" and base[0].memory_kind != new[0].memory_kind):
+        return None
+    return scale.change(change.figure.name, base[1], new[1])
+
+
+def judged(cases: Sequence[Pair]) -> list[Pair]:
+    """The same cases, with the tests of all of them taken together."""
+    everything = [change for case in cases for change in case.changes]
+    chances = [chance_of(change.ratio) for change in everything if change.ratio and change.is_testable]
+    steps = iter(holm(chances, LEVEL))
+    return [
+        replace(case, changes=tuple(replace(one, step=next(steps)) if one.is_testable else one for one in case.changes))
+        for case in cases
+    ]

@@ -1,0 +1,96 @@
+"""What one has to know about the machine and the versions to believe a result."""
+
+import json
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+
+from common.cpus import usable_cpus
+from under_siege.model.record import Environment
+from under_siege.monitors.cpu_speed_probe import METRONOME
+from under_siege.paths import ROOT, server_environment
+from under_siege.targets.interpreter import Interpreter
+
+_PACKAGES = (
+    *("aiohttp", "celery", "distributed", "flask", "gevent", "gunicorn", "kombu", "pebble", "psutil", "redis"),
+    *("bottle", "cheroot", "django", "fastapi", "granian", "hypercorn", "starlette", "tornado", "uvicorn"),
+    *("waitress", "werkzeug"),
+)
+_ASK = f"""
+import importlib.metadata, json
+versions = {{}}
+for name in {_PACKAGES}:
+    try:
+        versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+told = json.dumps(versions)
+"""
+
+
+def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
+    """This machine and these versions."""
+    with ThreadPoolExecutor() as asking:  # they are other programs' answers, each of which takes a while
+        commit, metronome = asking.submit(_commit), asking.submit(_work_of_the_metronome)
+    return Environment(
+        cpu_model=_cpu_model(),
+        cpus=psutil.cpu_count() or 1,
+        usable_cpus=usable_cpus(),
+        memory_bytes=psutil.virtual_memory().total,
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        pythons={python.version: python.build for python in pythons},
+        commit=commit.result(),
+        metronome=f"{platform.python_version()} {metronome.result()}",
+    )
+
+
+def _work_of_the_metronome() -> str:
+    asked = subprocess.run([*METRONOME, "--work"], env=server_environment(), capture_output=True, text=True, check=True)
+    return asked.stdout.strip()
+
+
+def packages_of(python: str) -> dict[str, str]:
+    """Name and version of each package that servers need and the Python of that path has; none if it can't be asked."""
+    try:
+        versions: dict[str, str] = json.loads(_told_by(python))
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    return versions
+
+
+def _told_by(python: str) -> bytes | str:
+    """What it says of its packages; the Python that runs this needs no process for that."""
+    if python == sys.executable:
+        told: dict[str, str] = {}
+        exec(_ASK, told)  # noqa: S102 (a constant)
+        return told["told"]
+    command = [python, "-P", "-c", f"{_ASK}print(told)"]
+    return subprocess.run(command, env=server_environment(), capture_output=True, timeout=30, check=True).stdout
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def _commit() -> str:
+    """The commit of this checkout, with `+` behind it if files were changed since; empty outside of git."""
+    if shutil.which("git") is None:
+        return ""
+    # Without a lock, which a bench that is killed, or a full disk, would leave in the user's repository.
+    command = ["git", "--no-optional-locks", "-C", str(ROOT), "status", "--porcelain=v2", "--branch"]
+    asked = subprocess.run([*command, "--untracked-files=no"], capture_output=True, text=True, check=False)
+    head = re.match(r"# branch\.oid ([0-9a-f]{12})", asked.stdout)
+    is_changed = re.search(r"^[^#]", asked.stdout, re.MULTILINE)
+    return head[1] + "+" * bool(is_changed) if head else ""

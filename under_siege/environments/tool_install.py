@@ -1,0 +1,150 @@
+"""A load tool that is installed, with a home of its own: the user's settings change every default."""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion
+
+from common.errors import BadInputError
+from common.server_contract import install_one_of
+from under_siege.environments.dependencies import environment_of
+from under_siege.load_tools.tool import Driver, Order
+from under_siege.paths import ROOT, server_environment
+from under_siege.targets.interpreter import interpreter
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program, and the driver that knows it."""
+
+    driver: Driver
+    program: str
+    home: Path
+
+    def environment(self) -> dict[str, str]:
+        """Where it finds its settings, and nothing of the user's own."""
+        others = {name: value for name, value in server_environment().items() if not name.startswith("LOCUST_")}
+        return {**others, "HOME": str(self.home)}
+
+    def command(self, order: Order) -> list[str]:
+        """The words that make it do that; what it wants to find for it, and no older result, is in its home then."""
+        for name in self.driver.results:
+            (self.home / name).unlink(missing_ok=True)
+        _write(self.home, self.driver.files(order))
+        return list(self.driver.command(self.program, self.home, order))
+
+    def results(self) -> dict[str, str]:
+        """What it has written in its home, as far as it has."""
+        written = [name for name in self.driver.results if (self.home / name).is_file()]
+        return {name: (self.home / name).read_text(errors="replace") for name in written}
+
+    def version(self) -> str:
+        """As it says itself."""
+        command = self.driver.version_command(self.program)
+        told = subprocess.run(command, capture_output=True, text=True, env=self.environment(), check=False)
+        return self.driver.version(told.stdout + told.stderr)
+
+
+@contextmanager
+def at_home(driver: Driver) -> Iterator[Tool]:
+    """The tool with a home of its own, which is removed at the end.
+
+    Raises:
+        BadInputError: it isn't installed; says the command that would install it.
+    """
+    program = find(driver)
+    with TemporaryDirectory(prefix="under-siege-") as folder:
+        home = Path(folder)
+        _write(home, driver.settings)
+        yield Tool(driver, program, home)
+
+
+async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tuple[Tool, str]:
+    """Return the tool with that folder as its home, and its version.
+
+    A tool from PyPI that is missing here, or has another version than the driver supports, gets an environment of its
+    own on first use.
+
+    Raises:
+        BadInputError: the tool is not installed, and can't be.
+    """
+    _write(home, driver.settings)
+    for program in _found(driver):
+        tool = Tool(driver, program, home)
+        version = await asyncio.to_thread(tool.version)
+        if _is_supported(version, driver.requirement):
+            return tool, version
+    tool = Tool(driver, await _installed(driver, tell), home)
+    return tool, await asyncio.to_thread(tool.version)
+
+
+def _is_supported(version: str, requirement: str) -> bool:
+    try:
+        return not requirement or Requirement(requirement).specifier.contains(version, prereleases=True)
+    except InvalidVersion:  # a program that does not start
+        return False
+
+
+async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
+    """Return the path of its program in an environment of its own, which is made if it isn't there yet."""
+    if not driver.requirement:
+        return find(driver)
+    python = interpreter()
+    try:
+        environment = await environment_of((driver.requirement,), python, ROOT, tell)
+    except BadInputError as error:
+        raise BadInputError(
+            f"{driver.name} can't be installed for Python {python.version}: {error}; solve that and run this again, "
+            f"or install {driver.requirement} yourself, so that {driver.name} is on the PATH"
+        ) from None
+    return str(environment / "bin" / driver.program)
+
+
+def _write(home: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        (home / path).parent.mkdir(exist_ok=True)
+        (home / path).write_text(text)
+
+
+def check(driver: Driver, orders: Iterable[Order], status: int = 200) -> None:
+    """Raises BadInputError if the tool can't do one of them, or not tell that status from a wrong one."""
+    if not driver.tells_arrivals and not 200 <= status < 300:
+        raise BadInputError(
+            f"{driver.name} holds no other status than 2xx for right, and {status} is expected; take siege"
+        )
+    for order in orders:
+        if refusal := driver.refusal(order):
+            raise BadInputError(refusal)
+
+
+def find(driver: Driver) -> str:
+    """The path of its program: on the PATH, or beside the Python that runs this.
+
+    Raises:
+        BadInputError: it isn't installed; says the command that would install it.
+    """
+    if found := _found(driver):
+        return found[0]
+    raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
+
+
+def _found(driver: Driver) -> list[str]:
+    """Return its program on the PATH, and the one beside the Python that runs this."""
+    paths = (None, str(Path(sys.executable).parent))
+    found = (shutil.which(driver.program, path=path) for path in paths)
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def install_command(driver: Driver) -> str:
+    """What installs it here."""
+    if driver.requirement:
+        return f"{sys.executable} -m pip install {driver.requirement}"
+    return install_one_of(driver.packages, driver.name)

@@ -1,0 +1,1 @@
+"""The drill: inject faults and see how servers recover."""

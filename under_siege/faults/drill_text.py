@@ -1,0 +1,205 @@
+"""A drill in words: what each cell says, and who survives what."""
+
+from collections.abc import Iterator, Sequence
+
+from under_siege import formatting
+from under_siege.faults.fault import CONTROL
+from under_siege.faults.fault_metrics import Drilled, Figures
+from under_siege.faults.survival_marks import DEAD, HIDDEN, HURT, OK, Cell
+from under_siege.model.record import LeftOut
+from under_siege.report.labels import in_brief, in_plain_words, name_of, with_capital
+
+MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
+NOT_POSSIBLE = "–"  # noqa: RUF001 (as a table has it)
+LEGEND = f"~ hurt · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} can't happen to it"
+SOON_S = 0.001  # less than that nobody can tell
+_OF_JOBS = ("never answered", "last answer after")
+# Of each fault: what it is, and what the two lines of its cells say.
+HEADINGS = {
+    CONTROL: ("no fault", "trans/s", "ping p99"),
+    "worker": ("worker killed", "lost", "recovery time"),
+    "stop": ("SIGTERM", "begun lost", "exit"),
+    "stop_long": ("SIGTERM, long tasks", "begun lost", "exit"),
+    "leave": ("25 leave", "CPU for nobody", "next one waits"),
+    "overload": ("10 times the users", "right/refused/lost", "quick after"),
+    "endless": ("endless task", "one: left, ping p99", "all: left, ping p99"),
+    "slow": ("50 half requests", "left", "ping p99"),
+    "malformed": ("10,000 malformed", "alive", "printed, smuggled"),
+    "jobs_worker": ("jobs, worker killed", *_OF_JOBS),
+    "jobs_server": ("jobs, server killed", *_OF_JOBS),
+    "jobs_server_apart": ("jobs, server killed, broker apart", *_OF_JOBS),
+    "jobs_broker": ("jobs, broker killed", *_OF_JOBS),
+    "jobs_broker_disk": ("jobs, broker with disk killed", *_OF_JOBS),
+}
+
+
+def cell_texts(one: Drilled) -> tuple[str, str]:
+    """Its figures in two lines; a dash where the fault can't happen to it, `failed` where it could not be tried."""
+    if not one.has_figures:
+        return ("failed" if one.failure else NOT_POSSIBLE), ""
+    return _TEXTS[one.fault](one.figures)
+
+
+def marked(cell: Cell) -> tuple[str, str]:
+    """The same with its mark behind the first line."""
+    first, second = cell_texts(cell.drilled)
+    return f"{first} {MARKS.get(cell.mark, '')}".rstrip(), second
+
+
+def table_of(cells: Sequence[Cell]) -> tuple[list[str], list[tuple[str, str, list[Cell | None]]]]:
+    """The faults that happened to any; for each server its plain name, its name, and a cell for each, or none."""
+    happened = {one.drilled.fault for one in cells if one.drilled.has_figures or one.drilled.failure}
+    known = happened or {one.drilled.fault for one in cells}
+    faults = [name for name in HEADINGS if name in known]
+    cases = [one.drilled.case for one in cells]
+    rows: dict[tuple[str, str], dict[str, Cell]] = {}
+    for one in cells:
+        name, server = name_of(one.drilled.case, cases), one.drilled.case.server
+        plain = f"{in_plain_words(server, one.drilled.title)}{name.removeprefix(server)}"
+        rows.setdefault((plain, name), {})[one.drilled.fault] = one
+    return faults, [(*names, [found.get(fault) for fault in faults]) for names, found in rows.items()]
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else formatting.seconds(value)
+
+
+def _after(value: float | None) -> str:
+    """When it was well again."""
+    return "at once" if value is not None and value < SOON_S else _seconds(value)
+
+
+def _ping(figures: Figures, name: str = "ping_p99_s") -> str:
+    if name not in figures:
+        return NOT_POSSIBLE
+    value = figures[name]
+    return "no answer" if value is None else formatting.seconds(value)
+
+
+def _share(value: float | None) -> str:
+    return formatting.share(value or 0.0)
+
+
+def _count(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.0f}"
+
+
+def _control(figures: Figures) -> tuple[str, str]:
+    return formatting.rate(figures["before_per_s"] or 0.0), _ping(figures)
+
+
+def _worker(figures: Figures) -> tuple[str, str]:
+    return _count(figures["lost"]), _after(figures["whole_s"])
+
+
+def _stop(figures: Figures) -> tuple[str, str]:
+    status = figures.get("exit")
+    ended = "never" if status is None else f"{status:.0f} in {_seconds(figures['exit_s'])}"
+    return f"{_count(figures['begun_lost'])} of {_count(figures['begun'])}", ended
+
+
+def _leave(figures: Figures) -> tuple[str, str]:
+    asked_s = figures["asked_cpu_s"] or 0.0
+    share = f" ({_share((figures['cpu_s'] or 0.0) / asked_s)})" if asked_s else ""
+    return f"{_seconds(figures['cpu_s'] or 0.0)}{share}", _seconds(figures["next_s"])
+
+
+def _overload(figures: Figures) -> tuple[str, str]:
+    lost = sum(figures[name] or 0 for name in ("lost", "wrong", "late"))
+    counts = f"{_count(figures['answered'])}/{_count(figures['refused'])}/{_count(lost)}"
+    return counts, _after(figures["quick_s"])
+
+
+def _endless(figures: Figures) -> tuple[str, str]:
+    one, every = (
+        f"{_share(figures.get(f'{name}_left'))}, {_ping(figures, f'{name}_ping_p99_s')}" for name in ("one", "all")
+    )
+    return one, every
+
+
+def _slow(figures: Figures) -> tuple[str, str]:
+    return _share(figures["left"]), _ping(figures)
+
+
+def _malformed(figures: Figures) -> tuple[str, str]:
+    alive = "alive" if figures["alive"] else "dead"
+    return alive, f"{_count(figures['lines'])}, {_count(figures['smuggled'])}"
+
+
+def _jobs(figures: Figures) -> tuple[str, str]:
+    return f"{_count(figures['lost'])} of {_count(figures['accepted'])}", _seconds(figures["last_s"])
+
+
+_TEXTS = {
+    CONTROL: _control,
+    "worker": _worker,
+    "stop": _stop,
+    "stop_long": _stop,
+    "leave": _leave,
+    "overload": _overload,
+    "endless": _endless,
+    "slow": _slow,
+    "malformed": _malformed,
+    **dict.fromkeys((name for name in HEADINGS if name.startswith("jobs_")), _jobs),
+}
+
+
+def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
+    """Who survives everything; who seems to live and does not work; and what could not be told."""
+    servers = {one.drilled.case.server: _called(one) for one in cells}
+    hurt = {one.drilled.case.server for one in cells if one.mark in (HURT, DEAD, HIDDEN)}
+    unknown = {one.drilled.case.server for one in cells if one.drilled.failure}
+    known = {one.drilled.case.server for one in cells if one.mark}
+    well = [name for name in servers if name in known - unknown - hurt]
+    if well:
+        who = with_capital(_listed([servers[name] for name in well]), well[0])
+        yield f"{who} {'survives' if len(well) == 1 else 'survive'} all of it."
+    else:
+        yield "None survives everything unhurt." if hurt.issuperset(servers) else "None is known to survive all of it."
+    pinged = {one.drilled.case.server for one in cells if any(found.pings.due_s for found in one.drilled.incidents)}
+    for mark, is_pinged, words in (
+        (HIDDEN, True, "A health check would keep a broken server in service: {}."),
+        (DEAD, True, "Dead, and a health check would notice: {}."),
+        (DEAD, False, "Dead: {}."),
+    ):
+        of_these = [one for one in cells if one.mark == mark and (one.drilled.case.server in pinged) == is_pinged]
+        if of_these:
+            yield words.format(_listed(list(map(_at_fault, of_these))))
+    replaced = [_at_fault(one) for one in cells if any(each.left_whole is False for each in one.drilled.incidents)]
+    if replaced:
+        yield f"Did not recover in time and was replaced before the next fault: {_listed(replaced)}."
+    unusable = {_called(one): one.drilled.unusable for one in cells if one.drilled.unusable}
+    for name, why in unusable.items():
+        yield f"Unusable: {name}: {why}, so no fault can be judged."
+    untold = [
+        f"{_at_fault(one)}: {one.drilled.failure}" for one in cells if one.drilled.failure and not one.drilled.unusable
+    ]
+    if untold:
+        yield f"Could not be told: {'; '.join(untold)}."
+    for lacking in left_out:
+        name = in_brief(lacking.server, lacking.server, lacking.title)
+        yield f"Not drilled: {name}, because it {lacking.reason}."
+
+
+def _called(cell: Cell, *more: str) -> str:
+    """As short as it can be, for a sentence."""
+    server = cell.drilled.case.server
+    return in_brief(server, server, cell.drilled.title, *more)
+
+
+def _at_fault(cell: Cell) -> str:
+    return _called(cell, what_in_words(cell.drilled.fault))
+
+
+def what_in_words(fault: str) -> str:
+    """`a worker killed`."""
+    return HEADINGS[fault][0]
+
+
+def footnote(rounds: int) -> str:
+    """How to read the cells."""
+    return f"{LEGEND} · medians of {rounds} rounds" if rounds > 1 else LEGEND
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,1 @@
+"""Frozen values: targets, cases, suites, records, and the result file."""

@@ -1,0 +1,1 @@
+"""What runs beside the load: pings, answer checks, CPU and memory, CPU speed."""

@@ -1,0 +1,127 @@
+"""The page of a comparison as HTML."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from under_siege import formatting
+from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.summary import Summary
+from under_siege.analysis.threshold_check import judged
+from under_siege.charts.html import Explained, rendered
+from under_siege.checks.verdict import FAILED, OK
+from under_siege.model.record import Result
+from under_siege.pages.page_sections import sections
+from under_siege.report.columns import Column, columns_for, figures
+from under_siege.report.conclusion import conclusion
+from under_siege.report.footnote import footnote
+from under_siege.report.labels import at, cases_of, columned, in_plain_words, with_name
+from under_siege.report.notes import flags, notes
+from under_siege.report.sweep_text import in_sentences
+from under_siege.report.threshold_text import HEADINGS, in_short, lines
+
+MOST_ROWS = 400
+
+
+def as_html(result: Result, *, corrected: bool = True) -> str:
+    """Return the whole page, as one file."""
+    comparison = summarize(result, corrected=corrected)
+    found = judged(result, comparison)
+    ordered = [*comparison.ceilings, *comparison.cases]
+    columns = columns_for([one for one in ordered if one.verdict != FAILED])
+    differing = columned(cases_of(comparison.cases))
+    return rendered(
+        "template.html",
+        heading=_heading(result),
+        noun=comparison.noun,
+        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        answer=[*conclusion(comparison), *in_sentences(comparison)],
+        explained=Explained(),
+        rows=[_row(summary, comparison, columns, differing) for summary in ordered[:MOST_ROWS]],
+        left_out=max(0, len(ordered) - MOST_ROWS),
+        caption=footnote(result, comparison).splitlines()[0].replace("* not", "★ not") if ordered else "",
+        columns=columns,
+        differing=differing,
+        required=lines(found),
+        required_in_short=in_short(found),
+        required_headings=HEADINGS,
+        notes=list(_notes(result, comparison)),
+        sections=list(sections(result, comparison)),
+        facts=list(_facts(result, comparison)),
+        flags=[
+            f"{verdict}: {', '.join(names)}: {message}"
+            for verdict, names, message in flags(ordered[:MOST_ROWS], comparison.cases)
+        ],
+    )
+
+
+def _notes(result: Result, comparison: Comparison) -> Iterator[str]:
+    """Yield each note after its subject, with a plain name for servers that have no row in the table."""
+    plain = {one.server: with_name(in_plain_words(one.server, one.title), one.server) for one in result.left_out}
+    for names, note in notes(result, comparison):
+        yield f"{', '.join(plain.get(name, name) for name in names.split(', '))}: {note}"
+
+
+def _heading(result: Result) -> str:
+    if result.suite is not None and (result.records or result.traces):
+        return result.suite.title
+    tasks = list(dict.fromkeys([*(one.case.task for one in result.records), *(one.case.task for one in result.traces)]))
+    if not tasks:
+        return "Nothing was measured"
+    listed = tasks[0] if len(tasks) == 1 else f"{', '.join(tasks[:-1])} and {tasks[-1]}"
+    return f"Which concurrency strategy should run {listed}?"
+
+
+def _row(
+    summary: Summary, comparison: Comparison, columns: Sequence[Column], differing: Sequence[str]
+) -> dict[str, Any]:
+    if summary.verdict == FAILED:
+        cells = [(column.name, {"text": "", "best": False}) for column in columns]
+    else:
+        shown = figures(summary, columns)
+        cells = [
+            (column.name, {"text": cell.text, "best": cell.best}) for column, cell in zip(columns, shown, strict=True)
+        ]
+    return {
+        "server": summary.server,
+        "plain": in_plain_words(summary.server, summary.title),
+        "is_ceiling": summary in comparison.ceilings,
+        "setting": [(name, value or "") for name, value in zip(differing, at(summary.case, differing), strict=True)],
+        "cells": cells,
+        "verdict": summary.verdict if summary.verdict != OK else "",
+        "codes": ", ".join(reason.code.replace("_", " ") for reason in summary.reasons),
+        "reasons": [reason.message for reason in summary.reasons],
+    }
+
+
+def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield name and value of all facts that are needed to reproduce the result."""
+    machine = result.environment
+    yield "command", shlex.join(result.command)
+    if comparison.cases or comparison.ceilings:
+        yield "figures", footnote(result, comparison).splitlines()[1]
+    yield "CPU", f"{machine.cpu_model}, {machine.usable_cpus} of {machine.cpus} CPUs"
+    yield "memory", f"{machine.memory_bytes / 1e9:.0f} GB"
+    yield "system", machine.system
+    for version, build in machine.pythons.items():
+        yield f"Python {version}", build
+    yield from _packages(result)
+    yield from ((tool, version) for tool, version in machine.tools.items() if version)
+    if result.records:
+        started = next((one for one in result.records if one.tool_command), result.records[0])
+        yield f"{started.tool} command", shlex.join(started.tool_command)
+        yield "load average", " to ".join(_extremes([one.load_average for one in result.records])) + " before each case"
+    if machine.commit:
+        yield "Under Siege", f"commit {machine.commit}"
+
+
+def _packages(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield one line of packages for each Python."""
+    of_each = result.environment.packages_of or {"": result.environment.packages}
+    for python, packages in of_each.items():
+        name = f"packages of Python {python}" if len(of_each) > 1 else "packages"
+        yield name, ", ".join(f"{package} {version}" for package, version in packages.items())
+
+
+def _extremes(values: list[float]) -> list[str]:
+    return [formatting.significant(min(values), 2), formatting.significant(max(values), 2)]

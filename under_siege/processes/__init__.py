@@ -1,0 +1,1 @@
+"""Start processes and stop all of them, whatever happens."""

@@ -1,0 +1,253 @@
+"""A child of the keeper: what `subprocess.Popen` is for a child of our own."""
+
+import atexit
+import contextlib
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+from common.process_tree import IS_TOLD, children
+from under_siege.processes.supervisor import LIMIT_S, RUN_MARK
+
+PATIENCE_S = 0.5
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = ("-P", "-S") if IS_TOLD else ("-P",)  # -S: where it needs no psutil, no packages need be looked for
+
+
+class Kept:
+    """Our end of the socket to the keeper."""
+
+    def __init__(self) -> None:
+        self.mark = uuid.uuid4().hex
+        self.is_lost = False  # ended before us: somebody killed it, perhaps one of those that it started
+        self._socket, theirs = socket.socketpair()
+        self._lock, self._rest = threading.Lock(), b""
+        self._started: set[int] = set()  # and not reaped
+        self.folders: list[Path] = []  # that it removes, should we not live to do it
+        self._statuses: dict[int, int] = {}  # of those that have ended
+        self._answers: list[dict[str, Any]] = []
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, *FLAGS, "-m", "under_siege.processes.supervisor", str(theirs.fileno()), self.mark],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        atexit.unregister(self._close)
+        self._socket.close()
+        self._process.send_signal(signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(LIMIT_S + 1)
+
+    def lives(self) -> bool:
+        """Whether it is still there."""
+        if not self.is_lost:
+            with self._lock:
+                self._hear(wait=False)
+        return not self.is_lost
+
+    def start(
+        self, words: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
+    ) -> int:
+        """The number of the process that it has started, in that folder or in ours; raises OSError."""
+        order = {
+            "start": list(words),
+            "environment": {**environment, RUN_MARK: self.mark},
+            "folder": str(folder or Path.cwd()),
+        }
+        data = json.dumps(order).encode() + b"\n"
+        with self._lock:
+            sent = socket.send_fds(self._socket, [data], descriptors)
+            self._socket.sendall(data[sent:])
+            while not self._answers and not self.is_lost:
+                self._hear(wait=True)
+            lost: dict[str, Any] = {"error": [errno.ESRCH, "the keeper was killed"]}
+            answer = self._answers.pop() if self._answers else lost
+        if "error" in answer:
+            self.end_if_idle()
+            raise OSError(*answer["error"], words[0])
+        self._started.add(answer["pid"])
+        return int(answer["pid"])
+
+    def status(self, pid: int, *, wait: bool = False) -> int | None:
+        """How it ended, negative if by a signal; None if it has not. Its number stays its own until it is reaped."""
+        with self._lock:
+            self._hear(wait=False)
+            while wait and pid not in self._statuses and not self.is_lost:
+                self._hear(wait=True)
+            return self._statuses.get(pid, -signal.SIGKILL if self.is_lost else None)
+
+    def reap(self, pid: int) -> None:
+        """Gives up the number of a process that has ended."""
+        with self._lock:
+            self._tell({"reap": pid})
+            self._started.discard(pid)
+            self._statuses.pop(pid, None)
+
+    def end_if_idle(self) -> None:
+        """Ends it, and with it all that it has inherited, if it has nothing to keep."""
+        if not self._started and not self.folders:
+            self.is_lost = True
+            self._close()
+
+    def orphans(self) -> list[psutil.Process]:
+        """Whom it has inherited, and not started."""
+        found = []
+        for pid in children(self.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+                if pid not in self._started:
+                    found.append(psutil.Process(pid))
+        return found
+
+    @contextlib.contextmanager
+    def removing(self, folder: Path) -> Iterator[None]:
+        """Has the folder removed, should we not live to do it."""
+        with self._lock:
+            self._tell({"folder": str(folder)})
+        self.folders.append(folder)
+        try:
+            yield
+        finally:
+            self.folders.remove(folder)
+            with self._lock:
+                self._tell({"forget": str(folder)})
+            self.end_if_idle()
+
+    def _tell(self, order: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # it is lost
+            self._socket.sendall(json.dumps(order).encode() + b"\n")
+
+    def _hear(self, *, wait: bool) -> None:
+        """Takes in what it has told; if there is nothing, waits for a while."""
+        self._socket.settimeout(PATIENCE_S if wait else 0.0)
+        try:
+            chunk = self._socket.recv(65536)
+        except TimeoutError:
+            self._process.send_signal(signal.SIGCONT)  # somebody may have stopped it
+            return
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            chunk = b""
+        finally:
+            self._socket.settimeout(None)
+        self.is_lost = not chunk
+        *whole, self._rest = (self._rest + chunk).split(b"\n")
+        for told in map(json.loads, whole):
+            if "ended" in told:
+                self._statuses[told["ended"]] = told["status"]
+            else:
+                self._answers.append(told)
+
+
+_KEPT: list[Kept] = []
+
+
+def kept() -> Kept:
+    """The keeper of this process, started when it is asked for the first time, and again if it was killed."""
+    if not _KEPT or not _KEPT[-1].lives():
+        _KEPT.append(Kept())
+    return _KEPT[-1]
+
+
+@contextlib.contextmanager
+def another_keeper() -> Iterator[None]:
+    """What is started while the body runs is kept by one that is started for that; the former one is left as it is.
+
+    It removes the same folders: whom it ends may write into them until then.
+    """
+    former = _KEPT[:]
+    _KEPT[:] = [Kept()]
+    try:
+        with contextlib.ExitStack() as stack:
+            for folder in [folder for keeper in former for folder in keeper.folders]:
+                stack.enter_context(_KEPT[0].removing(folder))
+            yield
+    finally:
+        for keeper in _KEPT:
+            keeper.end_if_idle()
+        _KEPT[:] = former
+
+
+class Child:
+    """A process that leads a session of its own; a stream that is no pipe is None."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        stdin: int,
+        stdout: int | IO[bytes],
+        stderr: int,
+        folder: Path | None = None,
+    ) -> None:
+        self.keeper, self.returncode = kept(), None
+        with contextlib.ExitStack() as theirs:
+            self.stdin, reads = _stream(stdin, theirs, we_write=True)
+            self.stdout, writes = _stream(stdout, theirs)
+            self.stderr, complains = _stream(stderr, theirs)
+            try:
+                self.pid = self.keeper.start(words, environment, [reads, writes, complains], folder)
+            except BaseException:
+                self.close()
+                raise
+
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """How it ended, or None; it is not reaped yet, so that its number can't become someone else's."""
+        return self.returncode if self.returncode is not None else self.keeper.status(self.pid)
+
+    def wait(self) -> int:
+        """How it ended; reaps it."""
+        if self.returncode is None:
+            status = self.keeper.status(self.pid, wait=True)
+            assert status is not None
+            self.keeper.reap(self.pid)
+            self.returncode = status
+        return self.returncode
+
+    def terminate(self) -> None:
+        """SIGTERM, unless it was reaped."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def close(self) -> None:
+        """Closes our ends of its pipes."""
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):  # what was written is not read any more
+                    stream.close()
+
+
+def _stream(wanted: int | IO[bytes], theirs: contextlib.ExitStack, *, we_write: bool = False) -> tuple[Any, int]:
+    """Our end of a pipe, or None, and the descriptor for the process, which is closed with `theirs` if it is new."""
+    if not isinstance(wanted, int):
+        return None, wanted.fileno()
+    if wanted == subprocess.DEVNULL:
+        null = os.open(os.devnull, os.O_RDWR)
+        theirs.callback(os.close, null)
+        return None, null
+    reads, writes = os.pipe()
+    theirs.callback(os.close, reads if we_write else writes)
+    return (os.fdopen(writes, "wb"), reads) if we_write else (os.fdopen(reads, "rb"), writes)

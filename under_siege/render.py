@@ -1,0 +1,213 @@
+"""The dresses of a result: the same comparison as a table, Markdown, CSV, JSON and HTML."""
+
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from common.errors import BadInputError
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.threshold_check import Judged, check_has, exit_code_of, judged
+from under_siege.capacity import capacity_export
+from under_siege.checks.verdict import FAILED, OK
+from under_siege.faults import drill_export
+from under_siege.model.record import Result
+from under_siege.model.result_file import write_whole
+from under_siege.model.threshold import required, together
+from under_siege.report.axis_table import as_across
+from under_siege.report.csv_export import as_csv
+from under_siege.report.markdown_table import as_markdown
+from under_siege.report.sweep_text import sweeps_as_data
+from under_siege.report.terminal_table import as_table
+from under_siege.report.threshold_text import required_as_data
+from under_siege.trace.timeline_text import TimelinesAsText, steps
+
+WIDTH = 136  # of what does not go to a terminal
+
+
+def as_timelines(result: Result) -> RenderableType:
+    """Who computed when, for a terminal."""
+    return (
+        TimelinesAsText(result)
+        if result.traces
+        else Text("Nothing was traced: run with --trace, or see bench.py trace.")
+    )
+
+
+def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) -> RenderableType:
+    """The table or the timelines for a terminal, as wide as that is."""
+    if dress == "table" and result.incidents:
+        return drill_export.as_table(result)
+    if dress == "table" and result.steps:
+        return capacity_export.as_table(result)
+    if dress == "table" and (result.records or not result.traces):
+        return as_table(result, corrected=corrected)
+    return as_timelines(result)
+
+
+def across_shown(result: Result, axis: str, *, corrected: bool = True) -> RenderableType:
+    """The values of one axis beside each other; raises BadInputError if it has not two."""
+    return as_across(result, axis, corrected=corrected)
+
+
+def _plain(shown: RenderableType) -> str:
+    page = io.StringIO()
+    Console(file=page, width=WIDTH, color_system=None).print(shown)
+    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+
+
+def as_json(result: Result, *, corrected: bool = True) -> str:
+    """What was measured where, and an object for each case; the keys are a contract."""
+    comparison = summarize(result, corrected=corrected)
+    told = {
+        "schema": result.schema,
+        "command": result.command,
+        "began_at": result.began_at,
+        "environment": result.environment,
+        "cases": capacity_export.as_data(result) if result.steps else comparison.cases,
+    }
+    if along := sweeps_as_data(comparison):
+        told["sweeps"] = along
+    if result.requirements:
+        told["requirements"] = required_as_data(judged(result, comparison))
+    if result.incidents:
+        told["cells"] = drill_export.as_data(result)
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+
+
+def as_html(result: Result, *, corrected: bool = True) -> str:
+    """One page that holds everything, pictures included."""
+    if result.incidents:
+        from under_siege.faults.drill_page import drill_as_html
+
+        return drill_as_html(result)
+    if result.steps:
+        from under_siege.capacity.capacity_page import capacity_as_html
+
+        return capacity_as_html(result)
+    from under_siege.pages.comparison_page import as_html  # drawing takes a while to load
+
+    return as_html(result, corrected=corrected)
+
+
+def dressed(result: Result, dress: str, *, corrected: bool = True) -> str:
+    """As `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
+    if dress in ("table", "timeline"):
+        return _plain(as_shown(result, dress, corrected=corrected))
+    if result.incidents and dress in ("markdown", "csv"):
+        return drill_export.as_markdown(result) if dress == "markdown" else drill_export.as_csv(result)
+    if result.steps and dress in ("markdown", "csv"):
+        return capacity_export.as_markdown(result) if dress == "markdown" else capacity_export.as_csv(result)
+    dresses = {"markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}
+    return dresses[dress](result, corrected=corrected)
+
+
+def show(shown: RenderableType) -> None:
+    """Prints on stdout, in colour if that is a terminal."""
+    console = Console()
+    if console.is_terminal:
+        console.print(shown)
+    else:
+        tell(_plain(shown))
+
+
+def tell(text: str) -> None:
+    """Prints it on stdout as it is."""
+    print(text)  # noqa: T201
+
+
+def show_again(
+    result: Result,
+    dress: str,
+    out: Path | None,
+    picture: str | None = None,
+    aspect: str | None = None,
+    across: str | None = None,
+    *,
+    corrected: bool = True,
+) -> None:
+    """A result as it is asked for: as one picture, along an axis, into a file, or on stdout.
+
+    Raises:
+        BadInputError: the result has nothing of that kind, or there is no such picture or aspect.
+    """
+    if picture is not None and out is not None:
+        from under_siege.picture_files import write_picture
+
+        write_picture(result, picture, out, aspect)
+    elif aspect is not None:
+        raise BadInputError("--aspect is the shape of a picture: expected --picture NAME with it")
+    elif across is not None:
+        show(across_shown(result, across, corrected=corrected))
+    elif out is not None:
+        write_whole(out, f"{dressed(result, dress, corrected=corrected)}\n".encode())
+    elif dress in ("table", "timeline"):
+        show(as_shown(result, dress, corrected=corrected))
+    else:
+        tell(dressed(result, dress, corrected=corrected))
+
+
+def show_traces(result: Result, out: Path | None, *, beside: bool = False, step: bool = False) -> None:
+    """The timelines on stdout or as a picture; step by step each key shows what became of the next request."""
+    if out is not None:
+        from under_siege.picture_files import write_picture
+
+        write_picture(result, "timeline", out, columns=min(2, len(result.traces)) if beside else 1)
+    elif step:
+        for number, state in enumerate(steps(result, beside=beside)):
+            show(state)
+            if number:
+                click.pause("(a key for the next request)")  # does nothing where nobody sits before it
+    elif result.traces:
+        show(TimelinesAsText(result, beside=beside))
+
+
+def show_all(result: Result, out: Path | None, page: Path | None) -> None:
+    """What a run has given: the answer and its figures on stdout, and on stderr where the rest is.
+
+    Args:
+        out: where the raw values are; None if they could not be saved.
+    """
+    if not result.records and not result.incidents and not result.steps:
+        return
+    try:
+        show(as_shown(result))
+        if result.traces:
+            show(as_timelines(result))
+    finally:  # even if stdout is on a full disk
+        print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
+    if page is not None:
+        write_whole(page, as_html(result).encode())
+        print(f"Page: {page}", file=sys.stderr)  # noqa: T201
+
+
+def exit_code(result: Result) -> int:
+    """0 if every case is `ok` and all that is required is met.
+
+    1 if one failed or something is missed; 3 if neither, but one is suspect or unclear, or something undecided.
+    """
+    comparison = summarize(result)
+    verdicts = {summary.verdict for summary in comparison.cases}
+    of_required = exit_code_of(judged(result, comparison))
+    return 1 if FAILED in verdicts or of_required == 1 else 3 if verdicts - {OK} or of_required else 0
+
+
+def requiring(result: Result, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
+    """Requires that of the result, too, and says what comes of all that is required of it alone.
+
+    Raises:
+        BadInputError: a requirement can't be read, or the result has no such figure.
+    """
+    given = required(texts)
+    for one in given:
+        if one.goal.of_base and not has_base:
+            raise BadInputError(f"{one.text!r}: one result has no base: expected that with bench.py compare")
+    comparison = summarize(result)
+    check_has(comparison, given)
+    result.requirements = together(result.requirements, given)
+    return judged(result, comparison)

@@ -1,0 +1,1 @@
+"""Turn results into text, tables and export formats."""

@@ -1,0 +1,281 @@
+"""The conclusion: what a comparison recommends, in plain words, and the figures behind it."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from under_siege import formatting
+from under_siege.analysis.ranking import is_worse, level
+from under_siege.analysis.report_data import Comparison
+from under_siege.analysis.summary import Summary
+from under_siege.checks.verdict import FAILED, OK, SUSPECT, UNCLEAR
+from under_siege.report.labels import (
+    LONGEST_PLAIN,
+    cases_of,
+    in_brief,
+    load_in_words,
+    name_of,
+    with_capital,
+    without_capital,
+)
+from under_siege.stats.estimates import Estimate, differ
+from under_siege.stats.regression import median
+from under_siege.stats.significance import student_at
+from under_siege.stats.task_time import alone_wall_s
+
+MOST_NAMES = 6  # in a sentence
+MUCH_LESS = 0.8  # of the memory, and it is worth a word
+ABOUT_AS_FAST = math.log(0.9)  # a case whose interval is wide is not recommended for being slow and uncertain
+POWER = 0.8  # with which a difference would have been found
+
+
+def conclusion(comparison: Comparison) -> list[str]:
+    """Return two paragraphs for each load: the recommendation, and the figures behind it."""
+    told = []
+    for load in dict.fromkeys(one.case.load for one in comparison.cases):
+        told += [" ".join(filter(None, sentences)) for sentences in _Field(comparison, load).told()]
+    return [paragraph for paragraph in told if paragraph]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A case with a throughput."""
+
+    case: Summary
+    name: str  # as the table calls it
+    measured: dict[str, Estimate | None]
+    rate: Estimate
+    keeps_pings_short: bool  # shorter than one task: whoever waits longer was blocked by more than one
+
+    @property
+    def plain(self) -> str:
+        """What it is, in the words of its title, and the name of its file."""
+        what, colon, _ = self.case.title.partition(":")
+        what = what.removeprefix("In ").removeprefix("On ")
+        if not colon or len(what) > LONGEST_PLAIN or what.lower() == self.case.server.lower():
+            return self.name
+        return f"{without_capital(what)} ({self.name})"
+
+    @property
+    def brief(self) -> str:
+        """As short as it can be: for a strategy the plain name and its number."""
+        return in_brief(self.name, self.case.server, self.case.title)
+
+    @property
+    def ping(self) -> str:
+        """The 99th percentile of its pings."""
+        ping = self.case.ping_s
+        if ping is None:
+            return "an unknown time"
+        return formatting.seconds(ping.p99) if ping.p99 is not None else f"more than {formatting.seconds(ping.max)}"
+
+    @property
+    def ping_s(self) -> float:
+        """For sorting."""
+        ping = self.case.ping_s
+        return math.inf if ping is None else ping.p99 or ping.max
+
+    @property
+    def memory_bytes(self) -> int:
+        """For sorting and for a sentence."""
+        return self.case.memory_bytes or 0
+
+
+class _Field:
+    """The cases that are asked for the same."""
+
+    def __init__(self, comparison: Comparison, load: object) -> None:
+        self._everything, self._noun = cases_of(comparison.cases), comparison.noun
+        places = [place for place, case in enumerate(self._everything) if case.load == load]
+        self._cases = [comparison.cases[place] for place in places]
+        several = len({case.load for case in self._everything}) > 1
+        self._prefix = [f"{load_in_words(self._cases[0].case, self._everything)}:"] if several else []
+        works = {one.case.work for one in self._cases}
+        self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
+        found = [one for place in places if (one := self._candidate(comparison, place)) is not None]
+        self._sound = [one for one in found if one.case.verdict == OK]
+        self._uncertain = [one for one in found if one.case.verdict == UNCLEAR]
+        self._first = [one for one in self._sound if one.case.rank == 1]
+        self._alpha = level(len(found), comparison.looks)
+
+    def _candidate(self, comparison: Comparison, place: int) -> _Candidate | None:
+        case = comparison.cases[place]
+        measured = {figure: of_all[place] for figure, of_all in comparison.measured.items()}
+        rate = measured["rate_per_s"]
+        if rate is None or case.verdict not in (OK, UNCLEAR):
+            return None
+        alone_s, ping = self._alone_s[case.case.work], case.ping_s
+        short = alone_s is not None and ping is not None and ping.p99 is not None and ping.p99 < alone_s
+        return _Candidate(case, name_of(case.case, self._everything), measured, rate, short)
+
+    def told(self) -> Iterator[list[str]]:
+        """Yield the sentences of each paragraph."""
+        yield [*self._prefix, *self._answer()]
+        if self._first and len(self._sound) > 1:
+            yield [self._fastest(), self._detectable(), self._pings(), *self._left_out()]
+        else:
+            yield [*self._left_out()]
+
+    def _answer(self) -> Iterator[str]:
+        if len(self._cases) == 1 and (self._sound or self._uncertain):
+            yield from self._described((self._sound or self._uncertain)[0])
+        elif self._sound and not self._first:
+            yield "No recommendation: these figures have no intervals, so nothing is ranked. Use --rounds 2 or more."
+        elif better := self._better_but_uncertain():
+            best = max(better, key=lambda one: one.rate.log)
+            yield f"No recommendation: {best.plain} measured {_rates([best])}, but that is not verified."
+            if self._first:
+                fastest = max(self._first, key=lambda one: one.rate.log)
+                yield f"The fastest {self._noun} that is verified is {fastest.plain} with {_rates([fastest])}."
+        elif len(self._sound) == 1:
+            yield from self._described(self._sound[0])
+            yield from self._contenders(self._sound[0])
+        elif self._sound:
+            chosen = self._chosen()
+            yield from self._recommended(chosen)
+            yield from self._contenders(chosen)
+        else:
+            yield f"No recommendation: no {self._noun} gave a throughput that can be trusted."
+
+    def _better_but_uncertain(self) -> list[_Candidate]:
+        """Return the unverified cases that are faster than every verified one."""
+        return [
+            one
+            for one in self._uncertain
+            if all(is_worse(sound.rate, one.rate, self._alpha) for sound in self._first or self._sound)
+        ]
+
+    def _described(self, one: _Candidate) -> Iterator[str]:
+        """Describe a case that nothing is compared with."""
+        edges = one.rate.interval()
+        interval = f" (95 % CI {formatting.rate(edges[0])} to {formatting.rate(edges[1])})" if edges else ""
+        of_ceiling = f", {_shares([one])} of the ceiling" if _shares([one]) else ""
+        pings = f"; health checks take up to {one.ping} (p99)" if one.case.ping_s else ""
+        name = with_capital(one.plain, one.case.server)
+        yield f"{name} serves {_rates([one])}{interval}{of_ceiling}{pings}."
+
+    def _chosen(self) -> _Candidate:
+        best = max(one.rate.log for one in self._first)
+        fast = [one for one in self._first if one.rate.log >= best + ABOUT_AS_FAST]
+        short = [one for one in fast if one.keeps_pings_short]
+        return min(short or fast, key=lambda one: one.memory_bytes)
+
+    def _recommended(self, chosen: _Candidate) -> Iterator[str]:
+        use = f"Use {chosen.plain}: no {self._noun} is measurably faster"
+        if chosen.keeps_pings_short:
+            yield f"{use}, and health checks stay below {chosen.ping} (p99)."
+        elif chosen.case.ping_s is None:
+            yield f"{use}."
+        else:
+            yield f"{use}. But health checks take up to {chosen.ping} (p99)."
+            yield from self._if_pings_matter(chosen)
+        yield from self._if_memory_is_short(chosen)
+
+    def _if_pings_matter(self, chosen: _Candidate) -> Iterator[str]:
+        quick = [one for one in self._sound if one.keeps_pings_short]
+        if quick:
+            best = max(quick, key=lambda one: one.rate.log)
+            part = _part(best, chosen)
+            yield f"If they must be fast: with {best.plain} they take {best.ping}, at {part} of the throughput."
+
+    def _if_memory_is_short(self, chosen: _Candidate) -> Iterator[str]:
+        lean = [one for one in self._sound if self._is_leaner(one, chosen)]
+        if lean:
+            best = max(lean, key=lambda one: (one in self._first, one.rate.log))
+            same = "the same throughput" if best in self._first else f"{_part(best, chosen)} of the throughput"
+            blocks = chosen.keeps_pings_short and not best.keeps_pings_short
+            pings = f", but health checks take up to {best.ping}" if blocks else ""
+            sizes = f"{formatting.megabytes(best.memory_bytes)} instead of {formatting.megabytes(chosen.memory_bytes)}"
+            yield f"If memory is short: {best.plain} uses {sizes}, with {same}{pings}."
+
+    def _is_leaner(self, one: _Candidate, chosen: _Candidate) -> bool:
+        mine, others = one.measured["memory_bytes"], chosen.measured["memory_bytes"]
+        if mine is None or others is None or one.memory_bytes > MUCH_LESS * chosen.memory_bytes:
+            return False
+        return differ(mine, others, len(self._sound) * (len(self._sound) - 1) // 2)
+
+    def _contenders(self, chosen: _Candidate) -> Iterator[str]:
+        """Name the unverified cases that may be as fast as the chosen one."""
+        contenders = [one for one in self._uncertain if not is_worse(one.rate, chosen.rate, self._alpha)]
+        if contenders:
+            which = "its throughput is" if len(contenders) == 1 else "their throughputs are"
+            names = _listed([one.brief for one in contenders])
+            yield f"{with_capital(names, contenders[0].case.server)} may be as fast: {which} uncertain."
+
+    def _fastest(self) -> str:
+        first, rest = self._first, [one for one in self._sound if one not in self._first]
+        share = f" ({_shares(first)} of the ceiling)" if _shares(first) else ""
+        if not rest:
+            return f"No {self._noun} is significantly faster than another: all serve {_rates(first)}{share}."
+        following = max(rest, key=lambda one: one.rate.log)
+        names = with_capital(_listed([one.brief for one in first]), first[0].case.server)
+        are = "is the fastest with" if len(first) == 1 else "are not significantly different:"
+        return f"{names} {are} {_rates(first)}{share}; next is {following.brief} with {_rates([following])}."
+
+    def _detectable(self) -> str:
+        """Return the smallest difference between contenders that would have been found, with a power of 80 %."""
+        contenders = [one.rate for one in (self._first if len(self._first) > 1 else self._sound) if one.rate.degrees]
+        if len(contenders) < 2:
+            return ""
+        error = (2 * median(one.variance for one in contenders)) ** 0.5
+        degrees = median(one.degrees for one in contenders)
+        needed = (student_at(degrees, 1 - self._alpha) + student_at(degrees, POWER)) * error
+        return f"A difference of {formatting.share(math.expm1(needed))} would have been found (power {formatting.share(POWER)})."
+
+    def _pings(self) -> str:
+        """Return which cases keep pings short; the measure is the task itself."""
+        known = sorted(seconds for seconds in self._alone_s.values() if seconds is not None)
+        pinged = [one for one in self._sound if one.case.ping_s]
+        if not pinged or not known:
+            return ""
+        short = [one for one in pinged if one.keeps_pings_short]
+        slow = sorted((one for one in pinged if not one.keeps_pings_short), key=lambda one: one.ping_s)
+        task = "task" if self._noun == "strategy" else "answer"
+        limit = _between(formatting.seconds(known[0]), formatting.seconds(known[-1]))
+        if not short:
+            return (
+                f"No {self._noun} keeps health checks (p99) shorter than one {task} alone ({limit}): "
+                f"the best is {slow[0].brief} with {slow[0].ping}."
+            )
+        told = _listed([f"{one.brief} {one.ping}" for one in short])
+        rest = f"; with the others {_between(slow[0].ping, slow[-1].ping)}" if slow else ""
+        return f"Health checks (p99) take less than one {task} alone ({limit}) with {told}{rest}."
+
+    def _left_out(self) -> Iterator[str]:
+        """Name the cases that are not ranked, by their verdict."""
+        for verdict, why in (
+            (UNCLEAR, "Not ranked, because the figures are uncertain"),
+            (SUSPECT, "Not ranked, because the figures can't be believed"),
+            (FAILED, "Failed"),
+        ):
+            names = [
+                in_brief(name_of(case.case, self._everything), case.server, case.title)
+                for case in self._cases
+                if case.verdict == verdict
+            ]
+            if names:
+                yield f"{why}: {_listed(names)}."
+
+
+def _shares(candidates: Sequence[_Candidate]) -> str:
+    shares = sorted(one.case.of_ceiling.mean for one in candidates if one.case.of_ceiling is not None)
+    return _between(formatting.share(shares[0]), formatting.share(shares[-1])) if shares else ""
+
+
+def _part(one: _Candidate, chosen: _Candidate) -> str:
+    return formatting.share(math.exp(one.rate.log - chosen.rate.log))
+
+
+def _rates(candidates: Sequence[_Candidate]) -> str:
+    rates = sorted(one.case.usual_rate_per_s for one in candidates)
+    return f"{_between(formatting.rate(rates[0]), formatting.rate(rates[-1]))} requests/s"
+
+
+def _between(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
+
+
+def _listed(names: Sequence[str], word: str = "and") -> str:
+    if len(names) > MOST_NAMES + 1:
+        names = [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} others"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"

@@ -1,0 +1,130 @@
+"""Headlines of charts, computed from the figures the charts show.
+
+A headline with too many names gives their number, and a second line lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from under_siege import formatting
+from under_siege.analysis.metric_value import Known
+from under_siege.analysis.summary import Summary
+from under_siege.checks.verdict import OK
+from under_siege.report.labels import plain_name, with_capital
+from under_siege.stats.rounds_data import Round
+
+_MOST_NAMES = 3
+
+
+def of_throughput(cases: Sequence[Summary]) -> str:
+    """Return which cases are the fastest."""
+    first = [case for case in cases if case.rank == 1 and case.rate_per_s]
+    if not first:
+        return "No throughput could be ranked"
+    rates = sorted(case.usual_rate_per_s for case in first)
+    if len(first) == len([case for case in cases if case.verdict == OK]) > 1:
+        return f"No significant difference: all serve {_between(rates, formatting.rate)} requests per second"
+    if len(first) == 1:
+        name = with_capital(_names(first, cases), first[0].server)
+        return f"{name} is the fastest: {_between(rates, formatting.rate)} requests per second"
+    told = f"share first place: {_between(rates, formatting.rate)} requests per second"
+    return _said(first, cases, told, "Fastest")
+
+
+def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
+    """Return which cases answer pings sooner than one task takes."""
+    pinged = [case for case in cases if case.ping_s and case.verdict == OK]
+    if not pinged or task_s is None:
+        return "Health-check latency under load"
+    short = [case for case in pinged if case.ping_s and case.ping_s.p99 is not None and case.ping_s.p99 < task_s]
+    longest = max(_ping_s(case) for case in pinged)
+    if not short:
+        return f"In every case pings (p99) take longer than a whole task: up to {formatting.seconds(longest)}"
+    if len(short) == len(pinged):
+        return f"In every case pings (p99) take at most {formatting.seconds(longest)}"
+    rest = sorted(_ping_s(case) for case in pinged if case not in short)
+    within = _between(sorted(map(_ping_s, short)), formatting.seconds)
+    told = (
+        f"answer{'s' if len(short) == 1 else ''} pings (p99) within {within}, "
+        f"the rest within {_between([rest[0], rest[-1]], formatting.seconds)}"
+    )
+    return _said(short, cases, told, "Quick")
+
+
+def of_tradeoff(cases: Sequence[Summary]) -> str:
+    """Return which cases are best in both throughput and pings."""
+    best = [case for case in cases if case.rank == 1 and "ping_p99_s" in case.best]
+    if best:
+        told = (
+            "has the best throughput and the shortest pings"
+            if len(best) == 1
+            else "have the best throughput and the shortest pings"
+        )
+        return _said(best, cases, told, "Best")
+    return "No case has both the best throughput and the shortest pings"
+
+
+def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> str:
+    """Return the longest pings of the first round, which is the one in the chart."""
+    longest = [max(case[0].record.pings.waited_s, default=0.0) for case in rounds]
+    worst, best = longest.index(max(longest)), longest.index(min(longest))
+    if longest[worst] < 2 * longest[best]:
+        return f"No ping of the first round took longer than {formatting.seconds(longest[worst])}"
+    return (
+        f"The longest ping of the first round took {formatting.seconds(longest[worst])} with "
+        f"{plain_name(cases[worst], cases)}, {formatting.seconds(longest[best])} with {plain_name(cases[best], cases)}"
+    )
+
+
+def of_memory(cases: Sequence[Summary]) -> str:
+    """Return how much memory the fastest and the leanest case use."""
+    first = sorted(case.memory_bytes for case in cases if case.rank == 1 and case.memory_bytes)
+    everything = sorted(case.memory_bytes for case in cases if case.memory_bytes)
+    if not first:
+        return f"Memory: {_between(everything, formatting.megabytes)}" if everything else "Memory was not measured"
+    least = "" if first[0] == everything[0] else f"; the leanest uses {formatting.megabytes(everything[0])}"
+    fastest = "The fastest case uses" if len(first) == 1 else "The fastest cases use"
+    return f"{fastest} {_between(first, formatting.megabytes)} of memory{least}"
+
+
+def of_cpu(cases: Sequence[Summary], spent: Sequence[Known], task_s: float | None) -> str:
+    """Return which case significantly spends the most CPU time on top of the task."""
+    known = [(one.value, one, case) for one, case in zip(spent, cases, strict=True) if one.value is not None]
+    if task_s is None:
+        values = sorted(value for value, *_ in known)
+        return f"An answer costs {_between(values, formatting.seconds)} of CPU time" if values else "CPU time"
+    task = f"a task of {formatting.seconds(task_s)}"
+    if not any(one.high is not None for _, one, _ in known):
+        return f"CPU time for each answer on top of {task}"
+    surely = [found for found in known if found[1].low is not None and found[1].low > 0]
+    if not surely:
+        return f"No significant CPU time on top of {task}"
+    most_s, _, case = max(surely, key=lambda found: found[0])
+    name, most = plain_name(case, cases), f"{formatting.seconds(most_s)} for each answer, whose task takes "
+    most += formatting.seconds(task_s)
+    if len(surely) == 1:
+        return f"Only {name} spends significant CPU time on top of the task: {most}"
+    return f"{with_capital(name, case.server)} spends the most CPU time on top of the task: {most}"
+
+
+def _ping_s(case: Summary) -> float:
+    assert case.ping_s is not None
+    return case.ping_s.p99 or case.ping_s.max
+
+
+def _said(found: Sequence[Summary], cases: Sequence[Summary], told: str, label: str) -> str:
+    """Return a sentence about these cases; with many of them, their number, and their names in a second line."""
+    if len(found) <= _MOST_NAMES:
+        return f"{with_capital(_names(found, cases), found[0].server)} {told}"
+    return f"{len(found)} of {len(cases)} {told}\n{label}: {_names(found, cases)}"
+
+
+def _names(found: Sequence[Summary], cases: Sequence[Summary]) -> str:
+    names = [plain_name(case, cases) for case in found]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _between(values: Sequence[float], text: Callable[[float], str]) -> str:
+    low, high = text(values[0]), text(values[-1])
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,167 @@
+"""What has to be known of a comparison beside its figures, though nothing is wrong with a server."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from under_siege import formatting
+from under_siege.analysis.report_data import Comparison
+from under_siege.analysis.summary import Summary
+from under_siege.checks.rules import verdict_of
+from under_siege.checks.verdict import FAILED
+from under_siege.model.record import Result
+from under_siege.report.labels import cases_of, full_name
+from under_siege.stats.rounds_data import Round
+from under_siege.stats.speed_correction import other_work, stolen
+
+
+def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tuple[str, list[str], str]]:
+    """Yield the verdict of each reason, the names of its cases, and its message."""
+    named = cases_of(cases)
+    about: dict[tuple[str, str], list[str]] = {}
+    for summary in summaries:
+        for reason in summary.reasons:
+            about.setdefault((verdict_of([reason]), reason.message), []).append(full_name(summary.case, named))
+    for (verdict, message), names in about.items():
+        yield verdict, names, message
+
+
+CHANGED = 1.25  # times as fast as at another moment, and a machine counts as unsteady
+NOTEWORTHY = 0.03  # share of all CPUs
+LATE_S = 0.010  # pings that are sent later than this say more about the bench than about the server
+WARMING = 1.4  # times the CPU for each answer at first, and a server counts as one that has to warm up
+
+
+def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Each with what it is about: a server, or the machine."""
+    several = len({*(one.python for one in result.left_out), *(case.python for case in comparison.cases)}) > 1
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in result.left_out:
+        alike.setdefault((one.python, one.reason), []).append(one.server)
+    for (python, reason), servers in alike.items():
+        it = "each" if len(servers) > 1 else "it"
+        yield ", ".join(servers), f"not run{f' under Python {python}' if several else ''}: {it} {reason}"
+    yield from _of_the_suite(result, comparison)
+    yield from _of_ceilings(comparison)
+    yield from _of_connections(comparison)
+    yield from _of_warm_ups(comparison)
+    yield from _of_the_gil(comparison)
+    yield from _of_late_pings(comparison)
+    yield from _of_the_machine(comparison)
+
+
+def _of_the_suite(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """What is not known of it, so that no rule can look there."""
+    if result.suite is None or not comparison.cases:
+        return
+    if result.suite.body == "any":
+        yield "answers", "only the status was checked, because bodies may differ (body = any)"
+    elif result.suite.body == "json":
+        yield "answers", "compared as JSON, not byte for byte"
+    if not any(record.has_ceiling for record in result.records):
+        yield (
+            "the ceiling",
+            "none was measured, so rates above what is physically possible are not detected",
+        )
+    if not result.suite.ping:
+        yield (
+            "pings",
+            "none were sent, so health-check latency under load is unknown; set ping.path in the suite, or use --ping",
+        )
+
+
+def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    for ceiling in comparison.ceilings:
+        if ceiling.verdict == FAILED:
+            yield ceiling.server, f"the ceiling could not be measured: {ceiling.reasons[0].message}"
+
+
+def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """A load tool doesn't say it when a server closes every connection that was to be kept."""
+    told = set()
+    for rounds in comparison.rounds:
+        asked = [one.record for one in rounds if one.record.keep_alive and one.completed]
+        kept = [count for record in asked for count in record.bursts.kept_alive]
+        if kept and not any(kept) and None not in kept and asked[0].server not in told:
+            told.add(asked[0].server)
+            yield (
+                asked[0].server,
+                f"{asked[0].tool} was set to keep connections alive, but the server closed each one: the rate includes "
+                "a new connection for every request",
+            )
+
+
+def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """What the first answers cost, where that is so much more that it would have spoiled the figures."""
+    told = set()
+    for rounds in comparison.rounds:
+        server = rounds[0].record.server
+        costs = [
+            (first, rest) for one in rounds if (first := _first_cost_s(one)) and (rest := one.cpu_s_per_transaction())
+        ]
+        factors = sorted(first / rest for first, rest in costs)
+        if factors and factors[len(factors) // 2] > WARMING and server not in told:
+            told.add(server)
+            first_s, rest_s = max(costs, key=lambda cost: cost[0])
+            yield (
+                server,
+                f"its first {rounds[0].record.warm_up_answers:,} answers used {formatting.seconds(first_s)} of CPU each, "
+                f"later ones {formatting.seconds(rest_s)}; the warm-up is not part of the measurement",
+            )
+
+
+def _first_cost_s(one: Round) -> float | None:
+    """CPU seconds for each answer of the warm-up."""
+    record = one.record
+    return record.warm_up_cpu_s / record.warm_up_answers if record.warm_up_cpu_s and record.warm_up_answers else None
+
+
+def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    told = set()
+    for case in comparison.cases:
+        if case.gil and "t" in case.python.split()[0] and (case.server, case.python) not in told:
+            told.add((case.server, case.python))
+            module = f"the extension module {case.gil_enabled_by}" if case.gil_enabled_by else "an extension module"
+            yield (
+                case.server,
+                f"the GIL was enabled, although Python {case.python} is free-threaded: {module} enabled it",
+            )
+
+
+def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield what disturbed the machine, and how much; corrections and intervals allow for it."""
+    everything = [case for case in (*comparison.ceilings, *comparison.cases) if case.speed is not None]
+    changed = [case.speed for case in everything if case.speed and case.speed.highest > CHANGED * case.speed.lowest]
+    if changed:
+        factor = formatting.significant(max(speed.highest / speed.lowest for speed in changed), 2)
+        yield (
+            "machine",
+            f"CPU speed varied by a factor of up to {factor} in {len(changed)} of {len(everything)} cases (noisy "
+            "neighbour, thermal throttling, or battery mode); throughputs that depend on it are adjusted",
+        )
+    rounds = comparison.every_round()
+    for share_of, words in ((stolen, "other guests of the host took"), (other_work, "other programs used")):
+        shares = [share for one in rounds if (share := share_of(one)) > NOTEWORTHY]
+        if shares:
+            yield (
+                "machine",
+                f"{words} up to {formatting.share(max(shares))} of CPU time in {len(shares)} of {len(rounds)} rounds; "
+                "the intervals allow for it",
+            )
+
+
+def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Yield the servers whose pings were sent late by the bench itself."""
+    for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
+        late_s = max((_late_s(one) for one in rounds if one.record.pings.due_s), default=0.0)
+        p99_s = case.ping_s.p99 if case.ping_s else None
+        if p99_s is not None and late_s > LATE_S and late_s > p99_s / 2:
+            yield (
+                case.server,
+                f"pings were sent up to {formatting.seconds(late_s)} late, so their times are upper bounds",
+            )
+
+
+def _late_s(one: Round) -> float:
+    pings = one.record.pings
+    return float(np.percentile(np.subtract(pings.sent_s, pings.due_s), 99))

@@ -1,0 +1,71 @@
+"""The progress bar of a run: the current case, its live rate, and the time left."""
+
+import contextlib
+import time
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from under_siege import formatting
+from under_siege.model.sanitize import legible
+
+
+class ProgressBar:
+    """Show the progress of a run; show nothing without a terminal or with --quiet."""
+
+    def __init__(self, cases: int, *, quiet: bool) -> None:
+        console, self._quiet = Console(stderr=True), quiet
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[rate]:>12}"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=console,
+            transient=True,
+            refresh_per_second=4,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._progress.add_task("setting up", total=cases, rate="")
+        self._began_s, self._answers, self._cases_done = 0.0, 0, 0
+
+    def __enter__(self) -> "ProgressBar":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def warn(self, message: str) -> None:
+        """Print one line, with or without a terminal."""
+        with contextlib.suppress(OSError):  # a full disk must not stop the run
+            self._progress.console.print(f"bench.py: {legible(message)}", markup=False, highlight=False, soft_wrap=True)
+
+    def say(self, message: str) -> None:
+        """Print one line, unless quiet."""
+        if not self._quiet:
+            self.warn(message)
+
+    def case_begins(self, what: str, time_s: float) -> None:
+        """Show the current case."""
+        self._began_s, self._answers, self._time_s = 0.0, 0, time_s
+        self._progress.update(self._task, description=what, rate="")
+
+    def answer_came(self) -> None:
+        """Update the live rate."""
+        now_s = time.monotonic()
+        self._began_s = self._began_s or now_s
+        self._answers += 1
+        if now_s > self._began_s:
+            took_s = now_s - self._began_s
+            part = min(0.9, took_s / self._time_s)  # so that the bar moves, and the estimate of the time left is right
+            live = f"{formatting.rate((self._answers - 1) / took_s)}/s" if self._answers > 1 else ""
+            self._progress.update(self._task, completed=self._cases_done + part, rate=live)
+
+    def case_ends(self) -> None:
+        """Advance the bar."""
+        self._cases_done += 1
+        self._progress.update(self._task, completed=self._cases_done)

@@ -1,0 +1,1 @@
+"""Measure: the plan, the rounds, one case, the ceiling."""

@@ -1,0 +1,324 @@
+"""A session: one run from its plan to its file."""
+
+import asyncio
+import contextlib
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from common.cpus import usable_cpus
+from common.errors import BadInputError
+from under_siege.environments.doctor import OtherWork, examine, in_one_line
+from under_siege.environments.machine_info import describe_environment
+from under_siege.environments.services import Services, services
+from under_siege.environments.tool_install import Tool, check, tool_in
+from under_siege.faults.drill_run import drill, with_parts
+from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools.tool import Driver
+from under_siege.model.case import Case
+from under_siege.model.record import Compared, Incident, Record, Result, Step, Trace, save
+from under_siege.model.result_file import UnwritableError
+from under_siege.model.sanitize import made_legible
+from under_siege.model.suite import OPEN, Suite
+from under_siege.processes.netns import own_network
+from under_siege.processes.signals import until_signal
+from under_siege.processes.supervisor_client import kept
+from under_siege.run.duration import budget_s
+from under_siege.run.load_run import order_of
+from under_siege.run.plan import Plan
+from under_siege.run.prepare import package_versions, prepared, with_environments
+from under_siege.run.progress_listener import Watcher
+from under_siege.run.rounds import expectations_of, run, say_how_long
+from under_siege.targets.expectation import Expectations
+from under_siege.trace.request_trace import Tracer, traced
+
+if TYPE_CHECKING:
+    from under_siege.capacity.capacity_run import Wanted as WantedStep
+
+LONGEST_FOLDER = 70  # the path of a socket has at most 104 characters on macOS, and some 30 come behind this
+LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
+Wanted = Callable[[Result], Collection[Case]]
+Meanwhile = Callable[[], object]
+Adapted = Callable[[Plan, Expectations], Plan]
+Keep = Callable[[Record | Trace | Incident | Step], None]
+
+
+def conduct(
+    plan: Plan,
+    out: Path,
+    watcher: Watcher,
+    command: Sequence[str],
+    wanted: Wanted | None = None,
+    traced_requests: int = 0,
+    meanwhile: Meanwhile | None = None,
+    adapted: Adapted | None = None,
+    *,
+    is_bounded: bool = False,
+) -> tuple[Result, int | None, bool]:
+    """Run the whole plan and write the file after every case.
+
+    Args:
+        wanted: returns which cases need another round, the most urgent first; by default all do.
+        traced_requests: how many each strategy is traced with after its last siege, if any.
+        meanwhile, adapted: are called while the run is prepared; the latter may change the plan.
+        is_bounded: whether there is a time budget.
+
+    Returns:
+        What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
+    Raises:
+        BadInputError: the load tool can't make the load, or a task can't be performed; nothing runs.
+    """
+    with _home() as home:
+        result = _empty_result(plan, command, until_certain=wanted is not None)
+        raw = RawValues(result, plan, out, watcher)
+
+        async def go(others: OtherWork) -> None:
+            tool = await _load_tool(plan, home, result, watcher)
+            async with _prepared(plan, result, watcher, meanwhile, adapted) as (ready, expectations, needed):
+                most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else math.inf
+                choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
+                await _say_what_to_expect(ready, expectations, others, watcher, most_s)
+                tracer = Tracer(ready, traced_requests, expectations, raw.keep)
+                await run(ready, tool, expectations, needed, watcher, raw.keep, choose, tracer.after_siege)
+                await tracer.rest(needed, watcher)
+
+        return result, until_signal(go(OtherWork())), raw.are_saved
+
+
+def _chosen(
+    plan: Plan,
+    wanted: Wanted | None,
+    result: Result,
+    deadline_s: float,
+    cases: list[Case],
+    took_s: Mapping[Case, float],
+) -> list[Case]:
+    """Return the cases of a round that are wanted, with their ceilings, as far as there is time for them."""
+    if wanted is None or not result.records:
+        return cases
+    chosen = set[Case]()
+    left_s = deadline_s - time.monotonic()
+    for case in wanted(result):
+        more = set(plan.among(cases, [case])) - chosen
+        needed_s = sum(took_s.get(one, 0.0) for one in more)
+        if needed_s <= left_s:
+            chosen |= more
+            left_s -= needed_s
+    return [case for case in cases if case in chosen]
+
+
+def _driver_for(plan: Plan) -> Driver:
+    """The load tool's, if that can make this load, and reach every server from a network of our own."""
+    if plan.load.tool == OPEN:
+        raise BadInputError('tool = "open" offers rates of arrivals: expected bench.py capacity, or another tool')
+    driver = DRIVERS[plan.load.tool]
+    loads = [(plan.load_of(case), case.users) for case in plan.cases]
+    loads += [(load, case.users) for case in plan.cases if (load := plan.warm_up_of(case))]
+    check(driver, (order_of(load, users) for load, users in loads), plan.suite.expect.status)
+    return driver
+
+
+async def _load_tool(plan: Plan, home: Path, result: Result, watcher: Watcher) -> Tool:
+    """Return the load tool, installed first if needed, with that folder as its home. Its version enters the result."""
+    driver = _driver_for(plan)
+    tool, version = await tool_in(home, driver, watcher.warn)
+    result.environment = made_legible(msgspec.structs.replace(result.environment, tools={driver.name: version}))
+    return tool
+
+
+@contextlib.contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """Those of all that is started: who is killed does not remove its own, such as multiprocessing's sockets."""
+    before = os.environ.get("TMPDIR")
+    if len(str(folder)) <= LONGEST_FOLDER:
+        os.environ["TMPDIR"] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop("TMPDIR", None)
+        if before is not None:
+            os.environ["TMPDIR"] = before
+
+
+class RawValues:
+    """The file of a result, traces in the order of the plan. On a full disk the run goes on without it."""
+
+    def __init__(self, result: Result, plan: Plan, path: Path, watcher: Watcher) -> None:
+        self._result, self._path, self._watcher, self.are_saved = result, path, watcher, True
+        self._places = {traced(case): place for place, case in enumerate(plan.cases)}
+
+    def keep(self, kept: Record | Trace | Incident | Step) -> None:
+        """Writes it with all that there is; says it once if that can't be done."""
+        result = self._result
+        of_each_kind = {Record: result.records, Trace: result.traces, Incident: result.incidents, Step: result.steps}
+        of_its_kind = of_each_kind[type(kept)]
+        of_its_kind.append(made_legible(kept))  # type: ignore[attr-defined]
+        result.traces.sort(key=lambda trace: self._places.get(trace.case, len(self._places)))
+        try:
+            save(self._result, self._path)
+        except UnwritableError as error:
+            if self.are_saved:
+                self._watcher.warn(f"{error}; the run goes on, and is tried to be saved after every case")
+            self.are_saved = False
+        else:
+            self.are_saved = True
+
+
+def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:
+    """Traces every strategy with so many requests; without siege, and nothing is written.
+
+    Returns:
+        What was seen, and the number of the signal that stopped it or None.
+
+    Raises:
+        BadInputError: a task can't be performed; nothing was started.
+    """
+    result = _empty_result(plan, command)
+
+    async def go() -> None:
+        async with _prepared(plan, result, watcher) as (ready, expectations, needed):
+            keep = result.traces.append
+            tracer = Tracer(ready, requests, expectations, lambda trace: keep(made_legible(trace)))
+            await tracer.rest(needed, watcher)
+
+    with _home():
+        return result, until_signal(go())
+
+
+def conduct_drill(
+    plan: Plan,
+    names: Sequence[str],
+    out: Path,
+    watcher: Watcher,
+    command: Sequence[str],
+    meanwhile: Meanwhile | None = None,
+) -> tuple[Result, int | None, bool]:
+    """Lets each of these faults happen to each server; the file is written after each.
+
+    Returns:
+        As `conduct`.
+
+    Raises:
+        BadInputError: a task can't be performed; nothing was started.
+    """
+
+    async def work(ready: Plan, _: Result, expectations: Expectations, needed: Services, keep: Keep) -> None:
+        await drill(ready, with_parts(names), expectations, needed, watcher, keep)
+
+    return _conduct_and_save(plan, out, watcher, command, work, meanwhile)
+
+
+def conduct_capacity(
+    plan: Plan,
+    goals: Sequence[str],
+    time_s: float | None,
+    wanted: "WantedStep",
+    out: Path,
+    watcher: Watcher,
+    command: Sequence[str],
+    meanwhile: Meanwhile | None = None,
+) -> tuple[Result, int | None, bool]:
+    """Offers each server the rates that are wanted until its capacity is known; the file is written after each step.
+
+    Returns:
+        As `conduct`.
+
+    Raises:
+        BadInputError: a task can't be performed; nothing was started.
+    """
+
+    from under_siege.capacity.capacity_run import search  # with NumPy, which takes a while to load
+
+    async def work(ready: Plan, result: Result, expectations: Expectations, needed: Services, keep: Keep) -> None:
+        await search(ready, list(goals), time_s, result, expectations, needed, watcher, keep, wanted)
+
+    return _conduct_and_save(plan, out, watcher, command, work, meanwhile)
+
+
+def _conduct_and_save(
+    plan: Plan,
+    out: Path,
+    watcher: Watcher,
+    command: Sequence[str],
+    work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
+    meanwhile: Meanwhile | None,
+) -> tuple[Result, int | None, bool]:
+    """Does the work without a load tool, until it is done or a signal comes; what it keeps is in the file."""
+    result = _empty_result(plan, command)
+    raw = RawValues(result, plan, out, watcher)
+
+    async def go() -> None:
+        async with _prepared(plan, result, watcher, meanwhile) as (ready, expectations, needed):
+            await work(ready, result, expectations, needed, raw.keep)
+
+    with _home():
+        return result, until_signal(go()), raw.are_saved
+
+
+@contextlib.contextmanager
+def _home() -> Iterator[Path]:
+    """A folder for all that is temporary, which is gone whatever happens."""
+    with (
+        TemporaryDirectory(prefix="under-siege-") as name,
+        kept().removing(home := Path(name)),
+        _temporary_files_in(home),
+    ):
+        yield home
+
+
+def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = False) -> Result:
+    result = Result(
+        environment=describe_environment(plan.pythons.values()),
+        command=list(command),
+        began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        seed=plan.seed,
+        rounds=plan.rounds,
+        until_certain=until_certain,
+        left_out=list(plan.left_out),
+        suite=_compared(plan.suite),
+        requirements=list(plan.suite.required),
+    )
+    return made_legible(result)
+
+
+def _compared(suite: Suite) -> Compared | None:
+    if not suite.title:
+        return None
+    ping = suite.ping.path if suite.ping else ""
+    return Compared(title=suite.title, source=suite.source, body=suite.expect.body, ping=ping)
+
+
+@contextlib.asynccontextmanager
+async def _prepared(
+    plan: Plan, result: Result, watcher: Watcher, meanwhile: Meanwhile | None = None, adapted: Adapted | None = None
+) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
+    """The same plan with Pythons that have what the servers need, the right answers, and the services.
+
+    The result gets versions. The body runs in a network of its own, if the load is to.
+    """
+    with contextlib.ExitStack() as network:
+        async with services() as needed:
+            ready = await prepared(await with_environments(plan, watcher), watcher)
+            if plan.load.own_network:
+                network.enter_context(own_network(watcher.warn, plan.load.ports))
+            versions, expectations, _ = await asyncio.gather(
+                package_versions(ready), expectations_of(ready, needed, watcher), asyncio.to_thread(meanwhile or int)
+            )
+            result.environment = msgspec.structs.replace(result.environment, packages_of=versions)
+            yield adapted(ready, expectations) if adapted else ready, expectations, needed
+
+
+async def _say_what_to_expect(
+    plan: Plan, expectations: Expectations, others: OtherWork, watcher: Watcher, most_s: float
+) -> None:
+    if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool, others):
+        watcher.warn(in_one_line(findings))
+    say_how_long(plan, expectations, watcher, most_s=most_s)

@@ -1,0 +1,105 @@
+"""How long a siege lasts: as long as was asked for, or (`auto`) as long as the case needs for its settled part."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from under_siege.model.case import Case
+from under_siege.run.plan import Plan
+from under_siege.targets.expectation import Expectation, Expectations
+
+# Shorter sieges would more often rank equal servers differently on a machine whose speed changes.
+LEAST_S = 3.0
+SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
+# A siege lasts this many times the time until then: more than one and a half cycles of request and answer after it.
+# Rates of shorter sieges are less accurate on a slow machine.
+TIMES_SETTLED = 2.75
+SLOWER = 2.0  # than one after the other: a server that takes still longer is not waited for
+CYCLES_OF_A_BURST = 10  # of request and answer, if the server performs one task after the other
+MOST_BURSTS = 8
+BESIDES_S = 1.5  # of a case, for starting, warming up and stopping
+LEAST_ROUNDS = 2
+MORE_ROUNDS = 1.5  # times those, a run may take whose number of rounds is not fixed,
+LEAST_BUDGET_S, LIMIT_S = 40.0, 150.0  # but no less and no more than this,
+CPU_BOUND = 0.2  # of its time, on a busy machine
+MUCH_LONGER = 2.0  # unless two rounds take so many times as long; if they take a little longer, clear losers get one
+
+
+class Length:
+    """When a siege ends; told of the answers as they come."""
+
+    def __init__(self, asked_s: float | None, users: int, expected: Expectation) -> None:
+        self._asked_s = asked_s
+        self._needed = max(1, round(SETTLED_USERS * users))
+        self._answered: set[int] = set()
+        self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
+        self.end_s = asked_s or max(LEAST_S, SLOWER * most_needed_s(users, expected))  # since it began
+
+    def answer(self, user: int, at_s: float) -> None:
+        """The user got an answer so many seconds after the siege began."""
+        if self._asked_s is not None or len(self._answered) >= self._needed:
+            return
+        self._answered.add(user)
+        if len(self._answered) >= self._needed:
+            self.end_s = min(self.end_s, max(LEAST_S, TIMES_SETTLED * at_s))
+
+    def bursts(self, least_s: float) -> tuple[int, float]:
+        """How many bursts the siege is cut into, none shorter than that, and how long each of them is.
+
+        What is in flight at the end of a burst is lost, and its work is in the way of the next one. So where a user
+        may have to wait for long there are few bursts, or one.
+        """
+        count = min(MOST_BURSTS, int(self.end_s / max(least_s, self._burst_s)))
+        return max(1, count), self.end_s / max(1, count)
+
+
+def most_needed_s(users: int, expected: Expectation) -> float:
+    """What a server needs that performs one task after the other; the checks stand in the same line."""
+    return TIMES_SETTLED * (users + 1) * max(expected.task_s, expected.cpu_s)
+
+
+def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
+    """What a server needs that uses every CPU and lets all wait at the same time."""
+    return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
+
+
+def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
+    """Return how long so many rounds will take, at least and at the most."""
+    least_s = most_s = 0.0
+    for case in (*plan.ceilings, *plan.cases):
+        expected = expectations[case.work]
+        least_s += BESIDES_S + (plan.load.time_s or max(LEAST_S, least_needed_s(case.users, cpus, expected)))
+        most_s += BESIDES_S + (plan.load.time_s or max(LEAST_S, most_needed_s(case.users, expected)))
+    return rounds * least_s, rounds * most_s
+
+
+def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
+    """Return how long a run may take that goes on until the ranks are clear.
+
+    That is time for two rounds of everything, and for some more rounds of what is close.
+    """
+    undisturbed = {work: _undisturbed(one) for work, one in expectations.items()}
+    _, needed_s = run_length_s(plan, cpus, undisturbed, LEAST_ROUNDS)
+    enough_s = max(LEAST_BUDGET_S, MORE_ROUNDS * needed_s)
+    return needed_s if needed_s > MUCH_LONGER * LIMIT_S else min(enough_s, LIMIT_S)
+
+
+def _undisturbed(expected: Expectation) -> Expectation:
+    """Return what a CPU-bound task takes if other programs don't keep it waiting."""
+    return replace(expected, task_s=expected.cpu_s) if expected.cpu_s > CPU_BOUND * expected.task_s else expected
+
+
+def in_words(least_s: float, most_s: float) -> str:
+    """Such as `about 2 min` or `2 to 7 min`."""
+    least, most = (f"{limit_s:.0f} s" if limit_s < 100 else f"{limit_s / 60:.0f} min" for limit_s in (least_s, most_s))
+    return f"about {least}" if most_s < 1.3 * least_s else f"{least} to {most}"
+
+
+def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:
+    """The cases whose rate the asked time may not tell, one of each job, and how long that would take."""
+    needed: dict[object, tuple[Case, float]] = {}
+    for case in plan.cases:
+        least_s = most_needed_s(case.users, expectations[case.work])
+        if plan.load.time_s is not None and plan.load.time_s < least_s > needed.get(case.job, (case, 0.0))[1]:
+            needed[case.job] = case, float(math.ceil(least_s))
+    return needed.values()

@@ -1,0 +1,270 @@
+"""A server under test: started on a free port, ready when it answers, stopped so that nothing is left.
+
+Or one that runs elsewhere, and is neither started nor stopped.
+"""
+
+import asyncio
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from typing import Any, TypeVar
+
+import aiohttp
+
+from common.server_contract import default_port
+from under_siege.environments.services import Services
+from under_siege.errors import CaseFailedError
+from under_siege.http_client import Answer, get, get_job
+from under_siege.model.case import Case
+from under_siege.model.record import Record
+from under_siege.model.target import filled
+from under_siege.paths import HOST
+from under_siege.processes.managed_process import CALM_LOOK_S, GRACE_S, LOOK_S, Started, how_it_ended, until
+from under_siege.processes.ports import (
+    claimed_port,
+    listening_processes,
+    must_be_its_own,
+    port_is_free,
+    where_it_listens,
+)
+from under_siege.processes.process_output import Tail, last_error
+from under_siege.run.plan import Plan
+from under_siege.run.start_command import Start, start_of
+
+DYING_LIMIT_S = 2.0  # from when a request fails because the server is ending to its end; Python takes its time for that
+LATE = 0.1  # of its time is left: what is not answered then tells less than what was seen before
+WORDS_LIMIT_S = 0.1  # from an answer with an error to the traceback on stderr
+T = TypeVar("T")
+
+
+class Server:
+    """A server; `url` is where it listens, and `pid` the number of its process, None where that is not known here."""
+
+    def __init__(self, plan: Plan, case: Case, url: str, port: int | None, start: Start | None) -> None:
+        target, suite = plan.targets[case.server], plan.suite
+        self.started_s = time.monotonic()
+        self.url, self._port, self._python = url, port, plan.python_of(case)
+        self._has_requirements = bool(target.requirements)
+        self.load_url = url + plan.load_of(case).path
+        self.asking = get_job if plan.load.posts_jobs else get  # for what the load asks for
+        self.ping, self._status = suite.ping, suite.expect.status
+        self.folder = start.own_folder if start is not None else ""
+        self.grace_s = GRACE_S  # how long it may take to end
+        self._limit_s = target.ready_within_s or suite.ready_within_s
+        self._start = start
+        self._begin()
+
+    def _begin(self) -> None:
+        self._started = _begun(self._start) if self._start is not None else None
+        self._stderr = Tail(self._started.process.stderr) if self._started else None
+        self._stdout = Tail(self._started.process.stdout) if self._started else None
+        # What a command starts that has an address of its own may be elsewhere, as with ssh.
+        self.pid = self._started.pid if self._started and self._port is not None else None
+
+    def age_s(self) -> float:
+        """Seconds since it was started, or first looked at."""
+        return time.monotonic() - self.started_s
+
+    def alive(self) -> bool:
+        """Whether its process is still there, as far as that is known here."""
+        return self._started is None or not self._started.ended()
+
+    def listening_processes(self) -> int:
+        """Return how many of its processes listen on its port; 1 if that is unknown here."""
+        return 1 if self.pid is None or self._port is None else listening_processes(self.pid, self._port)
+
+    def lines_said(self) -> int:
+        """How many lines it has printed."""
+        return sum(tail.lines for tail in (self._stdout, self._stderr) if tail)
+
+    def exit_status(self) -> int | None:
+        """How it ended, negative if by a signal; None if it has not, or that is not known here."""
+        return self._started.process.poll() if self._started else None
+
+    def last_words(self) -> str:
+        """The last lines that it printed on stderr."""
+        return self._stderr.text() if self._stderr else ""
+
+    async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the work results in, unless the server dies first, or is about to when the work fails.
+
+        Raises:
+            CaseFailedError: it died; the work is cancelled.
+        """
+        begun = asyncio.ensure_future(work)
+        task = asyncio.ensure_future(self.explaining(begun))
+        try:
+            while not task.done() and self.alive():
+                await asyncio.wait({task}, timeout=CALM_LOOK_S)
+            await self.must_live(DYING_LIMIT_S if task.done() and task.exception() else 0.0)
+            return task.result()
+        finally:
+            for one in (task, begun):
+                one.cancel()
+            await asyncio.gather(task, begun, return_exceptions=True)
+
+    async def explaining(self, work: Awaitable[T]) -> T:
+        """What the work results in; beside an answer that is an error stands what the server's own traceback says."""
+        try:
+            return await work
+        except CaseFailedError as failed:
+            if failed.code != "error_answer" or not await until(lambda: bool(self._last_error()), WORDS_LIMIT_S):
+                raise
+            raise CaseFailedError(failed.code, f"{failed}; its stderr says: {self._last_error()}") from None
+
+    def gil_enabled_by(self) -> str:
+        """Return the module that enabled the GIL of a free-threaded Python, according to Python's own warning."""
+        warning = (
+            re.search(r"GIL\) has been enabled to load module '([^']+)'", self._stderr.all_kept())
+            if self._stderr
+            else None
+        )
+        return warning[1] if warning else ""
+
+    def _last_error(self) -> str:
+        return last_error(self._stderr.all_kept()) if self._stderr else ""
+
+    async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
+        """Returns if it lives and goes on living for so long: a request may notice that it dies before we can see it.
+
+        Raises:
+            CaseFailedError: it died.
+        """
+        if await until(lambda: not self.alive(), for_s):
+            raise await self._death()
+
+    async def _death(self) -> CaseFailedError:
+        assert self._started is not None
+        assert self._stderr is not None
+        stderr, process = self._stderr, self._started.process
+        await until(lambda: not stderr.reading(), 1.0)  # a child that lives on may keep it open
+        status = process.wait()
+        if process.keeper.is_lost:
+            return CaseFailedError("died", "the process that had started the server was killed, perhaps by it")
+        lines = _lines_of(stderr) or _lines_of(self._stdout)
+        if lines and (lacking := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
+            raise self._missing(lacking[1])
+        said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing"
+        if status == 0 and self.age_s() < self._limit_s:
+            said += "; if it went to the background, tell it to stay in the foreground"
+        return CaseFailedError("died", f"the server {how_it_ended(status)} after {self.age_s():.1f} s{said}")
+
+    def _missing(self, package: str) -> CaseFailedError:
+        why = self._python.why_missing(package)
+        what_to_do = "add it to the requirements of the suite" if self._has_requirements else "install it there"
+        because = f": {why}" if why else f"; {what_to_do}"
+        return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
+
+    async def ready(self, session: aiohttp.ClientSession) -> Answer:
+        """Its first right answer to a ping; where nothing is pinged, to what the load asks for.
+
+        Raises:
+            CaseFailedError: there is none in time, or somebody else gives it.
+        """
+        url, ask = (self.load_url, self.asking) if self.ping is None else (self.url + self.ping.path, get)
+        seen = ""
+        while (left_s := self._limit_s - self.age_s()) > 0:
+            try:
+                answer = await ask(session, url, left_s)
+                if self._is_right(answer):
+                    if self._port is not None and self.pid is not None:
+                        must_be_its_own(self.pid, self._port, self._keeper_pid())
+                    return answer
+                seen = f"GET {url.removeprefix(self.url)} gives {answer.described()}"
+            except aiohttp.ClientConnectorDNSError as error:
+                if self._started is None:
+                    raise CaseFailedError("not_ready", f"no host is known by the name {error.host!r}") from None
+            except aiohttp.ClientConnectorError:
+                pass  # it doesn't listen yet
+            except CaseFailedError as failed:
+                if failed.code == "stranger":
+                    raise
+                if left_s > LATE * self._limit_s:
+                    seen = str(failed)
+            await asyncio.sleep(LOOK_S)
+        where = where_it_listens(self.pid) if self.pid is not None else ""
+        seen = seen or f"nothing listens at {self.url}{where}"
+        raise CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {seen}")
+
+    def _keeper_pid(self) -> int | None:
+        return self._started.process.keeper.pid if self._started else None
+
+    def _is_right(self, answer: Answer) -> bool:
+        if self.ping is None:
+            return answer.status == self._status
+        return self.ping.fits(answer.status, answer.body)
+
+    async def start_again(self) -> None:
+        """The same words once more, where it listened before; what is left of it is ended.
+
+        Raises:
+            CaseFailedError: its port is still taken.
+        """
+        await self.stop()
+        self.started_s = time.monotonic()
+        self._begin()
+
+    async def stop(self) -> None:
+        """Ends it and all that it started, and makes sure that its port is free again."""
+        if self._started is None:
+            return
+        await self._started.stop(self.grace_s)
+        port = self._port
+        if port is not None and not await until(lambda: port_is_free(port), 1.0):
+            raise CaseFailedError("port_kept", f"port {port} is still taken after the server was ended")
+
+
+def _lines_of(tail: Tail | None) -> list[str]:
+    """What it said there, without rules and empty lines."""
+    return [line for line in tail.text().splitlines() if re.search(r"\w", line)] if tail else []
+
+
+def _begun(start: Start) -> Started:
+    try:
+        return Started(start.words, environment=start.environment, folder=start.folder)
+    except OSError as error:
+        why = f"{start.words[0]!r} can't be started: {error.strerror}"
+        raise CaseFailedError(
+            "no_command", f"{why}; is it installed, as by requirements in the suite, and spelled as in a shell?"
+        ) from None
+
+
+@contextlib.asynccontextmanager
+async def running(plan: Plan, case: Case, record: Record, services: Services) -> AsyncIterator[Server]:
+    """The server of a case, started; stopped at the end whatever happens, and the record says how long that took.
+
+    Raises:
+        CaseFailedError: it can't be started, or something that it needs is missing.
+    """
+    target = plan.targets[case.server]
+    addresses = await services.addresses(target.needs)
+    with contextlib.ExitStack() as stack:
+        port, start = None, None
+        if target.command:
+            first = default_port(case.server.rpartition("/")[2])
+            if plan.load.ports is not None:  # those that an earlier case has left are taken only towards its own port
+                first += record.round * len((*plan.ceilings, *plan.cases)) + [*plan.ceilings, *plan.cases].index(case)
+            claim = stack.enter_context(claimed_port(first))
+            port = int(claim.getsockname()[1])
+            start = stack.enter_context(start_of(plan, case, port, addresses))
+        url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"
+        server = Server(plan, case, url, None if target.url else port, start)
+        try:
+            yield server
+            await services.must_live(target.needs)
+        finally:
+            began_s = time.monotonic()
+            try:
+                await server.stop()
+            except CaseFailedError:
+                if not _is_being_cancelled():  # or it would be one more failed case, and the run would go on
+                    raise
+            finally:
+                record.stop_s = time.monotonic() - began_s
+                record.server_said = server.last_words()
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,1 @@
+"""Estimators, intervals, speed correction and comparisons."""

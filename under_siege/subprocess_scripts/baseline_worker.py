@@ -1,0 +1,34 @@
+"""Performs the task with nothing beside it, once for each line on stdin: what it takes at the speed of that moment.
+
+Prints `time.monotonic when it began,wall seconds,CPU seconds,number of the CPU`. Ends when stdin ends.
+
+usage: python -P -m under_siege.subprocess_scripts.baseline_worker TASK
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from common.task import perform
+
+
+def main(spec: str) -> None:
+    """The first line comes after a run that finds and warms what the task needs."""
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the task prints must not get into our lines
+    perform(spec)
+    for _ in sys.stdin:
+        run = perform(spec)
+        print(run.started_s, run.finished_s - run.started_s, run.cpu_s, last_cpu(), sep=",", file=lines, flush=True)
+
+
+def last_cpu() -> int:
+    """The CPU that this process ran on last (proc(5), field 39 of stat); -1 where the system doesn't tell."""
+    try:
+        return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
+    except (OSError, ValueError, IndexError):
+        return -1
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

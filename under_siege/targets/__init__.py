@@ -1,0 +1,1 @@
+"""From words on the command line or a suite file to targets."""

@@ -1,0 +1,1 @@
+"""Trace a few requests and draw what ran when."""

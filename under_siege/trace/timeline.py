@@ -1,0 +1,205 @@
+"""The timelines of traces, ready to be drawn: which request was where when, and how long each ping had to wait."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from under_siege import formatting
+from under_siege.model.case import Value, axis
+from under_siege.model.record import Trace
+
+ROOM_FOR_TWO = 1.5  # CPUs: with fewer, two tasks at once look much like one at a time
+
+
+def other_work(trace: Trace) -> float | None:
+    """Return the share of all CPUs that neither the server nor the bench got; None if unknown."""
+    machine, server_s, bench_s = trace.machine, trace.server_cpu_s, trace.bench_cpu_s
+    if machine is None or server_s is None or bench_s is None or machine.total_s <= 0:
+        return None
+    return min(1.0, max(0.0, (machine.busy_s + machine.steal_s - server_s - bench_s) / machine.total_s))
+
+
+def is_crowded(trace: Trace) -> bool:
+    """Return whether other work left so little of several CPUs that two tasks could not run in parallel."""
+    share, requests = other_work(trace), trace.requests
+    lasted_s = max(requests.answered_s, default=0.0) - min(requests.sent_s, default=0.0)
+    if share is None or trace.machine is None or lasted_s <= 0:
+        return False
+    cpus = round(trace.machine.total_s / lasted_s)
+    return cpus > 1 and cpus * (1 - share) < ROOM_FOR_TWO
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A stretch in which a task ran, in seconds since the requests were sent, and the share of it that it computed."""
+
+    from_s: float
+    to_s: float
+    share: float | None  # None where the server doesn't tell
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A request: numbered in the order in which they got their turn."""
+
+    number: int
+    sent_s: float
+    answered_s: float
+    ran: tuple[Ran, ...]  # none where the server doesn't tell
+
+    def share_between(self, from_s: float, to_s: float) -> float:
+        """How much of the time between the two it computed; where that isn't known, as if always while it ran."""
+        inside = (
+            (1.0 if ran.share is None else ran.share) * max(0.0, min(to_s, ran.to_s) - max(from_s, ran.from_s))
+            for ran in self.ran
+        )
+        return sum(inside) / (to_s - from_s)
+
+    @property
+    def done_s(self) -> float | None:
+        """When its task was done; None where the server doesn't tell."""
+        return min(self.ran[-1].to_s, self.answered_s) if self.ran else None
+
+    @property
+    def late_s(self) -> float | None:
+        """How long it was computed and not yet answered."""
+        return None if self.done_s is None else self.answered_s - self.done_s
+
+
+UNTOLD = "it doesn't tell when it computes"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A worker and the requests that it had."""
+
+    worker: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """Due when, answered when."""
+
+    due_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """One strategy."""
+
+    name: str  # of its file, and what it was traced with where that differs
+    title: str
+    lanes: tuple[Lane, ...]
+    pings: tuple[Ping, ...]
+    failure: str = ""
+    other_work: float | None = None  # the share of the CPUs that it had, if so much that nothing ran in parallel
+
+    @property
+    def done_s(self) -> float:
+        """When the last request was answered."""
+        return max((bar.answered_s for lane in self.lanes for bar in lane.bars), default=0.0)
+
+    @property
+    def requests(self) -> int:
+        """How many were sent."""
+        return sum(len(lane.bars) for lane in self.lanes)
+
+    @property
+    def longest_ping_s(self) -> float:
+        """How long the ping had to wait that waited longest."""
+        return max((ping.until_s - ping.due_s for ping in self.pings), default=0.0)
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether nobody knows of a request when it waited and when it was computed."""
+        return any(not bar.ran for lane in self.lanes for bar in lane.bars)
+
+    def described(self) -> str:
+        """In words, for those who can't see it."""
+        if self.failure:
+            return f"{self.name}: failed, {self.failure}"
+        count = self.requests
+        where = "" if self.is_untold else f" on {_plural(len(self.lanes), 'worker')}"
+        untold = f", but {UNTOLD}" if self.is_untold else ""
+        return (
+            f"{self.name}: {count} requests{where} done after {formatting.seconds(self.done_s)}{untold}; "
+            f"a ping waited {formatting.seconds(self.longest_ping_s)} at the most"
+        )
+
+
+def timelines(traces: Sequence[Trace]) -> list[Timeline]:
+    """A timeline for each trace; what it was traced with is in its name where that differs."""
+    seen: dict[str, set[Value]] = {}
+    for name, value in (pair for trace in traces for pair in trace.case.values):
+        seen.setdefault(name, set()).add(value)
+    told = [[axis(name).told(value) for name, value in one.case.values if len(seen[name]) > 1] for one in traces]
+    return [_timeline(trace, differing) for trace, differing in zip(traces, told, strict=True)]
+
+
+def span_s(drawn: Sequence[Timeline]) -> tuple[float, float]:
+    """From the requests to the last answer of all of them: one axis, so that the eye compares.
+
+    The pings before that only show that the server was at rest; nobody has to look at them.
+    """
+    last = max((max(ping.until_s for ping in one.pings) for one in drawn if one.pings), default=0.0)
+    return 0.0, max([last, 0.001, *(one.done_s for one in drawn)])
+
+
+def ticks_s(to_s: float, most: int) -> list[float]:
+    """Round times from when the requests were sent, at most so many steps of them."""
+    steps = (factor * 10.0**power for power in range(-4, 4) for factor in (1, 2, 5))
+    step_s = next((step for step in steps if to_s / step <= max(1, most)), to_s)
+    return [number * step_s for number in range(int(to_s / step_s) + 1)]
+
+
+def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
+    name = " · ".join([trace.server, *differing])
+    if trace.failure is not None or not trace.requests.sent_s:
+        said = trace.failure.message if trace.failure else "no request was sent"
+        return Timeline(name, trace.title, (), (), said)
+    zero_s = min(trace.requests.sent_s)
+    pings = zip(trace.pings.due_s, trace.pings.waited_s, strict=True)
+    drawn = tuple(Ping(due_s - zero_s, due_s - zero_s + waited_s) for due_s, waited_s in sorted(pings))
+    share = other_work(trace) if is_crowded(trace) else None
+    return Timeline(name, trace.title, tuple(_lanes(trace, zero_s)), drawn, other_work=share)
+
+
+def _lanes(trace: Trace, zero_s: float) -> list[Lane]:
+    columns = zip(
+        trace.requests.sent_s,
+        trace.requests.answered_s,
+        trace.requests.worker,
+        trace.requests.ran_s,
+        strict=True,
+    )
+    in_turn = sorted(columns, key=lambda request: request[3][0][0] if request[3] else request[1])
+    bars: dict[str, list[Bar]] = {}
+    for number, (sent_s, answered_s, worker, ran_s) in enumerate(in_turn, 1):
+        ran = tuple(Ran(since - zero_s, to - zero_s, _share(since, to, cpu_s)) for since, to, cpu_s in ran_s)
+        bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, ran))
+    names = _names(list(bars))
+    if "" in bars and not any(bar.ran for bar in bars[""]):
+        names[list(bars).index("")] = "requests"  # whoever had them
+    return [Lane(name, tuple(lane)) for name, lane in zip(names, bars.values(), strict=True)]
+
+
+def _share(from_s: float, to_s: float, cpu_s: float | None) -> float | None:
+    if cpu_s is None:
+        return None
+    return min(1.0, cpu_s / (to_s - from_s)) if to_s > from_s else 1.0
+
+
+def _names(workers: Sequence[str]) -> list[str]:
+    """What workers are called in a picture: nobody knows process 4711."""
+    processes = list(dict.fromkeys(worker.partition("/")[0] for worker in workers))
+    if len(processes) == len(workers) > 1:
+        return [f"process {number}" for number in range(1, len(workers) + 1)]
+    kind = "interpreter" if all("Interpreter" in worker for worker in workers) else "thread"
+    if len(processes) == 1:
+        return [f"{kind} {number}" for number in range(1, len(workers) + 1)]
+    return [f"{processes.index(worker.partition('/')[0]) + 1}/{worker.partition('/')[2]}" for worker in workers]
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

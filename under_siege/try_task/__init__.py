@@ -1,0 +1,1 @@
+"""Measure a task without a server and recommend strategies."""
