@@ -14,8 +14,8 @@ from common.server_contract import path_of
 
 # The folder goes with its server, whoever ends that: this is no child of it, and not of its group, to be ended first.
 REMOVE = 'exec 3<&0; { read -r _ <&3; rm -rf -- "$1"; } >/dev/null 2>&1 &'
-FOLLOWER = Path(__file__).with_name("follower.py")
-ROOT = Path(__file__).parents[2]
+FOLLOWER = Path(__file__).with_name("pdeathsig_exec.py")
+ROOT = Path(__file__).parents[1]
 PAUSE_S = 0.2  # before a process that has ended is started again
 LOOK_S, START_LIMIT_S = 0.01, 10.0
 

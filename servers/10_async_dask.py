@@ -1,8 +1,8 @@
 """On a cluster: Dask hands the task to a worker on this machine, or on any of those behind DASK_SCHEDULER_ADDRESS."""
 
 from common.cpus import usable_cpus as default_workers
-from common.jobs import JOBS
 from common.kits.dask_kit import cluster, outcome
+from common.kits.jobs import JOBS
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 from common.task import perform

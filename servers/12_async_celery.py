@@ -1,9 +1,9 @@
 """In a job queue: Celery takes the task over Redis to a worker process, here or behind CELERY_BROKER_URL."""
 
 from common.cpus import usable_cpus as default_workers
-from common.jobs import JOBS
 from common.kits.celery_app import perform
 from common.kits.celery_kit import job_queue
+from common.kits.jobs import JOBS
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pip
 import pytest
 
-import under_siege.run.commands  # noqa: F401 (imported late, what it imports would keep the borrowed one)
-from under_siege.environments import venvs
+import under_siege.run.session  # noqa: F401 (imported late, what it imports would keep the borrowed one)
+from under_siege.environments import dependencies, venvs
 
 # In place of pip. What that would say of all requirements together nobody reads: of each it is asked for its log.
 AT_HAND = """
@@ -53,7 +53,7 @@ def borrowed_pip(*, at_hand: bool = False) -> Iterator[None]:
             await run(command, otherwise, folder)
 
     with pytest.MonkeyPatch.context() as patched:
-        for module in (virtualenv, requirements):
+        for module in (venvs, dependencies):
             patched.setattr(module, "run_command", quickly)
         yield
 

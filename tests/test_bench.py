@@ -16,7 +16,7 @@ from common.errors import BadInputError
 from under_siege.analysis.stopping_rule import MOST_ROUNDS, wanted
 from under_siege.model.record import load
 from under_siege.run import rounds
-from under_siege.run.commands import conduct
+from under_siege.run.session import run_plan
 from under_siege.targets import expectation
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import interpreter
@@ -212,7 +212,7 @@ def test_auto_stops_when_nothing_is_open(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(rounds.Turn, "measure", simulated)
     monkeypatch.setattr(rounds, "beside_the_machine", on_a_steady_machine)
     plan = plan_of("2", users=5, time_s=4.0, rounds=MOST_ROUNDS)
-    result, stopped_by, is_saved = conduct(plan, tmp_path / "r.json", Listening(), ["bench.py", "run"], wanted)
+    result, stopped_by, is_saved = run_plan(plan, tmp_path / "r.json", Listening(), ["bench.py", "run"], wanted)
     assert (stopped_by, is_saved) == (None, True)
     assert max(record.round for record in result.records) == 2
     assert [record.server for record in result.records].count("bare") == len(result.records) / 2

@@ -18,6 +18,7 @@ from under_siege.monitors import resource_usage, task_baseline
 from under_siege.monitors.cpu_speed_probe import Metronome, metronome, watching_machine
 from under_siege.monitors.resource_usage import tree_usage, used_cpu_s
 from under_siege.monitors.task_baseline import MOST_RUNS, soloist
+from under_siege.paths import script
 from under_siege.processes.managed_process import until
 from under_siege.subprocess_scripts.cpu_speed_loop import beat
 from under_siege.targets.interpreter import interpreter
@@ -53,9 +54,7 @@ def test_the_metronome_beats_on_every_cpu_and_is_gone_at_the_end() -> None:
 
 def test_the_metronome_ends_when_nobody_listens_any_more() -> None:
     """As when the bench is killed."""
-    ticking = subprocess.Popen(
-        [sys.executable, "-P", "-m", "under_siege.subprocess_scripts.cpu_speed_loop"], cwd=ROOT, stdout=subprocess.PIPE
-    )
+    ticking = subprocess.Popen([sys.executable, *script("cpu_speed_loop")], cwd=ROOT, stdout=subprocess.PIPE)
     assert ticking.stdout.readline()
     family = [psutil.Process(ticking.pid), *psutil.Process(ticking.pid).children()]
     ticking.stdout.close()
@@ -299,10 +298,10 @@ def test_work_beside_a_case_is_seen() -> None:
     assert not_idle_s > 0.8 * machine.total_s * len(burners) / psutil.cpu_count()
 
 
-@pytest.mark.parametrize("module", ["metronome", "solo"])
+@pytest.mark.parametrize("module", ["cpu_speed_loop", "baseline_worker"])
 def test_they_need_nothing_but_the_standard_library(module: str) -> None:
     """They run in the Python of the servers, which may have little."""
-    script = f"import sys; import common.alone.{module}; print(*sorted(sys.modules))"
+    script = f"import sys; import under_siege.subprocess_scripts.{module}; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     for heavy in ("numpy", "psutil", "aiohttp", "tornado", "flask", "msgspec"):
         assert heavy not in loaded.stdout.split()

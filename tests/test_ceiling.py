@@ -19,6 +19,7 @@ from under_siege.errors import CaseFailedError
 from under_siege.model.case import Case
 from under_siege.model.record import Record
 from under_siege.monitors.answer_check import interval_s
+from under_siege.paths import script
 from under_siege.processes.managed_process import offspring
 from under_siege.run import ceiling
 from under_siege.run.case_run import new_record
@@ -120,7 +121,7 @@ def bare(task: str, users: int, processes: int) -> Iterator[subprocess.Popen[str
     """The bare case as a process, after its users have begun."""
     words = ["--task", task, "--users", str(users), "--processes", str(processes), "--check-every", "1"]
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "under_siege.subprocess_scripts.no_server_baseline", *words],
+        [sys.executable, *script("no_server_baseline"), *words],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -83,7 +83,7 @@ class FakeStage:
         return incident
 
     async def has_recovered(self, scene: Incident) -> bool:
-        return fault_context.fault != "slow"
+        return scene.fault != "slow"
 
 
 def mark(one: Incident) -> str:

@@ -15,7 +15,7 @@ from under_siege.environments.tool_install import find
 from under_siege.load_tools.registry import DRIVERS
 from under_siege.model.record import load
 from under_siege.model.suite import Load
-from under_siege.run.commands import conduct
+from under_siege.run.session import run_plan
 
 
 class Unmoved:
@@ -32,7 +32,7 @@ def test_another_load_tool_makes_the_load_of_a_whole_run(tmp_path, monkeypatch) 
     monkeypatch.setitem(DRIVERS, "fake-load", Fake())
     plan = plan_of("2", users=3, task="sample_tasks:a_blink")
     plan = replace(plan, load=Load(tool="fake-load", time_s=1.0), ceilings=())
-    result, stopped_by, _ = conduct(plan, tmp_path / "r.json", Unmoved(), ["bench.py"])
+    result, stopped_by, _ = run_plan(plan, tmp_path / "r.json", Unmoved(), ["bench.py"])
     assert stopped_by is None
     assert load(tmp_path / "r.json") == result
     assert result.environment.tools == {"fake-load": "1.2.3"}

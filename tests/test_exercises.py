@@ -26,8 +26,8 @@ from under_siege.lesson.explanations import _FINDINGS, OF_THE_MACHINE
 from under_siege.lesson.lesson_figures import Seen
 from under_siege.lesson.step import Claim, Exercise, all_exercises, exercise_of
 from under_siege.model.record import Machine
-from under_siege.run.commands import conduct
 from under_siege.run.plan import make_plan
+from under_siege.run.session import run_plan
 from under_siege.targets.strategies import find_strategy, read_strategy, strategies_suite
 
 FOLDERS = [ROOT / "lesson" / "exercises", ROOT / "lesson" / "solutions"]
@@ -82,7 +82,7 @@ def besieged(
     plan = make_plan(suite if ceiling else replace(suite, ceiling=None), axes, time_s=time_s, rounds=1, seed=1)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", str(TESTS))
-        result, _, _ = conduct(plan, out, Unmoved(), ["bench.py"])
+        result, _, _ = run_plan(plan, out, Unmoved(), ["bench.py"])
     seen = Seen(result)
     called = {f"{folder.name}/{name}": one for name, one in zip(names, exercises, strict=True) for folder in FOLDERS}
     return {name: Checked(name, one, seen, is_exercise=True) for name, one in called.items()}

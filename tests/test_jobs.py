@@ -23,6 +23,7 @@ from under_siege.http_client import Answer, get_job
 from under_siege.load_tools.registry import DRIVERS
 from under_siege.load_tools.tool import Arrival
 from under_siege.model.record import load, save
+from under_siege.paths import script
 from under_siege.run.plan import make_plan
 from under_siege.subprocess_scripts import job_load
 from under_siege.subprocess_scripts.job_load import Found, JobLoad
@@ -76,7 +77,7 @@ class Users:
 
     def __init__(self, port: int, patience_s: float) -> None:
         words = ("--users", "2", "--patience", str(patience_s), f"http://127.0.0.1:{port}/jobs")
-        command = [sys.executable, "-P", "-m", "under_siege.subprocess_scripts.job_load", *words]
+        command = [sys.executable, *script("job_load"), *words]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self._process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
         assert self._process.stdout.readline() == "ready\n"

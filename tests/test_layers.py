@@ -1,4 +1,4 @@
-"""Who may import whom, and what every module looks like."""
+"""Which module may import which, and what every module looks like."""
 
 import ast
 import functools
@@ -7,40 +7,66 @@ from pathlib import Path
 
 from conftest import ROOT, SERVERS
 
-MODULES = [ROOT / "bench.py", *SERVERS, *sorted((ROOT / "common").rglob("*.py"))]
+MODULES = [
+    ROOT / "bench.py",
+    *SERVERS,
+    *sorted((ROOT / "common").rglob("*.py")),
+    *sorted((ROOT / "under_siege").rglob("*.py")),
+]
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 TESTS_TOO = [*MODULES, *SCRIPTS, *sorted((ROOT / "tests").rglob("*.py"))]
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 250, 40
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 STARTS_PROCESSES = {"subprocess", "multiprocessing", "concurrent.futures", "pty"}
+REPORTS = (
+    "stats",
+    "checks",
+    "analysis",
+    "report",
+    "charts",
+    "compare",
+    "pages",
+)  # these read results, and start nothing
 
-# Wing → the wings that it may import, beside itself and what is for all.
-FOR_ALL = ("errors", "contract", "packages")
-NUCLEUS = "task cpus descent worker"
-BELOW_A_PAGE = "model report.charts report.words report.judging report.figures report.numbers"
-MAY_IMPORT = {
-    "bench": "command_line nucleus model harness report report.judging report.words report.dresses",
-    "command_line": "model",
-    "lesson": f"command_line nucleus harness report.page report.dresses report {BELOW_A_PAGE}",
-    "servers": "serving nucleus",
-    "serving": "nucleus",
-    "alone": "nucleus",
-    "nucleus": "",
-    "errors": "",
-    "contract": "",
-    "packages": "",
-    "model": "",
-    "load": "model",
-    "harness": "load model nucleus",  # it starts what is in alone, by its name
-    "report": f"report.page report.dresses {BELOW_A_PAGE}",
-    "report.page": BELOW_A_PAGE,
-    "report.dresses": BELOW_A_PAGE,
-    "report.charts": "model report.words report.judging report.figures report.numbers",
-    "report.words": "model report.judging report.figures report.numbers",
-    "report.judging": "model report.figures report.numbers",
-    "report.figures": "model report.numbers",
-    "report.numbers": "",
-}
+# Each layer may import those above it in this list, and no other.
+LAYERS = [
+    "common",
+    "common.kits",
+    "servers",
+    "under_siege.paths",
+    "under_siege.errors",
+    "under_siege",
+    "under_siege.formatting",
+    "under_siege.model",
+    "under_siege.http_client",
+    "under_siege.load_tools",
+    "under_siege.processes",
+    "under_siege.targets",
+    "under_siege.monitors",
+    "under_siege.environments",
+    "under_siege.run",
+    "under_siege.stats",
+    "under_siege.checks",
+    "under_siege.analysis",
+    "under_siege.report",
+    "under_siege.charts",
+    "under_siege.try_task",
+    "under_siege.trace",
+    "under_siege.capacity",
+    "under_siege.faults",
+    "under_siege.compare",
+    "under_siege.pages",
+    "under_siege.picture_files",
+    "under_siege.render",
+    "under_siege.cli_options",
+    "under_siege.lesson",
+    "under_siege.cli",
+    "under_siege.__main__",
+    "bench",
+]
+APART = (
+    "under_siege.subprocess_scripts"  # run in the Python of the target: they import `common` and nothing else of ours
+)
 
 
 @functools.cache
@@ -57,12 +83,13 @@ def name_of(path: Path) -> str:
 NAMES = {name_of(path): path for path in MODULES}
 
 
-def wing_of(name: str) -> str:
-    """The folder that it is in, below `common`; of what lies there itself, nucleus or its own name."""
-    inside = name.removeprefix("common.").split(".")
-    if inside[0] in (*NUCLEUS.split(), "common"):
-        return "nucleus"
-    return max((wing for wing in MAY_IMPORT if inside[: wing.count(".") + 1] == wing.split(".")), default=name, key=len)
+def layer_of(name: str) -> str:
+    """Return the layer that a module belongs to: its own name, or that of its package."""
+    layers = [layer for layer in (*LAYERS, APART) if name == layer or name.startswith(f"{layer}.")]
+    assert layers, f"{name} is in no layer"
+    layer = max(layers, key=len)
+    assert name == layer or layer != "under_siege", f"{name} is in no layer"
+    return layer
 
 
 @functools.cache
@@ -85,15 +112,15 @@ def arrows() -> Iterator[tuple[str, str]]:
 
 
 def is_allowed(importer: str, imported: str) -> bool:
-    wing, other = wing_of(importer), wing_of(imported)
-    return other in (wing, *FOR_ALL, *MAY_IMPORT[wing].split())
+    layer, other = layer_of(importer), layer_of(imported)
+    if layer == APART:
+        return other in (APART, "common")
+    if layer == "common.kits" or layer == "common" or layer == "servers":
+        return other.startswith("common") and LAYERS.index(other) <= LAYERS.index(layer)
+    return other != "servers" and other != APART and LAYERS.index(other) <= LAYERS.index(layer)
 
 
-def test_every_module_is_in_a_wing() -> None:
-    assert {name for name in NAMES if wing_of(name) not in MAY_IMPORT} == set()
-
-
-def test_who_imports_whom_is_as_it_is_meant() -> None:
+def test_imports_point_down_only() -> None:
     assert {f"{one} → {other}" for one, other in arrows() if not is_allowed(one, other)} == set()
 
 
@@ -113,7 +140,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 def test_a_report_starts_no_process() -> None:
     for name, path in NAMES.items():
-        if name.startswith("common.report"):
+        if name.split(".")[1:2] and name.split(".")[1] in REPORTS:
             assert not imports(path) & STARTS_PROCESSES, name
 
 

@@ -428,7 +428,7 @@ def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> No
 def test_each_case_that_a_step_names_is_run(one: Step, page: Page, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     planned = []
     pythons_are(monkeypatch, PYTHONS)
-    monkeypatch.setattr(measurement, "conduct", lambda plan, *_, **__: planned.extend(plan.cases) or ((), None, True))
+    monkeypatch.setattr(measurement, "run_plan", lambda plan, *_, **__: planned.extend(plan.cases) or ((), None, True))
     measurement.measure(page, tmp_path / "r.json", None, [], print)
     assert len(planned) == len(page.run.only)
     claimed = {who for claim in page.claims for who in (claim.of, claim.against)}

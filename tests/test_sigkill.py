@@ -18,11 +18,11 @@ import pytest
 from conftest import ROOT, TESTS, WAITING, bench_command, gone, is_free, wait_until
 from planned import plan_of
 
-from under_siege.paths import server_environment
+from under_siege.paths import script, server_environment
 from under_siege.processes import supervisor, supervisor_client
 from under_siege.processes.managed_process import Started, offspring
 from under_siege.processes.supervisor import RUN_MARK
-from under_siege.processes.supervisor_client import another_keeper, kept
+from under_siege.processes.supervisor_client import SUPERVISOR, another_keeper, kept
 
 HIDES = TESTS / "servers" / "hides_a_daemon.py"
 AT_ONCE_S = 15.0  # 2 s, and patience with a busy machine
@@ -84,7 +84,8 @@ def test_no_semaphore_is_left_of_one_that_does_not_end_when_it_is_told(tmp_path:
 @ON_LINUX
 def test_no_semaphore_is_left_of_what_a_killed_bench_had_started(tmp_path: Path) -> None:
     words = [sys.executable, "-c", has_a_semaphore(tmp_path)]
-    start = f"import os; from under_siege.processes.managed_process import Started; Started({words!r}, environment=os.environ)"
+    imports = "import os; from under_siege.processes.managed_process import Started"
+    start = f"{imports}; Started({words!r}, environment=os.environ)"
     with subprocess.Popen([sys.executable, "-c", f"{start}; {DAEMON}"], cwd=ROOT) as bench:
         semaphore = its_semaphore(tmp_path)
         bench.kill()
@@ -373,9 +374,9 @@ def _seed_for(server: Path) -> int:
     [
         (
             ["run", "2", "--rounds", "1", "--time", "60s", "--users", "2", "--seed", "{bare_first}", *WAITING],
-            "under_siege.subprocess_scripts.no_server_baseline",
+            script("no_server_baseline")[1],
         ),
-        (["try", "awkward_tasks:never_ends"], "under_siege.subprocess_scripts.task_profiler"),
+        (["try", "awkward_tasks:never_ends"], script("task_profiler")[1]),
     ],
     ids=["bare case", "try"],
 )
@@ -414,4 +415,4 @@ def test_a_bench_that_ends_by_itself_leaves_no_keeper_and_ends_nobody_else(
 
 
 def _keeps(process: psutil.Process) -> bool:
-    return "under_siege.processes.supervisor" in commands([process])
+    return SUPERVISOR in commands([process])

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ from under_siege.model.requests import TracedRequests
 from under_siege.picture_files import write_picture
 from under_siege.render import WIDTH, dressed
 from under_siege.report.progress_bar import ProgressBar
-from under_siege.run import commands
-from under_siege.run.commands import conduct
+from under_siege.run.session import run_plan
+from under_siege.trace import request_trace
 from under_siege.trace.request_trace import Tracer, _as_told, _counted_back
 from under_siege.trace.timeline import Bar, Ran, other_work, timelines
 from under_siege.trace.trace_text import headline
@@ -39,13 +40,13 @@ def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_does_not_keep_
     """A real strategy, one that answers wrongly, and one that tells nothing; and the same command draws them."""
     others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "tells_nothing")]
     words = ("--task", "sample_tasks:a_blink", "--requests", "4")
-    conduct, kept = commands.conduct_traces, []
+    trace, kept = request_trace.trace_servers, []
 
-    def conduct_once(*given):
-        kept[:] = kept or [conduct(*given)]
+    def trace_once(*given):
+        kept[:] = kept or [trace(*given)]
         return kept[0]
 
-    monkeypatch.setattr(commands, "conduct_traces", conduct_once)
+    monkeypatch.setattr(request_trace, "trace_servers", trace_once)
     ended = asked("trace", "4", *others, *words, env={"PYTHONPATH": str(TESTS)})
     assert ended.returncode == 1, ended.stderr
     assert "failed: GET / gives 200" in ended.stdout
@@ -230,7 +231,8 @@ def test_after_the_last_siege_a_server_is_traced_that_still_runs(tmp_path: Path,
 
     monkeypatch.setattr("under_siege.trace.request_trace.running", running)
     plan = plan_of("5", "2", TESTS / "servers" / "answers_wrongly.py", task="sign_up", rounds=2, time_s=0.5)
-    result, *_ = conduct(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], traced_requests=3)
+    make_tracer = partial(request_trace.Tracer, requests=3)
+    result, *_ = run_plan(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], make_tracer=make_tracer)
     assert [one.server for one in result.traces] == [case.server for case in plan.cases]
     assert [bool(one.failure) for one in result.traces] == [False, False, True]
     assert [len(one.requests.sent_s) for one in result.traces] == [3, 3, 0]

@@ -21,7 +21,7 @@ from under_siege.load_tools.registry import DRIVERS
 from under_siege.model.record import Record, Result, load
 from under_siege.model.suite import Load
 from under_siege.processes import netns
-from under_siege.run.commands import conduct
+from under_siege.run.session import run_plan
 
 SERVERS = TESTS / "servers"
 EXPECTED = {
@@ -45,7 +45,7 @@ def measured(
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", f"{TESTS}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
         which_it_is_is_known(patched)
-        result, _, _ = conduct(
+        result, _, _ = run_plan(
             replace(plan, load=load_, ceilings=()), folder / "r.json", watcher or Unmoved(), ["bench.py"]
         )
     assert load(folder / "r.json") == result

@@ -132,7 +132,7 @@ def test_nor_does_it_where_all_tries_of_one_were_on_others_than_those_of_two(
     """It waits for 0.5 s and computes for 1.5 s, or so many times that where it is alone."""
     computed_s = 1.5 * times
     monkeypatch.setattr(
-        tryout, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
+        task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
     )
     monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (two_s, 1.5, 0.0))
     found = msgspec.convert(task_profiler._threads("any"), Threads)
@@ -233,7 +233,7 @@ def found(**steps: object) -> Findings:
 
 def test_where_no_task_is_named_all_that_are_built_in_are_tried(asked, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = lambda task, *_: (msgspec.structs.replace(found(), task=task), None)  # noqa: E731
-    monkeypatch.setattr("under_siege.try_task.task_trial.conduct_try", tried)
+    monkeypatch.setattr("under_siege.try_task.task_trial.profile_task", tried)
     ended = asked("try")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]

@@ -23,9 +23,9 @@ from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
 from under_siege.processes.managed_process import until
 from under_siege.run.case_run import new_record
-from under_siege.run.commands import conduct_traces
 from under_siege.run.server import running
 from under_siege.targets.interpreter import Interpreter, interpreter, told_apart
+from under_siege.trace.request_trace import trace_servers
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_who_wants_what_another_is_making_waits_for_that(tmp_path: Path, monkeyp
         return list(await asyncio.gather(*wanting))
 
     other = dataclasses.replace(interpreter(), prefix="/elsewhere")
-    for module in (virtualenv, requirements):
+    for module in (venvs, dependencies):
         monkeypatch.setattr(module, "FOLDER", tmp_path / "made")
         monkeypatch.setattr(module, "_make", make)
     first, second = asyncio.run(both(*(venvs.with_packages(other, said.append) for _ in range(2))))
@@ -281,7 +281,7 @@ def test_the_packages_in_the_record_are_those_of_the_python_that_served(quick, t
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     pythons = [sys.executable, str(quick)]
     plan = plan_of("1", users=1, pythons=pythons)
-    result, _ = conduct_traces(plan, 1, Unmoved(), [])
+    result, _ = trace_servers(plan, 1, Unmoved(), [])
     ours, theirs = (case.python for case in plan.cases)
     assert result.environment.packages_of[ours]["flask"] == importlib.metadata.version("flask")
     assert result.environment.packages_of[theirs] == {"flask": "1"}

@@ -1,14 +1,28 @@
-"""How modules of ours are started in any Python, and where servers listen."""
+"""Where the project's files are, and how the scripts of the bench are started in any Python."""
 
 import os
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parent
+_BUNDLED = PACKAGE / "bundled"  # servers, common, suites and lesson, where the bench is installed as a package
+IS_INSTALLED = _BUNDLED.is_dir()
+ROOT = _BUNDLED if IS_INSTALLED else PACKAGE.parent
 HOST = "127.0.0.1"
-OURS_FIRST = ("-P", "-m")  # so that what the user's folder holds does not stand before a module of ours
+
+
+def cache_directory() -> Path:
+    """Return the directory for virtual environments: in a clone it is part of that, else of the user's cache."""
+    if not IS_INSTALLED:
+        return ROOT
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "under-siege"
+
+
+def script(name: str) -> tuple[str, str]:
+    """Return the Python arguments that run a module of `subprocess_scripts`; -P keeps its directory off sys.path."""
+    return "-P", str(PACKAGE / "subprocess_scripts" / f"{name}.py")
 
 
 def server_environment() -> dict[str, str]:
-    """This process's environment, with `common` importable in any interpreter."""
+    """Return this process's environment, with `common` importable in any interpreter."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

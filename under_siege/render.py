@@ -13,9 +13,9 @@ from rich.text import Text
 from common.errors import BadInputError
 from under_siege.analysis.report_data import summarize
 from under_siege.analysis.threshold_check import Judged, check_has, exit_code_of, judged
-from under_siege.capacity import capacity_export
+from under_siege.capacity import capacity_export, capacity_result
 from under_siege.checks.verdict import FAILED, OK
-from under_siege.faults import drill_export
+from under_siege.faults import drill_export, survival_marks
 from under_siege.model.record import Result
 from under_siege.model.result_file import write_whole
 from under_siege.model.threshold import required, together
@@ -191,6 +191,10 @@ def exit_code(result: Result) -> int:
 
     1 if one failed or something is missed; 3 if neither, but one is suspect or unclear, or something undecided.
     """
+    if result.incidents:
+        return survival_marks.exit_code(result)
+    if result.steps:
+        return capacity_result.exit_code(result)
     comparison = summarize(result)
     verdicts = {summary.verdict for summary in comparison.cases}
     of_required = exit_code_of(judged(result, comparison))

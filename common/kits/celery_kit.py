@@ -21,9 +21,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from common.errors import one_line
-from common.jobs import Job
 from common.kits.celery_app import MOST_CRASHES, app, perform_job, trouble_with
 from common.kits.celery_sending import KEY, ONCE_MORE, forget, post, send, take_back
+from common.kits.jobs import Job
 from common.logging_setup import quieten
 from common.options import Options, quit_with
 from common.redis_broker import private_broker

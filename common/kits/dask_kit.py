@@ -12,7 +12,7 @@ import dask
 from distributed import Client, Future
 
 from common.errors import one_line
-from common.jobs import Job
+from common.kits.jobs import Job
 from common.logging_setup import quieten
 from common.options import quit_with
 from common.responses import RefusedError, unready_while

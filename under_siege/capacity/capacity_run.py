@@ -4,8 +4,9 @@ What is offered next is not decided here, but by whoever reads what was seen unt
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Protocol
 
 from under_siege.capacity.capacity_plan import budget_s, goals_for
@@ -23,6 +24,7 @@ from under_siege.run.duration import Length, in_words
 from under_siege.run.plan import Plan
 from under_siege.run.progress_listener import Watcher
 from under_siege.run.rounds import beside_the_machine
+from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
 
 FEWEST = 2  # requests of a step
@@ -33,6 +35,24 @@ class Wanted(Protocol):
 
     def __call__(self, result: Result, case: Case, budget_s: float, task_s: float) -> tuple[float, float] | None:
         """From all that was seen until now."""
+
+
+def run_capacity(
+    plan: Plan,
+    goals: Sequence[str],
+    time_s: float | None,
+    wanted: Wanted,
+    out: Path,
+    watcher: Watcher,
+    command: Sequence[str],
+    meanwhile: Meanwhile | None = None,
+) -> tuple[Result, int | None, bool]:
+    """Find the capacity of each server, and save the result after each step; see `run_and_save`."""
+
+    async def work(ready: Plan, result: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
+        await search(ready, list(goals), time_s, result, expectations, services, watcher, keep, wanted)
+
+    return run_and_save(plan, out, watcher, command, work, meanwhile)
 
 
 async def search(

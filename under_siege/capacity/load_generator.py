@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from under_siege.errors import CaseFailedError
 from under_siege.model.requests import Arrivals
 from under_siege.monitors.resource_usage import Wakefulness, used_cpu_s
-from under_siege.paths import OURS_FIRST, server_environment
+from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import Started, until
 from under_siege.processes.process_output import Tail, reading_lines
 from under_siege.targets.expectation import Expectation
@@ -72,7 +72,7 @@ def usual_wait(busy: float, percent: float) -> float:
     return busy * max(0.0, math.log(share / (1 - percent / 100)) / least)
 
 
-COMMAND = [sys.executable, *OURS_FIRST, "under_siege.subprocess_scripts.open_load"]
+COMMAND = [sys.executable, *script("open_load")]
 START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # what was never due has no line
 _TOLD = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)", re.ASCII)
 

@@ -45,7 +45,8 @@ def too_fast(one: Round, evidence: Evidence) -> str | None:
     if soonest_s >= least_s:
         return None
     return (
-        f"an answer came after {formatting.seconds(soonest_s)}, but the task alone takes {formatting.seconds(alone_s)}: "
+        f"an answer came after {formatting.seconds(soonest_s)}, "
+        f"but the task alone takes {formatting.seconds(alone_s)}: "
         "the answer did not wait for the work; look whether it comes from a cache, or before the work"
     )
 

@@ -34,9 +34,9 @@ def timer(one: Round, _: Evidence) -> str | None:
     if waited_s <= in_line_s or (p95_s is not None and p95_s > TIGHT * waited_s) or share is None or share > IDLE:
         return None
     return (
-        f"a timer and not work: users waited {formatting.seconds(waited_s)}, while the same request on a new connection "
-        f"took {formatting.seconds(usual_s)}, and the server used {100 * share:.0f} % of a CPU; "
-        f"the likely cause is {cause}"
+        f"a timer and not work: users waited {formatting.seconds(waited_s)}, "
+        f"while the same request on a new connection took {formatting.seconds(usual_s)}, "
+        f"and the server used {100 * share:.0f} % of a CPU; the likely cause is {cause}"
     )
 
 

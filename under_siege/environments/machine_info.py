@@ -15,7 +15,7 @@ import psutil
 from common.cpus import usable_cpus
 from under_siege.model.record import Environment
 from under_siege.monitors.cpu_speed_probe import METRONOME
-from under_siege.paths import ROOT, server_environment
+from under_siege.paths import IS_INSTALLED, ROOT, server_environment
 from under_siege.targets.interpreter import Interpreter
 
 _PACKAGES = (
@@ -86,7 +86,7 @@ def _cpu_model() -> str:
 
 def _commit() -> str:
     """The commit of this checkout, with `+` behind it if files were changed since; empty outside of git."""
-    if shutil.which("git") is None:
+    if IS_INSTALLED or shutil.which("git") is None:
         return ""
     # Without a lock, which a bench that is killed, or a full disk, would leave in the user's repository.
     command = ["git", "--no-optional-locks", "-C", str(ROOT), "status", "--porcelain=v2", "--branch"]

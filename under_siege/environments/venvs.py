@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import IO
 
 from common.errors import BadInputError
-from under_siege.paths import ROOT
+from under_siege.paths import ROOT, cache_directory
 from under_siege.processes.managed_process import CALM_LOOK_S, Started, until
 from under_siege.processes.process_output import Tail
 from under_siege.targets.interpreter import Interpreter, interpreter
 
-FOLDER = ROOT / ".pythons"  # git ignores it
+FOLDER = cache_directory() / ".pythons"  # git ignores it
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
 MOST_SAID = 400  # signs of its last line

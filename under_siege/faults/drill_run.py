@@ -4,6 +4,7 @@ import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from common.errors import one_line
 from under_siege.environments.services import Services
@@ -14,9 +15,10 @@ from under_siege.faults.fault_broker import PROGRAM
 from under_siege.faults.fault_context import Scene
 from under_siege.faults.server_fixture import Stage, stage
 from under_siege.model.case import Case
-from under_siege.model.record import Failure, Incident
+from under_siege.model.record import Failure, Incident, Result
 from under_siege.run.plan import Plan
 from under_siege.run.progress_listener import Watcher
+from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
 
 _DRILLS: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
@@ -61,6 +63,22 @@ def with_parts(names: Sequence[str]) -> list[str]:
     """The faults of these names, or all, the control first; one that has two parts as both."""
     chosen = {CONTROL, *(part for name in names or FAULTS for part in _PARTS.get(name, (name,)))}
     return [name for name in FAULTS if name in chosen]
+
+
+def run_drill(
+    plan: Plan,
+    names: Sequence[str],
+    out: Path,
+    watcher: Watcher,
+    command: Sequence[str],
+    meanwhile: Meanwhile | None = None,
+) -> tuple[Result, int | None, bool]:
+    """Inject these faults into each server, and save the result after each incident; see `run_and_save`."""
+
+    async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
+        await drill(ready, with_parts(names), expectations, services, watcher, keep)
+
+    return run_and_save(plan, out, watcher, command, work, meanwhile)
 
 
 Chain = list[tuple[Case, Incident]]

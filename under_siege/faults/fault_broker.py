@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from common.server_contract import path_of
 from under_siege.errors import CaseFailedError
-from under_siege.paths import HOST, OURS_FIRST, server_environment
+from under_siege.paths import HOST, server_environment
 from under_siege.processes.managed_process import Started, until
 from under_siege.processes.ports import claimed_port, port_is_free
 from under_siege.processes.process_output import Tail
@@ -82,7 +82,7 @@ async def broker_apart(python: str, workers: int | None, *, on_disk: bool) -> As
             await broker.must_listen()
             processes = ["--concurrency", str(workers)] if workers else []
             celery = ["celery", "--quiet", "--app", "common.kits.celery_app", "worker", *processes]
-            work = _started([python, *OURS_FIRST, *celery])
+            work = _started([python, "-P", "-m", *celery])
             yield broker
         finally:
             if work is not None:

@@ -18,7 +18,7 @@ from under_siege.monitors.ping import probing
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.run.server import Server
 
-BEGUN, ENDLESS, LASTS = "begun", "endless-", "lasts"  # as under_siege.subprocess_scripts.drill_tasks has them
+BEGUN, ENDLESS, LASTS = "begun", "endless-", "lasts"  # as common.task.drill_tasks has them
 USERS = 8  # as many as wait in the line of two workers that refuse beyond it
 PING_EVERY_S = 0.025
 BEFORE_S = 0.8  # of load, before something goes wrong
@@ -31,7 +31,7 @@ MARGIN_S = 0.1  # of load after that window, so that the report, which rounds ti
 
 def computing(cpu_s: float) -> str:
     """The task that does it for so long."""
-    return f"under_siege.subprocess_scripts.drill_tasks:compute({cpu_s:g})"
+    return f"common.task.drill_tasks:compute({cpu_s:g})"
 
 
 class Scene:

@@ -25,7 +25,7 @@ from under_siege.run.server import Server, running
 from under_siege.run.warm_up import warm_up
 from under_siege.targets.expectation import Expectation
 
-FOLDER = "UNDER_SIEGE_DRILL"  # as under_siege.subprocess_scripts.drill_tasks has it
+FOLDER = "UNDER_SIEGE_DRILL"  # as common.task.drill_tasks has it
 STEADY_CPU_S = 0.02  # of a task, unless its fault needs others
 STOP_S = 0.05  # for a server to end, when all is seen
 PATIENCE_S = 5.0  # of a user

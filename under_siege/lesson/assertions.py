@@ -9,27 +9,10 @@ from typing import NamedTuple
 
 from common.errors import BadInputError
 from under_siege import formatting
+from under_siege.lesson.capacity_figures import Amount
 from under_siege.lesson.lesson_figures import Seen
 from under_siege.lesson.step import Answer, Claim, Page
-from under_siege.stats.estimates import ACCURACY, Estimate, ratio
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """A figure with its interval. The interval of a count is the count."""
-
-    text: str
-    value: float | None = None  # None: unknown, or beyond what was measured
-    low: float | None = None
-    high: float | None = None
-    estimate: Estimate | None = None  # compared round by round with another figure of the same kind
-    doubt: str = ""  # why it can't be trusted
-
-
-def counted(value: float, text: str = "") -> Amount:
-    """Return an amount without noise."""
-    return Amount(text or f"{value:g}", value, value, value)
-
+from under_siege.stats.estimates import ACCURACY, ratio
 
 HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
 # How two figures compare that are about the same, by whether the interval of their ratio contains 1.

@@ -1,13 +1,31 @@
-"""The figures of a capacity search: the sustained rate, the ceiling, and how response times grow."""
+"""Amounts, and the figures of a capacity search: the sustained rate, the ceiling, and how response times grow."""
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from under_siege import formatting
 from under_siege.capacity.capacity_result import Capacity
-from under_siege.lesson.assertions import Amount, counted
+from under_siege.stats.estimates import Estimate
 
 MUCH_MORE = 1.1  # times the lower bound: then the rate that held in this run is shown, too
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A figure with its interval. The interval of a count is the count."""
+
+    text: str
+    value: float | None = None  # None: unknown, or beyond what was measured
+    low: float | None = None
+    high: float | None = None
+    estimate: Estimate | None = None  # compared round by round with another figure of the same kind
+    doubt: str = ""  # why it can't be trusted
+
+
+def counted(value: float, text: str = "") -> Amount:
+    """Return an amount without noise."""
+    return Amount(text or f"{value:g}", value, value, value)
 
 
 def held(found: Capacity) -> float:

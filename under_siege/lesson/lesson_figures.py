@@ -18,8 +18,7 @@ from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_result import Capacity, capacities
 from under_siege.checks.verdict import FAILED, SUSPECT, Reason
 from under_siege.faults.fault_metrics import Drilled, drilled
-from under_siege.lesson.assertions import Amount, counted
-from under_siege.lesson.capacity_figures import OF_CAPACITIES
+from under_siege.lesson.capacity_figures import OF_CAPACITIES, Amount, counted
 from under_siege.model.case import Case
 from under_siege.model.record import Result, Trace
 from under_siege.model.threshold import goal_names

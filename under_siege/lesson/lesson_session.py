@@ -15,9 +15,10 @@ from under_siege.lesson.lesson_figures import Seen
 from under_siege.lesson.lesson_progress import LessonProgress
 from under_siege.lesson.measurement import StoppedError, lacking, measure, turns
 from under_siege.lesson.progress_store import Done, Notebook
-from under_siege.lesson.step import ROOT, Page, Run, Step, all_steps, committed
+from under_siege.lesson.step import Page, Run, Step, all_steps, committed
 from under_siege.model.record import Result, load
 from under_siege.model.result_file import write_whole
+from under_siege.paths import ROOT
 from under_siege.trace.timeline_text import TimelinesAsText
 
 FAILED, NOT_DECIDED = 1, 3

@@ -15,19 +15,23 @@ from common.server_contract import unmet
 from under_siege import formatting
 from under_siege.capacity.capacity_plan import capacity_plan
 from under_siege.capacity.capacity_result import wanted
+from under_siege.capacity.capacity_run import run_capacity
 from under_siege.checks.evidence import OTHER_WORK
 from under_siege.faults.drill_plan import drill_plan
+from under_siege.faults.drill_run import run_drill
 from under_siege.lesson.assertions import found_in
 from under_siege.lesson.lesson_figures import OF_TRACES, Seen, fits
-from under_siege.lesson.step import ROOT, Page, Run
+from under_siege.lesson.step import Page, Run
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Result, save
-from under_siege.run.commands import conduct, conduct_capacity, conduct_drill, conduct_traces
+from under_siege.paths import ROOT
 from under_siege.run.plan import Plan, make_plan
 from under_siege.run.progress_listener import Watcher
+from under_siege.run.session import run_plan
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.interpreter import interpreter
 from under_siege.targets.selection import suite_of
+from under_siege.trace.request_trace import Tracer, trace_servers
 
 SEED = 1
 USUAL_S = 0.08  # what a task that computes takes at the most on a machine for which the steps' times are right
@@ -86,19 +90,20 @@ def measure(page: Page, out: Path, watcher: Watcher, command: Sequence[str], say
     suite = suite_of([str(ROOT / name) if "/" in name else name for name in run.servers])
     if run.faults:
         plan, _ = drill_plan(suite, run.faults, {**axes, "task": ()}, rounds=run.rounds, seed=SEED)
-        return conduct_drill(plan, run.faults, out, watcher, command)[:2]
+        return run_drill(plan, run.faults, out, watcher, command)[:2]
     if run.goals:
         searched = capacity_plan(suite, run.goals, axes, seed=SEED)
         time_s = run.time_s * _times(1.0, run.time_s, say)
-        return conduct_capacity(searched, run.goals, time_s, wanted, out, watcher, command)[:2]
+        return run_capacity(searched, run.goals, time_s, wanted, out, watcher, command)[:2]
     users = run.users if run.time_s else (run.requests,)
     suite = replace(suite, ceiling=None)  # these servers are ours, and what they can do at the most is no question here
     most_rounds = run.rounds + MORE_ROUNDS if run.time_s else 1
     plan = _only(make_plan(suite, {**axes, "users": users}, time_s=run.time_s, rounds=most_rounds, seed=SEED), run.only)
     if run.time_s:
         long_enough, undecided = partial(_long_enough, say=say), partial(_until_decided, page)
-        return conduct(plan, out, watcher, command, undecided, traced_requests=run.requests, adapted=long_enough)[:2]
-    result, stopped_by = conduct_traces(plan, run.requests, watcher, command)
+        make_tracer = partial(Tracer, requests=run.requests) if run.requests else None
+        return run_plan(plan, out, watcher, command, undecided, make_tracer, adapted=long_enough)[:2]
+    result, stopped_by = trace_servers(plan, run.requests, watcher, command)
     save(result, out)
     return result, stopped_by
 

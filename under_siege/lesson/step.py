@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from common.errors import BadInputError
+from under_siege.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 LESSON = ROOT / "lesson"
 LETTERS = "ABCD"
 

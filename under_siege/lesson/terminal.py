@@ -14,11 +14,13 @@ from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_result import capacities
 from under_siege.checks.verdict import FAILED
 from under_siege.faults import drill_export
-from under_siege.lesson.assertions import HOLDS, NOT_HERE, Amount, Found, found_in
+from under_siege.lesson.assertions import HOLDS, NOT_HERE, Found, found_in
+from under_siege.lesson.capacity_figures import Amount
 from under_siege.lesson.lesson_figures import Seen
 from under_siege.lesson.progress_store import Notebook
-from under_siege.lesson.step import ROOT, Code, Page, Step, committed, lines_of
+from under_siege.lesson.step import Code, Page, Step, committed, lines_of
 from under_siege.model.record import Result, load
+from under_siege.paths import ROOT
 from under_siege.report.labels import cases_of, in_plain_words, in_words, varying
 from under_siege.trace.timeline_text import TimelinesAsText
 

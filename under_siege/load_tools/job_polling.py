@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from under_siege.load_tools.tool import Arrival, Order, Told, Totals, only_asks, only_one_thread
 from under_siege.model.suite import JOBS
+from under_siege.paths import script
 
 _LINE = re.compile(r"(?P<user>\d{1,6}),(?P<status>\d{3}),(?P<took_s>\d{1,6}\.\d{6}),(?P<size>\d{1,15})", re.ASCII)
 
@@ -46,15 +47,7 @@ class Jobs:
     def command(self, program: str, home: Path, order: Order) -> list[str]:  # noqa: ARG002 (as the others)
         """The words that start it."""
         words = ["--users", str(order.users), "--patience", f"{order.patience_s:.1f}"]
-        return [
-            program,
-            "-P",
-            "-m",
-            "under_siege.subprocess_scripts.job_load",
-            *words,
-            *["--keep-alive"] * order.keep_alive,
-            order.url,
-        ]
+        return [program, *script("job_load"), *words, *["--keep-alive"] * order.keep_alive, order.url]
 
     def cpus(self, order: Order) -> int:  # noqa: ARG002 (as the others)
         """It is one thread."""

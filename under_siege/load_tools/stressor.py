@@ -47,7 +47,7 @@ _NO_CONNECTION = re.compile(r"NewConnectionError|Connection refused|Cannot assig
 
 
 class Stressor(TellsTotals):
-    """As a driver; see `under_siege.load_tools.tool`. It is Python with a thread for each user, and tells no percentiles."""
+    """Python with a thread for each user; its summary has no percentiles. See `under_siege.load_tools.tool`."""
 
     name = program = "stressor"
     requirement = "stressor~=0.6.0"

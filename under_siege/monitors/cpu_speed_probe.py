@@ -12,7 +12,7 @@ import psutil
 
 from common.cpus import usable_cpu_numbers
 from under_siege.model.record import Machine, Record
-from under_siege.paths import server_environment
+from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import Started
 from under_siege.processes.process_output import reading_lines
 
@@ -61,12 +61,7 @@ def _busy_s(spent: dict[str, float]) -> float:
 
 BUSY_EVERY_S = 0.25
 RECENT_S = 2.0  # beats are remembered
-METRONOME = [
-    sys.executable,
-    "-P",
-    "-m",
-    "under_siege.subprocess_scripts.cpu_speed_loop",
-]  # the same Python for all cases
+METRONOME = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
 
 
 class Metronome:

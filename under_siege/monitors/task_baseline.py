@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from under_siege.model.record import Record
-from under_siege.paths import server_environment
+from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import Started, until
 from under_siege.processes.process_output import Tail, reading_lines
 from under_siege.targets.interpreter import Interpreter
@@ -75,7 +75,7 @@ async def soloist(
     task: str, python: Interpreter, patience_s: float, folder: Path | None = None
 ) -> AsyncIterator[Soloist]:
     """A soloist for the task, which is gone at the end."""
-    command = [python.path, "-P", "-m", "under_siege.subprocess_scripts.baseline_worker", task]
+    command = [python.path, *script("baseline_worker"), task]
     process = Started(command, environment=server_environment(), stdin=subprocess.PIPE, folder=folder)
     Tail(process.process.stderr)  # or it would have to wait when it has printed much
     try:

@@ -18,10 +18,11 @@ from typing import IO, Any
 import psutil
 
 from common.process_tree import IS_TOLD, children
+from under_siege.paths import ROOT
 from under_siege.processes.supervisor import LIMIT_S, RUN_MARK
 
 PATIENCE_S = 0.5
-ROOT = Path(__file__).resolve().parents[2]
+SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 FLAGS = ("-P", "-S") if IS_TOLD else ("-P",)  # -S: where it needs no psutil, no packages need be looked for
 
 
@@ -39,7 +40,7 @@ class Kept:
         self._answers: list[dict[str, Any]] = []
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, *FLAGS, "-m", "under_siege.processes.supervisor", str(theirs.fileno()), self.mark],
+                [sys.executable, *FLAGS, SUPERVISOR, str(theirs.fileno()), self.mark],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -220,7 +220,8 @@ class _Field:
         error = (2 * median(one.variance for one in contenders)) ** 0.5
         degrees = median(one.degrees for one in contenders)
         needed = (student_at(degrees, 1 - self._alpha) + student_at(degrees, POWER)) * error
-        return f"A difference of {formatting.share(math.expm1(needed))} would have been found (power {formatting.share(POWER)})."
+        difference, power = formatting.share(math.expm1(needed)), formatting.share(POWER)
+        return f"A difference of {difference} would have been found (power {power})."
 
     def _pings(self) -> str:
         """Return which cases keep pings short; the measure is the task itself."""

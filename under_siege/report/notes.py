@@ -105,8 +105,8 @@ def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
             first_s, rest_s = max(costs, key=lambda cost: cost[0])
             yield (
                 server,
-                f"its first {rounds[0].record.warm_up_answers:,} answers used {formatting.seconds(first_s)} of CPU each, "
-                f"later ones {formatting.seconds(rest_s)}; the warm-up is not part of the measurement",
+                f"its first {rounds[0].record.warm_up_answers:,} answers used {formatting.seconds(first_s)} "
+                f"of CPU each, later ones {formatting.seconds(rest_s)}; the warm-up is not part of the measurement",
             )
 
 

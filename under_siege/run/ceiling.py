@@ -14,7 +14,7 @@ from under_siege.model.record import Record
 from under_siege.monitors.answer_check import interval_s
 from under_siege.monitors.cpu_speed_probe import watching_machine
 from under_siege.monitors.resource_usage import sampling
-from under_siege.paths import OURS_FIRST, server_environment
+from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import CALM_LOOK_S, Started, until
 from under_siege.processes.process_output import Tail, reading_lines
 from under_siege.run.duration import Length
@@ -86,8 +86,7 @@ def _words(python: Interpreter, case: Case, processes: int, check_every_s: float
     options = ["--task", case.task, "--users", str(case.users), "--processes", str(processes)]
     return [
         python.path,
-        *OURS_FIRST,
-        "under_siege.subprocess_scripts.no_server_baseline",
+        *script("no_server_baseline"),
         *options,
         "--check-every",
         str(check_every_s),

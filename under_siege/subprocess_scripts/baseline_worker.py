@@ -2,7 +2,7 @@
 
 Prints `time.monotonic when it began,wall seconds,CPU seconds,number of the CPU`. Ends when stdin ends.
 
-usage: python -P -m under_siege.subprocess_scripts.baseline_worker TASK
+usage: python -P baseline_worker.py TASK
 """
 
 import os

@@ -3,7 +3,7 @@
 Prints a line for each sample, `time.monotonic,cpu,seconds`, and ends when nobody reads it any more. The seconds are of
 the thread's own CPU clock: the wall clock would show how busy the CPU is, and not how fast.
 
-usage: python -P -m under_siege.subprocess_scripts.cpu_speed_loop [--work]        --work prints what the work is, and ends
+usage: python -P cpu_speed_loop.py [--work]        --work prints what the work is, and ends
 """
 
 import gc

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -P -m under_siege.subprocess_scripts.no_server_baseline")
+    parser = argparse.ArgumentParser(prog="no_server_baseline.py")
     parser.add_argument("--task", required=True)
     parser.add_argument("--users", type=int, required=True)
     parser.add_argument("--processes", type=int, required=True, help="that the users are spread over")
@@ -83,7 +83,7 @@ def _silence_task() -> None:
 def _forkserver() -> ForkServerContext:
     """Started, with all imported, before the task is looked for: that puts the user's folder first on sys.path."""
     context = get_context("forkserver")
-    context.set_forkserver_preload(["common.alone", "common.task", "common.parent_watch"])
+    context.set_forkserver_preload(["common.task", "common.parent_watch"])
     first = context.Process(target=int)
     first.start()
     first.join()

@@ -1,6 +1,6 @@
 """Performs a task once in a worker process and prints what came of it as JSON: the answer that all must give.
 
-usage: python -m under_siege.subprocess_scripts.reference_run TASK        exit 2 and one line if the task can't be performed there
+usage: python -P reference_run.py TASK        exit 2 and one line if the task can't be performed there
 """
 
 import dataclasses

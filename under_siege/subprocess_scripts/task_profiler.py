@@ -1,6 +1,6 @@
 """Tries a task without any server and prints what matters for the choice of a strategy: a line of JSON for each step.
 
-usage: python -m under_siege.subprocess_scripts.task_profiler TASK        a step that can't be done has an "error" of one line
+usage: python -P task_profiler.py TASK        a step that can't be done has an "error" of one line
 """
 
 import inspect
@@ -270,4 +270,4 @@ def _timed(work: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    imported(sys.argv[1])
+    main(sys.argv[1])

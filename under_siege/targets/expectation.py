@@ -14,7 +14,7 @@ from under_siege.http_client import Answer
 from under_siege.model.case import Value
 from under_siege.model.sanitize import legible
 from under_siege.model.suite import ANY, SAME
-from under_siege.paths import OURS_FIRST, server_environment
+from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import Started, until
 from under_siege.processes.process_output import Tail
 from under_siege.targets.interpreter import Interpreter
@@ -124,7 +124,7 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
     Raises:
         BadInputError: it can't be imported or sent to a worker process, it raised, or it took too long.
     """
-    command = [python.path, *OURS_FIRST, "under_siege.subprocess_scripts.reference_run", task]
+    command = [python.path, *script("reference_run"), task]
     with TemporaryFile() as output:
         trial = Started(command, environment=server_environment(), stdout=output, folder=folder)
         errors = Tail(trial.process.stderr)

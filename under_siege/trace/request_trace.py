@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 import aiohttp
@@ -15,7 +15,8 @@ from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer, client
 from under_siege.model.case import Case
-from under_siege.model.record import Failure, Record, Trace
+from under_siege.model.record import Failure, Record, Result, Trace
+from under_siege.model.sanitize import made_legible
 from under_siege.model.validation import LONGEST_S
 from under_siege.monitors.cpu_speed_probe import machine_between
 from under_siege.monitors.ping import probing
@@ -24,6 +25,7 @@ from under_siege.run.case_run import new_record
 from under_siege.run.plan import Plan
 from under_siege.run.progress_listener import Watcher
 from under_siege.run.server import Server, running
+from under_siege.run.session import run_unsaved, traced_case
 from under_siege.run.warm_up import verify, warm_up
 from under_siege.targets.expectation import Expectation, Expectations
 from under_siege.targets.suite_server import SERVICES
@@ -36,19 +38,32 @@ CLOCKS_AGREE_S = 0.005  # what is told to have happened so much before it was as
 Stretch = tuple[float, float, float | None]  # from, to, and how much of it was computed
 
 
-class Tracer:
-    """Traces every strategy with every task under every Python, once: in its last siege's server, if that still runs.
+def trace_servers(plan: Plan, requests: int, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:
+    """Trace every strategy with so many requests, without a siege. Nothing is saved.
 
-    With no request nothing is traced.
+    Returns:
+        What was seen, and the number of the signal that stopped it or None.
+    Raises:
+        BadInputError: a task can't be performed; nothing was started.
     """
 
-    def __init__(self, plan: Plan, requests: int, expectations: Expectations, keep: Callable[[Trace], None]) -> None:
+    async def work(ready: Plan, result: Result, expectations: Expectations, services: Services) -> None:
+        tracer = Tracer(ready, expectations, lambda trace: result.traces.append(made_legible(trace)), requests)
+        await tracer.rest(services, watcher)
+
+    return run_unsaved(plan, watcher, command, work)
+
+
+class Tracer:
+    """Trace each strategy with each task under each Python once, in the server of its last siege if that still runs."""
+
+    def __init__(self, plan: Plan, expectations: Expectations, keep: Callable[[Trace], None], requests: int) -> None:
         self._plan, self._requests, self._expectations, self._keep = plan, requests, expectations, keep
         self._found: set[Case] = set()
 
     async def after_siege(self, case: Case, server: Server, _: aiohttp.ClientSession, record: Record) -> None:
         """The trace of a case that was just under siege, and is warm; another one with other users may have been."""
-        if self._requests and not record.is_ceiling and (what := traced(case)) not in self._found:
+        if not record.is_ceiling and (what := traced_case(case)) not in self._found:
             found = await _twice_if_crowded(lambda: self._of_running(what, server, record))
             if found.failure is None:
                 self._keep(found)
@@ -56,7 +71,7 @@ class Tracer:
 
     async def rest(self, services: Services, watcher: Watcher) -> None:
         """All others, each with a server of its own; keeps each trace as soon as it is complete."""
-        for case in dict.fromkeys(map(traced, self._plan.cases)) if self._requests else ():
+        for case in dict.fromkeys(map(traced_case, self._plan.cases)):
             watcher.case_begins(f"trace  {case.server}", 0.0)
             if case not in self._found:
                 self._keep(await _twice_if_crowded(partial(self._alone, case, services)))
@@ -103,11 +118,6 @@ async def _twice_if_crowded(trace: Callable[[], Awaitable[Trace]]) -> Trace:
     """Trace once more if other work left no room for two tasks: it may be gone by then."""
     found = await trace()
     return await trace() if is_crowded(found) else found
-
-
-def traced(case: Case) -> Case:
-    """What there is one trace of, however many users it has under siege."""
-    return case.without(["users"])
 
 
 @contextlib.contextmanager

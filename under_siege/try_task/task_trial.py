@@ -13,7 +13,7 @@ from common.errors import BadInputError
 from under_siege.environments.venvs import with_packages
 from under_siege.model.sanitize import made_legible
 from under_siege.model.task_profile import Findings
-from under_siege.paths import OURS_FIRST, server_environment
+from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import LOOK_S, Started, until
 from under_siege.processes.process_output import Tail
 from under_siege.processes.signals import until_signal
@@ -33,7 +33,7 @@ _STEPS = {
 }
 
 
-def conduct_try(
+def profile_task(
     task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
 ) -> tuple[Findings | None, int | None]:
     """What can be said of the task, and the number of the signal that stopped it or None."""
@@ -53,7 +53,7 @@ async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
         BadInputError: it can't be called like that.
     """
     with TemporaryFile() as output:
-        command = [python.path, *OURS_FIRST, "under_siege.subprocess_scripts.task_profiler", task]
+        command = [python.path, *script("task_profiler"), task]
         started = Started(command, environment=server_environment(), stdout=output)
         errors = Tail(started.process.stderr)
         try:

@@ -1,4 +1,4 @@
-"""A session: one run from its plan to its file."""
+"""Run a plan: prepare what it needs, measure, and save the result after every case."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+import aiohttp
 import msgspec
 
 from common.cpus import usable_cpus
@@ -20,7 +21,6 @@ from under_siege.environments.doctor import OtherWork, examine, in_one_line
 from under_siege.environments.machine_info import describe_environment
 from under_siege.environments.services import Services, services
 from under_siege.environments.tool_install import Tool, check, tool_in
-from under_siege.faults.drill_run import drill, with_parts
 from under_siege.load_tools.registry import DRIVERS
 from under_siege.load_tools.tool import Driver
 from under_siege.model.case import Case
@@ -37,11 +37,8 @@ from under_siege.run.plan import Plan
 from under_siege.run.prepare import package_versions, prepared, with_environments
 from under_siege.run.progress_listener import Watcher
 from under_siege.run.rounds import expectations_of, run, say_how_long
+from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectations
-from under_siege.trace.request_trace import Tracer, traced
-
-if TYPE_CHECKING:
-    from under_siege.capacity.capacity_run import Wanted as WantedStep
 
 LONGEST_FOLDER = 70  # the path of a socket has at most 104 characters on macOS, and some 30 come behind this
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
@@ -51,13 +48,31 @@ Adapted = Callable[[Plan, Expectations], Plan]
 Keep = Callable[[Record | Trace | Incident | Step], None]
 
 
-def conduct(
+class Tracer(Protocol):
+    """Trace each strategy once, mostly with the server of its last siege."""
+
+    async def after_siege(self, case: Case, server: Server, session: aiohttp.ClientSession, record: Record) -> None:
+        """Trace the case whose siege has just ended, while its server still runs."""
+
+    async def rest(self, services: Services, watcher: Watcher) -> None:
+        """Trace all others, each with a server of its own."""
+
+
+class _NoTracer:
+    async def after_siege(self, *_: object) -> None:
+        """Trace nothing."""
+
+    async def rest(self, *_: object) -> None:
+        """Trace nothing."""
+
+
+def run_plan(
     plan: Plan,
     out: Path,
     watcher: Watcher,
     command: Sequence[str],
     wanted: Wanted | None = None,
-    traced_requests: int = 0,
+    make_tracer: Callable[[Plan, Expectations, Keep], Tracer] | None = None,
     meanwhile: Meanwhile | None = None,
     adapted: Adapted | None = None,
     *,
@@ -67,7 +82,7 @@ def conduct(
 
     Args:
         wanted: returns which cases need another round, the most urgent first; by default all do.
-        traced_requests: how many each strategy is traced with after its last siege, if any.
+        make_tracer: returns what traces each strategy after its last siege.
         meanwhile, adapted: are called while the run is prepared; the latter may change the plan.
         is_bounded: whether there is a time budget.
 
@@ -80,17 +95,17 @@ def conduct(
         result = _empty_result(plan, command, until_certain=wanted is not None)
         raw = RawValues(result, plan, out, watcher)
 
-        async def go(others: OtherWork) -> None:
-            tool = await _load_tool(plan, home, result, watcher)
+        async def go() -> None:
+            others, tool = OtherWork(), await _load_tool(plan, home, result, watcher)
             async with _prepared(plan, result, watcher, meanwhile, adapted) as (ready, expectations, needed):
                 most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else math.inf
                 choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
                 await _say_what_to_expect(ready, expectations, others, watcher, most_s)
-                tracer = Tracer(ready, traced_requests, expectations, raw.keep)
+                tracer = make_tracer(ready, expectations, raw.keep) if make_tracer else _NoTracer()
                 await run(ready, tool, expectations, needed, watcher, raw.keep, choose, tracer.after_siege)
                 await tracer.rest(needed, watcher)
 
-        return result, until_signal(go(OtherWork())), raw.are_saved
+        return result, until_signal(go()), raw.are_saved
 
 
 def _chosen(
@@ -153,7 +168,7 @@ class RawValues:
 
     def __init__(self, result: Result, plan: Plan, path: Path, watcher: Watcher) -> None:
         self._result, self._path, self._watcher, self.are_saved = result, path, watcher, True
-        self._places = {traced(case): place for place, case in enumerate(plan.cases)}
+        self._places = {traced_case(case): place for place, case in enumerate(plan.cases)}
 
     def keep(self, kept: Record | Trace | Incident | Step) -> None:
         """Writes it with all that there is; says it once if that can't be done."""
@@ -172,78 +187,7 @@ class RawValues:
             self.are_saved = True
 
 
-def conduct_traces(plan: Plan, requests: int, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:
-    """Traces every strategy with so many requests; without siege, and nothing is written.
-
-    Returns:
-        What was seen, and the number of the signal that stopped it or None.
-
-    Raises:
-        BadInputError: a task can't be performed; nothing was started.
-    """
-    result = _empty_result(plan, command)
-
-    async def go() -> None:
-        async with _prepared(plan, result, watcher) as (ready, expectations, needed):
-            keep = result.traces.append
-            tracer = Tracer(ready, requests, expectations, lambda trace: keep(made_legible(trace)))
-            await tracer.rest(needed, watcher)
-
-    with _home():
-        return result, until_signal(go())
-
-
-def conduct_drill(
-    plan: Plan,
-    names: Sequence[str],
-    out: Path,
-    watcher: Watcher,
-    command: Sequence[str],
-    meanwhile: Meanwhile | None = None,
-) -> tuple[Result, int | None, bool]:
-    """Lets each of these faults happen to each server; the file is written after each.
-
-    Returns:
-        As `conduct`.
-
-    Raises:
-        BadInputError: a task can't be performed; nothing was started.
-    """
-
-    async def work(ready: Plan, _: Result, expectations: Expectations, needed: Services, keep: Keep) -> None:
-        await drill(ready, with_parts(names), expectations, needed, watcher, keep)
-
-    return _conduct_and_save(plan, out, watcher, command, work, meanwhile)
-
-
-def conduct_capacity(
-    plan: Plan,
-    goals: Sequence[str],
-    time_s: float | None,
-    wanted: "WantedStep",
-    out: Path,
-    watcher: Watcher,
-    command: Sequence[str],
-    meanwhile: Meanwhile | None = None,
-) -> tuple[Result, int | None, bool]:
-    """Offers each server the rates that are wanted until its capacity is known; the file is written after each step.
-
-    Returns:
-        As `conduct`.
-
-    Raises:
-        BadInputError: a task can't be performed; nothing was started.
-    """
-
-    from under_siege.capacity.capacity_run import search  # with NumPy, which takes a while to load
-
-    async def work(ready: Plan, result: Result, expectations: Expectations, needed: Services, keep: Keep) -> None:
-        await search(ready, list(goals), time_s, result, expectations, needed, watcher, keep, wanted)
-
-    return _conduct_and_save(plan, out, watcher, command, work, meanwhile)
-
-
-def _conduct_and_save(
+def run_and_save(
     plan: Plan,
     out: Path,
     watcher: Watcher,
@@ -251,7 +195,13 @@ def _conduct_and_save(
     work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
     meanwhile: Meanwhile | None,
 ) -> tuple[Result, int | None, bool]:
-    """Does the work without a load tool, until it is done or a signal comes; what it keeps is in the file."""
+    """Do work that needs no load tool, until it is done or a signal arrives, and save what it keeps.
+
+    Returns:
+        As `run_plan`.
+    Raises:
+        BadInputError: a task can't be performed; nothing was started.
+    """
     result = _empty_result(plan, command)
     raw = RawValues(result, plan, out, watcher)
 
@@ -261,6 +211,28 @@ def _conduct_and_save(
 
     with _home():
         return result, until_signal(go()), raw.are_saved
+
+
+def run_unsaved(
+    plan: Plan,
+    watcher: Watcher,
+    command: Sequence[str],
+    work: Callable[[Plan, Result, Expectations, Services], Awaitable[None]],
+) -> tuple[Result, int | None]:
+    """Do the same without a file; return the result and the number of the signal that stopped it, or None."""
+    result = _empty_result(plan, command)
+
+    async def go() -> None:
+        async with _prepared(plan, result, watcher) as (ready, expectations, needed):
+            await work(ready, result, expectations, needed)
+
+    with _home():
+        return result, until_signal(go())
+
+
+def traced_case(case: Case) -> Case:
+    """Return the case that a trace is of: there is one trace, however many users the sieges have."""
+    return case.without(["users"])
 
 
 @contextlib.contextmanager

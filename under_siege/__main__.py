@@ -1,0 +1,6 @@
+"""`python -m under_siege`."""
+
+from under_siege.cli import bench
+
+if __name__ == "__main__":
+    bench()

@@ -1,0 +1,332 @@
+"""Compare concurrency strategies for your long task: start each one as a server, and put it under siege."""
+
+import gc
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from common.errors import BadInputError
+from under_siege import __version__
+from under_siege.cli_options import (
+    FILE,
+    WORKERS,
+    Duration,
+    Given,
+    OneLineErrors,
+    Rounds,
+    SiegeTime,
+    as_for_run,
+    complain,
+    measuring,
+    telling_of,
+    writable,
+)
+from under_siege.model.result_file import write_whole
+
+DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
+DRESSES_OF_COMPARE = ["table", "markdown", "json"]
+PICTURES = ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
+PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]  # along an axis of numbers
+ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
+FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed", "server", "broker"]
+TRACED_REQUESTS = 8
+USUAL_ROUNDS = 3  # of --rounds auto, for the progress bar
+TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
+REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
+COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
+
+
+@click.group(cls=OneLineErrors, elsewhere={"lesson": "under_siege.lesson.lesson_command"})
+@click.version_option(__version__, prog_name="under-siege")
+def bench() -> None:
+    """Which concurrency strategy should run your long task?
+
+    Each strategy is a small server in servers/. This program starts them one after the other, puts each under siege,
+    and compares throughput, health-check latency under load, CPU time and memory.
+    """
+
+
+@bench.command(name="list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_servers(as_json: bool) -> None:
+    """List all strategies."""
+    from under_siege.report.server_list import catalogue_as_json, catalogue_as_text
+    from under_siege.targets.strategies import all_strategies
+
+    strategies = all_strategies()
+    click.echo(catalogue_as_json(strategies) if as_json else catalogue_as_text(strategies))
+
+
+@bench.command()
+@click.argument("app", default="app:app")
+@click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="The file to write.")
+def init(app: str, out: Path) -> None:
+    """Write a first suite file for the application APP (module:name) in this folder."""
+    from under_siege.targets.init_template import first_suite, own_python
+
+    if out.exists():
+        raise BadInputError(f"{str(out)!r} exists already; use --out FILE with a new file")
+    text = first_suite(app, str(out), Path.cwd())
+    write_whole(writable(out), text.encode())
+    how = f" --python {python}" if (python := own_python(Path.cwd())) else ""
+    click.echo(f"{out} written: check the path and the ping in it, then run: bench.py run {out}{how}")
+
+
+@bench.command()
+@click.argument("servers", metavar="[TARGET]...", nargs=-1)
+@click.option("--task", multiple=True, help=TASK)
+@click.option("--users", type=click.IntRange(1), multiple=True, help="Concurrent users; 25 unless a suite sets them.")
+@click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes of strategies with a pool.")
+@click.option("--python", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
+@click.option("--ping", help="Health-check path of a server given by its URL.")
+@click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then GET.")
+@click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each siege; auto: as needed.")
+@click.option("--rounds", type=Rounds(), default="auto", help="Per case; auto: 2, more for close or unclear cases.")
+@click.option("--require", "wanted", multiple=True, help=REQUIRE)
+@click.option("--quick", is_flag=True, help="Run the quick form of a suite, if it has one.")
+@click.option("--trace", "traced", is_flag=True, help="Trace every strategy at the end: see bench.py trace.")
+@measuring
+def run(
+    servers: tuple[str, ...],
+    style: str,
+    time_s: float | None,
+    rounds: int | None,
+    wanted: tuple[str, ...],
+    quick: bool,
+    traced: bool,
+    given: Given,
+) -> None:
+    """Start each server, put it under siege, and compare.
+
+    TARGET is a number (3), a name (3_async_threadexecutor), the path of a script that follows the contract, a suite
+    (shop.toml, or shop.toml:SERVER), or the URL of a running server (http://127.0.0.1:8000/report). Without one, all
+    strategies are compared. --task, --users, --workers and --python may be repeated.
+
+    Exit 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a requirement is
+    undecided; else 0.
+    """
+    from under_siege.analysis.stopping_rule import MOST_ROUNDS
+    from under_siege.analysis.stopping_rule import wanted as still_open
+    from under_siege.run.plan import make_plan
+    from under_siege.run.session import run_plan
+    from under_siege.targets.selection import suite_of
+    from under_siege.targets.thresholds import with_required
+    from under_siege.trace.request_trace import Tracer
+
+    command = "run --trace" if traced else "run"
+    suite = with_required(suite_of(servers, given.ping, quick=quick, style=style, command=command), wanted)
+    plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=given.seed)
+    turns = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + traced * len(plan.cases)
+    how = partial(run_plan, plan)
+    if traced:
+        how = partial(how, make_tracer=partial(Tracer, requests=TRACED_REQUESTS))
+    if rounds is None:
+        how = partial(how, wanted=still_open, is_bounded=True)
+    _measure(turns, how, given)
+
+
+@bench.command()
+@click.option("--fault", "faults", type=click.Choice(FAULT_NAMES), multiple=True, help="Inject only this fault.")
+@click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often each fault is injected.")
+@as_for_run
+@measuring
+def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given: Given) -> None:
+    """Inject faults, and show which servers survive: killed workers, clients that disconnect, too many users, jobs
+    whose server or broker is killed.
+
+    TARGET is as for run. Faults affect only processes that this program starts.
+    """
+    from under_siege.faults.drill_plan import drill_plan
+    from under_siege.faults.drill_run import run_drill
+    from under_siege.targets.selection import suite_of
+
+    plan, turns = drill_plan(suite_of(servers, given.ping), faults, given.axes, rounds=rounds, seed=given.seed)
+    _measure(turns, partial(run_drill, plan, faults), given)
+
+
+@bench.command()
+@click.option("--goal", "goals", multiple=True, help="Such as 'p99 < 1s' or 'ping p99 < 50ms' (the defaults).")
+@click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each search; auto: 60s or more.")
+@click.option("--task", multiple=True, help="As for run.")
+@as_for_run
+@measuring
+def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, given: Given) -> None:
+    """Find the highest request rate at which each server meets all goals, with its confidence interval.
+
+    TARGET is as for run. Requests arrive as a Poisson process (open loop). Exit 3 if an interval is wider than
+    about ±15 %.
+    """
+    from under_siege.capacity.capacity_plan import capacity_plan
+    from under_siege.capacity.capacity_result import USUAL_STEPS, wanted
+    from under_siege.capacity.capacity_run import run_capacity
+    from under_siege.targets.selection import suite_of
+
+    plan = capacity_plan(suite_of(servers, given.ping), goals, given.axes, seed=given.seed)
+    turns = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
+    how = partial(run_capacity, plan, goals, time_s, wanted)
+    _measure(turns, how, given)
+
+
+def _measure(turns: int, measure: Callable[..., Any], given: Given) -> NoReturn:
+    """Measure, show the result, and exit with its exit code."""
+    from under_siege.report.progress_bar import ProgressBar
+
+    out, page = given.files()
+    with ProgressBar(turns, quiet=given.quiet) as progress:
+        load = partial(import_module, "under_siege.render")  # which takes a while
+        result, stopped_by, is_saved = measure(out, progress, COMMAND, meanwhile=load)
+    from under_siege.render import exit_code, show_all
+
+    show_all(result, out if is_saved else None, page)
+    sys.exit(128 + stopped_by if stopped_by else exit_code(result))
+
+
+@bench.command()
+@click.argument("result", type=FILE)
+@click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="Output format.")
+@click.option("--picture", type=click.Choice(PICTURES), metavar="NAME", help=ONE_PICTURE)
+@click.option("--aspect", help="Draw a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
+@click.option("--across", metavar="AXIS", help="Print a column for each value of that axis, with the differences.")
+@click.option("--out", type=FILE, help="Write to this file instead of the terminal.")
+@click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} The exit code tells whether all are met.")
+@click.option("--uncorrected", is_flag=True, help="Don't adjust rates for the speed of the CPUs.")
+def report(
+    result: Path,
+    dress: str,
+    picture: str | None,
+    aspect: str | None,
+    across: str | None,
+    out: Path | None,
+    wanted: tuple[str, ...],
+    uncorrected: bool,
+) -> None:
+    """Show the RESULT of an earlier run."""
+    from under_siege.analysis.threshold_check import exit_code_of
+    from under_siege.model.record import load
+    from under_siege.render import requiring, show_again
+
+    gc.disable()  # there may be millions of numbers to read, and none of them is garbage
+    measured = load(result)
+    with telling_of(result):
+        found = requiring(measured, wanted) if wanted else []
+        where = writable(out or Path(f"{picture}.svg")) if out or picture else None
+        show_again(measured, dress, where, picture, aspect, across, corrected=not uncorrected)
+    sys.exit(exit_code_of(found))
+
+
+@bench.command()
+@click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Number of requests to send.")
+@click.option("--task", multiple=True, help="As for run.")
+@as_for_run
+@click.option("--out", type=FILE, help="Write a chart (FILE.svg, .png or .html) or raw values (.json).")
+@click.option("--side-by-side", "beside", is_flag=True, help="Draw timelines side by side.")
+@click.option("--step", is_flag=True, help="Show one request after the other; press a key for the next.")
+@click.option("--quiet", is_flag=True, help="Don't show progress.")
+def trace(
+    servers: tuple[str, ...],
+    requests: int,
+    ping: str | None,
+    out: Path | None,
+    beside: bool,
+    step: bool,
+    quiet: bool,
+    **axes: tuple[str | int, ...],
+) -> None:
+    """Send each server some requests at once, and draw a timeline of what runs when, with pings.
+
+    TARGET is as for run.
+    """
+    from under_siege.picture_files import check_suffix
+    from under_siege.render import show_traces
+    from under_siege.report.progress_bar import ProgressBar
+    from under_siege.run.plan import make_plan
+    from under_siege.targets.selection import suite_of
+    from under_siege.trace.request_trace import trace_servers
+
+    if out is not None:
+        check_suffix(writable(out))
+    suite = suite_of(servers, ping, command="trace")
+    plan = make_plan(suite, {**axes, "users": [requests]}, time_s=0, rounds=1)
+    with ProgressBar(len(plan.cases), quiet=quiet) as progress:
+        result, stopped_by = trace_servers(plan, requests, progress, COMMAND)
+    if result.traces:
+        show_traces(result, out, beside=beside, step=step)
+    sys.exit(128 + stopped_by if stopped_by else int(any(one.failure for one in result.traces)))
+
+
+@bench.command(name="try")
+@click.argument("tasks", metavar="[TASK]...", nargs=-1)
+@click.option("--limit", "limit_s", type=Duration(), default="30s", help="Stop a first run that takes longer.")
+@click.option("--python", default=sys.executable, help="As for run.")
+def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
+    """Measure in seconds, without a server, what matters for choosing a strategy for each TASK.
+
+    TASK is primes, digest, sign_up, or your own function: module:function, with literals as arguments if it needs any:
+    "module:function('acme', 3)". Without one, all three are tried. Exit 1 if no strategy is worth a run.
+    """
+    from common.task.builtin import BUILTIN_TASKS
+    from under_siege.render import show
+    from under_siege.targets.interpreter import interpreter
+    from under_siege.targets.strategies import all_strategies
+    from under_siege.try_task.recommendations import is_worth_a_run
+    from under_siege.try_task.task_profile_text import as_advice
+    from under_siege.try_task.task_trial import profile_task
+
+    strategies, worth = all_strategies(), True
+    for place, task in enumerate(tasks or BUILTIN_TASKS):
+        found, stopped_by = profile_task(task, interpreter(python), limit_s, complain)
+        if found is None or stopped_by:
+            sys.exit(128 + (stopped_by or 0))
+        click.echo("\n" * bool(place), nl=False)
+        show(as_advice(found, strategies))
+        worth = worth and is_worth_a_run(found, strategies)
+    sys.exit(0 if worth else 1)
+
+
+@bench.command()
+@click.argument("base", type=FILE)
+@click.argument("new", type=FILE)
+@click.option("--format", "dress", type=click.Choice(DRESSES_OF_COMPARE), default="table", help="As for report.")
+@click.option("--require", "wanted", multiple=True, help='Such as "rate >= 0.97 of base"; may be repeated.')
+@click.option("--anyway", is_flag=True, help="Compare results of different machines, too.")
+def compare(base: Path, new: Path, dress: str, wanted: tuple[str, ...], anyway: bool) -> None:
+    """Show what changed from the result BASE to the result NEW.
+
+    Exit 1 if a case failed, is missing, got significantly worse, or misses a requirement; else 3 if a case is suspect
+    or unclear, or something is undecided; else 0.
+    """
+    from under_siege.compare.diff import check_comparable, compared
+    from under_siege.compare.diff_export import as_table, dressed
+    from under_siege.model.record import load
+    from under_siege.render import requiring, show, tell
+
+    gc.disable()  # as in report
+    before, after = load(base), load(new)
+    check_comparable(before, after, anyway=anyway)
+    with telling_of(base, new):
+        if wanted:
+            requiring(after, wanted, has_base=True)
+        found = compared(before, after)
+        if dress == "table":
+            show(as_table(found))
+        else:
+            tell(dressed(found, dress))
+    sys.exit(found.exit_code)
+
+
+@bench.command()
+def doctor() -> None:
+    """Check whether this machine is fit for a run, and say what to do about each problem; exit 1 if there is one."""
+    from under_siege.environments.doctor import examine
+
+    findings = examine()
+    for finding in findings:
+        click.echo(f"{finding.what}; {finding.remedy}")
+    if not findings:
+        click.echo("No problems found.")
+    sys.exit(1 if findings else 0)
