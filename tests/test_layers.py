@@ -15,7 +15,7 @@ MODULES = [
 ]
 SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
 TESTS_TOO = [*MODULES, *SCRIPTS, *sorted((ROOT / "tests").rglob("*.py"))]
-MOST_LINES, MOST_LINES_OF_A_FUNCTION = 250, 40
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 40
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 STARTS_PROCESSES = {"subprocess", "multiprocessing", "concurrent.futures", "pty"}
 REPORTS = (

@@ -27,6 +27,7 @@ from under_siege.cli_options import (
     writable,
 )
 from under_siege.model.result_file import write_whole
+from under_siege.paths import PROGRAM
 
 DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
 DRESSES_OF_COMPARE = ["table", "markdown", "json"]
@@ -74,7 +75,7 @@ def init(app: str, out: Path) -> None:
     text = first_suite(app, str(out), Path.cwd())
     write_whole(writable(out), text.encode())
     how = f" --python {python}" if (python := own_python(Path.cwd())) else ""
-    click.echo(f"{out} written: check the path and the ping in it, then run: bench.py run {out}{how}")
+    click.echo(f"{out} written: check the path and the ping in it, then run: {PROGRAM} run {out}{how}")
 
 
 @bench.command()
@@ -89,7 +90,7 @@ def init(app: str, out: Path) -> None:
 @click.option("--rounds", type=Rounds(), default="auto", help="Per case; auto: 2, more for close or unclear cases.")
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="Run the quick form of a suite, if it has one.")
-@click.option("--trace", "traced", is_flag=True, help="Trace every strategy at the end: see bench.py trace.")
+@click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
 @measuring
 def run(
     servers: tuple[str, ...],
@@ -193,6 +194,7 @@ def _measure(turns: int, measure: Callable[..., Any], given: Given) -> NoReturn:
 @click.option("--aspect", help="Draw a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
 @click.option("--across", metavar="AXIS", help="Print a column for each value of that axis, with the differences.")
 @click.option("--out", type=FILE, help="Write to this file instead of the terminal.")
+@click.option("--html", "page", type=FILE, help="Write the HTML page to this file: short for --format html --out.")
 @click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} The exit code tells whether all are met.")
 @click.option("--uncorrected", is_flag=True, help="Don't adjust rates for the speed of the CPUs.")
 def report(
@@ -202,6 +204,7 @@ def report(
     aspect: str | None,
     across: str | None,
     out: Path | None,
+    page: Path | None,
     wanted: tuple[str, ...],
     uncorrected: bool,
 ) -> None:
@@ -210,6 +213,10 @@ def report(
     from under_siege.model.record import load
     from under_siege.render import requiring, show_again
 
+    if page is not None:
+        if out is not None or picture is not None or across is not None:
+            raise BadInputError("--html writes one file: leave out --out, --picture and --across, or use --format")
+        dress, out = "html", page
     gc.disable()  # there may be millions of numbers to read, and none of them is garbage
     measured = load(result)
     with telling_of(result):

@@ -20,6 +20,7 @@ from common.errors import BadInputError
 from common.server_contract import MOST_WORKERS
 from under_siege.model.result_file import check_writable, is_pipe
 from under_siege.model.sanitize import legible
+from under_siege.paths import IS_INSTALLED, PROGRAM
 
 FILE = click.Path(path_type=Path)
 WORKERS = click.IntRange(1, MOST_WORKERS)
@@ -91,19 +92,20 @@ def telling_of(*files: Path) -> Iterator[None]:
     except (ArithmeticError, LookupError, ValueError, TypeError, AssertionError, MemoryError, RecursionError) as error:
         names = " and ".join(map(str, files))
         raise BadInputError(
-            f"can't read {names}: {type(error).__name__}: {error}; if bench.py run wrote the file, please report this"
+            f"can't read {names}: {type(error).__name__}: {error}; if {PROGRAM} run wrote the file, please report this"
         ) from None
 
 
 def complain(message: str) -> None:
     """Print one line on stderr, if that can be written."""
     with contextlib.suppress(OSError):
-        click.echo(f"bench.py: {legible(message)}", err=True)
+        click.echo(f"{PROGRAM}: {legible(message)}", err=True)
 
 
 def missing(error: ModuleNotFoundError) -> str:
     """Return the error for an interpreter without our packages."""
-    return f"this Python ({sys.executable}) has no {error.name}; run ./scripts/setup, then .venv/bin/python bench.py"
+    how = "install under-siege again" if IS_INSTALLED else f"run ./scripts/setup, then .venv/bin/python {PROGRAM}"
+    return f"this Python ({sys.executable}) has no {error.name}; {how}"
 
 
 def _forget_what_can_not_be_written() -> None:

@@ -7,6 +7,7 @@ PACKAGE = Path(__file__).resolve().parent
 _BUNDLED = PACKAGE / "bundled"  # servers, common, suites and lesson, where the bench is installed as a package
 IS_INSTALLED = _BUNDLED.is_dir()
 ROOT = _BUNDLED if IS_INSTALLED else PACKAGE.parent
+PROGRAM = "under-siege" if IS_INSTALLED else "bench.py"  # what messages call the command
 HOST = "127.0.0.1"
 
 

@@ -13,6 +13,7 @@ from under_siege.model.record import Result, save
 from under_siege.model.result_file import write_whole
 from under_siege.pages.comparison_page import as_html
 from under_siege.pages.page_sections import sections, traced
+from under_siege.paths import PROGRAM
 
 _SUFFIXES = (".svg", ".png", ".html", ".json")
 
@@ -44,7 +45,7 @@ def write_picture(result: Result, name: str, path: Path, aspect: str | None = No
     pictures = [traced(result, columns)] if columns > 1 and result.traces else _pictures(result)
     picture = next((picture for picture in pictures if picture.name == name), None)
     if picture is None:
-        hows = {"timeline": "run with --trace", "capacity": "take a result of bench.py capacity"}
+        hows = {"timeline": "run with --trace", "capacity": f"take a result of {PROGRAM} capacity"}
         how = hows.get(name, "take a result with cases that have numbers")
         raise BadInputError(f"nothing in this result to draw {name} from: {how}")
     svg = picture.alone(aspect)

@@ -19,6 +19,7 @@ from under_siege.faults import drill_export, survival_marks
 from under_siege.model.record import Result
 from under_siege.model.result_file import write_whole
 from under_siege.model.threshold import required, together
+from under_siege.paths import PROGRAM
 from under_siege.report.axis_table import as_across
 from under_siege.report.csv_export import as_csv
 from under_siege.report.markdown_table import as_markdown
@@ -35,7 +36,7 @@ def as_timelines(result: Result) -> RenderableType:
     return (
         TimelinesAsText(result)
         if result.traces
-        else Text("Nothing was traced: run with --trace, or see bench.py trace.")
+        else Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
     )
 
 
@@ -210,7 +211,7 @@ def requiring(result: Result, texts: Sequence[str], *, has_base: bool = False) -
     given = required(texts)
     for one in given:
         if one.goal.of_base and not has_base:
-            raise BadInputError(f"{one.text!r}: one result has no base: expected that with bench.py compare")
+            raise BadInputError(f"{one.text!r}: one result has no base: expected that with {PROGRAM} compare")
     comparison = summarize(result)
     check_has(comparison, given)
     result.requirements = together(result.requirements, given)

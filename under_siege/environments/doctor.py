@@ -17,6 +17,7 @@ from under_siege.load_tools.siege import Siege
 from under_siege.model.task_profile import BUSY_PCT
 from under_siege.monitors.cpu_speed_probe import machine_between
 from under_siege.monitors.resource_usage import tree_usage
+from under_siege.paths import PROGRAM
 
 SEVERAL_TIMES_A_PORT_S = 60  # how long Linux keeps a port of a closed connection (TIME_WAIT)
 OLDEST_SIEGE = (4, 0, 4)
@@ -63,7 +64,7 @@ def examine(watch_s: float = 1.0, tool: str = "siege", others: OtherWork | None 
 
 def in_one_line(findings: Sequence[Finding]) -> str:
     """For the beginning of a run."""
-    return f"{'; '.join(finding.what for finding in findings)} (bench.py doctor says what to do)"
+    return f"{'; '.join(finding.what for finding in findings)} ({PROGRAM} doctor says what to do)"
 
 
 def _busy(busy_pct: float) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from under_siege.lesson.step import Exercise, exercise_of
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.model.sanitize import legible
+from under_siege.paths import PROGRAM
 from under_siege.run.plan import Plan, make_plan
 from under_siege.run.session import run_plan
 from under_siege.targets.strategies import find_strategy, read_strategy, strategies_suite
@@ -48,7 +49,7 @@ def check(file: Path, keep: Path) -> int:
     keep.mkdir(parents=True, exist_ok=True)
     out = keep / f"check-{legible(file.stem)}.json"
     with LessonProgress(plan.turns()) as progress:
-        words = ["bench.py", "lesson", "check", str(file)]
+        words = [PROGRAM, "lesson", "check", str(file)]
         result, stopped_by, _ = run_plan(plan, out, progress, words, wanted=partial(_wanted, name, exercise))
     if stopped_by:
         return 128 + stopped_by

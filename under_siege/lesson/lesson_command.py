@@ -7,9 +7,10 @@ import click
 
 from common.errors import BadInputError
 from under_siege.cli_options import FILE, writable
+from under_siege.paths import PROGRAM
 
 KEPT = Path("lesson-progress")
-GOES_ON = "Done: that was all of it. bench.py lesson STEP repeats a step."
+GOES_ON = f"Done: that was all of it. {PROGRAM} lesson STEP repeats a step."
 
 
 @click.command()

@@ -21,6 +21,7 @@ from under_siege.lesson.progress_store import Done, Notebook
 from under_siege.lesson.step import Page, Step, committed, lines_of
 from under_siege.model.record import Result, load
 from under_siege.pages.page_sections import sections
+from under_siege.paths import PROGRAM
 
 HERE = Path(__file__).parent
 TITLE = "How servers run long tasks"
@@ -35,6 +36,7 @@ def lesson_as_html(steps: Sequence[Step], notebook: Notebook) -> str:
         HERE,
         style=(HERE / "lesson.css").read_text(encoding="utf-8"),
         heading=TITLE,
+        program=PROGRAM,
         began_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         answer=[],
         explained=Explained(),

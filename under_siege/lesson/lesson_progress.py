@@ -2,6 +2,7 @@
 
 import textwrap
 
+from under_siege.paths import PROGRAM
 from under_siege.report.progress_bar import ProgressBar
 
 WIDTH = 78
@@ -19,5 +20,5 @@ class LessonProgress(ProgressBar):
     def warn(self, message: str) -> None:
         """As many lines as it takes."""
         if not message.startswith(("--", "the CPUs are")):  # that others work has been said
-            for line in textwrap.wrap(message, WIDTH - len("bench.py: ")):
+            for line in textwrap.wrap(message, WIDTH - len(f"{PROGRAM}: ")):
                 super().warn(line)

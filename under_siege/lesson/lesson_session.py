@@ -18,7 +18,7 @@ from under_siege.lesson.progress_store import Done, Notebook
 from under_siege.lesson.step import Page, Run, Step, all_steps, committed
 from under_siege.model.record import Result, load
 from under_siege.model.result_file import write_whole
-from under_siege.paths import ROOT
+from under_siege.paths import PROGRAM, ROOT
 from under_siege.trace.timeline_text import TimelinesAsText
 
 FAILED, NOT_DECIDED = 1, 3
@@ -42,7 +42,7 @@ class Teacher:
                 self._step(step)
             except StoppedError as stopped:
                 number = int(stopped.args[0])
-                self._say(f"Stopped at step {step.number}: bench.py lesson {step.number} goes on with it.")
+                self._say(f"Stopped at step {step.number}: {PROGRAM} lesson {step.number} goes on with it.")
                 return 128 + number if number else 0
             self._write_page()
             self._say(self._what_next(step))
@@ -121,7 +121,7 @@ class Teacher:
     def _measured(self, step: Step, page: Page, run: Run) -> Result | str:
         """What was measured here and now; or why there is nothing of it."""
         out = _unfinished(self._notebook.result_of(step))  # what was kept before stays until there is something new
-        command = ["bench.py", "lesson", str(step.number)]
+        command = [PROGRAM, "lesson", str(step.number)]
         with LessonProgress(turns(run)) as progress:
             try:
                 result, stopped_by = measure(page, out, progress, command, self._say)
@@ -197,7 +197,7 @@ class Teacher:
 
     def _what_next(self, step: Step) -> str:
         following = self._notebook.next_of(all_steps())
-        on = f" bench.py lesson goes on with step {following.number}." if following else " That was all of it."
+        on = f" {PROGRAM} lesson goes on with step {following.number}." if following else " That was all of it."
         return "\n" + terminal.paragraph(f"Step {step.number} is done, and kept in {self._notebook.folder}.{on}")
 
     def _say(self, text: str) -> None:

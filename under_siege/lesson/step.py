@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from common.errors import BadInputError
-from under_siege.paths import ROOT
+from under_siege.paths import PROGRAM, ROOT
 
 LESSON = ROOT / "lesson"
 LETTERS = "ABCD"
@@ -116,7 +116,7 @@ def find_step(name: str) -> Step:
     for step in steps:
         if name in (step.name, str(step.number), f"{step.number:02}"):
             return step
-    raise BadInputError(f"no step {name[:60]!r}: expected 1 to {steps[-1].number}; see bench.py lesson --list")
+    raise BadInputError(f"no step {name[:60]!r}: expected 1 to {steps[-1].number}; see {PROGRAM} lesson --list")
 
 
 def read_step(path: Path) -> Step:

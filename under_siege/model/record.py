@@ -22,6 +22,7 @@ from under_siege.model.result_file import read_whole, write_whole
 from under_siege.model.sanitize import made_legible
 from under_siege.model.threshold import Required
 from under_siege.model.validation import faults
+from under_siege.paths import PROGRAM
 
 SCHEMA = 5
 
@@ -349,11 +350,11 @@ def load(path: Path) -> Result:
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror}") from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise BadResultError(f"{path}: not a result of bench.py run: {error}") from None
+        raise BadResultError(f"{path}: not a result of {PROGRAM} run: {error}") from None
     except (AttributeError, KeyError, TypeError):
-        raise BadResultError(f"{path}: not a result of bench.py run: it lacks what its schema has") from None
+        raise BadResultError(f"{path}: not a result of {PROGRAM} run: it lacks what its schema has") from None
     except RecursionError:
-        raise BadResultError(f"{path}: not a result of bench.py run: brackets in brackets in brackets") from None
+        raise BadResultError(f"{path}: not a result of {PROGRAM} run: brackets in brackets in brackets") from None
     if fault := next(faults(result), ""):
         raise BadResultError(f"{path}: this can't be a result: {fault}")
     return made_legible(result)

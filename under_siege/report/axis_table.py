@@ -14,6 +14,7 @@ from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value
 from under_siege.model.case import axis as axis_called
 from under_siege.model.record import Result
+from under_siege.paths import PROGRAM
 from under_siege.report.labels import in_words, varying
 from under_siege.report.split_table import fitting
 
@@ -71,4 +72,4 @@ def _legend(across: Across) -> str:
     words = f"rates are speed-adjusted; differences are from {first}; blank: not significant"
     for name, fraction in across.noise.items():
         words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
-    return f"{words}\n? is suspect or unclear, and not compared; bench.py report without --across shows why"
+    return f"{words}\n? is suspect or unclear, and not compared; {PROGRAM} report without --across shows why"

@@ -9,6 +9,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from under_siege import formatting
 from under_siege.model.sanitize import legible
+from under_siege.paths import PROGRAM
 
 
 class ProgressBar:
@@ -42,7 +43,9 @@ class ProgressBar:
     def warn(self, message: str) -> None:
         """Print one line, with or without a terminal."""
         with contextlib.suppress(OSError):  # a full disk must not stop the run
-            self._progress.console.print(f"bench.py: {legible(message)}", markup=False, highlight=False, soft_wrap=True)
+            self._progress.console.print(
+                f"{PROGRAM}: {legible(message)}", markup=False, highlight=False, soft_wrap=True
+            )
 
     def say(self, message: str) -> None:
         """Print one line, unless quiet."""

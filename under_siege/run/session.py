@@ -28,6 +28,7 @@ from under_siege.model.record import Compared, Incident, Record, Result, Step, T
 from under_siege.model.result_file import UnwritableError
 from under_siege.model.sanitize import made_legible
 from under_siege.model.suite import OPEN, Suite
+from under_siege.paths import PROGRAM
 from under_siege.processes.netns import own_network
 from under_siege.processes.signals import until_signal
 from under_siege.processes.supervisor_client import kept
@@ -133,7 +134,7 @@ def _chosen(
 def _driver_for(plan: Plan) -> Driver:
     """The load tool's, if that can make this load, and reach every server from a network of our own."""
     if plan.load.tool == OPEN:
-        raise BadInputError('tool = "open" offers rates of arrivals: expected bench.py capacity, or another tool')
+        raise BadInputError(f'tool = "open" offers rates of arrivals: expected {PROGRAM} capacity, or another tool')
     driver = DRIVERS[plan.load.tool]
     loads = [(plan.load_of(case), case.users) for case in plan.cases]
     loads += [(load, case.users) for case in plan.cases if (load := plan.warm_up_of(case))]

@@ -8,6 +8,7 @@ from pathlib import Path
 from common.errors import BadInputError
 from under_siege.load_tools.registry import DRIVERS
 from under_siege.model.suite import JOBS
+from under_siege.paths import PROGRAM
 from under_siege.targets.suite_server import is_path
 
 _WSGI = {"Flask", "Bottle", "get_wsgi_application", "Pyramid", "make_wsgi_app"}
@@ -24,12 +25,12 @@ _MOST_ROUTES = 5
 _HEALTH = ("/health", "/healthz", "/ping", "/ready", "/readyz", "/livez", "/status")
 
 _HEAD = """\
-# What is compared, and how: `bench.py run {file}` measures it, `bench.py run {file}:{first}` one server of it.
+# What is compared, and how: `{program} run {file}` measures it, `{program} run {file}:{first}` one server of it.
 title = "How should {module} be deployed?"
 
 # With requirements an environment is made once and kept; one server may have further ones of its own.
 # Without, commands run with the Python that --python names (or else that of the bench), as it is:
-# bench.py run {file} --python {python}
+# {program} run {file} --python {python}
 {no_requirements}requirements = [{requirements}]
 
 [load]
@@ -90,6 +91,7 @@ def first_suite(app: str, file: str, folder: Path) -> str:
     others = ", ".join(tool for tool in DRIVERS if tool not in ("siege", JOBS))
     routes = [one for one in _routes(tree) if one != ping]
     head = _HEAD.format(
+        program=PROGRAM,
         file=file,
         first=servers[0][0],
         module=module,

@@ -9,6 +9,7 @@ from common.errors import BadInputError
 from under_siege.model.sanitize import legible
 from under_siege.model.suite import JOBS, OPEN, Load, Ping, Suite
 from under_siege.model.target import Amount, Target
+from under_siege.paths import PROGRAM
 from under_siege.targets.strategies import strategies_suite
 from under_siege.targets.suite_file import NAME, read_suite, suite_path
 from under_siege.targets.suite_server import address, path_of, ping_path
@@ -52,7 +53,7 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
     """
     for key, why, commands in _needing_a_tool(suite):
         if command in commands:
-            instead = "bench.py run without --trace" if command == RUN_TRACE else "bench.py run"
+            instead = f"{PROGRAM} run without --trace" if command == RUN_TRACE else f"{PROGRAM} run"
             raise BadInputError(
                 f"{suite.source}: {key}: {command} sends its own requests and {why}; "
                 f"use {instead}, or a suite without this key"
@@ -115,7 +116,7 @@ def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suit
     if quick and not files:
         raise BadInputError("--quick goes with a suite that has a quick form: expected such as suites/wsgi --quick")
     if folder := next((name for name in names if Path(name).is_dir() and name not in files), None):
-        raise BadInputError(f"{legible(folder)!r} has no {NAME}: expected one, as bench.py init writes it there")
+        raise BadInputError(f"{legible(folder)!r} has no {NAME}: expected one, as {PROGRAM} init writes it there")
     if addresses:
         _refuse_a_mixture(names, addresses)
         return _running_suite(addresses, ping)

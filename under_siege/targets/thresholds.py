@@ -7,6 +7,7 @@ from common.errors import BadInputError
 from under_siege.load_tools.registry import DRIVERS
 from under_siege.model.suite import Suite
 from under_siege.model.threshold import Required, goal_names, required, together
+from under_siege.paths import PROGRAM
 from under_siege.targets.toml_table import Table
 
 ALL = "all"  # in a suite: every server
@@ -21,7 +22,7 @@ def with_required(suite: Suite, texts: Sequence[str]) -> Suite:
     given = required(texts)
     for one in given:
         if one.goal.of_base:
-            raise BadInputError(f"{one.text!r}: a run has no base: expected that with bench.py compare, or in a suite")
+            raise BadInputError(f"{one.text!r}: a run has no base: expected that with {PROGRAM} compare, or in a suite")
     everything = together(suite.required, given)
     lacking = dict(_lacking(suite))
     for one in everything:

@@ -10,6 +10,7 @@ from rich.text import Text
 from under_siege import formatting
 from under_siege.model.target import Target
 from under_siege.model.task_profile import Again, Alone, Elsewhere, Findings, Machine
+from under_siege.paths import PROGRAM
 from under_siege.try_task.recommendations import (
     CANNOT,
     YES,
@@ -36,7 +37,7 @@ def as_advice(found: Findings, strategies: Sequence[Target]) -> RenderableType:
             Text(server, no_wrap=True), Text(judgement, style=_STYLES.get(judgement, ""), no_wrap=True), Text(why)
         )
     worth = [server.split("_")[0] for server, one in advise(found, strategies) if one.judgement == YES]
-    command = f"python bench.py run {' '.join(worth)} --task {shlex.quote(found.task)}"
+    command = f"python {PROGRAM} run {' '.join(worth)} --task {shlex.quote(found.task)}"
     return Group(facts, Text(), advice, *([Text(f"\nMeasure those: {command}")] if worth else []))
 
 
@@ -87,7 +88,7 @@ def _cached(found: Findings) -> str:
     if found.alone is not None and found.alone.has_cache:
         return (
             "it keeps its answers, so that all else here is of finding one again and not of the work; "
-            f"to try the work itself: bench.py try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
+            f"to try the work itself: {PROGRAM} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
         )
     return (
         "if it has kept its answer, then all else here is of finding that again and not of the work: try it without "
