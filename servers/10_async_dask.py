@@ -1,7 +1,7 @@
 """On a cluster: Dask hands the task to a worker on this machine, or on any of those behind DASK_SCHEDULER_ADDRESS."""
 
 from common.cpus import usable_cpus as default_workers
-from common.serving.dask import cluster, outcome
+from common.serving.dask import cluster, result_of
 from common.serving.jobs import JOBS
 from common.serving.options import server_options
 from common.serving.tornado import TaskHandler, serve
@@ -10,8 +10,8 @@ from common.task import perform
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        future = self.resource.submit(perform, self.task, pure=False)
-        self.answer(await self.unless_client_leaves(outcome(future)))
+        future = self.resource.client.submit(perform, self.task, pure=False)
+        self.answer(await self.unless_client_leaves(result_of(future)))
 
 
 if __name__ == "__main__":

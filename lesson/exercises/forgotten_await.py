@@ -9,7 +9,6 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from common.cpus import usable_cpus as default_workers
-from common.serving.lasting import LastingPool
 from common.serving.options import server_options
 from common.serving.tornado import TaskHandler, serve
 from common.task import perform
@@ -24,5 +23,5 @@ class LongTask(TaskHandler):
 
 if __name__ == "__main__":
     options = server_options(default_workers())
-    with LastingPool(ProcessPoolExecutor, options.workers, get_context("forkserver"), follow_server) as pool:
+    with ProcessPoolExecutor(options.workers, get_context("forkserver"), follow_server) as pool:
         serve(LongTask, options)
