@@ -1,10 +1,10 @@
-"""What each worker of an embedded Dask cluster does first."""
+"""Preloaded by each worker process of a LocalCluster: exit with the server, and log nothing."""
 
 from common.serving.quiet import quieten
 from common.worker import follow_server
 
 
 def dask_setup(_worker: object) -> None:
-    """Called by Dask because its configuration names this module for `preload`."""
+    """Dask calls this, because its configuration names this module in `distributed.worker.preload`."""
     follow_server()
-    quieten("distributed")  # a task that raised is told to the client
+    quieten("distributed")  # the client gets the error of a task
