@@ -66,8 +66,10 @@ def test_a_killed_worker_breaks_a_process_pool_executor_for_good(serve: Serve, t
         requests = [served.send("/") for _ in range(5)]
         wait_until(lambda: begun(tmp_path) == 2)
         assert served.request("/ready").status == 200
+        fork_server = worker.parent()
         worker.kill()
         answers = [receive(request) for request in requests]
+        wait_until(lambda: all(gone(process) for process in fork_server.children()))
         assert [(answer.status, answer.body) for answer in answers] == [(500, answers[0].body)] * 5
         assert answers[0].body.startswith("BrokenProcessPool: ")
         must_be_broken(served)
