@@ -45,10 +45,6 @@ def a_blink():
     return "done"
 
 
-def a_blink_of_computing():
-    return _computed(0.02)
-
-
 def a_little_work():
     """Waits for 40 ms and computes for some 10 ms: work, and not a time, so that it takes longer on a slower CPU."""
     time.sleep(0.04)
