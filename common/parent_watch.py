@@ -10,18 +10,11 @@ LOOK_S = 0.2
 
 
 def follow_server() -> None:
-    """Makes this worker process end with its server, and not before.
+    """Make this worker process exit with its server, even if the server is killed.
 
-    Ctrl-C in a terminal and a service manager's SIGTERM reach every process of the group:
-    a worker that obeyed would drop the request that the server is about to finish.
+    Ctrl-C in a terminal and a SIGTERM to the process group don't reach the worker: it would drop the request that the
+    server is about to finish. SIGTERM still ends the worker, because its pool stops workers with it.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    threading.Thread(target=_end_with_server, name="follow_server", daemon=True).start()
-
-
-def follow_server_and_obey() -> None:
-    """Makes this worker process end with its server, or when the server itself stops it; not with the whole group."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgrp()
     threading.Thread(target=_end_with_server, name="follow_server", daemon=True).start()

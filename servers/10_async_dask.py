@@ -1,7 +1,7 @@
 """On a cluster: Dask hands the task to a worker on this machine, or on any of those behind DASK_SCHEDULER_ADDRESS."""
 
 from common.cpus import usable_cpus as default_workers
-from common.kits.dask_kit import cluster, outcome
+from common.kits.dask_kit import cluster, result_of
 from common.kits.jobs import JOBS
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
@@ -10,8 +10,8 @@ from common.task import perform
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        future = self.resource.submit(perform, self.task, pure=False)
-        self.answer(await self.unless_client_leaves(outcome(future)))
+        future = self.resource.client.submit(perform, self.task, pure=False)
+        self.answer(await self.unless_client_leaves(result_of(future)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""In a thread pool: waiting is shared, but under the GIL one thread computes at a time, and the loop stands in line."""
+"""In a thread pool: threads wait in parallel, but under the GIL only one computes, and the event loop has to queue."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -6,7 +6,6 @@ from common.cpus import default_threads as default_workers
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
 from common.task import perform
-from common.thread_pool import CallingOff
 
 
 class LongTask(TaskHandler):
@@ -16,5 +15,5 @@ class LongTask(TaskHandler):
 
 if __name__ == "__main__":
     options = server_options(default_workers())
-    with CallingOff(ThreadPoolExecutor(options.workers)) as pool:
+    with ThreadPoolExecutor(options.workers) as pool:
         serve(LongTask, options)

@@ -1,11 +1,10 @@
-"""In a process pool: every core computes, and the loop is free to answer the ping at once."""
+"""In a process pool: every core computes, and pings are answered at once; one lost worker breaks the pool for good."""
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 from common.cpus import usable_cpus as default_workers
 from common.kits.tornado_kit import TaskHandler, serve
-from common.lasting_pool import LastingPool
 from common.options import server_options
 from common.parent_watch import follow_server
 from common.task import perform
@@ -18,5 +17,5 @@ class LongTask(TaskHandler):
 
 if __name__ == "__main__":
     options = server_options(default_workers())
-    with LastingPool(ProcessPoolExecutor, options.workers, get_context("forkserver"), follow_server) as pool:
+    with ProcessPoolExecutor(options.workers, get_context("forkserver"), follow_server) as pool:
         serve(LongTask, options)

@@ -1,9 +1,14 @@
-"""In a process pool that can stop a task: at a time limit, or when its client has left; lost workers are replaced."""
+"""In a process pool that can stop a task: at a time limit, or when its client disconnects; pebble replaces workers."""
+
+from multiprocessing import get_context
+
+from pebble import ProcessPool
 
 from common.cpus import usable_cpus as default_workers
-from common.kits.pebble_kit import worker_pool
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
+from common.parent_watch import follow_server
+from common.responses import unready_while
 from common.task import perform
 
 TIME_LIMIT_S = 60
@@ -17,5 +22,6 @@ class LongTask(TaskHandler):
 
 if __name__ == "__main__":
     options = server_options(default_workers())
-    with worker_pool(options.workers) as pool:
+    with ProcessPool(options.workers, initializer=follow_server, context=get_context("forkserver")) as pool:
+        unready_while(lambda: "" if pool.active else "the worker pool is broken; restart the server")
         serve(LongTask, options)

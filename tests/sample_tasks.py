@@ -5,7 +5,6 @@ Those that compute hold the GIL as a loop of Python does, but need no CPU: many 
 
 import asyncio
 import atexit
-import contextlib
 import ctypes
 import os
 import sys
@@ -46,10 +45,6 @@ def a_blink():
     return "done"
 
 
-def a_blink_of_computing():
-    return _computed(0.02)
-
-
 def a_little_work():
     """Waits for 40 ms and computes for some 10 ms: work, and not a time, so that it takes longer on a slower CPU."""
     time.sleep(0.04)
@@ -76,10 +71,13 @@ def told_when_done():
 
 
 def waits_to_be_told():
-    """Until there is the file that TOLD names."""
+    """Wait for the file that TOLD names, then add a character to the file that DONE names, if that is set."""
     tell_that_it_has_begun()
     while not Path(os.environ["TOLD"]).exists():
         time.sleep(0.01)
+    if "DONE" in os.environ:
+        with Path(os.environ["DONE"]).open("a") as done:
+            done.write("x")
     return "told"
 
 
@@ -93,15 +91,6 @@ def waits_in_slices():
 
 def ends_its_process():
     os._exit(3)
-
-
-def ends_its_process_once():
-    """The first run does; those beside it are about to be done."""
-    with contextlib.suppress(FileExistsError):
-        Path(os.environ["BEGUN"]).touch(exist_ok=False)
-        os._exit(3)
-    time.sleep(0.1)
-    return "at last"
 
 
 def half_a_second():

@@ -115,8 +115,10 @@ def without_its_scheduler_a_request_is_told_so(served: Served, cluster: Cluster,
     cluster.scheduler.kill()
     for answer in (receive(request), served.request("/")):
         assert answer.status == 500
-        assert answer.body.startswith("the Dask cluster lost the task: ")
+        assert answer.body.startswith("FutureCancelledError: ")
         assert "\n" not in answer.body
+    unready = served.request("/ready")
+    assert (unready.status, unready.body.count("the Dask cluster is ")) == (503, 1)
     refused = served.request("/jobs", "POST")
     assert (refused.status, refused.body.count("the Dask cluster is ")) == (503, 1)
 

@@ -1,10 +1,10 @@
-"""What each worker of an embedded Dask cluster does first."""
+"""Preloaded by each worker process of a LocalCluster: exit with the server, and log nothing."""
 
 from common.logging_setup import quieten
-from common.parent_watch import follow_server_and_obey
+from common.parent_watch import follow_server
 
 
 def dask_setup(_worker: object) -> None:
-    """Called by Dask because its configuration names this module for `preload`."""
-    follow_server_and_obey()
-    quieten("distributed")  # a task that raised is told to the client
+    """Dask calls this, because its configuration names this module in `distributed.worker.preload`."""
+    follow_server()
+    quieten("distributed")  # the client gets the error of a task

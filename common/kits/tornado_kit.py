@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import BrokenExecutor, Future
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -14,12 +13,11 @@ from tornado.http1connection import HTTP1Connection
 from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 
-from common.admission_queue import Burst, Line, Turns
+from common.admission_queue import Line, Turns
 from common.disconnects import HEAD_LIMIT_S, has_left, who_has_left
 from common.listener import announce, let_in_who_waits, listening_socket, must_be_free
 from common.logging_setup import quieten
 from common.options import Options
-from common.pool_request import Request
 from common.responses import (
     ONLY_GET,
     PLAIN_TEXT,
@@ -31,11 +29,13 @@ from common.responses import (
     status_headers,
     status_text,
     task_headers,
+    unready_until_restart,
     why_not_ready,
 )
 from common.shutdown import on_stop_signal
 from common.task import TaskError, TaskRun
-from common.thread_pool import before_each_task
+
+POOL_IS_BROKEN = "the worker pool is broken; restart the server"
 
 
 class Handler(RequestHandler):
@@ -43,10 +43,10 @@ class Handler(RequestHandler):
 
     allowed = ONLY_GET  # the methods that there are
 
-    def initialize(self, options: Options, line: Line, turns: Turns, burst: Burst, resource: Any = None) -> None:
+    def initialize(self, options: Options, line: Line, turns: Turns, resource: Any = None) -> None:
         self.server = options  # `self.options` would be the handler of the method OPTIONS
         self.task = options.task
-        self.line, self.turns, self.burst = line, turns, burst
+        self.line, self.turns = line, turns
         self.resource = resource  # what the server keeps open as long as it serves
 
     def set_default_headers(self) -> None:
@@ -65,8 +65,10 @@ class Handler(RequestHandler):
             told = status_text(status_code, self.allowed)
             self.finish(error_text(error) if error and status_code == 500 else told)
 
-    def log_exception(self, *_: Any) -> None:
-        """The client is told; the terminal stays quiet."""
+    def log_exception(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        """Log nothing, since the client gets the error; if the pool is broken, `/ready` reports that from now on."""
+        if isinstance(error, BrokenExecutor):
+            unready_until_restart(POOL_IS_BROKEN)
 
 
 class TaskHandler(Handler):
@@ -80,7 +82,6 @@ class TaskHandler(Handler):
         self.received_s = now_s()
         if self.request.method != "GET":
             return  # it is about to be told so
-        self.burst.note_arrival()
         client = self._client()
         if client is None or has_left(client):
             raise HTTPError(503)  # nobody is there to read it
@@ -104,14 +105,12 @@ class TaskHandler(Handler):
         self.finish(run.answer)
 
     async def unless_client_leaves(self, work: Future[TaskRun] | Awaitable[TaskRun]) -> TaskRun:
-        """What the work results in; it is cancelled, if it still can be, when the client closes its connection."""
+        """Return the result of the work; if the client disconnects, try to cancel the work with its own `cancel()`."""
         future = asyncio.wrap_future(work) if isinstance(work, Future) else asyncio.ensure_future(work)
-        # The pool's own is cancelled at once; asyncio would do it in the next round of the loop.
+        # Cancel the pool's future directly; asyncio would cancel it only in the next iteration of the event loop.
         self._when_client_leaves = work.cancel if isinstance(work, Future) else future.cancel
         if self._ticket is not None:
             self._waiting[self._ticket] = self
-            if isinstance(work, Request):
-                work.has_left = partial(self.line.has_left, self._ticket)
         try:
             return await future
         except TimeoutError:
@@ -189,8 +188,6 @@ async def _serve(paths: Mapping[str, type[Handler]], settings: dict[str, Any]) -
     )
     server = HTTPServer(application, idle_connection_timeout=HEAD_LIMIT_S, body_timeout=HEAD_LIMIT_S)
     line.connections = lambda: len(server._connections)
-    settings["burst"] = burst = Burst(line)
-    before_each_task(burst.wait_for_end)
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     on_stop_signal(options, lambda: loop.call_soon_threadsafe(stop.set), line.unanswered)
     listener = listening_socket(options)

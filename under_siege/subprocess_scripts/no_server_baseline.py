@@ -150,6 +150,7 @@ def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) 
 def _follow_parent() -> None:
     """Ends with the parent, at once: among threads that hold the GIL in turn, another thread may wait for seconds."""
     follow_server()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None and hasattr(os, "O_ASYNC"):
         # The system signals that the other end of this pipe is closed, and SIGIO ends a process (fcntl(2), signal(7)).
