@@ -12,7 +12,7 @@ ANSWER_LIMIT_S = 5.0  # for each part of an answer, where one client keeps all o
 LINGER_S = 0.1  # for such a one to go when it has its answer
 
 
-class HastySocket(socket.socket):
+class DeadlineSocket(socket.socket):
     """The socket of a client for whom all others wait: its head has to come soon, in however many pieces it does."""
 
     def __init__(self, client: socket.socket) -> None:

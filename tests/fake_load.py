@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from under_siege.load_tools.tool import Arrival, Order, Told, Totals
+from under_siege.load_tools.tool import LoadSpec, ToolOutput, ToolResponse, Totals
 
 PROGRAM = """\
 #!{python}
@@ -43,7 +43,7 @@ class Fake:
     name, step_s, waits_to_begin = "fake-load", 0.001, False
     is_imitated = False
     program = name
-    tells_arrivals = tells_percentiles = True
+    streams_responses = tells_percentiles = True
     packages, requirement, settings = {}, "", {"settings/fake.ini": "[fake]\n"}
     least_s, start_s, results = 0.0, 0.0, ()
 
@@ -53,13 +53,13 @@ class Fake:
         program.write_text(PROGRAM.format(python=sys.executable))
         program.chmod(0o755)
 
-    def refusal(self, order: Order) -> str:
+    def refusal(self, order: LoadSpec) -> str:
         return "fake-load can't count" if order.requests else ""
 
-    def files(self, order: Order) -> dict[str, str]:
+    def files(self, order: LoadSpec) -> dict[str, str]:
         return {"order.txt": str(order.users)}
 
-    def command(self, program: str, home: Path, order: Order) -> list[str]:
+    def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
         assert (home / "settings" / "fake.ini").read_text() == "[fake]\n"
         assert (home / "order.txt").read_text() == str(order.users)
         return [program, str(order.users), order.url, str(order.time_s + 30)]
@@ -70,14 +70,14 @@ class Fake:
     def version(self, said: str) -> str:
         return said.removeprefix("fake ").strip()
 
-    def arrival(self, line: str) -> Arrival | None:
-        return Arrival(*json.loads(line)) if line.startswith("[") else None
+    def arrival(self, line: str) -> ToolResponse | None:
+        return ToolResponse(*json.loads(line)) if line.startswith("[") else None
 
     def failures(self, report: str, _statuses: Sequence[int]) -> int:
         return int(report.rpartition("lost: ")[2] or 0)
 
-    def cpus(self, order: Order) -> int:
+    def cpus(self, order: LoadSpec) -> int:
         return order.users
 
-    def totals(self, _told: Told, _order: Order) -> Totals | None:
+    def totals(self, _told: ToolOutput, _order: LoadSpec) -> Totals | None:
         return None

@@ -12,7 +12,7 @@ from under_siege.model.record import Failure, Result
 
 ROUNDS = (1, 2, 3)
 USUAL = 0.01  # noise of rounds: the standard deviation, relative
-METRONOME = "3.11.7 500+1500"
+SPEED_PROBE = "3.11.7 500+1500"
 BEAT_S = 1e-4
 SERVERS = (("1_a", 1, 1.0), ("3_c", 2, 1.0))
 SLOW = 1 / 1.4
@@ -35,7 +35,7 @@ def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None,
             if speeds:
                 add_beats(record, speed, workers, rng)
             records.append(record)
-    return result_of(records, **({"metronome": METRONOME} | environment))
+    return result_of(records, **({"metronome": SPEED_PROBE} | environment))
 
 
 def a_record(server, round_, workers, quality, speed, waits):

@@ -15,9 +15,9 @@ from conftest import LIMIT_S, ROOT, TESTS, gone, wait_until
 from common.cpus import usable_cpu_numbers
 from under_siege.model.record import Record
 from under_siege.monitors import resource_usage, task_baseline
-from under_siege.monitors.cpu_speed_probe import Metronome, metronome, watching_machine
+from under_siege.monitors.cpu_speed_probe import SpeedProbe, speed_probe, watching_machine
 from under_siege.monitors.resource_usage import tree_usage, used_cpu_s
-from under_siege.monitors.task_baseline import MOST_RUNS, soloist
+from under_siege.monitors.task_baseline import MOST_RUNS, baseline_worker
 from under_siege.paths import script
 from under_siege.processes.managed_process import until
 from under_siege.subprocess_scripts.cpu_speed_loop import beat
@@ -32,7 +32,7 @@ def test_the_metronome_beats_on_every_cpu_and_is_gone_at_the_end() -> None:
     record, cpus = new_record(), usable_cpu_numbers()
 
     async def listen() -> list[psutil.Process]:
-        async with metronome() as ticking:
+        async with speed_probe() as ticking:
             async with ticking.beside(record):
                 assert await until(lambda: min(record.beats.cpu.count(cpu) for cpu in cpus) >= 10, LIMIT_S)
             family = psutil.Process().children(recursive=True)
@@ -72,7 +72,7 @@ def perform(task: str, times: int = 1, patience_s: float = 20.0) -> Record:
     record = new_record()
 
     async def go() -> None:
-        async with soloist(task, interpreter(), patience_s) as alone:
+        async with baseline_worker(task, interpreter(), patience_s) as alone:
             for _ in range(times):
                 await alone.perform(record)
 
@@ -98,7 +98,7 @@ def test_what_was_run_after_a_case_is_run_before_the_next_one_and_has_its_beats(
     monkeypatch.setattr(task_baseline, "FRESH_S", LIMIT_S)
 
     async def go() -> float:
-        async with metronome() as ticking, soloist("primes", interpreter(), LIMIT_S) as alone:
+        async with speed_probe() as ticking, baseline_worker("primes", interpreter(), LIMIT_S) as alone:
             async with ticking.beside(one, alone.fresh_since_s(one)):
                 await alone.perform(one)  # before
                 assert alone.fresh_since_s(one) == math.inf
@@ -128,7 +128,7 @@ def test_what_was_run_a_second_ago_is_run_again(ago_s: float, is_fresh: bool, mo
     alone._last, alone._last_of = [[1000.0 - ago_s, 0.1, 0.1, 0]], one
     assert alone.fresh_since_s(one) == math.inf
     assert alone.fresh_since_s(other) == (1000.0 - ago_s if is_fresh else math.inf)
-    ticking = Metronome()
+    ticking = SpeedProbe()
     for at_s in (1000.0 - ago_s, 1000.0):
         ticking.take(f"{at_s},0,0.001", at_s)
     assert len(ticking._recent) == 2

@@ -73,7 +73,7 @@ def test_beats_of_another_metronome_are_not_compared(other) -> None:
 
 
 def test_beats_of_two_metronomes_that_nobody_knows_are_not_compared() -> None:
-    result = a_result(*SERVERS, seed=1, speeds=STEADY, metronome="")
+    result = a_result(*SERVERS, seed=1, speeds=STEADY, speed_probe="")
     assert not compared(result, result).has_common_speed
 
 
@@ -98,4 +98,4 @@ def test_the_environment_says_which_metronome_it_was() -> None:
 
     from under_siege.environments.machine_info import describe_environment
 
-    assert describe_environment([]).metronome == f"{platform.python_version()} {cpu_speed_loop.WORK}"
+    assert describe_environment([]).speed_probe == f"{platform.python_version()} {cpu_speed_loop.WORK}"

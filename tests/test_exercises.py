@@ -23,7 +23,7 @@ from under_siege.lesson import exercise_check
 from under_siege.lesson.assertions import band
 from under_siege.lesson.exercise_check import NOT_DECIDED, NOT_SOLVED, SOLVED, Checked, _wanted
 from under_siege.lesson.explanations import _FINDINGS, OF_THE_MACHINE
-from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.step import Claim, Exercise, all_exercises, exercise_of
 from under_siege.model.record import Machine
 from under_siege.run.plan import make_plan
@@ -83,7 +83,7 @@ def besieged(
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", str(TESTS))
         result, _, _ = run_plan(plan, out, Unmoved(), ["bench.py"])
-    seen = Seen(result)
+    seen = ResultView(result)
     called = {f"{folder.name}/{name}": one for name, one in zip(names, exercises, strict=True) for folder in FOLDERS}
     return {name: Checked(name, one, seen, is_exercise=True) for name, one in called.items()}
 
@@ -137,13 +137,13 @@ def checked(**mine) -> Checked:
     """Check a simulated server on a machine without noise."""
     rounds = (1, 2)
     records = [bare_record(one) for one in rounds] + [record_of("mine", one, **mine) for one in rounds]
-    return Checked("mine", Exercise(claims=(PING,), hint="Look."), Seen(result_of(records)), is_exercise=True)
+    return Checked("mine", Exercise(claims=(PING,), hint="Look."), ResultView(result_of(records)), is_exercise=True)
 
 
 def slow_pings(found: Checked) -> Checked:
     for record in found._seen._result.records:
         record.pings.waited_s[:] = [0.2] * len(record.pings.waited_s)
-    return Checked("mine", found._exercise, Seen(found._seen._result), is_exercise=True)
+    return Checked("mine", found._exercise, ResultView(found._seen._result), is_exercise=True)
 
 
 def test_a_server_without_a_fault_solves_the_exercise() -> None:

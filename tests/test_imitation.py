@@ -15,11 +15,11 @@ from test_anyone import measured
 from test_tools import needed
 
 from under_siege.analysis.report_data import summarize
-from under_siege.environments.tool_install import at_home
+from under_siege.environments.tool_install import isolated_tool
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import MORE_BYTES, client, get
 from under_siege.load_tools.registry import DRIVERS
-from under_siege.load_tools.tool import Order
+from under_siege.load_tools.tool import LoadSpec
 from under_siege.run.request_replay import IN_A_ROW, Imitation, Imitations
 
 ASK = Imitation("ab", b"GET / HTTP/1.0\r\nHost: here\r\n\r\n", "here")
@@ -106,9 +106,9 @@ def test_our_requests_are_those_of_the_tool_line_by_line(name: str, keep_alive: 
 
     async def both() -> tuple[bytes, bytes]:
         seen: list[bytes] = []
-        with at_home(DRIVERS[name]) as tool:
+        with isolated_tool(DRIVERS[name]) as tool:
             async with answering([RIGHT], seen) as url:
-                order = Order(2, 1.0, f"{url}/some/path?one=1&two=2", 2 if name == "ab" else None, keep_alive)
+                order = LoadSpec(2, 1.0, f"{url}/some/path?one=1&two=2", 2 if name == "ab" else None, keep_alive)
                 process = await asyncio.create_subprocess_exec(
                     *tool.command(order), env=tool.environment(), stdout=asyncio.subprocess.DEVNULL
                 )

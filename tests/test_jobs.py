@@ -21,7 +21,7 @@ from common.errors import BadInputError
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer, get_job
 from under_siege.load_tools.registry import DRIVERS
-from under_siege.load_tools.tool import Arrival
+from under_siege.load_tools.tool import ToolResponse
 from under_siege.model.record import load, save
 from under_siege.paths import script
 from under_siege.run.plan import make_plan
@@ -93,7 +93,7 @@ class Users:
         self._process.kill()
         self._process.communicate()
 
-    def arrival(self) -> Arrival:
+    def arrival(self) -> ToolResponse:
         return DRIVERS["jobs"].arrival(self._process.stdout.readline())
 
     def end(self) -> int:

@@ -30,7 +30,7 @@ from under_siege.lesson.assertions import (
     found_in,
     judged,
 )
-from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.lesson_page import Unsaid, lesson_as_html
 from under_siege.lesson.progress_store import Done, Notebook
 from under_siege.lesson.step import Answer, Claim, Page, Step, all_steps, committed, lines_of, read_step
@@ -53,7 +53,7 @@ def a_claim(is_: str, what: str = "rate", of: str = "3", against: str = "1", **w
 
 
 def outcome(claim: Claim, result) -> str:
-    return judged(claim, Seen(result)).outcome
+    return judged(claim, ResultView(result)).outcome
 
 
 def without_ceiling(result):
@@ -98,7 +98,7 @@ def test_a_claim_is_judged_by_the_interval(is_: str, result, expected: str) -> N
 
 @pytest.mark.parametrize("is_", ["same", "less", "about 1.2 times"])
 def test_a_claim_is_undecided_if_its_interval_reaches_both_sides_of_a_limit(is_: str) -> None:
-    found = judged(a_claim(is_), Seen(NOISY))
+    found = judged(a_claim(is_), ResultView(NOISY))
     assert found.outcome == UNDECIDED
     assert re.search(r"from [\d.]+ to [\d.]+ times as much", found.possible)
 
@@ -124,12 +124,12 @@ def test_an_interval_may_pass_a_limit_by_a_margin(is_: str, between: tuple[float
 
 
 def test_one_round_of_pings_does_not_decide_a_claim() -> None:
-    found = judged(a_claim("more", "ping p50"), Seen(ONE_ROUND))
+    found = judged(a_claim("more", "ping p50"), ResultView(ONE_ROUND))
     assert (found.outcome, found.reason) == (UNDECIDED, "a single round says nothing about noise")
 
 
 def test_a_suspect_figure_does_not_decide_a_claim() -> None:
-    found = judged(a_claim("more"), Seen(suspicious(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "3_c")))
+    found = judged(a_claim("more"), ResultView(suspicious(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "3_c")))
     assert found.outcome == UNDECIDED
     assert "3_c is suspect" in found.reason
     assert "no right answer" in found.reason
@@ -138,20 +138,20 @@ def test_a_suspect_figure_does_not_decide_a_claim() -> None:
 def test_an_unclear_case_decides_a_claim_by_its_interval() -> None:
     """The servers of the lesson do their work, so only noise can make them unclear."""
     result = a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0), noise=0.5)
-    assert {case.verdict for case in Seen(result).comparison.cases} == {UNCLEAR}
+    assert {case.verdict for case in ResultView(result).comparison.cases} == {UNCLEAR}
     assert outcome(a_claim("at most 20 times"), result) == HOLDS
     assert outcome(a_claim("same"), result) == UNDECIDED
 
 
 def test_a_claim_about_a_case_that_was_not_measured_is_undecided() -> None:
-    found = judged(a_claim("more", of="7"), Seen(EQUAL))
+    found = judged(a_claim("more", of="7"), ResultView(EQUAL))
     assert (found.outcome, found.reason) == (UNDECIDED, "7 was not measured")
 
 
 def test_the_sentence_has_the_figures_that_were_measured() -> None:
-    rates = {one.server: one.rate_per_s.mean for one in Seen(TWICE).comparison.cases}
+    rates = {one.server: one.rate_per_s.mean for one in ResultView(TWICE).comparison.cases}
     of, against, times = re.fullmatch(
-        r"([\d.]+)/s and ([\d.]+)/s: ([\d.]+)", judged(a_claim("more"), Seen(TWICE)).sentence
+        r"([\d.]+)/s and ([\d.]+)/s: ([\d.]+)", judged(a_claim("more"), ResultView(TWICE)).sentence
     ).groups()
     assert (float(of), float(against)) == pytest.approx((rates["3_c"], rates["1_a"]), rel=0.01)
     assert float(times) == pytest.approx(rates["3_c"] / rates["1_a"], rel=0.05)
@@ -160,7 +160,7 @@ def test_the_sentence_has_the_figures_that_were_measured() -> None:
 def test_a_small_difference_is_not_said_to_be_none() -> None:
     said = Claim("rate", "3", "same", "1", claim="so it is", says="{same}")
     several = {
-        quality: judged(said, Seen(a_result(("1_a", 1, 1.0), ("3_c", 1, quality), noise=0.003)))
+        quality: judged(said, ResultView(a_result(("1_a", 1, 1.0), ("3_c", 1, quality), noise=0.003)))
         for quality in (1.0, 1.1)
     }
     assert [one.outcome for one in several.values()] == [HOLDS, HOLDS]
@@ -208,37 +208,37 @@ BOTH = a_page(("same",), ("more",), claims=(SAME, MORE))
 
 
 def test_the_right_answer_follows_from_the_claims() -> None:
-    assert [found_in(BOTH, Seen(one)).right for one in (EQUAL, TWICE)] == ["A", "B"]
+    assert [found_in(BOTH, ResultView(one)).right for one in (EQUAL, TWICE)] == ["A", "B"]
 
 
 def test_another_answer_than_usual_is_right_only_where_the_usual_one_can_not_be() -> None:
-    a_little = Seen(without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.35), noise=0.07)))
+    a_little = ResultView(without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.35), noise=0.07)))
     assert (judged(MORE, a_little).outcome, judged(SAME, a_little).outcome) == (HOLDS, UNDECIDED)
     found = found_in(BOTH, a_little)
     assert (found.right, found.undecided) == ("", True)
 
 
 def test_an_answer_that_nothing_bears_out_is_not_the_right_one() -> None:
-    found = found_in(a_page(("same", "more"), (), claims=(SAME, MORE)), Seen(TWICE))
+    found = found_in(a_page(("same", "more"), (), claims=(SAME, MORE)), ResultView(TWICE))
     assert (found.right, found.undecided) == ("", False)
     assert "None of the answers fits" in terminal.verdict(BOTH, "A", found)
 
 
 def test_no_answer_is_right_while_its_claims_are_undecided() -> None:
-    found = found_in(BOTH, Seen(NOISY))
+    found = found_in(BOTH, ResultView(NOISY))
     assert (found.right, found.undecided) == ("", True)
     assert "does not decide whether that is right" in terminal.verdict(BOTH, "A", found)
 
 
 def test_where_this_machine_shows_something_else_that_is_said() -> None:
-    found = found_in(BOTH, Seen(TWICE))
+    found = found_in(BOTH, ResultView(TWICE))
     assert "You said B, and that is right. On most machines it is A" in terminal.verdict(BOTH, "B", found)
     assert terminal.why(BOTH, found) == "Why it is A on most machines: Because."
 
 
 def test_a_reason_is_told_once_for_all_claims() -> None:
     pings = a_claim("same", "ping p50", name="same"), a_claim("more", "ping p50", name="more")
-    found = found_in(a_page(("same",), ("more",), claims=pings), Seen(ONE_ROUND))
+    found = found_in(a_page(("same",), ("more",), claims=pings), ResultView(ONE_ROUND))
     assert [mark for mark, _ in found.sentences] == [UNDECIDED, UNDECIDED]
     assert found.reasons == ["A single round says nothing about noise."]
 
@@ -264,7 +264,7 @@ def test_a_table_keeps_its_figures_at_80_columns(one: Step, page: Page) -> None:
         pytest.skip("there is none")
     result, paper = load(path), io.StringIO()
     result.traces = []
-    for picture in terminal.pictures(page, result, Seen(result)):
+    for picture in terminal.pictures(page, result, ResultView(result)):
         Console(file=paper, width=terminal.WIDTH, color_system=None).print(picture)
     if not result.incidents:  # a drill has a table of its own, which breaks itself
         assert "…" not in paper.getvalue()
@@ -289,9 +289,9 @@ def test_each_part_of_a_step_says_what_it_has_to(one: Step, page: Page) -> None:
 
 
 @functools.cache
-def seen(path: Path) -> tuple[Result, Seen]:
+def seen(path: Path) -> tuple[Result, ResultView]:
     result = load(path)
-    return result, Seen(result)
+    return result, ResultView(result)
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from simulated_record import CPUS, TIME_S, result_of
-from simulated_results import METRONOME, ROUNDS, a_record, add_beats, suspicious, vary
+from simulated_results import ROUNDS, SPEED_PROBE, a_record, add_beats, suspicious, vary
 
 from under_siege.lesson.assertions import HOLDS, UNDECIDED, found_in, judged
-from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.step import Answer, Claim, Page
 from under_siege.model.record import Machine
 
@@ -44,12 +44,12 @@ def busy(servers: tuple[tuple[str, int], ...], load: str, seed: int):
             used = workers * quality + float((active * each).mean())
             record.machine = Machine(total_s=CPUS * TIME_S, busy_s=min(CPUS, used) * TIME_S + 0.1, steal_s=0.0)
             records.append(record)
-    return result_of(records, metronome=METRONOME)
+    return result_of(records, speed_probe=SPEED_PROBE)
 
 
 @functools.cache
-def seen(servers: tuple[tuple[str, int], ...], load: str) -> list[Seen]:
-    return [Seen(busy(servers, load, seed)) for seed in range(RUNS)]
+def seen(servers: tuple[tuple[str, int], ...], load: str) -> list[ResultView]:
+    return [ResultView(busy(servers, load, seed)) for seed in range(RUNS)]
 
 
 def claim(is_: str) -> Claim:
@@ -81,4 +81,4 @@ def test_a_large_effect_is_decided_on_a_busy_machine() -> None:
 
 def test_a_suspect_case_decides_nothing_on_a_busy_machine() -> None:
     result = suspicious(busy(TWICE, "always busy", 1), "3_c")
-    assert judged(claim("more"), Seen(result)).outcome == UNDECIDED
+    assert judged(claim("more"), ResultView(result)).outcome == UNDECIDED

@@ -14,9 +14,9 @@ from tool_recordings import Quiet, Way
 
 from common.errors import BadInputError
 from under_siege.checks.suspicions import starved_generator
-from under_siege.environments.tool_install import Tool, at_home
+from under_siege.environments.tool_install import Tool, isolated_tool
 from under_siege.load_tools.registry import DRIVERS
-from under_siege.load_tools.tool import Order, Told, Totals
+from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
 from under_siege.processes.ports import claimed_port
 from under_siege.stats.rounds_data import Round
 from under_siege.targets.suite_file import read_suite
@@ -55,9 +55,9 @@ def started(tool: Tool, command: list[str]) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def totals_of(tool: Tool, process: subprocess.Popen[str], order: Order) -> Totals:
+def totals_of(tool: Tool, process: subprocess.Popen[str], order: LoadSpec) -> Totals:
     stdout, stderr = process.communicate(timeout=60)
-    told = Told(process.returncode, stdout, stderr, tool.results())
+    told = ToolOutput(process.returncode, stdout, stderr, tool.results())
     totals = tool.driver.totals(told, order)
     assert totals is not None, told
     return totals
@@ -72,9 +72,9 @@ def addresses(process: subprocess.Popen[str], port: int) -> set[str]:
 
 
 def test_its_workers_here_answer_to_nobody_else_and_all_that_they_asked_is_counted() -> None:
-    with counting() as (url, asked), at_home(LOCUST) as tool, claimed_port(5557) as claim:
+    with counting() as (url, asked), isolated_tool(LOCUST) as tool, claimed_port(5557) as claim:
         port = claim.getsockname()[1]
-        order = Order(4, TIME_S, url, threads=2, port=port)
+        order = LoadSpec(4, TIME_S, url, threads=2, port=port)
         with started(tool, tool.command(order)) as process:
             assert wait_until(lambda: addresses(process, port)) == {"127.0.0.1"}
             totals = totals_of(tool, process, order)
@@ -84,10 +84,10 @@ def test_its_workers_here_answer_to_nobody_else_and_all_that_they_asked_is_count
 
 def test_a_worker_on_another_machine_gets_what_it_has_to_do_from_the_master(tmp_path: Path) -> None:
     """As docs/suites.md has it: here the other machine is this one."""
-    with counting() as (url, asked), at_home(LOCUST) as tool, claimed_port(5657) as claim:
+    with counting() as (url, asked), isolated_tool(LOCUST) as tool, claimed_port(5657) as claim:
         port = str(claim.getsockname()[1])
         options = ("--master", "--expect-workers", "2", "--master-bind-host", "127.0.0.1", "--master-bind-port", port)
-        order = Order(2, TIME_S, url, options=options)
+        order = LoadSpec(2, TIME_S, url, options=options)
         worker = [
             tool.program,
             "-f",
@@ -116,7 +116,7 @@ def a_suite(folder: Path, load: str) -> Path:
 def test_a_suite_says_how_many_workers(tmp_path: Path) -> None:
     load = read_suite(a_suite(tmp_path, 'tool = "locust"\nlocust_workers = 3')).load
     assert load.threads == 3
-    words = LOCUST.command("locust", tmp_path, Order(4, 1.0, "http://a/", threads=load.threads))
+    words = LOCUST.command("locust", tmp_path, LoadSpec(4, 1.0, "http://a/", threads=load.threads))
     assert words[words.index("--processes") + 1] == "3"
     assert words[words.index("--master-bind-host") + 1] == "127.0.0.1"
 

@@ -11,7 +11,7 @@ import pytest
 from noise_study import BESIDE_LIARS, HONEST, LIARS, Study, studied
 from noisy_machine import TASK_S, NoisyMachine, Server
 from simulated_record import bare_record, record_of, result_of
-from simulated_results import METRONOME, add_beats
+from simulated_results import SPEED_PROBE, add_beats
 
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Machine
@@ -215,7 +215,7 @@ def test_a_task_that_waited_for_a_cpu_when_it_ran_alone_is_cpu_bound() -> None:
             record.alone_wall_s[:], record.alone_cpu_s[:] = [2 * TASK_S, TASK_S, 3 * TASK_S], cpu_s
             record.samples.cpu_s[:] = [at_s * 2 / 3 for at_s in record.samples.at_s]
             add_beats(record, 1.0, 1, np.random.default_rng(record.round))
-        comparison = summarize(result_of(records, metronome=METRONOME))
+        comparison = summarize(result_of(records, speed_probe=SPEED_PROBE))
         corrected[name] = comparison.correction.rate(comparison.rounds[0][0]) / comparison.rounds[0][0].rate.per_s
     assert corrected["computes"] == pytest.approx(1.5, rel=0.05)
     assert corrected["waits"] == pytest.approx(1.0, rel=0.01)

@@ -16,7 +16,7 @@ from under_siege.analysis.report_data import summarize
 from under_siege.errors import CaseFailedError
 from under_siege.faults.drill_plan import drill_plan
 from under_siege.http_client import Answer
-from under_siege.load_tools.tool import Order, Told
+from under_siege.load_tools.tool import LoadSpec, ToolOutput
 from under_siege.load_tools.wrk import Wrk
 from under_siege.model.record import Bursts, Result
 from under_siege.model.target import Amount
@@ -188,8 +188,8 @@ LINE = (
     ("got", "errors", "odd"), [(500_000, 0, 0), (441_000, 0, 0), (439_000, 0, 1000), (0, 0, 440_000), (0, 1, None)]
 )
 def test_wrk_counts_bytes_beyond_what_may_be_on_its_way(got: int, errors: int, odd: int | None) -> None:
-    order = Order(10, 1.0, "http://here/", threads=2, paths=(("/a", 5000), ("/b", 1)))
-    totals = Wrk().totals(Told(0, LINE.format(got=got, errors=errors)), order)
+    order = LoadSpec(10, 1.0, "http://here/", threads=2, paths=(("/a", 5000), ("/b", 1)))
+    totals = Wrk().totals(ToolOutput(0, LINE.format(got=got, errors=errors)), order)
     assert (totals.body_bytes, totals.odd_bytes) == (got, odd)
     assert Wrk().files(order) == {"paths.txt": "5000 /a\n1 /b\n", "expected.lua": "return nil\n"}
     assert Wrk().files(replace(order, paths=(), expected=b'"\n')) == {"expected.lua": 'return "\\034\\010"\n'}

@@ -11,7 +11,7 @@ from simulated_record import bare_record, record_of, result_of
 from simulated_results import SERVERS, a_result, failing, suspicious
 
 from common.errors import BadInputError
-from under_siege.analysis.metric_value import Known, known
+from under_siege.analysis.metric_value import MetricValue, known
 from under_siege.analysis.report_data import summarize
 from under_siege.analysis.threshold_check import judged, outcome_of
 from under_siege.compare.diff import compared
@@ -63,7 +63,7 @@ def test_what_is_just_at_its_limit_is_called_met_or_missed_in_at_most_5_of_100(r
     for _ in range(400):
         values = 30 * np.exp(0.03 * rng.standard_normal((4, rounds)))
         for estimate in estimates(values.tolist()):
-            found.append(outcome_of(requirement, Known(estimate.mean, *estimate.interval())))
+            found.append(outcome_of(requirement, MetricValue(estimate.mean, *estimate.interval())))
     for outcome in ("met", "missed"):  # 2.5 % on each side are meant; two rounds tell their own noise less exactly
         assert 0.005 * len(found) < found.count(outcome) <= 0.05 * len(found)
 
@@ -72,7 +72,7 @@ def test_what_is_far_enough_from_its_limit_is_decided() -> None:
     rng, found = np.random.default_rng(1), []
     for _ in range(100):
         (estimate, *_) = estimates((33 * np.exp(0.02 * rng.standard_normal((6, 3)))).tolist())
-        found.append(outcome_of(goal("rate >= 30/s"), Known(33.0, *estimate.interval())))
+        found.append(outcome_of(goal("rate >= 30/s"), MetricValue(33.0, *estimate.interval())))
     assert found.count("met") >= 95
     assert "missed" not in found
 

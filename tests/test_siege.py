@@ -3,16 +3,16 @@
 import pytest
 from conftest import TESTS
 
-from under_siege.environments.tool_install import at_home, install_command
+from under_siege.environments.tool_install import install_command, isolated_tool
 from under_siege.load_tools.siege import Siege
-from under_siege.load_tools.tool import Arrival, Order
+from under_siege.load_tools.tool import LoadSpec, ToolResponse
 
 
 def test_a_line_of_a_transaction_is_understood() -> None:
     line = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"  # siege 4.0.7
-    assert Siege().arrival(line) == Arrival(user=4, status=200, took_s=0.28, size_bytes=5)
+    assert Siege().arrival(line) == ToolResponse(user=4, status=200, took_s=0.28, size_bytes=5)
     other = " 104,HTTP/1.0,503, 12.00,1234567,/a,b,0,2026-11-20 04:48:55"
-    assert Siege().arrival(other) == Arrival(104, 503, 12.0, 1234567)
+    assert Siege().arrival(other) == ToolResponse(104, 503, 12.0, 1234567)
 
 
 @pytest.mark.parametrize("line", ["", "** SIEGE 4.0.7", "New configuration template added to /root/.siege", "1,2,3"])
@@ -26,18 +26,18 @@ def test_failures_are_read_from_its_summary() -> None:
 
 
 def test_it_has_a_home_of_its_own_that_is_removed() -> None:
-    with at_home(Siege()) as siege:
+    with isolated_tool(Siege()) as siege:
         home = siege.home
         assert siege.version().count(".") == 2
         for keep_alive, connection in ((True, "keep-alive"), (False, "close")):
-            siege.command(Order(25, 4.2, "http://127.0.0.1:8000/", keep_alive=keep_alive))
+            siege.command(LoadSpec(25, 4.2, "http://127.0.0.1:8000/", keep_alive=keep_alive))
             assert f"connection = {connection}\n" in (home / "siegerc").read_text()
     assert not home.exists()
 
 
 def test_it_would_end_by_itself_if_nobody_ended_it() -> None:
-    with at_home(Siege()) as siege:
-        command = siege.command(Order(25, 4.2, "http://127.0.0.1:8000/"))
+    with isolated_tool(Siege()) as siege:
+        command = siege.command(LoadSpec(25, 4.2, "http://127.0.0.1:8000/"))
     assert command[2:] == ["-c25", "-t35S", "http://127.0.0.1:8000/"]
 
 
@@ -50,9 +50,9 @@ def test_siege_of_every_age_is_understood(path) -> None:
     head, _, report = path.read_text().partition("---\n")
     lines = head.splitlines()[1:]
     assert [Siege().arrival(line) for line in lines] == [
-        Arrival(4, 200, 0.28, 5),
-        Arrival(3, 200, 0.28, 5),
-        Arrival(0, 500, 0.30, 3),
+        ToolResponse(4, 200, 0.28, 5),
+        ToolResponse(3, 200, 0.28, 5),
+        ToolResponse(0, 500, 0.30, 3),
     ]
     assert Siege().failures(report, []) == 1
 

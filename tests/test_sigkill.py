@@ -20,7 +20,7 @@ from planned import plan_of
 
 from under_siege.paths import script, server_environment
 from under_siege.processes import supervisor, supervisor_client
-from under_siege.processes.managed_process import Started, offspring
+from under_siege.processes.managed_process import ManagedProcess, offspring
 from under_siege.processes.supervisor import RUN_MARK
 from under_siege.processes.supervisor_client import SUPERVISOR, another_keeper, kept
 
@@ -48,8 +48,8 @@ def daemon(path: Path) -> psutil.Process | None:
     return psutil.Process(int(path.read_text())) if path.exists() and path.read_text() else None
 
 
-def started(*words: str) -> Started:
-    return Started([sys.executable, *words], environment=server_environment())
+def started(*words: str) -> ManagedProcess:
+    return ManagedProcess([sys.executable, *words], environment=server_environment())
 
 
 @ON_LINUX
@@ -64,8 +64,8 @@ def test_a_daemon_with_nothing_in_its_environment_ends_with_its_server(daemon_pi
 def test_one_that_never_hides_anybody_is_told_to_end_and_all_of_its_session_end_with_it() -> None:
     """Even a child with nothing in its environment, while others are kept, whose end would be its end, too."""
     words = ["sh", "-c", "trap 'exit 3' TERM; env -i sleep 600 & echo $!; wait"]
-    other = Started(["sleep", "600"], environment=os.environ)
-    first = Started(words, environment=os.environ, may_hide=False)
+    other = ManagedProcess(["sleep", "600"], environment=os.environ)
+    first = ManagedProcess(words, environment=os.environ, may_hide=False)
     below = int(first.process.stdout.readline())
     asyncio.run(first.stop())
     assert first.process.wait() == 3  # it was told, and had the time to end by itself
@@ -138,7 +138,7 @@ def test_a_daemon_that_tells_whose_it_is_ends_with_no_other(tmp_path: Path) -> N
 def test_orphans_that_have_ended_are_no_zombies() -> None:
     forks = "for _ in range(20):\n  if not os.fork():\n    os.fork()\n    os._exit(0)\n  os.wait()\n"
     forks = f"import os\n{forks}print('forked', flush=True)\ninput()"
-    process = Started([sys.executable, "-c", forks], environment=server_environment(), stdin=subprocess.PIPE)
+    process = ManagedProcess([sys.executable, "-c", forks], environment=server_environment(), stdin=subprocess.PIPE)
     assert process.process.stdout.readline() == b"forked\n"
     wait_until(lambda: not kept().orphans())  # whose children they became when their parents ended
     asyncio.run(process.stop())
@@ -159,7 +159,7 @@ def test_its_status_and_what_it_says_are_those_of_any_child() -> None:
 
 def test_what_can_not_be_started_is_said_as_ever() -> None:
     with pytest.raises(FileNotFoundError):
-        Started(["/no/such/program"], environment={})
+        ManagedProcess(["/no/such/program"], environment={})
 
 
 def test_the_keeper_outlives_what_stops_a_bench() -> None:

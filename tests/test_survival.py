@@ -239,7 +239,7 @@ def test_a_head_that_comes_in_pieces_has_no_more_time_than_one_that_does_not(mon
     now_s = 0.0
     monkeypatch.setattr(disconnects.time, "monotonic", lambda: now_s)
     ours, theirs = socket.socketpair()
-    with disconnects.HastySocket(ours) as hasty, hasty.makefile("rb", 0) as file, theirs:
+    with disconnects.DeadlineSocket(ours) as hasty, hasty.makefile("rb", 0) as file, theirs:
         theirs.sendall(b"GE")
         assert file.read(2) == b"GE"
         now_s = disconnects.HEAD_LIMIT_S

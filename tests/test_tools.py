@@ -13,11 +13,11 @@ from tool_recordings import BODY, FOLDER, TIME_S, USERS, WAYS, recorded, told_by
 from common.errors import BadInputError
 from under_siege.environments.tool_install import Tool, find, install_command
 from under_siege.load_tools.registry import DRIVERS
-from under_siege.load_tools.tool import Order, Told, Totals
+from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
 
-TOOLS = [name for name, driver in DRIVERS.items() if not driver.tells_arrivals]
+TOOLS = [name for name, driver in DRIVERS.items() if not driver.streams_responses]
 RECORDED = sorted(tuple(path.stem.split("-")) for path in FOLDER.glob("*.json"))
-ORDER = Order(USERS, TIME_S, "http://127.0.0.1:8000/")
+ORDER = LoadSpec(USERS, TIME_S, "http://127.0.0.1:8000/")
 
 
 def needed(name: str) -> None:
@@ -100,9 +100,9 @@ def test_a_tool_that_compares_finds_a_wrong_body_of_the_right_length(name: str) 
 @pytest.mark.parametrize("name", [*TOOLS, "siege"])
 def test_a_tool_says_which_it_is(name: str) -> None:
     needed(name)
-    from under_siege.environments.tool_install import at_home
+    from under_siege.environments.tool_install import isolated_tool
 
-    with at_home(DRIVERS[name]) as tool:
+    with isolated_tool(DRIVERS[name]) as tool:
         assert tool.version()[0].isdigit()
 
 
@@ -118,14 +118,14 @@ def test_of_few_requests_ab_reads_percentiles_that_are_not_there() -> None:
     few = told.files["percentiles.csv"].replace("\n95,", "\n95,0.000\n195,").replace("\n99,", "\n99,0.000\n199,")
     said = told.stdout.replace("Complete requests:      14", "Complete requests:      7")
     assert said != told.stdout
-    totals = DRIVERS["ab"].totals(Told(0, said, "", {"percentiles.csv": few}), ORDER)
+    totals = DRIVERS["ab"].totals(ToolOutput(0, said, "", {"percentiles.csv": few}), ORDER)
     assert totals.p95_s == totals.p99_s == totals.max_s > 0.2
 
 
 def test_more_failures_than_requests_tell_nothing() -> None:
     told = recorded("locust", "not_found")
     more = told.files["totals.json"].replace('"requests": ', '"requests": 1, "were": ')
-    assert DRIVERS["locust"].totals(Told(1, "", "", {"totals.json": more}), ORDER) is None
+    assert DRIVERS["locust"].totals(ToolOutput(1, "", "", {"totals.json": more}), ORDER) is None
 
 
 def test_the_length_of_the_first_answer_is_no_measure_for_ab() -> None:
@@ -134,7 +134,7 @@ def test_the_length_of_the_first_answer_is_no_measure_for_ab() -> None:
     failures = "Failed requests:        900\n   (Connect: 0, Receive: 0, Length: 900, Exceptions: 0)\n"
     said = told.stdout.replace("Failed requests:        0\n", failures)
     assert said != told.stdout
-    assert DRIVERS["ab"].totals(Told(0, said, "", told.files), ORDER) == totals_of("ab", "right")
+    assert DRIVERS["ab"].totals(ToolOutput(0, said, "", told.files), ORDER) == totals_of("ab", "right")
 
 
 @settings(max_examples=25)  # of each tool
@@ -152,7 +152,7 @@ def test_nothing_that_a_tool_says_can_break_its_driver(name: str, data: st.DataO
         return text[:start] + garbage + text[end:]
 
     files = {path: spoilt(text) for path, text in told.files.items()}
-    said = Told(data.draw(st.integers(-64, 255)), spoilt(told.stdout), spoilt(told.stderr), files)
+    said = ToolOutput(data.draw(st.integers(-64, 255)), spoilt(told.stdout), spoilt(told.stderr), files)
     totals = DRIVERS[name].totals(said, ORDER)
     if totals is not None:
         assert min(totals.right, totals.wrong_status, totals.unanswered, totals.connect_errors) >= 0
@@ -162,21 +162,21 @@ def test_nothing_that_a_tool_says_can_break_its_driver(name: str, data: st.DataO
 
 def test_what_a_tool_can_not_do_is_said_in_one_line() -> None:
     refused = {
-        ("ab", Order(4, 1.0, "", threads=2)): "one thread",
-        ("siege", Order(4, 1.0, "", threads=2)): "a thread for each user, not 2",
-        ("ab", Order(4, 1.0, "", requests=3)): "3 requests among 4 users",
-        ("wrk", Order(25, 1.0, "", threads=2)): "25 users can't be shared by 2 threads",
-        ("wrk", Order(4, 1.0, "", requests=100)): "wrk can't send a number of requests",
-        ("locust", Order(4, 1.0, "", requests=100)): "locust can't send a number of requests",
-        ("stressor", Order(4, 1.0, "", requests=100)): "stressor can't send a number of requests",
-        ("stressor", Order(4, 1.0, "", threads=2)): "one thread",
-        ("siege", Order(4, 1.0, "", requests=10)): "10 can't be shared by 4 users",
+        ("ab", LoadSpec(4, 1.0, "", threads=2)): "one thread",
+        ("siege", LoadSpec(4, 1.0, "", threads=2)): "a thread for each user, not 2",
+        ("ab", LoadSpec(4, 1.0, "", requests=3)): "3 requests among 4 users",
+        ("wrk", LoadSpec(25, 1.0, "", threads=2)): "25 users can't be shared by 2 threads",
+        ("wrk", LoadSpec(4, 1.0, "", requests=100)): "wrk can't send a number of requests",
+        ("locust", LoadSpec(4, 1.0, "", requests=100)): "locust can't send a number of requests",
+        ("stressor", LoadSpec(4, 1.0, "", requests=100)): "stressor can't send a number of requests",
+        ("stressor", LoadSpec(4, 1.0, "", threads=2)): "one thread",
+        ("siege", LoadSpec(4, 1.0, "", requests=10)): "10 can't be shared by 4 users",
     }
     for (name, order), words in refused.items():
         assert words in DRIVERS[name].refusal(order)
         assert "\n" not in DRIVERS[name].refusal(order)
     for name, driver in DRIVERS.items():
-        assert driver.refusal(Order(4, 1.0, "", keep_alive=True)) == "", name
+        assert driver.refusal(LoadSpec(4, 1.0, "", keep_alive=True)) == "", name
 
 
 def test_every_tool_is_told_all_that_it_needs(tmp_path) -> None:
@@ -188,15 +188,15 @@ def test_every_tool_is_told_all_that_it_needs(tmp_path) -> None:
     wrk = list(words["wrk"])
     assert wrk[wrk.index("--timeout") + 1] == "2s"  # more than it lasts
     assert "Connection: close" in wrk
-    counted = DRIVERS["ab"].command("ab", tmp_path, Order(4, 1.0, "http://a/", requests=10000, keep_alive=True))
+    counted = DRIVERS["ab"].command("ab", tmp_path, LoadSpec(4, 1.0, "http://a/", requests=10000, keep_alive=True))
     assert "-t" not in counted
     assert {"-k", "10000"} <= set(counted)
     assert '"Connection"' in DRIVERS["stressor"].files(ORDER)["load.yaml"]
     assert '"Connection"' in DRIVERS["locust"].files(ORDER)["locustfile.py"]
-    kept = Order(4, 1.0, "http://a/", keep_alive=True)
+    kept = LoadSpec(4, 1.0, "http://a/", keep_alive=True)
     assert '"Connection"' not in DRIVERS["stressor"].files(kept)["load.yaml"]
     assert '"Connection"' not in DRIVERS["locust"].files(kept)["locustfile.py"]
-    mine = Order(4, 1.0, "http://a/", options=("--mine",))
+    mine = LoadSpec(4, 1.0, "http://a/", options=("--mine",))
     for name, driver in DRIVERS.items():
         assert "--mine" in driver.command(name, tmp_path, mine) or "without further options" in driver.refusal(mine)
 

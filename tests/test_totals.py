@@ -12,11 +12,11 @@ from under_siege.load_tools.job_polling import Jobs
 from under_siege.load_tools.locust import Locust
 from under_siege.load_tools.siege import Siege
 from under_siege.load_tools.stressor import Stressor
-from under_siege.load_tools.tool import Order, Told, Totals
+from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
 from under_siege.load_tools.wrk import Wrk
 
 USERS = 4
-ORDER = Order(USERS, 1.0, "http://127.0.0.1:8000/")
+ORDER = LoadSpec(USERS, 1.0, "http://127.0.0.1:8000/")
 PERCENTILES = "Percentage served,Time in ms\n50,10.500\n95,20.500\n98,25.500\n99,30.500\n100,40.500\n"
 
 
@@ -27,7 +27,7 @@ def of_ab(complete: int, wrong: int, connect: int = 0, receive: int = 0, excepti
         f"Non-2xx responses:      {wrong}\nKeep-Alive requests:    17\nTotal transferred:      {total} bytes\n"
         "HTML transferred:       19 bytes\n"
     )
-    totals = Ab().totals(Told(0, said, files={"percentiles.csv": PERCENTILES}), ORDER)
+    totals = Ab().totals(ToolOutput(0, said, files={"percentiles.csv": PERCENTILES}), ORDER)
     assert totals is not None
     return totals
 
@@ -66,11 +66,11 @@ def test_where_no_byte_came_to_ab_there_was_no_connection() -> None:
     [(111, Totals(0, 0, unanswered=1, connect_errors=1)), (119, Totals(0, 0, unanswered=USERS)), (1, None)],
 )
 def test_ab_that_gives_up_says_why_by_how_it_ends(status: int, totals: Totals | None) -> None:
-    assert Ab().totals(Told(status), ORDER) == totals
+    assert Ab().totals(ToolOutput(status), ORDER) == totals
 
 
 def test_ab_has_room_for_all_requests_and_patience_for_the_last(tmp_path) -> None:
-    words = Ab().command("ab", tmp_path, Order(4, 10.0, "http://a/"))
+    words = Ab().command("ab", tmp_path, LoadSpec(4, 10.0, "http://a/"))
     assert int(words[words.index("-n") + 1]) > 1_000_000
     assert int(words[words.index("-s") + 1]) > 10
     assert {"-l", "-r"} <= set(words)  # neither another length nor a broken connection ends it
@@ -94,7 +94,7 @@ OF_WRK = {
 
 
 def of_wrk(**told: object) -> Totals | None:
-    return Wrk().totals(Told(0, f"{{a line of a script\n{json.dumps(OF_WRK | told)}\n"), ORDER)
+    return Wrk().totals(ToolOutput(0, f"{{a line of a script\n{json.dumps(OF_WRK | told)}\n"), ORDER)
 
 
 def test_every_number_of_wrk() -> None:
@@ -126,17 +126,17 @@ def test_what_can_not_be_of_wrk_tells_nothing(told: dict[str, object]) -> None:
 
 
 def test_wrk_that_can_not_connect_says_so_on_stderr() -> None:
-    told = Told(1, "", "unable to connect to 127.0.0.1:8000 Connection refused")
+    told = ToolOutput(1, "", "unable to connect to 127.0.0.1:8000 Connection refused")
     assert Wrk().totals(told, ORDER) == Totals(0, 0, unanswered=1, connect_errors=1)
 
 
 @pytest.mark.parametrize("broken", ["connect", "read", "write", "status"])
 def test_bytes_of_wrk_are_not_compared_where_something_broke_off(broken: str) -> None:
-    order = Order(USERS, 1.0, "http://a/", paths=(("/a", 10),))
+    order = LoadSpec(USERS, 1.0, "http://a/", paths=(("/a", 10),))
     nothing = dict.fromkeys(("connect", "read", "write", "status"), 0)
     for broke_off, odd in ((0, 950), (1, None)):
         told = json.dumps(OF_WRK | nothing | {"asked_bytes": 1019, broken: broke_off})
-        assert Wrk().totals(Told(0, told), order).odd_bytes == odd
+        assert Wrk().totals(ToolOutput(0, told), order).odd_bytes == odd
 
 
 ERRORS = {
@@ -151,7 +151,7 @@ ERRORS = {
 def of_locust(errors: dict[str, int] = ERRORS, **told: object) -> Totals | None:
     usual = {"requests": 100_000, "took_s": 1.5, "percentiles_ms": [10, 20, 50, 40.5], "body_bytes": 19}
     text = json.dumps(usual | {"errors": [*errors.items()]} | told)
-    return Locust().totals(Told(0, files={"totals.json": text}), ORDER)
+    return Locust().totals(ToolOutput(0, files={"totals.json": text}), ORDER)
 
 
 def test_every_number_of_locust() -> None:
@@ -211,7 +211,7 @@ def test_what_can_not_be_of_locust_tells_nothing(told: dict[str, object]) -> Non
 
 
 def test_locust_is_ended_by_its_file_and_not_by_its_own_limit(tmp_path) -> None:
-    words = Locust().command("locust", tmp_path, Order(4, 10.0, "http://a/"))
+    words = Locust().command("locust", tmp_path, LoadSpec(4, 10.0, "http://a/"))
     assert words[words.index("-t") + 1] == "40s"
 
 
@@ -221,7 +221,7 @@ def of_stressor(*activities: tuple[str, int, str, int], run_time: str = "1.500 s
     for name, count, longest, errors in activities:
         told = f", {errors} errors" if errors else ""
         lines += [f"  - /main/0/{name}", f"    n: {count:,}, min: 0.1 sec, avg: 0.2 sec, max: {longest}{told}"]
-    return Stressor().totals(Told(0, kinds, "\n".join(lines)), ORDER)
+    return Stressor().totals(ToolOutput(0, kinds, "\n".join(lines)), ORDER)
 
 
 def kind(count: int, error: str) -> str:

@@ -7,12 +7,12 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.report_data import summarize
 from under_siege.render import dressed
-from under_siege.stats.censored_latency import Waits, together
+from under_siege.stats.censored_latency import CensoredSamples, together
 from under_siege.stats.rounds_data import Round
 
 
-def waits(waited_s: list[float], answered: list[bool]) -> Waits:
-    return Waits(np.array(waited_s, dtype=float), np.array(answered, dtype=bool))
+def waits(waited_s: list[float], answered: list[bool]) -> CensoredSamples:
+    return CensoredSamples(np.array(waited_s, dtype=float), np.array(answered, dtype=bool))
 
 
 def test_kaplan_and_meiers_own_example() -> None:
@@ -27,7 +27,7 @@ def test_kaplan_and_meiers_own_example() -> None:
 
 def test_where_everything_was_answered_it_is_the_plain_percentile() -> None:
     values = np.random.default_rng(1).exponential(1.0, 999)
-    found = Waits(values, np.ones(999, dtype=bool))
+    found = CensoredSamples(values, np.ones(999, dtype=bool))
     assert found.percentile(50) == pytest.approx(np.percentile(values, 50), rel=0.01)
     assert found.percentile(99) == pytest.approx(np.percentile(values, 99), rel=0.05)
 
@@ -35,7 +35,7 @@ def test_where_everything_was_answered_it_is_the_plain_percentile() -> None:
 def test_waits_that_were_cut_off_at_random_do_not_shorten_the_percentiles() -> None:
     rng = np.random.default_rng(2)
     truth, patience = rng.exponential(1.0, 20_000), rng.uniform(0, 3, 20_000)
-    found = Waits(np.minimum(truth, patience), truth <= patience)
+    found = CensoredSamples(np.minimum(truth, patience), truth <= patience)
     for percent in (25, 50, 75):
         assert found.percentile(percent) == pytest.approx(-np.log(1 - percent / 100), rel=0.05)
     assert found.percentile(99) is None  # nobody was seen to wait for so long

@@ -76,9 +76,9 @@ def test_a_server_that_stores_nothing_is_found_under_stressor(tmp_path: Path) ->
 
 
 def test_only_these_tools_perform_a_script() -> None:
-    from under_siege.load_tools.tool import Order
+    from under_siege.load_tools.tool import LoadSpec
 
-    able = {name for name, driver in DRIVERS.items() if not driver.refusal(Order(4, 1.0, "", script="x"))}
+    able = {name for name, driver in DRIVERS.items() if not driver.refusal(LoadSpec(4, 1.0, "", script="x"))}
     assert able == {"locust", "stressor"}
 
 
@@ -98,8 +98,8 @@ SUMMARY = """Run time 1.000 sec, net: 3.0 sec.
     ids=["what_is_read_is_not_what_was_put", "after_a_put_that_was_lost_nobody_knows_what_is_right"],
 )
 def test_the_activities_of_a_script_are_added_up(stdout: str, lost: str, expected: tuple[int, ...]) -> None:
-    from under_siege.load_tools.tool import Order, Told
+    from under_siege.load_tools.tool import LoadSpec, ToolOutput
 
-    totals = Stressor().totals(Told(1, stdout, SUMMARY.format(lost)), Order(3, 1.0, ""))
+    totals = Stressor().totals(ToolOutput(1, stdout, SUMMARY.format(lost)), LoadSpec(3, 1.0, ""))
     assert (totals.right, totals.wrong_status, totals.unanswered, totals.wrong_contents) == expected
     assert totals.max_s == 0.032

@@ -1,6 +1,6 @@
 """What the load tools say, as files: `python tests/tool_recordings.py` runs every tool that is here and writes anew.
 
-Each is a `Told`, made with the very command of its driver against a server that behaves in one way.
+Each is a `ToolOutput`, made with the very command of its driver against a server that behaves in one way.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.environments.tool_install import at_home
+from under_siege.environments.tool_install import isolated_tool
 from under_siege.load_tools.registry import DRIVERS
-from under_siege.load_tools.tool import Order, Told
+from under_siege.load_tools.tool import LoadSpec, ToolOutput
 
 FOLDER = Path(__file__).parent / "data" / "tools"
 USERS, TIME_S, BODY = 4, 1.0, b"hello"
@@ -81,16 +81,16 @@ def behaving(way: str) -> Iterator[str]:
         server.server_close()
 
 
-def told_by(name: str, way: str, expected: bytes = BODY) -> tuple[Told, Order]:
+def told_by(name: str, way: str, expected: bytes = BODY) -> tuple[ToolOutput, LoadSpec]:
     """What the tool says of a server that behaves so, where that answer is right."""
     behaviour, keep_alive = WAYS[way]
-    with behaving(behaviour) as url, at_home(DRIVERS[name]) as tool:
-        order = Order(USERS, TIME_S, url, keep_alive=keep_alive, expected=expected)
+    with behaving(behaviour) as url, isolated_tool(DRIVERS[name]) as tool:
+        order = LoadSpec(USERS, TIME_S, url, keep_alive=keep_alive, expected=expected)
         command = tool.command(order)
         if way == "never" and name == "ab":
             command[command.index("-s") + 1] = "1"
         ran = subprocess.run(command, capture_output=True, text=True, env=tool.environment(), timeout=30, check=False)
-        return Told(ran.returncode, ran.stdout, ran.stderr, tool.results()), order
+        return ToolOutput(ran.returncode, ran.stdout, ran.stderr, tool.results()), order
 
 
 def without_this_machine(text: str) -> str:
@@ -102,14 +102,14 @@ def without_this_machine(text: str) -> str:
     return "\n".join(text.splitlines()[-40:])
 
 
-def recorded(name: str, way: str) -> Told:
+def recorded(name: str, way: str) -> ToolOutput:
     """As it is in the file."""
-    return Told(**json.loads((FOLDER / f"{name}-{way}.json").read_text()))
+    return ToolOutput(**json.loads((FOLDER / f"{name}-{way}.json").read_text()))
 
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[1:] or [name for name, driver in DRIVERS.items() if not driver.tells_arrivals]:
+    for name in sys.argv[1:] or [name for name, driver in DRIVERS.items() if not driver.streams_responses]:
         for way in WAYS:
             if way == "never" and name == "stressor":  # it would wait for an hour
                 continue
@@ -121,6 +121,6 @@ if __name__ == "__main__":
             files = {path: without_this_machine(text) for path, text in told.files.items()}
             if name == "ab":  # a hundred lines
                 files = told.files
-            clean = Told(told.status, without_this_machine(told.stdout), without_this_machine(told.stderr), files)
+            clean = ToolOutput(told.status, without_this_machine(told.stdout), without_this_machine(told.stderr), files)
             text = json.dumps(dataclasses.asdict(clean), indent=1)
             (FOLDER / f"{name}-{way}.json").write_text(text + "\n")

@@ -15,14 +15,14 @@ from under_siege import __version__
 from under_siege.cli_options import (
     FILE,
     WORKERS,
+    CommonOptions,
     Duration,
-    Given,
     OneLineErrors,
     Rounds,
     SiegeTime,
     as_for_run,
-    complain,
     measuring,
+    print_error,
     telling_of,
     writable,
 )
@@ -100,7 +100,7 @@ def run(
     wanted: tuple[str, ...],
     quick: bool,
     traced: bool,
-    given: Given,
+    given: CommonOptions,
 ) -> None:
     """Start each server, put it under siege, and compare.
 
@@ -136,7 +136,7 @@ def run(
 @click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often each fault is injected.")
 @as_for_run
 @measuring
-def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given: Given) -> None:
+def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given: CommonOptions) -> None:
     """Inject faults, and show which servers survive: killed workers, clients that disconnect, too many users, jobs
     whose server or broker is killed.
 
@@ -156,7 +156,7 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given:
 @click.option("--task", multiple=True, help="As for run.")
 @as_for_run
 @measuring
-def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, given: Given) -> None:
+def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, given: CommonOptions) -> None:
     """Find the highest request rate at which each server meets all goals, with its confidence interval.
 
     TARGET is as for run. Requests arrive as a Poisson process (open loop). Exit 3 if an interval is wider than
@@ -173,7 +173,7 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     _measure(turns, how, given)
 
 
-def _measure(turns: int, measure: Callable[..., Any], given: Given) -> NoReturn:
+def _measure(turns: int, measure: Callable[..., Any], given: CommonOptions) -> NoReturn:
     """Measure, show the result, and exit with its exit code."""
     from under_siege.report.progress_bar import ProgressBar
 
@@ -286,7 +286,7 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
 
     strategies, worth = all_strategies(), True
     for place, task in enumerate(tasks or BUILTIN_TASKS):
-        found, stopped_by = profile_task(task, interpreter(python), limit_s, complain)
+        found, stopped_by = profile_task(task, interpreter(python), limit_s, print_error)
         if found is None or stopped_by:
             sys.exit(128 + (stopped_by or 0))
         click.echo("\n" * bool(place), nl=False)

@@ -64,17 +64,17 @@ class OneLineErrors(click.Group):
             click.echo(error.format_message(), err=True)
             code = 2
         except (click.ClickException, BadInputError) as error:
-            complain(_one_line(error))
+            print_error(_one_line(error))
             code = 2
         except ModuleNotFoundError as error:
-            complain(missing(error))
+            print_error(missing(error))
             code = 2
         except (click.Abort, KeyboardInterrupt):
             code = 130
         except BrokenPipeError:  # as in `bench.py list | head -1`
             code = 1
         except OSError as error:  # as in `bench.py list > /dev/full`
-            complain(" ".join(filter(None, [error.filename and f"{error.filename}:", error.strerror or str(error)])))
+            print_error(" ".join(filter(None, [error.filename and f"{error.filename}:", error.strerror or str(error)])))
             code = 2
         _forget_what_can_not_be_written()
         sys.exit(code if isinstance(code, int) else 0)
@@ -96,7 +96,7 @@ def telling_of(*files: Path) -> Iterator[None]:
         ) from None
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Print one line on stderr, if that can be written."""
     with contextlib.suppress(OSError):
         click.echo(f"{PROGRAM}: {legible(message)}", err=True)
@@ -163,7 +163,7 @@ class Rounds(click.ParamType[int | None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class CommonOptions:
     """The options that all measuring commands share."""
 
     ping: str | None
@@ -199,7 +199,7 @@ def measuring(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def told(*, ping: str, seed: int, out: Path, html: Path, quiet: bool, **rest: Any) -> None:
         axes = {name: rest.pop(name) for name in _AXES if name in rest}
-        command(given=Given(ping, seed, out, html, quiet, axes), **rest)
+        command(given=CommonOptions(ping, seed, out, html, quiet, axes), **rest)
 
     return _with(
         told,

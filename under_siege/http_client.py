@@ -43,7 +43,7 @@ async def client(*, keep_alive: bool = False) -> AsyncIterator[aiohttp.ClientSes
         yield session
 
 
-def as_it_is(url: str) -> URL:
+def raw_url(url: str) -> URL:
     """What load tools ask for, too: nothing in it is written otherwise, and no `..` resolved."""
     return URL(url, encoded=True)
 
@@ -63,7 +63,7 @@ async def get(
     """
     timeout = aiohttp.ClientTimeout(total=limit_s)
     try:
-        async with session.get(as_it_is(url), timeout=timeout, allow_redirects=False, headers=headers) as response:
+        async with session.get(raw_url(url), timeout=timeout, allow_redirects=False, headers=headers) as response:
             return await answer_of(response, expected_bytes)
     except aiohttp.ClientConnectorError:
         raise
@@ -81,7 +81,7 @@ async def get_job(
     """What comes of a job that is posted there; raises as `get`."""
     try:
         async with asyncio.timeout(limit_s):
-            async with session.post(as_it_is(url), allow_redirects=False) as posted:
+            async with session.post(raw_url(url), allow_redirects=False) as posted:
                 answer = await answer_of(posted, expected_bytes)
             place = urljoin(url, answer.headers.get("location", "nowhere:"))
             if answer.status == ACCEPTED and urlsplit(place)[:2] != urlsplit(url)[:2]:

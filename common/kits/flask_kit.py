@@ -13,7 +13,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wsgi import ClosingIterator
 
 from common.admission_queue import LineInKernel
-from common.disconnects import HastySocket, has_left
+from common.disconnects import DeadlineSocket, has_left
 from common.listener import announce, close_the_door, listening_socket, somebody_waits
 from common.logging_setup import quieten
 from common.options import Options
@@ -101,7 +101,7 @@ def answer(run: TaskRun) -> Response:
 
 
 class _RequestHandler(WSGIRequestHandler):
-    connection: HastySocket
+    connection: DeadlineSocket
 
     def log(self, *_: object) -> None:
         """Nothing per request."""
@@ -127,8 +127,8 @@ def _saying_where_it_ends(app: Any) -> Any:
     return call
 
 
-def _hasty(client: socket.socket, address: Any) -> tuple[HastySocket, Any]:
-    return HastySocket(client), address
+def _hasty(client: socket.socket, address: Any) -> tuple[DeadlineSocket, Any]:
+    return DeadlineSocket(client), address
 
 
 def serve(app: Flask, options: Options, *, threaded: bool) -> None:

@@ -14,7 +14,7 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.workers.sync import SyncWorker
 
 from common.admission_queue import LineInKernel
-from common.disconnects import HastySocket
+from common.disconnects import DeadlineSocket
 from common.kits.flask_kit import LINE, OPTIONS
 from common.listener import announce, close_the_door, listening_socket, somebody_waits, waiting_in_kernel
 from common.options import Options
@@ -80,9 +80,9 @@ class _Worker(SyncWorker):  # type: ignore[misc]
                 self.accept(listener)
 
     def handle(self, listener: object, client: socket.socket, addr: object) -> None:
-        super().handle(listener, HastySocket(client), addr)
+        super().handle(listener, DeadlineSocket(client), addr)
 
-    def handle_request(self, listener: object, req: object, client: HastySocket, addr: object) -> None:
+    def handle_request(self, listener: object, req: object, client: DeadlineSocket, addr: object) -> None:
         client.head_is_read()
         super().handle_request(listener, req, client, addr)
 

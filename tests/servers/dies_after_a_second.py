@@ -5,7 +5,7 @@ import sys
 import threading
 from pathlib import Path
 
-from plainly import Told, serve
+from plainly import ToolOutput, serve
 
 from common.options import server_options
 from common.task import perform
@@ -13,7 +13,7 @@ from common.task import perform
 options = server_options()
 
 
-def long_task(_client: str) -> Told:
+def long_task(_client: str) -> ToolOutput:
     if Path(__file__).stem == "dies_at_work":
         threading.Event().wait()
     return perform(options.task)

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from plainly import Told, by_siege, serve
+from plainly import ToolOutput, by_siege, serve
 
 from common.options import server_options
 from common.task import perform
@@ -12,7 +12,7 @@ options = server_options()
 answers = []
 
 
-def long_task(client: str) -> Told:
+def long_task(client: str) -> ToolOutput:
     answers.append(by_siege(client))
     if sum(answers) > 2:
         print("Segmentation fault (or something like it)", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from plainly import Told, by_siege, serve
+from plainly import ToolOutput, by_siege, serve
 
 from common.options import server_options
 from common.task import perform
@@ -20,7 +20,7 @@ requests = itertools.count(1)
 _, dies_at, how = Path(__file__).stem.split("-")
 
 
-def long_task(client: str) -> Told:
+def long_task(client: str) -> ToolOutput:
     if not by_siege(client) and next(requests) == int(dies_at):
         die()
     return perform(options.task)

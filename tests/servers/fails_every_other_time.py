@@ -2,7 +2,7 @@
 
 import itertools
 
-from plainly import Told, by_siege, serve
+from plainly import ToolOutput, by_siege, serve
 
 from common.options import server_options
 from common.task import perform
@@ -11,7 +11,7 @@ options = server_options()
 requests = itertools.count()
 
 
-def long_task(client: str) -> Told:
+def long_task(client: str) -> ToolOutput:
     return (503, "too busy") if by_siege(client) and next(requests) % 2 else perform(options.task)
 
 

@@ -4,7 +4,7 @@ import itertools
 import logging
 import os
 
-from plainly import Told, serve
+from plainly import ToolOutput, serve
 
 from common.options import server_options
 from common.task import perform
@@ -13,7 +13,7 @@ options = server_options()
 fine, answers = int(os.environ.get("FINE", "0")), itertools.count()
 
 
-def long_task(_client: str) -> Told:
+def long_task(_client: str) -> ToolOutput:
     if next(answers) < fine:
         return perform(options.task)
     try:

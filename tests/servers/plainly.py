@@ -12,8 +12,8 @@ from common.responses import now_s, ping_headers, task_headers
 from common.task import TaskRun, perform
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
-Told = TaskRun | tuple[int, str]  # what came of the task, or a status and a body
-LongTask = Callable[[str], Told]  # the task that is served, by the name that the client gives itself → the answer
+ToolOutput = TaskRun | tuple[int, str]  # what came of the task, or a status and a body
+LongTask = Callable[[str], ToolOutput]  # the task that is served, by the name that the client gives itself → the answer
 
 
 def by_siege(client: str) -> bool:

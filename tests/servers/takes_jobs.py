@@ -7,6 +7,7 @@ import os
 import uuid
 
 from common.jobs import JOBS, FindJob, Job, PostJob
+
 from common.kits.tornado_kit import Handler, TaskHandler, serve
 from common.options import server_options
 from common.task import TaskRun, perform
@@ -14,7 +15,7 @@ from common.task import TaskRun, perform
 ARE = os.environ.get("JOBS_ARE", "right")
 
 
-class Kept:
+class SupervisorClient:
     """The jobs, as tasks of the loop."""
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class Kept:
 
 @contextlib.asynccontextmanager
 async def kept():
-    yield Kept()
+    yield SupervisorClient()
 
 
 class Impatient(FindJob):

@@ -14,7 +14,7 @@ from under_siege.stats.rounds_data import Round
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class MetricValue:
     """The value as it was measured, and its 95 % confidence interval; neither where one round has none."""
 
     value: float | None  # None: beyond what was seen
@@ -27,7 +27,7 @@ class Known:
         return None if self.low is None or self.high is None else (self.low, self.high)
 
 
-def known(comparison: Comparison, place: int, figure: str) -> Known | None:
+def known(comparison: Comparison, place: int, figure: str) -> MetricValue | None:
     """What is known of a figure of one of the cases; None where it has no such figure.
 
     Rates and shares of the ceiling are those at the usual speed of the machine, as their intervals are.
@@ -45,36 +45,36 @@ def known(comparison: Comparison, place: int, figure: str) -> Known | None:
     return _estimated(getattr(case, figure), comparison.measured[figure][place])
 
 
-def _mean(interval: Interval | None, at_usual_speed: float | None) -> Known | None:
-    return None if interval is None else Known(at_usual_speed or interval.mean, interval.low, interval.high)
+def _mean(interval: Interval | None, at_usual_speed: float | None) -> MetricValue | None:
+    return None if interval is None else MetricValue(at_usual_speed or interval.mean, interval.low, interval.high)
 
 
-def _estimated(value: float | None, estimate: Estimate | None) -> Known | None:
+def _estimated(value: float | None, estimate: Estimate | None) -> MetricValue | None:
     if value is None or estimate is None:
         return None
-    return Known(value, *(estimate.interval(around=value) or ()))
+    return MetricValue(value, *(estimate.interval(around=value) or ()))
 
 
-def _availability(case: Summary, rounds: Sequence[Round]) -> Known | None:
+def _availability(case: Summary, rounds: Sequence[Round]) -> MetricValue | None:
     """Requests that are counted have an interval after one round already."""
     if case.availability_pct is None:
         return None
     low, high = share_between([one.completed for one in rounds], [one.attempts for one in rounds])
-    return Known(case.availability_pct, 100 * low, 100 * high)
+    return MetricValue(case.availability_pct, 100 * low, 100 * high)
 
 
-def _wait(comparison: Comparison, place: int, what: str, percentile: str) -> Known | None:
+def _wait(comparison: Comparison, place: int, what: str, percentile: str) -> MetricValue | None:
     case = comparison.cases[place]
     latency = case.response_s if what == "response" else case.ping_s
     if latency is None:
         return None
     if percentile == "max":  # of what was seen; the next one may take longer
-        return Known(latency.max, latency.max, math.inf)
+        return MetricValue(latency.max, latency.max, math.inf)
     value: float | None = getattr(latency, percentile)
     if value is not None:
-        return Known(value, getattr(latency, f"{percentile}_low"), getattr(latency, f"{percentile}_high"))
+        return MetricValue(value, getattr(latency, f"{percentile}_low"), getattr(latency, f"{percentile}_high"))
     low = _at_least(comparison, place, what, float(percentile.removeprefix("p")))
-    return Known(None, low, None if low is None else math.inf)
+    return MetricValue(None, low, None if low is None else math.inf)
 
 
 def _at_least(comparison: Comparison, place: int, what: str, percent: float) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from under_siege.analysis.metric_value import Known
+from under_siege.analysis.metric_value import MetricValue
 from under_siege.analysis.report_data import Comparison
 from under_siege.stats.estimates import Estimate, estimates
 from under_siege.stats.regression import median
@@ -25,21 +25,21 @@ def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
     return estimates([values])[0]
 
 
-def spent_beside(comparison: Comparison, places: Sequence[int], task: Estimate | None) -> list[Known]:
+def spent_beside(comparison: Comparison, places: Sequence[int], task: Estimate | None) -> list[MetricValue]:
     """CPU seconds for each answer of each of these cases, without those of the task; all of them if that is None."""
     return [_less(comparison.measured[FIGURE][place], task) for place in places]
 
 
-def _less(one: Estimate | None, task: Estimate | None) -> Known:
+def _less(one: Estimate | None, task: Estimate | None) -> MetricValue:
     """The difference; both of its errors are as independent as two measurements can be."""
     if one is None:
-        return Known(None)
+        return MetricValue(None)
     edges = one.interval()
     if task is None:
-        return Known(one.mean, *(edges or ()))
+        return MetricValue(one.mean, *(edges or ()))
     value, of_task = one.mean - task.mean, task.interval()
     if edges is None or of_task is None:
-        return Known(value)
+        return MetricValue(value)
     down = np.hypot(one.mean - edges[0], of_task[1] - task.mean)
     up = np.hypot(edges[1] - one.mean, task.mean - of_task[0])
-    return Known(value, float(value - down), float(value + up))
+    return MetricValue(value, float(value - down), float(value + up))

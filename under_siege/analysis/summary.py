@@ -10,7 +10,7 @@ from under_siege.checks.evidence import Evidence
 from under_siege.checks.rules import judge, verdict_of
 from under_siege.checks.verdict import FAILED, OK, Reason
 from under_siege.model.case import Case, Value, case_of
-from under_siege.stats.censored_latency import Waits, together
+from under_siege.stats.censored_latency import CensoredSamples, together
 from under_siege.stats.estimates import Estimate
 from under_siege.stats.regression import mean, median
 from under_siege.stats.rounds_data import Round
@@ -189,7 +189,7 @@ def _response(rounds: Sequence[Round], estimates: dict[str, Estimate | None]) ->
     return Latency(p50, p95, p99, longest_s, *_edges((p50, p95, p99), "response", estimates))
 
 
-def _latency(several: Sequence[Waits], name: str, estimates: dict[str, Estimate | None]) -> Latency | None:
+def _latency(several: Sequence[CensoredSamples], name: str, estimates: dict[str, Estimate | None]) -> Latency | None:
     waits = together(several)
     if not len(waits.waited_s):
         return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from common.errors import BadInputError
-from under_siege.analysis.metric_value import Known, known
+from under_siege.analysis.metric_value import MetricValue, known
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import FAILED
@@ -28,7 +28,7 @@ class Judged:
 
     goal: Goal
     case: Summary
-    known: Known | None  # None: it has no such figure
+    known: MetricValue | None  # None: it has no such figure
     outcome: str
     doubt: str = ""  # why nothing is said though there may be an interval
     more: int | None = None  # requests that would decide it, if they went like those that were sent
@@ -82,7 +82,7 @@ def judged_beside(goal: Goal, case: Summary, base: Summary | None, change: Estim
         return Judged(goal, case, None, MISSED, "it failed")
     if base is None:
         return Judged(goal, case, None, UNDECIDED, "it was not measured before")
-    found = Known(change.mean, *(change.interval() or ())) if change else None
+    found = MetricValue(change.mean, *(change.interval() or ())) if change else None
     outcome = outcome_of(goal, found)
     doubts = []
     if base.verdict == FAILED or (outcome == MISSED and not _counts(goal, base)):  # the base was flattered
@@ -92,7 +92,7 @@ def judged_beside(goal: Goal, case: Summary, base: Summary | None, change: Estim
     return Judged(goal, case, found, UNDECIDED if doubts else outcome, ", and ".join(doubts))
 
 
-def outcome_of(goal: Goal, found: Known | None) -> str:
+def outcome_of(goal: Goal, found: MetricValue | None) -> str:
     """Return the outcome by the interval; without one nothing is decided."""
     edges = found.interval if found else None
     holds = goal.decided(*edges) if edges else None

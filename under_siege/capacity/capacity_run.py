@@ -17,12 +17,12 @@ from under_siege.errors import CaseFailedError
 from under_siege.model.case import Case
 from under_siege.model.record import Failure, Record, Result, Step
 from under_siege.model.threshold import goal
-from under_siege.monitors.cpu_speed_probe import Metronome, metronome
+from under_siege.monitors.cpu_speed_probe import SpeedProbe, speed_probe
 from under_siege.run.case_run import new_record
 from under_siege.run.ceiling import compute_bare
 from under_siege.run.duration import Length, in_words
 from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import Watcher
+from under_siege.run.progress_listener import ProgressListener
 from under_siege.run.rounds import beside_the_machine
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
@@ -43,7 +43,7 @@ def run_capacity(
     time_s: float | None,
     wanted: Wanted,
     out: Path,
-    watcher: Watcher,
+    watcher: ProgressListener,
     command: Sequence[str],
     meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
@@ -62,13 +62,13 @@ async def search(
     result: Result,
     expectations: Expectations,
     services: Services,
-    watcher: Watcher,
+    watcher: ProgressListener,
     keep: Callable[[Record | Step], None],
     wanted: Wanted,
 ) -> None:
     """Measures the ceilings, then step after step of every server as long as one is wanted; keeps each."""
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
-    async with metronome() as ticking:
+    async with speed_probe() as ticking:
         for case in plan.ceilings:
             keep(await _bare(plan, case, expectations, ticking, watcher))
         left = list(plan.cases)
@@ -91,7 +91,7 @@ async def search(
 
 
 def _say_how_long(
-    plan: Plan, goals: list[str], time_s: float | None, expectations: Expectations, watcher: Watcher
+    plan: Plan, goals: list[str], time_s: float | None, expectations: Expectations, watcher: ProgressListener
 ) -> None:
     each_s = [
         time_s or budget_s([goal(text) for text in goals or goals_for(expectations[case.work], plan.suite)])
@@ -106,8 +106,8 @@ async def _offer(
     step: Step,
     expectations: Expectations,
     services: Services,
-    ticking: Metronome,
-    watcher: Watcher,
+    ticking: SpeedProbe,
+    watcher: ProgressListener,
 ) -> None:
     record, per_s = step.record, step.arrivals_per_s
     watcher.case_begins(f"step {record.round}  {record.server}  {per_s:.3g}/s", record.time_s)
@@ -118,7 +118,9 @@ async def _offer(
         await Offer(plan, case, expected, services, step, due_s, goals, watcher.answer_came).measure()
 
 
-async def _bare(plan: Plan, case: Case, expectations: Expectations, ticking: Metronome, watcher: Watcher) -> Record:
+async def _bare(
+    plan: Plan, case: Case, expectations: Expectations, ticking: SpeedProbe, watcher: ProgressListener
+) -> Record:
     """The ceiling: the task with nothing around it, on every CPU."""
     expected = expectations[case.work]
     length = Length(None, case.users, expected)

@@ -18,7 +18,7 @@ from under_siege.errors import CaseFailedError
 from under_siege.model.requests import Arrivals
 from under_siege.monitors.resource_usage import Wakefulness, used_cpu_s
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import Started, until
+from under_siege.processes.managed_process import ManagedProcess, until
 from under_siege.processes.process_output import Tail, reading_lines
 from under_siege.targets.expectation import Expectation
 
@@ -80,7 +80,7 @@ _TOLD = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)", re.ASCII)
 class Generator:
     """It sends what it is told to, once, and fills the columns with what came of each request."""
 
-    def __init__(self, process: Started, errors: Tail) -> None:
+    def __init__(self, process: ManagedProcess, errors: Tail) -> None:
         self._process, self._errors, self._awake = process, errors, Wakefulness(process.pid)
         self._due_s: Sequence[float] = ()
         self.ready, self.arrivals, self.done = False, Arrivals(), set[int]()
@@ -151,7 +151,7 @@ class Generator:
 @contextlib.asynccontextmanager
 async def generator() -> AsyncIterator[Generator]:
     """The generator, which is gone at the end."""
-    process = Started(COMMAND, environment=server_environment(), stdin=subprocess.PIPE, may_hide=False)
+    process = ManagedProcess(COMMAND, environment=server_environment(), stdin=subprocess.PIPE, may_hide=False)
     errors = Tail(process.process.stderr)
     try:
         assert process.process.stdout is not None

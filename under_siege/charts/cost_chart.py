@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from under_siege import formatting
-from under_siege.analysis.metric_value import Known
+from under_siege.analysis.metric_value import MetricValue
 from under_siege.analysis.summary import Summary
 from under_siege.charts.canvas import either
 from under_siege.charts.rows import Rows
@@ -25,7 +25,7 @@ def tradeoff_chart(cases: Sequence[Summary], ceiling: Summary | None, look: Look
     return scatter(cases, across, ceiling, look)
 
 
-def cpu_chart(cases: Sequence[Summary], spent: Sequence[Known], look: Look, *, beside_task: bool) -> Drawing:
+def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], look: Look, *, beside_task: bool) -> Drawing:
     """A bar with its interval for each case, as far as they are above 0; strong where that is sure.
 
     Args:

@@ -48,7 +48,7 @@ def other_machine(base: Result, new: Result) -> str:
 def same_beats(base: Result, new: Result) -> bool:
     """Whether the metronomes of both did the same work with the same Python on the same kind of CPU."""
     one, other = base.environment, new.environment
-    return bool(one.metronome) and (one.metronome, one.cpu_model) == (other.metronome, other.cpu_model)
+    return bool(one.speed_probe) and (one.speed_probe, one.cpu_model) == (other.speed_probe, other.cpu_model)
 
 
 def _told(differences: list[str]) -> str:

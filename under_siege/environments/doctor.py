@@ -12,7 +12,7 @@ import psutil
 from common.cpus import usable_cpus
 from common.errors import BadInputError
 from common.server_contract import BACKLOG
-from under_siege.environments.tool_install import at_home
+from under_siege.environments.tool_install import isolated_tool
 from under_siege.load_tools.siege import Siege
 from under_siege.model.task_profile import BUSY_PCT
 from under_siege.monitors.cpu_speed_probe import machine_between
@@ -74,7 +74,7 @@ def _busy(busy_pct: float) -> Iterator[Finding]:
 
 def _siege() -> Iterator[Finding]:
     try:
-        with at_home(Siege()) as siege:
+        with isolated_tool(Siege()) as siege:
             version = siege.version()
     except BadInputError as error:
         missing, _, remedy = str(error).partition("; ")

@@ -14,7 +14,7 @@ import psutil
 
 from common.cpus import usable_cpus
 from under_siege.model.record import Environment
-from under_siege.monitors.cpu_speed_probe import METRONOME
+from under_siege.monitors.cpu_speed_probe import SPEED_PROBE
 from under_siege.paths import IS_INSTALLED, ROOT, server_environment
 from under_siege.targets.interpreter import Interpreter
 
@@ -38,7 +38,7 @@ told = json.dumps(versions)
 def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
     """This machine and these versions."""
     with ThreadPoolExecutor() as asking:  # they are other programs' answers, each of which takes a while
-        commit, metronome = asking.submit(_commit), asking.submit(_work_of_the_metronome)
+        commit, speed_probe = asking.submit(_commit), asking.submit(_work_of_the_metronome)
     return Environment(
         cpu_model=_cpu_model(),
         cpus=psutil.cpu_count() or 1,
@@ -47,12 +47,14 @@ def describe_environment(pythons: Iterable[Interpreter]) -> Environment:
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         pythons={python.version: python.build for python in pythons},
         commit=commit.result(),
-        metronome=f"{platform.python_version()} {metronome.result()}",
+        speed_probe=f"{platform.python_version()} {speed_probe.result()}",
     )
 
 
 def _work_of_the_metronome() -> str:
-    asked = subprocess.run([*METRONOME, "--work"], env=server_environment(), capture_output=True, text=True, check=True)
+    asked = subprocess.run(
+        [*SPEED_PROBE, "--work"], env=server_environment(), capture_output=True, text=True, check=True
+    )
     return asked.stdout.strip()
 
 

@@ -16,7 +16,7 @@ from under_siege.errors import CaseFailedError
 from under_siege.model.record import Record
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import HOST
-from under_siege.processes.managed_process import Started, how_it_ended, until
+from under_siege.processes.managed_process import ManagedProcess, how_it_ended, until
 from under_siege.processes.ports import claimed_port
 from under_siege.processes.process_output import Tail
 from under_siege.processes.supervisor_client import kept
@@ -138,7 +138,7 @@ class Services:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    started: Started
+    started: ManagedProcess
     said: tuple[Tail, Tail]
     address: str
 
@@ -180,7 +180,7 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
         environment = {**os.environ, "TMPDIR": str(folder), "HOME": str(folder), "LC_ALL": "C"}
         if service.prepare is not None:
             await _done([*as_user, *service.prepare(programs[0], folder)], environment, service.name, folder)
-        started = Started(
+        started = ManagedProcess(
             [*as_user, *service.command(programs[-1], folder, port)], environment=environment, folder=folder
         )
         try:
@@ -226,7 +226,7 @@ def _unprivileged() -> tuple[list[str], int | None]:
 
 
 async def _done(command: list[str], environment: dict[str, str], name: str, folder: Path) -> None:
-    started = Started(command, environment=environment, folder=folder)
+    started = ManagedProcess(command, environment=environment, folder=folder)
     said = Tail(started.process.stdout), Tail(started.process.stderr)
     try:
         await started.wait(READY_LIMIT_S)

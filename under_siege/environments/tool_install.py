@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion
 from common.errors import BadInputError
 from common.server_contract import install_one_of
 from under_siege.environments.dependencies import environment_of
-from under_siege.load_tools.tool import Driver, Order
+from under_siege.load_tools.tool import Driver, LoadSpec
 from under_siege.paths import ROOT, server_environment
 from under_siege.targets.interpreter import interpreter
 
@@ -34,7 +34,7 @@ class Tool:
         others = {name: value for name, value in server_environment().items() if not name.startswith("LOCUST_")}
         return {**others, "HOME": str(self.home)}
 
-    def command(self, order: Order) -> list[str]:
+    def command(self, order: LoadSpec) -> list[str]:
         """The words that make it do that; what it wants to find for it, and no older result, is in its home then."""
         for name in self.driver.results:
             (self.home / name).unlink(missing_ok=True)
@@ -54,7 +54,7 @@ class Tool:
 
 
 @contextmanager
-def at_home(driver: Driver) -> Iterator[Tool]:
+def isolated_tool(driver: Driver) -> Iterator[Tool]:
     """The tool with a home of its own, which is removed at the end.
 
     Raises:
@@ -114,9 +114,9 @@ def _write(home: Path, files: Mapping[str, str]) -> None:
         (home / path).write_text(text)
 
 
-def check(driver: Driver, orders: Iterable[Order], status: int = 200) -> None:
+def check(driver: Driver, orders: Iterable[LoadSpec], status: int = 200) -> None:
     """Raises BadInputError if the tool can't do one of them, or not tell that status from a wrong one."""
-    if not driver.tells_arrivals and not 200 <= status < 300:
+    if not driver.streams_responses and not 200 <= status < 300:
         raise BadInputError(
             f"{driver.name} holds no other status than 2xx for right, and {status} is expected; take siege"
         )

@@ -16,7 +16,7 @@ from typing import IO
 
 from common.errors import BadInputError
 from under_siege.paths import ROOT, cache_directory
-from under_siege.processes.managed_process import CALM_LOOK_S, Started, until
+from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, until
 from under_siege.processes.process_output import Tail
 from under_siege.targets.interpreter import Interpreter, interpreter
 
@@ -189,7 +189,7 @@ async def run_command(
     command: list[str], otherwise: str, folder: Path | None = None, environment: dict[str, str] | None = None
 ) -> None:
     """Raises BadInputError with `otherwise` and the last line that it said, if it fails."""
-    started = Started(command, environment=environment or dict(os.environ), folder=folder)
+    started = ManagedProcess(command, environment=environment or dict(os.environ), folder=folder)
     said, errors = Tail(started.process.stdout), Tail(started.process.stderr)
     try:
         in_time = await started.wait(LIMIT_S)

@@ -17,7 +17,7 @@ from under_siege.faults.server_fixture import Stage, stage
 from under_siege.model.case import Case
 from under_siege.model.record import Failure, Incident, Result
 from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import Watcher
+from under_siege.run.progress_listener import ProgressListener
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
 
@@ -69,7 +69,7 @@ def run_drill(
     plan: Plan,
     names: Sequence[str],
     out: Path,
-    watcher: Watcher,
+    watcher: ProgressListener,
     command: Sequence[str],
     meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
@@ -119,7 +119,7 @@ class Drill:
     plan: Plan
     expectations: Expectations
     services: Services
-    watcher: Watcher
+    watcher: ProgressListener
     keep: Callable[[Incident], None]
     jobless: set[Case] = field(default_factory=set)  # who has said so
 
@@ -180,7 +180,7 @@ async def drill(
     names: Sequence[str],
     expectations: Expectations,
     services: Services,
-    watcher: Watcher,
+    watcher: ProgressListener,
     keep: Callable[[Incident], None],
 ) -> None:
     """Lets everything happen, and keeps each incident as soon as it is over."""

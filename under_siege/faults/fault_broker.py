@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from common.server_contract import path_of
 from under_siege.errors import CaseFailedError
 from under_siege.paths import HOST, server_environment
-from under_siege.processes.managed_process import Started, until
+from under_siege.processes.managed_process import ManagedProcess, until
 from under_siege.processes.ports import claimed_port, port_is_free
 from under_siege.processes.process_output import Tail
 
@@ -56,8 +56,8 @@ class Broker:
         await self._started.stop()
 
 
-def _started(words: list[str]) -> Started:
-    started = Started(words, environment=server_environment())
+def _started(words: list[str]) -> ManagedProcess:
+    started = ManagedProcess(words, environment=server_environment())
     for stream in (started.process.stdout, started.process.stderr):
         Tail(stream)  # somebody has to read what it says
     return started

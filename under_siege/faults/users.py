@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 
 from under_siege.errors import CaseFailedError
-from under_siege.http_client import answer_of, as_it_is
+from under_siege.http_client import answer_of, raw_url
 from under_siege.model.requests import Recovery, Requests
 from under_siege.targets.expectation import Expectation
 
@@ -58,7 +58,7 @@ class Crowd:
         """Send a request; return its outcome and the id of the process that answered, if known."""
         timeout = aiohttp.ClientTimeout(total=patience_s)
         try:
-            async with session.get(as_it_is(self._url), timeout=timeout, allow_redirects=False) as response:
+            async with session.get(raw_url(self._url), timeout=timeout, allow_redirects=False) as response:
                 answer = await answer_of(response, len(self.expected.answer))
                 process = answer.headers.get("x-worker", "").partition("/")[0][:_LONGEST_ID]
                 if not self.expected.problem(answer):

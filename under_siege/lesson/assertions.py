@@ -10,7 +10,7 @@ from typing import NamedTuple
 from common.errors import BadInputError
 from under_siege import formatting
 from under_siege.lesson.capacity_figures import Amount
-from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.step import Answer, Claim, Page
 from under_siege.stats.estimates import ACCURACY, ratio
 
@@ -63,7 +63,7 @@ def band(words: str) -> tuple[float, float]:
     return {"about": (times / ABOUT, times * ABOUT), "at least": (times, math.inf), "at most": (0.0, times)}[found[1]]
 
 
-def judged(claim: Claim, seen: Seen, *, trusted: bool = False) -> Judged:
+def judged(claim: Claim, seen: ResultView, *, trusted: bool = False) -> Judged:
     """Decide a claim.
 
     Args:
@@ -182,7 +182,7 @@ class Found:
         return self.undecided or any(one.outcome == UNDECIDED for one in self.told)
 
 
-def found_in(page: Page, seen: Seen) -> Found:
+def found_in(page: Page, seen: ResultView) -> Found:
     """Decide all claims of a page, and find the right answer: the usual one, unless that is excluded."""
     claims = tuple(judged(claim, seen) for claim in page.claims)
     outcomes = {one.claim.name: one.outcome for one in claims if one.claim.name}

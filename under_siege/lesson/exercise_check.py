@@ -16,7 +16,7 @@ from under_siege.checks.verdict import FAILED, Reason
 from under_siege.lesson import terminal
 from under_siege.lesson.assertions import NOT_HERE, UNDECIDED, Judged, judged
 from under_siege.lesson.explanations import NOISE, OF_THE_MACHINE, finding
-from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.lesson_progress import LessonProgress
 from under_siege.lesson.step import Exercise, exercise_of
 from under_siege.model.case import Case
@@ -54,7 +54,7 @@ def check(file: Path, keep: Path) -> int:
     if stopped_by:
         return 128 + stopped_by
     _refuse_what_does_not_start(file, name, result)
-    found = Checked(name, exercise, Seen(result), is_exercise=named is not None)
+    found = Checked(name, exercise, ResultView(result), is_exercise=named is not None)
     console = terminal.console()
     for line in found.told():
         console.print(Text(line), soft_wrap=True)
@@ -81,7 +81,7 @@ def _wanted(name: str, exercise: Exercise, result: Result) -> Collection[Case]:
     """Return the cases of another round: all, until the exercise is decided."""
     if any(record.failure for record in result.records):
         return ()
-    is_decided = Checked(name, exercise, Seen(result), is_exercise=True).exit_code != NOT_DECIDED
+    is_decided = Checked(name, exercise, ResultView(result), is_exercise=True).exit_code != NOT_DECIDED
     if is_decided and max(record.round for record in result.records) >= LEAST_ROUNDS:
         return ()
     return [record.case for record in result.records]
@@ -100,7 +100,7 @@ def _refuse_what_does_not_start(file: Path, name: str, result: Result) -> None:
 class Checked:
     """A server after its sieges: its faults, the claims of its exercise, and both in words."""
 
-    def __init__(self, name: str, exercise: Exercise, seen: Seen, *, is_exercise: bool) -> None:
+    def __init__(self, name: str, exercise: Exercise, seen: ResultView, *, is_exercise: bool) -> None:
         self._name, self._exercise, self._seen, self._is_exercise = name, exercise, seen, is_exercise
         self._case: Summary = next(case for case in seen.comparison.cases if case.server == name)
         excused = self._excused()

@@ -36,7 +36,7 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 }
 
 
-class Seen:
+class ResultView:
     """The figures of a result."""
 
     def __init__(self, result: Result) -> None:

@@ -16,7 +16,7 @@ from under_siege.charts.html import Explained, Picture, Section, rendered
 from under_siege.faults.drill_page import drill_pictures
 from under_siege.lesson import terminal
 from under_siege.lesson.assertions import Found, found_in
-from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.progress_store import Done, Notebook
 from under_siege.lesson.step import Page, Step, committed, lines_of
 from under_siege.model.record import Result, load
@@ -84,7 +84,7 @@ def _step(step: Step, done: Done, notebook: Notebook) -> dict[str, Any]:
 
 
 def _told(step: Step, page: Page, predicted: str, result: Result | None, instead: str) -> dict[str, Any]:
-    seen = Seen(result) if result else None
+    seen = ResultView(result) if result else None
     found = found_in(page, seen) if seen else Found((), "", undecided=True)
     has_table = seen is not None and result is not None and bool(result.records) and "table" in page.show
     return {

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from common.errors import BadInputError
 from under_siege.lesson import terminal
 from under_siege.lesson.assertions import Found, found_in
-from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.lesson_progress import LessonProgress
 from under_siege.lesson.measurement import StoppedError, lacking, measure, turns
 from under_siege.lesson.progress_store import Done, Notebook
@@ -144,7 +144,7 @@ class Teacher:
         return result, said, ""
 
     def _shown(self, page: Page, result: Result, predicted: str) -> Found:
-        seen = Seen(result)
+        seen = ResultView(result)
         found = found_in(page, seen)
         for picture in terminal.pictures(page, result, seen):
             self._show(picture)

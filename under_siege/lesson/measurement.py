@@ -20,13 +20,13 @@ from under_siege.checks.evidence import OTHER_WORK
 from under_siege.faults.drill_plan import drill_plan
 from under_siege.faults.drill_run import run_drill
 from under_siege.lesson.assertions import found_in
-from under_siege.lesson.lesson_figures import OF_TRACES, Seen, fits
+from under_siege.lesson.lesson_figures import OF_TRACES, ResultView, fits
 from under_siege.lesson.step import Page, Run
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Result, save
 from under_siege.paths import ROOT
 from under_siege.run.plan import Plan, make_plan
-from under_siege.run.progress_listener import Watcher
+from under_siege.run.progress_listener import ProgressListener
 from under_siege.run.session import run_plan
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.interpreter import interpreter
@@ -72,7 +72,9 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def measure(page: Page, out: Path, watcher: Watcher, command: Sequence[str], say: Callable[[str], None]) -> Measured:
+def measure(
+    page: Page, out: Path, watcher: ProgressListener, command: Sequence[str], say: Callable[[str], None]
+) -> Measured:
     """Run what decides a page, and write the raw values.
 
     Args:
@@ -117,7 +119,7 @@ def _until_decided(page: Page, result: Result) -> Collection[Case]:
     if any(record.failure for record in result.records):
         return ()
     of_sieges = tuple(claim for claim in page.claims if claim.what not in OF_TRACES)
-    found = found_in(msgspec.structs.replace(page, claims=of_sieges), Seen(result))
+    found = found_in(msgspec.structs.replace(page, claims=of_sieges), ResultView(result))
     return cases if found.has_undecided else ()
 
 

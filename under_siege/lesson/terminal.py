@@ -16,7 +16,7 @@ from under_siege.checks.verdict import FAILED
 from under_siege.faults import drill_export
 from under_siege.lesson.assertions import HOLDS, NOT_HERE, Found, found_in
 from under_siege.lesson.capacity_figures import Amount
-from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.progress_store import Notebook
 from under_siege.lesson.step import Code, Page, Step, committed, lines_of
 from under_siege.model.record import Result, load
@@ -69,7 +69,7 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def pictures(page: Page, result: Result, seen: Seen) -> Iterator[RenderableType]:
+def pictures(page: Page, result: Result, seen: ResultView) -> Iterator[RenderableType]:
     """What there is to look at."""
     if "timeline" in page.show and result.traces:
         yield TimelinesAsText(result)
@@ -91,7 +91,7 @@ OF_RATES = (
 _SHORTEST_S, _LONGEST_S = 0.001, 10.0  # between which a bar grows
 
 
-def _rates(page: Page, result: Result, seen: Seen) -> Table:
+def _rates(page: Page, result: Result, seen: ResultView) -> Table:
     """What became of each rate that was offered, with a bar as long as the wait, and last the ceiling."""
     table = _columns(RATES, "right right right left right left")
     meant = [claim.of for claim in page.claims]
@@ -127,7 +127,7 @@ def _columns(headings: Sequence[str], justified: str) -> Table:
     return table
 
 
-def cells(page: Page, seen: Seen) -> Iterator[tuple[str, list[str]]]:
+def cells(page: Page, seen: ResultView) -> Iterator[tuple[str, list[str]]]:
     """For each case its name and its figures."""
     shown = _shown(page, seen)
     cases = cases_of(shown)
@@ -157,13 +157,13 @@ def _margin(amount: Amount, what: str) -> str:
     return f" ± {formatting.margin(half)}" if half < amount.value else ""
 
 
-def failures(page: Page, seen: Seen) -> list[str]:
+def failures(page: Page, seen: ResultView) -> list[str]:
     """Why there are no figures of some."""
     failed = [one for one in _shown(page, seen) if one.verdict == FAILED and one.reasons]
     return [f"{_numbered(one.server, one.title)} failed: {one.reasons[0].message}" for one in failed]
 
 
-def _shown(page: Page, seen: Seen) -> list[Summary]:
+def _shown(page: Page, seen: ResultView) -> list[Summary]:
     """The cases of the table."""
     meant = [who for claim in page.claims for who in (claim.of, claim.against)]
     return [one for one in seen.comparison.cases if page.run is None or seen.is_about(one.case, meant)]
@@ -174,7 +174,7 @@ def legend(page: Page) -> list[str]:
     return [f"{COLUMNS[what][0]}: {COLUMNS[what][1]}" for what in page.columns]
 
 
-def _table(page: Page, seen: Seen) -> Table:
+def _table(page: Page, seen: ResultView) -> Table:
     headings = ["server", *(COLUMNS[what][0] for what in page.columns)]
     table = _columns(headings, f"left {'right ' * len(page.columns)}")
     for name, texts in cells(page, seen):
@@ -234,7 +234,7 @@ def elsewhere(step: Step, page: Page) -> str:
     if page.run is None or not path.exists():
         return ""
     result = load(path)
-    told = [sentence for outcome, sentence in found_in(page, Seen(result)).sentences if outcome == HOLDS]
+    told = [sentence for outcome, sentence in found_in(page, ResultView(result)).sentences if outcome == HOLDS]
     users = {one.users for one in result.records}
     crowd = f" and {users.pop()} users" if len(users) == 1 else ""
     where = f"On a quieter machine with {result.environment.usable_cpus} CPUs{crowd} ({path.relative_to(ROOT)}):"

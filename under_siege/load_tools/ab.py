@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from under_siege.load_tools.tool import Order, TellsTotals, Told, Totals, only_asks, only_one_thread, whole_seconds
+from under_siege.load_tools.tool import (
+    LoadSpec,
+    TellsTotals,
+    ToolOutput,
+    Totals,
+    only_asks,
+    only_one_thread,
+    whole_seconds,
+)
 
 MOST_PER_S = 500_000  # requests that it has room for, some 40 bytes each; -t alone would mean 50,000 in all
 PATIENCE_S = 30  # beyond the burst, for an answer
@@ -42,17 +50,17 @@ class Ab(TellsTotals):
         found = re.search(r"ApacheBench, Version (\S+)", said)
         return found[1] if found else "unknown"
 
-    def refusal(self, order: Order) -> str:
+    def refusal(self, order: LoadSpec) -> str:
         """It has one thread, and wants at least one request for each user."""
         if order.requests is not None and order.requests < order.users:
             return f"ab can't share {order.requests} requests among {order.users} users; take more requests"
         return only_asks(self.name, order) or only_one_thread(self.name, order)
 
-    def cpus(self, order: Order) -> int:  # noqa: ARG002 (as the others)
+    def cpus(self, order: LoadSpec) -> int:  # noqa: ARG002 (as the others)
         """One thread, one CPU."""
         return 1
 
-    def command(self, program: str, home: Path, order: Order) -> list[str]:
+    def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
         """Whose length is not the first one's is let pass (`-l`), a broken connection is counted (`-r`)."""
         seconds = whole_seconds(order.time_s)
         # -t sets -n to 50,000, so -n has to come after it.
@@ -64,7 +72,7 @@ class Ab(TellsTotals):
         words = [program, "-q", "-l", "-r", "-c", str(order.users), *length, *patience, *keep]
         return [*words, "-e", str(home / _PERCENTILES), *order.options, order.url]
 
-    def totals(self, told: Told, order: Order) -> Totals | None:
+    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:
         """Its rate is not read: complete requests and the time that they took are."""
         labels = _labels(told.stdout)
         complete, took_s = labels.get("Complete requests"), labels.get("Time taken for tests")
@@ -95,7 +103,7 @@ class Ab(TellsTotals):
         )
 
 
-def _without_figures(told: Told, order: Order) -> Totals | None:
+def _without_figures(told: ToolOutput, order: LoadSpec) -> Totals | None:
     """It gives up, and says nothing but why."""
     if told.status == _REFUSED:
         return Totals(0, 0, unanswered=1, connect_errors=1)

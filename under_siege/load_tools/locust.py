@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from under_siege.load_tools.tool import Order, TellsTotals, Told, Totals, only_for_a_time, whole_seconds
+from under_siege.load_tools.tool import LoadSpec, TellsTotals, ToolOutput, Totals, only_for_a_time, whole_seconds
 
 _FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
 # Its CSV files are written once a second and not at the end, so that they lack the last second.
@@ -137,15 +137,15 @@ class Locust(TellsTotals):
         words = said.split()
         return words[1] if len(words) > 1 and words[0] == "locust" else "unknown"
 
-    def refusal(self, order: Order) -> str:
+    def refusal(self, order: LoadSpec) -> str:
         """It can't count."""
         return only_for_a_time(self.name, order)
 
-    def cpus(self, order: Order) -> int:
+    def cpus(self, order: LoadSpec) -> int:
         """One for each process."""
         return order.threads
 
-    def files(self, order: Order) -> Mapping[str, str]:
+    def files(self, order: LoadSpec) -> Mapping[str, str]:
         """All that a user of it does."""
         headers = {"Accept-Encoding": "identity"} | ({} if order.keep_alive else {"Connection": "close"})
         words = {"url": json.dumps(order.url), "headers": json.dumps(headers), "time_s": order.time_s}
@@ -153,13 +153,13 @@ class Locust(TellsTotals):
         text = _LOCUSTFILE.format(**words, **script, expected=order.expected, wrong=WRONG, longer_s=LONGER_S)
         return {_FILE: text} | ({_SCRIPT: order.script} if order.script else {})
 
-    def command(self, program: str, home: Path, order: Order) -> list[str]:
+    def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
         """All users begin at once. Our file ends it, because -t counts from before it has started."""
         words = [program, "--headless", "-u", str(order.users), "-r", str(order.users)]
         words += ["-t", f"{whole_seconds(order.time_s) + LONGER_S}s", "--only-summary", "-f", str(home / _FILE)]
         return [*words, *_processes(order), *order.options]
 
-    def totals(self, told: Told, order: Order) -> Totals | None:  # noqa: ARG002 (as the others)
+    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:  # noqa: ARG002 (as the others)
         """Right are those of 2xx."""
         try:
             return _totals(json.loads(told.files.get(_RESULT, "")))
@@ -167,7 +167,7 @@ class Locust(TellsTotals):
             return None
 
 
-def _processes(order: Order) -> list[str]:
+def _processes(order: LoadSpec) -> list[str]:
     """A master and so many workers; unless it is told where, the master listens at every address of the machine."""
     if order.threads == 1:
         return []

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from under_siege.load_tools.tool import Arrival, Order, Told, Totals, only_asks
+from under_siege.load_tools.tool import LoadSpec, ToolOutput, ToolResponse, Totals, only_asks
 
 # The user's own siege.conf changes every default, so siege gets a file of ours and a home of ours.
 _RC = """\
@@ -46,9 +46,9 @@ class Siege:
     """As a driver; see `under_siege.load_tools.tool`."""
 
     name = program = "siege"
-    tells_arrivals = tells_percentiles = True
+    streams_responses = tells_percentiles = True
     is_imitated, waits_to_begin = True, False
-    step_s, asks_for_several = 0.01, False
+    step_s, supports_multiple_paths = 0.01, False
     least_s = start_s = 0.0
     results = ()
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))
@@ -56,7 +56,7 @@ class Siege:
     # Without a siege.conf there, siege writes one and two lines about it on stdout.
     settings = MappingProxyType({".siege/siege.conf": _RC.format(connection="close")})
 
-    def refusal(self, order: Order) -> str:
+    def refusal(self, order: LoadSpec) -> str:
         """It lets each user send the same number of requests."""
         if order.requests is not None and (order.requests < order.users or order.requests % order.users):
             return (
@@ -67,22 +67,22 @@ class Siege:
             return f"siege has a thread for each user, not {order.threads}; leave threads out, or take wrk"
         return only_asks(self.name, order)
 
-    def files(self, order: Order) -> Mapping[str, str]:
+    def files(self, order: LoadSpec) -> Mapping[str, str]:
         """Its settings."""
         return {"siegerc": _RC.format(connection="keep-alive" if order.keep_alive else "close")}
 
-    def command(self, program: str, home: Path, order: Order) -> list[str]:
+    def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
         """The words that start it; its own limit is only for the case that nobody ends it."""
         limit = f"-t{math.ceil(order.time_s) + 30}S"
         if order.requests is not None:
             limit = f"-r{order.requests // order.users}"
         return [program, f"--rc={home / 'siegerc'}", f"-c{order.users}", limit, *order.options, order.url]
 
-    def cpus(self, order: Order) -> int:
+    def cpus(self, order: LoadSpec) -> int:
         """It has a thread for each user."""
         return order.users
 
-    def totals(self, told: Told, order: Order) -> Totals | None:  # noqa: ARG002 (as the others)
+    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:  # noqa: ARG002 (as the others)
         """It tells of every answer."""
         return None
 
@@ -95,12 +95,12 @@ class Siege:
         found = re.search(r"SIEGE (\S+)", said)
         return found[1] if found else "unknown"
 
-    def arrival(self, line: str) -> Arrival | None:
+    def arrival(self, line: str) -> ToolResponse | None:
         """An answer; siege tells how long it took in steps of 10 ms."""
         found = _LINE.fullmatch(line.rstrip())
         if found is None:
             return None
-        return Arrival(int(found["user"]), int(found["status"]), float(found["took_s"]), int(found["size"]))
+        return ToolResponse(int(found["user"]), int(found["status"]), float(found["took_s"]), int(found["size"]))
 
     def failures(self, report: str, statuses: Sequence[int]) -> int:
         """Its summary counts answers of 5xx among them."""

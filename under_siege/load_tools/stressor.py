@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from textwrap import indent
 
-from under_siege.load_tools.tool import Order, TellsTotals, Told, Totals, only_for_a_time, only_one_thread
+from under_siege.load_tools.tool import LoadSpec, TellsTotals, ToolOutput, Totals, only_for_a_time, only_one_thread
 
 _FILE = "load.yaml"
 # The whole of it, because `-o sessions.count:2` is ignored without a word. Values are JSON, which is YAML, too.
@@ -63,15 +63,15 @@ class Stressor(TellsTotals):
         found = re.search(r"\d+\.\d+\S*", said)
         return found[0] if found else "unknown"
 
-    def refusal(self, order: Order) -> str:
+    def refusal(self, order: LoadSpec) -> str:
         """It can't count, and its threads take turns."""
         return only_for_a_time(self.name, order) or only_one_thread(self.name, order)
 
-    def cpus(self, order: Order) -> int:  # noqa: ARG002 (as the others)
+    def cpus(self, order: LoadSpec) -> int:  # noqa: ARG002 (as the others)
         """Its threads share a GIL."""
         return 1
 
-    def files(self, order: Order) -> Mapping[str, str]:
+    def files(self, order: LoadSpec) -> Mapping[str, str]:
         """All that it is to do."""
         headers = {"Accept-Encoding": "identity"} | ({} if order.keep_alive else {"Connection": "close"})
         expected = re.escape(order.expected.decode(errors="replace")) or r"[\s\S]*"
@@ -85,11 +85,11 @@ class Stressor(TellsTotals):
         )
         return {_FILE: text}
 
-    def command(self, program: str, home: Path, order: Order) -> list[str]:
+    def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
         """Errors are written down one by one, and with more than one -q the summary is not."""
         return [program, "run", str(home / _FILE), "-q", "--no-color", *order.options]
 
-    def totals(self, told: Told, order: Order) -> Totals | None:  # noqa: ARG002 (as the others)
+    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:  # noqa: ARG002 (as the others)
         """`Executed` contains errors; of which kind they are it tells of the last one only."""
         report = _COLOUR.sub("", f"{told.stdout}\n{told.stderr}")
         run_time, activities = _RUN_TIME.search(report), list(_ACTIVITY.finditer(report))

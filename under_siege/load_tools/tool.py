@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class LoadSpec:
     """What the tool is to do."""
 
     users: int
@@ -31,7 +31,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class ToolResponse:
     """An answer that came, as the tool tells it."""
 
     user: int  # its number for the user who asked
@@ -41,7 +41,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ToolOutput:
     """All that a tool has said once it has ended."""
 
     status: int  # that it ended with; negative if a signal ended it
@@ -98,13 +98,13 @@ class Driver(Protocol):
     def version(self, said: str) -> str:
         """From what it says then; such as `4.0.7`."""
 
-    def refusal(self, order: Order) -> str:
+    def refusal(self, order: LoadSpec) -> str:
         """Why it can't do that, in one line; empty if it can."""
 
-    def files(self, order: Order) -> Mapping[str, str]:
+    def files(self, order: LoadSpec) -> Mapping[str, str]:
         """The files that it wants to find in its home for this, by their names there."""
 
-    def command(self, program: str, home: Path, order: Order) -> Sequence[str]:
+    def command(self, program: str, home: Path, order: LoadSpec) -> Sequence[str]:
         """The words that start it. It is ended by SIGTERM."""
 
     @property
@@ -116,18 +116,18 @@ class Driver(Protocol):
         """Whether requests of ours are to be like its own, because it only counts what comes."""
 
     @property
-    def asks_for_several(self) -> bool:
+    def supports_multiple_paths(self) -> bool:
         """Whether it can ask for one of several paths at random."""
 
     @property
-    def tells_arrivals(self) -> bool:
+    def streams_responses(self) -> bool:
         """Whether it tells of single answers; the next four are for those that do, and the rest for the others."""
 
     @property
     def step_s(self) -> float:
         """In which it tells how long a request took."""
 
-    def arrival(self, line: str) -> Arrival | None:
+    def arrival(self, line: str) -> ToolResponse | None:
         """What a line of its stdout means; None if it is no answer."""
 
     @property
@@ -149,10 +149,10 @@ class Driver(Protocol):
     def results(self) -> Sequence[str]:
         """The names of the files that it writes in its home."""
 
-    def cpus(self, order: Order) -> int:
+    def cpus(self, order: LoadSpec) -> int:
         """How many CPUs it can use at the most."""
 
-    def totals(self, told: Told, order: Order) -> Totals | None:
+    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:
         """What it means that it said all this; None if it tells nothing."""
 
 
@@ -162,17 +162,17 @@ class TellsTotals:
     packages: Mapping[str, str] = MappingProxyType({})
     requirement = ""
     settings: Mapping[str, str] = MappingProxyType({})
-    tells_arrivals = asks_for_several = waits_to_begin = is_imitated = False
+    streams_responses = supports_multiple_paths = waits_to_begin = is_imitated = False
     tells_percentiles = True
     step_s = 0.0
     least_s, start_s = 1.0, 0.02
     results: Sequence[str] = ()
 
-    def files(self, order: Order) -> Mapping[str, str]:  # noqa: ARG002 (as the others)
+    def files(self, order: LoadSpec) -> Mapping[str, str]:  # noqa: ARG002 (as the others)
         """None."""
         return {}
 
-    def arrival(self, line: str) -> Arrival | None:  # noqa: ARG002 (as the others)
+    def arrival(self, line: str) -> ToolResponse | None:  # noqa: ARG002 (as the others)
         """Never one."""
         return None
 
@@ -186,16 +186,16 @@ def whole_seconds(time_s: float) -> int:
     return max(1, round(time_s))
 
 
-def only_for_a_time(name: str, order: Order) -> str:
+def only_for_a_time(name: str, order: LoadSpec) -> str:
     """The refusal of a tool that can't count."""
     return f"{name} can't send a number of requests, only run for a time; take time, or ab" if order.requests else ""
 
 
-def only_asks(name: str, order: Order) -> str:
+def only_asks(name: str, order: LoadSpec) -> str:
     """The refusal of a tool that has no scripts of ours."""
     return f"{name} can't perform a script; take locust, or stressor" if order.script else ""
 
 
-def only_one_thread(name: str, order: Order) -> str:
+def only_one_thread(name: str, order: LoadSpec) -> str:
     """The refusal of a tool that has no more."""
     return f"{name} has one thread, not {order.threads}; take threads = 1, or wrk" if order.threads > 1 else ""

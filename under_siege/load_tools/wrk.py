@@ -7,7 +7,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from under_siege.load_tools.tool import Order, TellsTotals, Told, Totals, only_asks, only_for_a_time, whole_seconds
+from under_siege.load_tools.tool import (
+    LoadSpec,
+    TellsTotals,
+    ToolOutput,
+    Totals,
+    only_asks,
+    only_for_a_time,
+    whole_seconds,
+)
 
 _SCRIPT_NAME = "report.lua"
 # Its own text rounds, in units that change, and leaves out what went wrong. To count the bytes costs it a microsecond,
@@ -83,7 +91,7 @@ class Wrk(TellsTotals):
     name = program = "wrk"
     packages = MappingProxyType(dict.fromkeys(("apt-get", "apk", "pacman", "brew"), "wrk"))
     settings: Mapping[str, str] = MappingProxyType({_SCRIPT_NAME: _SCRIPT, _SEVERAL: _SCRIPT_FOR_SEVERAL})
-    asks_for_several = is_imitated = True
+    supports_multiple_paths = is_imitated = True
 
     def version_command(self, program: str) -> list[str]:
         """The words that make it say which it is."""
@@ -94,7 +102,7 @@ class Wrk(TellsTotals):
         found = re.search(r"^wrk \D*([\d.]+)", said, re.MULTILINE)
         return found[1] if found else "unknown"
 
-    def refusal(self, order: Order) -> str:
+    def refusal(self, order: LoadSpec) -> str:
         """It can't count, and would leave out users that its threads can't share evenly."""
         if order.users % order.threads:
             return (
@@ -103,17 +111,17 @@ class Wrk(TellsTotals):
             )
         return only_asks(self.name, order) or only_for_a_time(self.name, order)
 
-    def cpus(self, order: Order) -> int:
+    def cpus(self, order: LoadSpec) -> int:
         """One for each thread."""
         return order.threads
 
-    def files(self, order: Order) -> Mapping[str, str]:
+    def files(self, order: LoadSpec) -> Mapping[str, str]:
         """The right answer, if there is one, and the paths, if there are several."""
         expected = "".join(f"\\{byte:03d}" for byte in order.expected)
         files = {_EXPECTED: f'return "{expected}"\n' if expected else "return nil\n"}
         return files | ({_PATHS: "".join(f"{size} {path}\n" for path, size in order.paths)} if order.paths else {})
 
-    def command(self, program: str, home: Path, order: Order) -> list[str]:
+    def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
         """Its limit for an answer is never reached: a later one would be missing from the latencies."""
         seconds = whole_seconds(order.time_s)
         words = [program, f"-t{order.threads}", f"-c{order.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
@@ -127,7 +135,7 @@ class Wrk(TellsTotals):
             order.url,
         ]
 
-    def totals(self, told: Told, order: Order) -> Totals | None:
+    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:
         """An answer below 400 counts as right; one that never came is told nowhere."""
         lines = [line for line in told.stdout.splitlines() if line.startswith("{")]
         figures = _figures(lines[-1]) if lines else None
@@ -157,7 +165,7 @@ class Wrk(TellsTotals):
         )
 
 
-def _odd_bytes(figures: Mapping[str, int], order: Order) -> int | None:
+def _odd_bytes(figures: Mapping[str, int], order: LoadSpec) -> int | None:
     """How far what came is from what was asked for, beyond what may be on its way; None where something broke off."""
     if not order.paths or any(figures[name] for name in ("connect", "read", "write", "status")):
         return None

@@ -13,7 +13,7 @@ import psutil
 from common.cpus import usable_cpu_numbers
 from under_siege.model.record import Machine, Record
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import Started
+from under_siege.processes.managed_process import ManagedProcess
 from under_siege.processes.process_output import reading_lines
 
 
@@ -61,10 +61,10 @@ def _busy_s(spent: dict[str, float]) -> float:
 
 BUSY_EVERY_S = 0.25
 RECENT_S = 2.0  # beats are remembered
-METRONOME = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
+SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
 
 
-class Metronome:
+class SpeedProbe:
     """It ticks as long as it is there: one for all cases, so that they are compared by the very same beats."""
 
     def __init__(self) -> None:
@@ -109,9 +109,9 @@ def _append(record: Record, beat: tuple[float, int, float]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def metronome() -> AsyncIterator[Metronome]:
+async def speed_probe() -> AsyncIterator[SpeedProbe]:
     """The metronome, which is gone at the end."""
-    process, ticking = Started(METRONOME, environment=server_environment(), may_hide=False), Metronome()
+    process, ticking = ManagedProcess(SPEED_PROBE, environment=server_environment(), may_hide=False), SpeedProbe()
     try:
         assert process.process.stdout is not None
         with reading_lines(process.process.stdout.fileno(), ticking.take):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from under_siege.model.record import Record
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import Started, until
+from under_siege.processes.managed_process import ManagedProcess, until
 from under_siege.processes.process_output import Tail, reading_lines
 from under_siege.targets.interpreter import Interpreter
 
@@ -21,7 +21,7 @@ FRESH_S = 1.0  # what was run after a case, and began no longer ago, is also wha
 class Soloist:
     """A process that has the task ready, and waits to be asked."""
 
-    def __init__(self, process: Started, patience_s: float) -> None:
+    def __init__(self, process: ManagedProcess, patience_s: float) -> None:
         self._process, self._patience_s = process, patience_s
         self._lines: list[list[float]] = []
         self._lost = False  # it raised, ended or took too long once, and is not asked again
@@ -71,12 +71,12 @@ class Soloist:
 
 
 @contextlib.asynccontextmanager
-async def soloist(
+async def baseline_worker(
     task: str, python: Interpreter, patience_s: float, folder: Path | None = None
 ) -> AsyncIterator[Soloist]:
     """A soloist for the task, which is gone at the end."""
     command = [python.path, *script("baseline_worker"), task]
-    process = Started(command, environment=server_environment(), stdin=subprocess.PIPE, folder=folder)
+    process = ManagedProcess(command, environment=server_environment(), stdin=subprocess.PIPE, folder=folder)
     Tail(process.process.stderr)  # or it would have to wait when it has printed much
     try:
         assert process.process.stdout is not None

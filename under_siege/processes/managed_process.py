@@ -28,7 +28,7 @@ def how_it_ended(status: int) -> str:
     return f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
 
 
-class Started:
+class ManagedProcess:
     """A process that leads a session of its own. It, and all that it starts in turn, descends from the keeper."""
 
     def __init__(

@@ -26,7 +26,7 @@ SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 FLAGS = ("-P", "-S") if IS_TOLD else ("-P",)  # -S: where it needs no psutil, no packages need be looked for
 
 
-class Kept:
+class SupervisorClient:
     """Our end of the socket to the keeper."""
 
     def __init__(self) -> None:
@@ -159,13 +159,13 @@ class Kept:
                 self._answers.append(told)
 
 
-_KEPT: list[Kept] = []
+_KEPT: list[SupervisorClient] = []
 
 
-def kept() -> Kept:
+def kept() -> SupervisorClient:
     """The keeper of this process, started when it is asked for the first time, and again if it was killed."""
     if not _KEPT or not _KEPT[-1].lives():
-        _KEPT.append(Kept())
+        _KEPT.append(SupervisorClient())
     return _KEPT[-1]
 
 
@@ -176,7 +176,7 @@ def another_keeper() -> Iterator[None]:
     It removes the same folders: whom it ends may write into them until then.
     """
     former = _KEPT[:]
-    _KEPT[:] = [Kept()]
+    _KEPT[:] = [SupervisorClient()]
     try:
         with contextlib.ExitStack() as stack:
             for folder in [folder for keeper in former for folder in keeper.folders]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from under_siege import formatting
-from under_siege.analysis.metric_value import Known
+from under_siege.analysis.metric_value import MetricValue
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import OK
 from under_siege.report.labels import plain_name, with_capital
@@ -88,7 +88,7 @@ def of_memory(cases: Sequence[Summary]) -> str:
     return f"{fastest} {_between(first, formatting.megabytes)} of memory{least}"
 
 
-def of_cpu(cases: Sequence[Summary], spent: Sequence[Known], task_s: float | None) -> str:
+def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float | None) -> str:
     """Return which case significantly spends the most CPU time on top of the task."""
     known = [(one.value, one, case) for one, case in zip(spent, cases, strict=True) if one.value is not None]
     if task_s is None:

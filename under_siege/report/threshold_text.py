@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.analysis.metric_value import Known
+from under_siege.analysis.metric_value import MetricValue
 from under_siege.analysis.threshold_check import MET, MISSED, UNDECIDED, Judged
 from under_siege.report.labels import cases_of, full_name
 
@@ -49,7 +49,7 @@ def _measured(one: Judged) -> str:
     return "; ".join(filter(None, [told, one.doubt or _why_open(one)]))
 
 
-def _figures(known: Known, one: Judged) -> str:
+def _figures(known: MetricValue, one: Judged) -> str:
     """Return the value with its interval: `33.9/s (31.5/s to 36.3/s)`."""
     value = amount(known.value, one) if known.value is not None else ""
     if known.low is None or known.high is None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from under_siege.environments.tool_install import Tool
 from under_siege.errors import CaseFailedError
-from under_siege.load_tools.tool import Order, Told, Totals
+from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
 from under_siege.model.record import Record
 from under_siege.monitors.resource_usage import Wakefulness, tree_usage
-from under_siege.processes.managed_process import CALM_LOOK_S, Started, until
+from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, until
 from under_siege.processes.ports import claimed_port
 from under_siege.processes.process_output import Tail
 from under_siege.run.duration import Length
@@ -24,7 +24,7 @@ MOST_KEPT = 4000  # characters of what a tool has written
 FIRST_PORT = 5557  # Locust's own
 
 
-async def drive_in_bursts(tool: Tool, order: Order, record: Record, length: Length) -> None:
+async def drive_in_bursts(tool: Tool, order: LoadSpec, record: Record, length: Length) -> None:
     """Runs the tool as often as there is time for, and writes the totals of each time into the record.
 
     Raises:
@@ -40,13 +40,13 @@ async def drive_in_bursts(tool: Tool, order: Order, record: Record, length: Leng
     length.end_s = record.load_s if order.requests else length.end_s
 
 
-async def _burst(tool: Tool, order: Order, record: Record) -> None:
+async def _burst(tool: Tool, order: LoadSpec, record: Record) -> None:
     with _port_for(order) as port:
         await _burst_with(tool, replace(order, port=port), record)
 
 
 @contextlib.contextmanager
-def _port_for(order: Order) -> Iterator[int | None]:
+def _port_for(order: LoadSpec) -> Iterator[int | None]:
     """One over which several processes of a tool can talk, which no other run takes meanwhile."""
     if order.threads == 1:
         yield None
@@ -55,12 +55,12 @@ def _port_for(order: Order) -> Iterator[int | None]:
         yield claim.getsockname()[1]
 
 
-async def _burst_with(tool: Tool, order: Order, record: Record) -> None:
+async def _burst_with(tool: Tool, order: LoadSpec, record: Record) -> None:
     limit_s = REQUESTS_LIMIT_S if order.requests else order.time_s + tool.driver.start_s + OVERRUN_S
     command = await asyncio.to_thread(tool.command, order)  # it may write many paths, which must not delay a ping
     record.tool_command = [Path(word).name if word == tool.program else word for word in command]
     began_s = time.monotonic()
-    process = Started(command, environment=tool.environment(), may_hide=False)
+    process = ManagedProcess(command, environment=tool.environment(), may_hide=False)
     stdout, stderr = Tail(process.process.stdout), Tail(process.process.stderr)
     try:
         awake = await _watched(process, began_s + limit_s)
@@ -69,7 +69,7 @@ async def _burst_with(tool: Tool, order: Order, record: Record) -> None:
             raise CaseFailedError(f"{tool.driver.name}_failed", f"{tool.driver.name} did not end in {limit_s:.0f} s")
         await until(lambda: not stdout.reading() and not stderr.reading(), 1.0)
         used = await asyncio.to_thread(tree_usage, process.pid, memory=False)  # it is there until it is reaped
-        told = Told(process.process.poll() or 0, stdout.text(), stderr.text(), tool.results())
+        told = ToolOutput(process.process.poll() or 0, stdout.text(), stderr.text(), tool.results())
     finally:
         await process.stop(grace_s=0)
         said = stdout.text(), stderr.text(), *(text[:MOST_KEPT] for text in tool.results().values())
@@ -84,7 +84,7 @@ async def _burst_with(tool: Tool, order: Order, record: Record) -> None:
     record.tool_cpu_s = sum(record.bursts.tool_cpu_s)
 
 
-async def _watched(process: Started, deadline_s: float) -> Wakefulness:
+async def _watched(process: ManagedProcess, deadline_s: float) -> Wakefulness:
     """How long it was awake until it ended."""
     awake = Wakefulness(process.pid)
     while not process.ended() and time.monotonic() < deadline_s:
@@ -93,7 +93,7 @@ async def _watched(process: Started, deadline_s: float) -> Wakefulness:
     return awake
 
 
-def _last_words(name: str, told: Told) -> str:
+def _last_words(name: str, told: ToolOutput) -> str:
     lines = [line.strip() for line in f"{told.stdout}\n{told.stderr}".splitlines() if line.strip()]
     said = f"its last line: {lines[-1][:300]}" if lines else "it said nothing"
     return f"{name} ended with exit code {told.status} and without any figures; {said}"

@@ -16,7 +16,7 @@ from under_siege.environments.tool_install import Tool
 from under_siege.environments.venvs import run_command
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import client
-from under_siege.load_tools.tool import Order
+from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.case import Case
 from under_siege.model.record import Bursts, Failure, Record, Transactions
 from under_siege.model.suite import Load
@@ -29,7 +29,7 @@ from under_siege.run.ceiling import compute_bare
 from under_siege.run.duration import Length
 from under_siege.run.load_run import Running, at_the_start, drive, order_of
 from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import Watcher
+from under_siege.run.progress_listener import ProgressListener
 from under_siege.run.request_replay import IN_A_ROW, Imitation, Imitations
 from under_siege.run.server import Server, running
 from under_siege.run.start_command import checking
@@ -74,7 +74,7 @@ class Turn:
     length: Length
     services: Services
     record: Record
-    watcher: Watcher
+    watcher: ProgressListener
     after_siege: AfterSiege | None = None  # who goes on with the server, before it is stopped
 
     async def measure(self) -> None:
@@ -132,7 +132,7 @@ class Turn:
         counted = (*unseen.bursts.right, *unseen.bursts.wrong_status)
         return sum(counted) + len(unseen.transactions.took_s)
 
-    def _order(self, server: Server, load: Load, length: Length) -> Order:
+    def _order(self, server: Server, load: Load, length: Length) -> LoadSpec:
         files, path = self.expected.files, load.path
         paths = [(Files.path(path, name), size) for name, size in files.sizes.items()] if files else []
         url, users = server.url + (paths[0][0] if paths else path), self.record.users
@@ -150,7 +150,7 @@ class Turn:
         self,
         server: Server,
         session: aiohttp.ClientSession,
-        order: Order,
+        order: LoadSpec,
         running: Running | None,
         like: Imitation | None,
     ) -> None:

@@ -15,7 +15,7 @@ from under_siege.monitors.answer_check import interval_s
 from under_siege.monitors.cpu_speed_probe import watching_machine
 from under_siege.monitors.resource_usage import sampling
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import CALM_LOOK_S, Started, until
+from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, until
 from under_siege.processes.process_output import Tail, reading_lines
 from under_siege.run.duration import Length
 from under_siege.targets.expectation import Expectation
@@ -60,7 +60,7 @@ async def compute_bare(
     processes = processes_for(case.users)
     started_s = time.monotonic()
     words = _words(python, case, processes, interval_s(expected.task_s))
-    process = Started(words, environment=server_environment(), folder=folder)
+    process = ManagedProcess(words, environment=server_environment(), folder=folder)
     errors = Tail(process.process.stderr)
     try:
         assert process.process.stdout is not None
@@ -93,7 +93,7 @@ def _words(python: Interpreter, case: Case, processes: int, check_every_s: float
     ]
 
 
-async def _death(process: Started, errors: Tail) -> CaseFailedError:
+async def _death(process: ManagedProcess, errors: Tail) -> CaseFailedError:
     await until(lambda: not errors.reading(), 1.0)  # what the task has started may keep it open
     status = process.process.wait()
     how = f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"

@@ -13,7 +13,7 @@ from under_siege.model.case import Case
 from under_siege.model.suite import ANY, SAME
 from under_siege.run.case_run import new_record
 from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import Watcher
+from under_siege.run.progress_listener import ProgressListener
 from under_siege.run.server import Server, running
 from under_siege.targets.expectation import Expectation, Expectations, Files, Work
 
@@ -22,7 +22,7 @@ ASKED = 3  # times, and the quickest tells how long an answer takes
 UNKNOWN_S = 0.1  # how long it is taken to need where no server has answered
 
 
-async def ask_for_references(plan: Plan, services: Services, watcher: Watcher) -> Expectations:
+async def ask_for_references(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
     """What is right for each thing that is asked for, whatever serves it."""
     found: Expectations = {}
     by_job: dict[Work, Expectation] = {}
@@ -34,7 +34,7 @@ async def ask_for_references(plan: Plan, services: Services, watcher: Watcher) -
     return found | {case.work: by_job[case.job] for case in plan.ceilings if case.job in by_job}
 
 
-async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: Watcher) -> Expectation:
+async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: ProgressListener) -> Expectation:
     """From the first server that answers with the right status; each is asked once, however many cases it has."""
     expect, tried = plan.suite.expect, set()
     if plan.load.files:

@@ -14,11 +14,11 @@ import psutil
 
 from under_siege.environments.tool_install import Tool
 from under_siege.errors import CaseFailedError
-from under_siege.load_tools.tool import Arrival, Order
+from under_siege.load_tools.tool import LoadSpec, ToolResponse
 from under_siege.model.record import Record
 from under_siege.model.suite import Load
 from under_siege.monitors.resource_usage import used_cpu_s
-from under_siege.processes.managed_process import CALM_LOOK_S, Started, until
+from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, until
 from under_siege.processes.process_output import Tail, reading_lines
 from under_siege.run.batch_runs import REQUESTS_LIMIT_S, drive_in_bursts
 from under_siege.run.duration import Length
@@ -27,10 +27,12 @@ START_LIMIT_S = 30.0
 LIFT_LIMIT_S = 5.0  # how long the tool may take to end; 0.02 s is usual
 UNKNOWN_LINES_KEPT = 20
 Paths = Sequence[tuple[str, int]]
-Running = tuple[Started, int]  # and where its lines come
+Running = tuple[ManagedProcess, int]  # and where its lines come
 
 
-def order_of(load: Load, users: int, time_s: float = 0.0, url: str = "", paths: Paths = (), folder: str = "") -> Order:
+def order_of(
+    load: Load, users: int, time_s: float = 0.0, url: str = "", paths: Paths = (), folder: str = ""
+) -> LoadSpec:
     """What a tool is told to do for a load.
 
     Args:
@@ -38,11 +40,11 @@ def order_of(load: Load, users: int, time_s: float = 0.0, url: str = "", paths: 
         folder: of the target, for a script; empty where there is none.
     """
     words = load.requests, load.keep_alive, load.threads, load.options, tuple(paths), load.script, folder
-    return Order(users, time_s, url, *words)
+    return LoadSpec(users, time_s, url, *words)
 
 
 @contextlib.asynccontextmanager
-async def at_the_start(tool: Tool, order: Order, record: Record) -> AsyncIterator[Running | None]:
+async def at_the_start(tool: Tool, order: LoadSpec, record: Record) -> AsyncIterator[Running | None]:
     """The tool, waiting for its line, if it takes long to start; else none, and `drive` starts it.
 
     Raises:
@@ -61,7 +63,7 @@ async def at_the_start(tool: Tool, order: Order, record: Record) -> AsyncIterato
 
 async def drive(
     tool: Tool,
-    order: Order,
+    order: LoadSpec,
     record: Record,
     length: Length,
     tell: Callable[[], None],
@@ -78,7 +80,7 @@ async def drive(
     """
     record.tool, record.tool_step_s = tool.driver.name, tool.driver.step_s
     record.keep_alive, record.tool_cpus = order.keep_alive, tool.driver.cpus(order)
-    if not tool.driver.tells_arrivals:
+    if not tool.driver.streams_responses:
         await drive_in_bursts(tool, order, record, length)
     elif running is None and tool.driver.waits_to_begin:
         async with at_the_start(tool, order, record) as running:
@@ -88,7 +90,7 @@ async def drive(
 
 
 async def _drive_and_listen(
-    tool: Tool, order: Order, record: Record, length: Length, tell: Callable[[], None], running: Running | None
+    tool: Tool, order: LoadSpec, record: Record, length: Length, tell: Callable[[], None], running: Running | None
 ) -> None:
     name, began_s, counts = tool.driver.name, record.load_began_s, order.requests is not None
     assert began_s is not None
@@ -122,7 +124,7 @@ async def _drive_and_listen(
         length.end_s = record.load_s = max(record.transactions.finished_s, default=record.load_s)
 
 
-def _let_begin(process: Started) -> float:
+def _let_begin(process: ManagedProcess) -> float:
     """Gives the tool the line that it waits for; how many CPU seconds it has started for, none of them the server's."""
     start_s = _cpu_s(process.pid) or 0.0
     assert process.process.stdin is not None
@@ -132,7 +134,7 @@ def _let_begin(process: Started) -> float:
 
 
 @contextlib.asynccontextmanager
-async def _process(tool: Tool, order: Order, record: Record) -> AsyncIterator[Running]:
+async def _process(tool: Tool, order: LoadSpec, record: Record) -> AsyncIterator[Running]:
     """The tool, writing to a terminal of ours, because into a pipe it would write its lines in blocks."""
     command = tool.command(order)
     record.tool_command = [Path(word).name if word == tool.program else word for word in command]
@@ -141,7 +143,9 @@ async def _process(tool: Tool, order: Order, record: Record) -> AsyncIterator[Ru
         tty.setraw(theirs)
         with os.fdopen(theirs, "wb") as stdout:
             stdin = subprocess.PIPE if tool.driver.waits_to_begin else subprocess.DEVNULL
-            process = Started(command, environment=tool.environment(), stdin=stdin, stdout=stdout, may_hide=False)
+            process = ManagedProcess(
+                command, environment=tool.environment(), stdin=stdin, stdout=stdout, may_hide=False
+            )
         report = Tail(process.process.stderr)
         try:
             yield process, ours
@@ -154,7 +158,7 @@ async def _process(tool: Tool, order: Order, record: Record) -> AsyncIterator[Ru
         os.close(ours)
 
 
-def _append(record: Record, arrival: Arrival, at_s: float) -> None:
+def _append(record: Record, arrival: ToolResponse, at_s: float) -> None:
     columns = record.transactions
     columns.finished_s.append(round(at_s, 6))
     columns.took_s.append(arrival.took_s)

@@ -15,7 +15,7 @@ from under_siege.model.case import Case
 from under_siege.model.target import filled_words
 from under_siege.paths import ROOT
 from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import Watcher
+from under_siege.run.progress_listener import ProgressListener
 from under_siege.run.start_command import Start, missing_library, preparing, preparing_all
 from under_siege.targets.strategies import SERVERS
 
@@ -48,7 +48,7 @@ def _imported(path: Path) -> Iterator[str]:
             yield from (node.module, *(f"{node.module}.{one.name}" for one in node.names))
 
 
-async def prepared(plan: Plan, watcher: Watcher) -> Plan:
+async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
     """The same plan once all that has run, each command once; and which cases can't be measured for want of it."""
     if plan.suite.prepare and (why := await _ran(preparing_all(plan), watcher)):
         return replace(plan, unprepared=dict.fromkeys((*plan.cases, *plan.ceilings), why))
@@ -69,7 +69,7 @@ async def prepared(plan: Plan, watcher: Watcher) -> Plan:
     return replace(plan, unprepared=failed)
 
 
-async def _ran(start: Start, watcher: Watcher) -> str:
+async def _ran(start: Start, watcher: ProgressListener) -> str:
     """Why it could not be run; empty if it was."""
     command = " ".join(start.words)
     watcher.say(f"first: {command}")
@@ -82,7 +82,7 @@ async def _ran(start: Start, watcher: Watcher) -> str:
     return ""
 
 
-async def with_environments(plan: Plan, watcher: Watcher) -> Plan:
+async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
     """The same plan with Pythons that have what the servers need, or with the environments that they name."""
     if (folder := plan.suite.folder) is not None:
         wanted = {

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 
-class Watcher(Protocol):
+class ProgressListener(Protocol):
     """Shows it to somebody, or not."""
 
     def warn(self, message: str) -> None:

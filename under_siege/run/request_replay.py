@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from under_siege.environments.tool_install import Tool
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import MORE_BYTES, Answer
-from under_siege.load_tools.tool import Order
+from under_siege.load_tools.tool import LoadSpec
 from under_siege.paths import HOST
-from under_siege.processes.managed_process import Started
+from under_siege.processes.managed_process import ManagedProcess
 from under_siege.processes.process_output import Tail
 
 FIRST_LIMIT_S = 10.0  # until a tool asks for the first time; 0.02 s is usual
@@ -108,7 +108,7 @@ class Imitations:
         self._tool = tool
         self._seen: dict[bool, Imitation] = {}
 
-    async def of(self, order: Order) -> Imitation | None:
+    async def of(self, order: LoadSpec) -> Imitation | None:
         """How the tool asks; None where it, or a script, compares what comes itself.
 
         Raises:
@@ -121,7 +121,7 @@ class Imitations:
         return self._seen[order.keep_alive]
 
 
-async def _imitation(tool: Tool, order: Order) -> Imitation:
+async def _imitation(tool: Tool, order: LoadSpec) -> Imitation:
     """As is seen by letting it ask us."""
     seen: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
@@ -137,7 +137,7 @@ async def _imitation(tool: Tool, order: Order) -> Imitation:
         asked = f"{HOST}:{listening.sockets[0].getsockname()[1]}"
         requests = None if order.requests is None else 1
         alone = replace(order, users=1, threads=1, requests=requests, url=f"http://{asked}/", paths=())
-        process = Started(tool.command(alone), environment=tool.environment(), may_hide=False)
+        process = ManagedProcess(tool.command(alone), environment=tool.environment(), may_hide=False)
         tails = Tail(process.process.stdout), Tail(process.process.stderr)
         try:
             request = await asyncio.wait_for(seen, FIRST_LIMIT_S)

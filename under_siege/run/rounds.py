@@ -11,20 +11,20 @@ from under_siege.environments.services import Services
 from under_siege.environments.tool_install import Tool
 from under_siege.model.case import Case
 from under_siege.model.record import Record
-from under_siege.monitors.cpu_speed_probe import Metronome, metronome
-from under_siege.monitors.task_baseline import Soloist, soloist
+from under_siege.monitors.cpu_speed_probe import SpeedProbe, speed_probe
+from under_siege.monitors.task_baseline import Soloist, baseline_worker
 from under_siege.run.case_run import AfterSiege, Turn, new_record
 from under_siege.run.duration import LEAST_ROUNDS, Length, in_words, run_length_s, too_short_for
 from under_siege.run.expected_answer import ask_for_references
 from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import Watcher
+from under_siege.run.progress_listener import ProgressListener
 from under_siege.run.request_replay import Imitations
 from under_siege.targets.expectation import Expectations, try_task
 
 Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
 
 
-async def expectations_of(plan: Plan, services: Services, watcher: Watcher) -> Expectations:
+async def expectations_of(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
     """What is right, and how long it takes: from each task itself under each interpreter, or from the first server.
 
     Raises:
@@ -36,7 +36,9 @@ async def expectations_of(plan: Plan, services: Services, watcher: Watcher) -> E
     return {work: await try_task(case.task, plan.python_of(case), folder) for work, case in asked.items()}
 
 
-def say_how_long(plan: Plan, expectations: Expectations, watcher: Watcher, *, most_s: float = math.inf) -> None:
+def say_how_long(
+    plan: Plan, expectations: Expectations, watcher: ProgressListener, *, most_s: float = math.inf
+) -> None:
     """Announce how long the run will take, and warn about tasks that are too long for the sieges.
 
     Args:
@@ -65,7 +67,7 @@ async def run(
     tool: Tool,
     expectations: Expectations,
     services: Services,
-    watcher: Watcher,
+    watcher: ProgressListener,
     save: Callable[[Record], None],
     choose: Choose,
     after_last_siege: AfterSiege | None = None,
@@ -77,7 +79,7 @@ async def run(
         after_last_siege: goes on with each server in the last planned round, before it is stopped.
     """
     async with contextlib.AsyncExitStack() as stack:
-        ticking = await stack.enter_async_context(metronome())
+        ticking = await stack.enter_async_context(speed_probe())
         soloists = await _soloists(plan, expectations, stack)
         imitations, took_s = Imitations(tool), dict[Case, float]()
         for round_, cases in enumerate(plan.in_order(), 1):
@@ -105,13 +107,13 @@ async def _soloists(plan: Plan, expectations: Expectations, stack: contextlib.As
     found = dict[object, Soloist]()
     for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
         patience_s = expectations[case.work].patience_s(users=1)
-        alone = soloist(case.task, plan.python_of(case), patience_s, plan.suite.folder)
+        alone = baseline_worker(case.task, plan.python_of(case), patience_s, plan.suite.folder)
         found[case.work] = await stack.enter_async_context(alone)
     return found
 
 
 @contextlib.asynccontextmanager
-async def beside_the_machine(record: Record, ticking: Metronome, alone: Soloist | None) -> AsyncIterator[None]:
+async def beside_the_machine(record: Record, ticking: SpeedProbe, alone: Soloist | None) -> AsyncIterator[None]:
     """What the machine could do at that moment: the metronome, and the task alone before and after the body."""
     began_s = time.monotonic()
     async with ticking.beside(record, math.inf if alone is None else alone.fresh_since_s(record)):

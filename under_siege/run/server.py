@@ -20,7 +20,7 @@ from under_siege.model.case import Case
 from under_siege.model.record import Record
 from under_siege.model.target import filled
 from under_siege.paths import HOST
-from under_siege.processes.managed_process import CALM_LOOK_S, GRACE_S, LOOK_S, Started, how_it_ended, until
+from under_siege.processes.managed_process import CALM_LOOK_S, GRACE_S, LOOK_S, ManagedProcess, how_it_ended, until
 from under_siege.processes.ports import (
     claimed_port,
     listening_processes,
@@ -220,9 +220,9 @@ def _lines_of(tail: Tail | None) -> list[str]:
     return [line for line in tail.text().splitlines() if re.search(r"\w", line)] if tail else []
 
 
-def _begun(start: Start) -> Started:
+def _begun(start: Start) -> ManagedProcess:
     try:
-        return Started(start.words, environment=start.environment, folder=start.folder)
+        return ManagedProcess(start.words, environment=start.environment, folder=start.folder)
     except OSError as error:
         why = f"{start.words[0]!r} can't be started: {error.strerror}"
         raise CaseFailedError(

@@ -36,7 +36,7 @@ from under_siege.run.duration import budget_s
 from under_siege.run.load_run import order_of
 from under_siege.run.plan import Plan
 from under_siege.run.prepare import package_versions, prepared, with_environments
-from under_siege.run.progress_listener import Watcher
+from under_siege.run.progress_listener import ProgressListener
 from under_siege.run.rounds import expectations_of, run, say_how_long
 from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectations
@@ -55,7 +55,7 @@ class Tracer(Protocol):
     async def after_siege(self, case: Case, server: Server, session: aiohttp.ClientSession, record: Record) -> None:
         """Trace the case whose siege has just ended, while its server still runs."""
 
-    async def rest(self, services: Services, watcher: Watcher) -> None:
+    async def rest(self, services: Services, watcher: ProgressListener) -> None:
         """Trace all others, each with a server of its own."""
 
 
@@ -70,7 +70,7 @@ class _NoTracer:
 def run_plan(
     plan: Plan,
     out: Path,
-    watcher: Watcher,
+    watcher: ProgressListener,
     command: Sequence[str],
     wanted: Wanted | None = None,
     make_tracer: Callable[[Plan, Expectations, Keep], Tracer] | None = None,
@@ -142,7 +142,7 @@ def _driver_for(plan: Plan) -> Driver:
     return driver
 
 
-async def _load_tool(plan: Plan, home: Path, result: Result, watcher: Watcher) -> Tool:
+async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressListener) -> Tool:
     """Return the load tool, installed first if needed, with that folder as its home. Its version enters the result."""
     driver = _driver_for(plan)
     tool, version = await tool_in(home, driver, watcher.warn)
@@ -167,7 +167,7 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 class RawValues:
     """The file of a result, traces in the order of the plan. On a full disk the run goes on without it."""
 
-    def __init__(self, result: Result, plan: Plan, path: Path, watcher: Watcher) -> None:
+    def __init__(self, result: Result, plan: Plan, path: Path, watcher: ProgressListener) -> None:
         self._result, self._path, self._watcher, self.are_saved = result, path, watcher, True
         self._places = {traced_case(case): place for place, case in enumerate(plan.cases)}
 
@@ -191,7 +191,7 @@ class RawValues:
 def run_and_save(
     plan: Plan,
     out: Path,
-    watcher: Watcher,
+    watcher: ProgressListener,
     command: Sequence[str],
     work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
     meanwhile: Meanwhile | None,
@@ -216,7 +216,7 @@ def run_and_save(
 
 def run_unsaved(
     plan: Plan,
-    watcher: Watcher,
+    watcher: ProgressListener,
     command: Sequence[str],
     work: Callable[[Plan, Result, Expectations, Services], Awaitable[None]],
 ) -> tuple[Result, int | None]:
@@ -271,7 +271,11 @@ def _compared(suite: Suite) -> Compared | None:
 
 @contextlib.asynccontextmanager
 async def _prepared(
-    plan: Plan, result: Result, watcher: Watcher, meanwhile: Meanwhile | None = None, adapted: Adapted | None = None
+    plan: Plan,
+    result: Result,
+    watcher: ProgressListener,
+    meanwhile: Meanwhile | None = None,
+    adapted: Adapted | None = None,
 ) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
     """The same plan with Pythons that have what the servers need, the right answers, and the services.
 
@@ -290,7 +294,7 @@ async def _prepared(
 
 
 async def _say_what_to_expect(
-    plan: Plan, expectations: Expectations, others: OtherWork, watcher: Watcher, most_s: float
+    plan: Plan, expectations: Expectations, others: OtherWork, watcher: ProgressListener, most_s: float
 ) -> None:
     if findings := await asyncio.to_thread(examine, LOOK_AROUND_S, plan.load.tool, others):
         watcher.warn(in_one_line(findings))

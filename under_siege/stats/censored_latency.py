@@ -18,7 +18,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Waits:
+class CensoredSamples:
     """Waiting times in seconds; `answered` is false where the wait had not ended when it was last seen."""
 
     waited_s: Floats
@@ -43,9 +43,9 @@ class Waits:
         return self.waited_s[order], np.asarray(share, dtype=np.float64)
 
 
-def together(several: Sequence[Waits]) -> Waits:
+def together(several: Sequence[CensoredSamples]) -> CensoredSamples:
     """All in one."""
-    return Waits(
+    return CensoredSamples(
         np.concatenate([waits.waited_s for waits in several] or [np.empty(0)]),
         np.concatenate([waits.answered for waits in several] or [np.empty(0, dtype=bool)]),
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Record
-from under_siege.stats.censored_latency import Waits
+from under_siege.stats.censored_latency import CensoredSamples
 from under_siege.stats.cpu_speed import Clock, Speeds, speeds_of
 from under_siege.stats.rate import FEWEST_ANSWERS, SteadyRate, rate_between, slope_between, steady_rate
 from under_siege.stats.request_spans import Flags, Floats, Spans, loose_spans, on_clock, spans_of
@@ -187,7 +187,7 @@ class Round:
         return slope_between(self._answered_s, from_s, to_s)
 
     @cached_property
-    def responses(self) -> Waits:
+    def responses(self) -> CensoredSamples:
         """How long the users waited for right answers: for all but their first, which came before the line was full.
 
         What was still waiting at the end is not dropped, as siege does, but known in part.
@@ -195,7 +195,7 @@ class Round:
         spans, end_s = self.spans, self.record.load_s or 0.0
         never = self.record.users - int(spans.first.sum())
         in_flight_s = np.maximum(end_s - spans.ended_s[spans.last], 0.0)
-        return Waits(
+        return CensoredSamples(
             np.concatenate((spans.duration_s[~spans.first], in_flight_s, np.full(max(0, never), end_s))),
             np.concatenate((spans.good[~spans.first], np.zeros(len(in_flight_s) + max(0, never), dtype=bool))),
         )
@@ -205,16 +205,16 @@ class Round:
         return self.totals.percentile(percent) if self.totals else self.responses.percentile(percent)
 
     @cached_property
-    def pings(self) -> Waits:
+    def pings(self) -> CensoredSamples:
         """How long pings waited for right answers; the others are known in part."""
         right = np.asarray([not problem for problem in self.record.pings.problem], dtype=bool)
-        return Waits(np.asarray(self.record.pings.waited_s, dtype=float), right)
+        return CensoredSamples(np.asarray(self.record.pings.waited_s, dtype=float), right)
 
     @cached_property
-    def halves_of_pings(self) -> list[Waits]:
+    def halves_of_pings(self) -> list[CensoredSamples]:
         """Those that were due in the first half of the siege, and in the second."""
         first = np.asarray(self.record.pings.due_s) < (self.record.load_s or 0.0) / 2
-        return [Waits(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
+        return [CensoredSamples(self.pings.waited_s[part], self.pings.answered[part]) for part in (first, ~first)]
 
     def server_cpu_s(self) -> float | None:
         """CPU seconds of the whole server while the siege was on."""

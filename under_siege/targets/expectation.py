@@ -15,7 +15,7 @@ from under_siege.model.case import Value
 from under_siege.model.sanitize import legible
 from under_siege.model.suite import ANY, SAME
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import Started, until
+from under_siege.processes.managed_process import ManagedProcess, until
 from under_siege.processes.process_output import Tail
 from under_siege.targets.interpreter import Interpreter
 
@@ -126,7 +126,7 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
     """
     command = [python.path, *script("reference_run"), task]
     with TemporaryFile() as output:
-        trial = Started(command, environment=server_environment(), stdout=output, folder=folder)
+        trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)
         errors = Tail(trial.process.stderr)
         try:
             if not await trial.wait(LIMIT_S):

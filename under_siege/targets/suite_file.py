@@ -206,7 +206,7 @@ def _load(table: Table, folder: Path) -> Load:
     )
     if load.requests is not None and "time" in table:
         raise table.wrong("has time and requests", "one of them")
-    if load.files and not DRIVERS[load.tool].asks_for_several:
+    if load.files and not DRIVERS[load.tool].supports_multiple_paths:
         raise table.wrong(f"has files, and {load.tool} asks for one path only", 'tool = "wrk"')
     return load
 

@@ -23,7 +23,7 @@ from under_siege.monitors.ping import probing
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.run.case_run import new_record
 from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import Watcher
+from under_siege.run.progress_listener import ProgressListener
 from under_siege.run.server import Server, running
 from under_siege.run.session import run_unsaved, traced_case
 from under_siege.run.warm_up import verify, warm_up
@@ -38,7 +38,9 @@ CLOCKS_AGREE_S = 0.005  # what is told to have happened so much before it was as
 Stretch = tuple[float, float, float | None]  # from, to, and how much of it was computed
 
 
-def trace_servers(plan: Plan, requests: int, watcher: Watcher, command: Sequence[str]) -> tuple[Result, int | None]:
+def trace_servers(
+    plan: Plan, requests: int, watcher: ProgressListener, command: Sequence[str]
+) -> tuple[Result, int | None]:
     """Trace every strategy with so many requests, without a siege. Nothing is saved.
 
     Returns:
@@ -69,7 +71,7 @@ class Tracer:
                 self._keep(found)
                 self._found.add(what)
 
-    async def rest(self, services: Services, watcher: Watcher) -> None:
+    async def rest(self, services: Services, watcher: ProgressListener) -> None:
         """All others, each with a server of its own; keeps each trace as soon as it is complete."""
         for case in dict.fromkeys(map(traced_case, self._plan.cases)):
             watcher.case_begins(f"trace  {case.server}", 0.0)

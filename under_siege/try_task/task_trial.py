@@ -14,7 +14,7 @@ from under_siege.environments.venvs import with_packages
 from under_siege.model.sanitize import made_legible
 from under_siege.model.task_profile import Findings
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import LOOK_S, Started, until
+from under_siege.processes.managed_process import LOOK_S, ManagedProcess, until
 from under_siege.processes.process_output import Tail
 from under_siege.processes.signals import until_signal
 from under_siege.targets.interpreter import Interpreter
@@ -54,7 +54,7 @@ async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
     """
     with TemporaryFile() as output:
         command = [python.path, *script("task_profiler"), task]
-        started = Started(command, environment=server_environment(), stdout=output)
+        started = ManagedProcess(command, environment=server_environment(), stdout=output)
         errors = Tail(started.process.stderr)
         try:
             steps, stopped = await _follow(started, output, limit_s)
@@ -81,7 +81,7 @@ async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
     return made_legible(findings)
 
 
-async def _follow(started: Started, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
+async def _follow(started: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
     """The steps as far as they came, and why not all of them."""
     steps: dict[str, Any] = {}
     while "done" not in steps:
