@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench import bench
+from under_siege.cli import bench
 
 WIDTH = 78  # of help, as click has it in a terminal of 80 columns
 
@@ -25,7 +25,7 @@ def called(*words: str, folder: Path | None = None, env: dict[str, str] | None =
     """Runs `bench.py` with these words, in that folder or the current one, on a terminal that knows that charset."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder or Path.cwd())
-        patched.setattr("bench.COMMAND", ["bench.py", *words])
+        patched.setattr("under_siege.cli.COMMAND", ["bench.py", *words])
         for name, value in (env or {}).items():
             patched.setenv(name, value)
         try:

@@ -88,7 +88,7 @@ def test_a_picture_that_the_result_has_nothing_for_says_so() -> None:
 
 
 def test_only_the_page_leaves_its_colours_to_the_style_sheet() -> None:
-    style = (ROOT / "common" / "report" / "page" / "style.css").read_text()
+    style = (ROOT / "under_siege" / "charts" / "style.css").read_text()
     for value in (WIDE.ink, WIDE.work, WIDE.ping, *WIDE.lines):
         assert f"{value.removeprefix('var(').removesuffix(')')}:" in style
     assert "var(" not in str(FILE)

@@ -333,7 +333,8 @@ def test_a_bench_that_was_killed_under_siege_leaves_nothing(daemon_pid: Path, tm
     words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", *WAITING]
     words += ["--seed", str(_seed_for(HIDES))]
     with running_bench(words, tmp_path) as bench:
-        family, seen = wait_until(lambda: at_work(bench.pid, HIDES.name, "alone.metronome", "alone.solo", "/siegerc"))
+        names = (HIDES.name, "cpu_speed_loop", "baseline_worker", "/siegerc")
+        family, seen = wait_until(lambda: at_work(bench.pid, *names))
         family.append(daemon(daemon_pid))
         home = Path(re.search(r"--rc=(\S+)/siegerc", seen)[1])
         port = int(re.search(r"--port (\d+)", seen)[1])

@@ -269,7 +269,7 @@ def test_a_trace_beside_other_work_is_tried_once_more(
 ) -> None:
     kept: list[Trace] = []
     each = iter(shares)
-    tracer = Tracer(plan_of("4"), 8, {}, kept.append)
+    tracer = Tracer(plan_of("4"), {}, kept.append, 8)
 
     async def alone(*_: object) -> Trace:
         return beside_other_work(by_two(0.0), next(each))

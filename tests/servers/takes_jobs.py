@@ -6,8 +6,7 @@ import dataclasses
 import os
 import uuid
 
-from common.jobs import JOBS, FindJob, Job, PostJob
-
+from common.kits.jobs import JOBS, FindJob, Job, PostJob
 from common.kits.tornado_kit import Handler, TaskHandler, serve
 from common.options import server_options
 from common.task import TaskRun, perform

@@ -25,10 +25,10 @@ _NEVER_FULL = ("--queue", str(LONGEST_QUEUE))
 
 # What a file has to name for its strategy to be of a kind; the first that fits.
 _SIGNS = (
-    (Kind.GREENLETS, {"gevent"}),
+    (Kind.GREENLETS, {"gevent", "gevent_kit"}),
     (Kind.INTERPRETERS, {"InterpreterPoolExecutor"}),
-    (Kind.PREFORK, {"gunicorn"}),
-    (Kind.PROCESSES, {"ProcessPoolExecutor", "pebble", "dask", "celery"}),
+    (Kind.PREFORK, {"gunicorn", "gunicorn_kit"}),
+    (Kind.PROCESSES, {"ProcessPoolExecutor", "pebble", "dask", "dask_kit", "celery", "celery_kit"}),
     (Kind.THREADS, {"ThreadPoolExecutor", "to_thread", "fastapi"}),
     (Kind.SLICES, {"perform_in_slices"}),
     (Kind.IN_LINE, {"perform"}),
