@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -179,3 +180,16 @@ def test_nothing_of_this_machine_is_in_the_project() -> None:
     for path in [*ROOT.glob("*.*"), *texts, *TESTS_TOO]:
         if path.is_file() and path.suffix != ".json":
             assert str(ROOT) not in path.read_text(), path
+
+
+def test_the_architecture_page_names_files_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    paths = re.findall(r"`((?:under_siege|common|servers|tests)/[\w/.]*)`", page)
+    assert len(paths) > 30
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_architecture_page_has_every_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    packages = {path.parent.name for path in (ROOT / "under_siege").rglob("__init__.py")}
+    assert [name for name in packages if f"{name}/`" not in page] == []
