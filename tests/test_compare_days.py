@@ -60,7 +60,7 @@ def test_what_is_no_more_than_the_noise_of_the_beats_is_not_taken_out() -> None:
         assert case.changes[0].fraction == pytest.approx(0, abs=0.001)
 
 
-OTHERS = ({"metronome": "3.14.0 500+1500"}, {"metronome": ""}, {"cpu_model": "another CPU"})
+OTHERS = ({"speed_probe": "3.14.0 500+1500"}, {"speed_probe": ""}, {"cpu_model": "another CPU"})
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=["other work", "unknown", "other CPU"])

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 
 from under_siege.lesson.assertions import HOLDS, judged
-from under_siege.lesson.lesson_figures import Seen
+from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.step import Claim
 from under_siege.model.record import load
 
@@ -17,8 +17,8 @@ QUESTIONS, ANSWERS = TEXT.split("\n---\n")
 
 
 @functools.cache
-def seen(result: str) -> Seen:
-    return Seen(load(ROOT / result))
+def seen(result: str) -> ResultView:
+    return ResultView(load(ROOT / result))
 
 
 def numbers(text: str) -> list[int]:
