@@ -365,7 +365,7 @@ def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(m
         servers[-1].is_gone = True
 
     async def happens(scene: Incident) -> None:
-        if fault_context.fault == "overload":
+        if scene.fault == "overload":
             raise CaseFailedError("died", "it died")
 
     monkeypatch.setattr(drill_run, "stage", fake_stage)
