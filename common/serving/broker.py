@@ -32,10 +32,10 @@ def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
     """
     with _directory() as directory, contextlib.ExitStack() as stack:
         socket, log = Path(directory) / "redis.sock", Path(directory) / "log"
-        settings = {"port": "0", "unixsocket": str(socket), "unixsocketperm": "700", "dir": directory}
-        memory_only = {"save": "", "appendonly": "no", "databases": "1", "logfile": str(log)}
-        arguments = [word for name, value in {**settings, **memory_only}.items() for word in (f"--{name}", value)]
-        redis = stack.enter_context(_running([path_of("redis-server") or "redis-server", *arguments], {}))
+        listen = ("--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700")
+        in_memory = ("--dir", directory, "--logfile", str(log), "--save", "", "--appendonly", "no")
+        program = path_of("redis-server") or "redis-server"
+        redis = stack.enter_context(_running([program, *listen, *in_memory], {}))
         _wait_for(redis, socket, log)
         url = f"redis+socket://{socket}"
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

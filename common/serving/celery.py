@@ -30,6 +30,13 @@ LOOK_S = 0.5  # between two checks of the broker, and until a thread notices tha
 START_LIMIT_S = 20.0
 MOST_THREADS = 1000  # one waits for each result
 POSTED = "POSTED"  # the state of a job that no worker has started; Celery itself records none
+_RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+FAIL_SOON = {  # a client that gets a 503 can retry elsewhere; workers keep Celery's own patience
+    "broker_transport_options": {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **_RETRY},
+    "task_publish_retry_policy": _RETRY,
+    "result_backend_transport_options": {"retry_policy": _RETRY},
+    "result_backend_always_retry": False,
+}
 _AWAY = "the broker of the queue does not answer"
 
 
@@ -41,16 +48,7 @@ async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
     async with contextlib.AsyncExitStack() as stack:
         given_url = os.environ.get("CELERY_BROKER_URL")
         url, ended = (given_url, str) if given_url else stack.enter_context(private_broker(options.workers))
-        once_more = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-        timeouts = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S}
-        app.conf.update(
-            broker_url=url,
-            result_backend=url,
-            broker_transport_options={**timeouts, **once_more},
-            task_publish_retry_policy=once_more,
-            result_backend_transport_options={"retry_policy": once_more},
-            result_backend_always_retry=False,  # a client gets a 503 instead
-        )
+        app.conf.update(broker_url=url, result_backend=url, **FAIL_SOON)
         try:
             await asyncio.to_thread(app.backend.client.ping)
         except Exception as error:
@@ -81,12 +79,7 @@ class JobQueue:
     async def watch(self) -> None:
         """Check the broker, and what the server has started, until cancelled."""
         while True:
-            self._trouble = self._ended()
-            if not self._trouble:
-                try:
-                    await asyncio.to_thread(app.backend.client.ping)
-                except Exception:  # of redis, of its connections, of the socket
-                    self._trouble = _AWAY
+            self._trouble = self._ended() or await asyncio.to_thread(_why_no_answer)
             await asyncio.sleep(LOOK_S)
 
     async def must_perform(self, task: str) -> None:
@@ -160,6 +153,14 @@ class JobQueue:
             raise
         except Exception:  # of redis, kombu or celery: all that is left to go wrong is the broker
             raise RefusedError(_AWAY) from None
+
+
+def _why_no_answer() -> str:
+    try:
+        app.backend.client.ping()
+    except Exception:  # of redis, or of the socket
+        return _AWAY
+    return ""
 
 
 def _post(task: str) -> str:
