@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from billiard.exceptions import WorkerLostError
 from celery import states
 from celery.canvas import Signature
 from celery.exceptions import TimeoutError as NoResultYet
@@ -18,7 +17,7 @@ from celery.utils import uuid
 
 from common.errors import one_line
 from common.serving.broker import private_broker
-from common.serving.celery_app import MOST_CRASHES, TIMEOUT_S, app, perform_job, trouble_with
+from common.serving.celery_app import TIMEOUT_S, app, perform_job, trouble_with
 from common.serving.jobs import Job
 from common.serving.options import Options, quit_with
 from common.serving.quiet import quieten
@@ -97,7 +96,7 @@ class JobQueue:
         """Return the result of a task. If this is cancelled, the task is revoked: no worker will start it.
 
         Raises:
-            TaskError: the task raised, or ended its process MOST_CRASHES times.
+            TaskError: the task raised, or ended its process again and again.
             RefusedError: the broker does not answer.
         """
         return TaskRun(**await self._outcome(task))
@@ -177,6 +176,7 @@ def _find(job_id: str, wait_s: float) -> Job | None:
     try:
         return Job(run=TaskRun(**_value(result.get(timeout=wait_s, propagate=False))))
     except NoResultYet:
+        app.backend.remove_pending_result(result)  # or a job that never ends would keep one for each request
         return Job("running" if result.state == states.STARTED else "queued")
     except TaskError as error:
         return Job(error=str(error))
@@ -184,10 +184,7 @@ def _find(job_id: str, wait_s: float) -> Job | None:
 
 def _value(returned: Any) -> Any:
     """Raise TaskError if the task failed: then Celery returns its exception in place of a value."""
-    if isinstance(returned, WorkerLostError):
-        raise TaskError(f"the task ended its process {MOST_CRASHES} times: given up")
-    if isinstance(returned, TaskError | UnknownTaskError):
-        raise TaskError(str(returned))
     if isinstance(returned, BaseException):
-        raise TaskError(one_line(returned))
+        told_already = isinstance(returned, TaskError | UnknownTaskError)
+        raise TaskError(str(returned) if told_already else one_line(returned))
     return returned

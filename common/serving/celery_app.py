@@ -14,7 +14,6 @@ from common.serving.follower import end_with
 from common.task import UnknownTaskError, resolve
 from common.task import perform as perform_here
 
-MOST_CRASHES = 3
 TIMEOUT_S = 1.0  # of one command to the broker
 _BROKER_URL = os.environ.get("CELERY_BROKER_URL", "")
 
@@ -33,7 +32,7 @@ app.conf.update(
     worker_hijack_root_logger=False,
     worker_redirect_stdouts=False,
 )
-_RETRY = {"max_retries": MOST_CRASHES - 1, "default_retry_delay": 0}
+_RETRY = {"max_retries": 2, "default_retry_delay": 0}
 
 
 @app.task(**_RETRY)  # type: ignore[untyped-decorator]
