@@ -297,7 +297,8 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     packages_of: dict[str, dict[str, str]] = {}  # version of the Python: what it has of what servers need, and which
     tools: dict[str, str] = {}  # the version of each load tool
     commit: str
-    speed_probe: str = ""  # its Python and its work, such as `3.11.7 500+1500`: beats of the same kind can be compared
+    # Its Python and its work, such as `3.11.7 500+1500`: samples of the same kind can be compared.
+    speed_probe: str = msgspec.field(default="", name="metronome")
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
