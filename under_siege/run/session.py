@@ -21,7 +21,7 @@ from under_siege.environments.doctor import OtherWork, examine, in_one_line
 from under_siege.environments.machine_info import describe_environment
 from under_siege.environments.services import Services, services
 from under_siege.environments.tool_install import Tool, check, tool_in
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import Driver
 from under_siege.model.case import Case
 from under_siege.model.record import Compared, Incident, Record, Result, Step, Trace, save

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.model.suite import JOBS
 from under_siege.paths import PROGRAM
 from under_siege.targets.suite_schema import is_path

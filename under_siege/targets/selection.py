@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.model.sanitize import legible
 from under_siege.model.suite import JOBS, OPEN, Load, Ping, Suite
 from under_siege.model.target import Amount, Target

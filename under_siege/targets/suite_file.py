@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from common.errors import BadInputError
 from common.server_contract import MOST_WORKERS
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Value
 from under_siege.model.result_file import read_whole
 from under_siege.model.sanitize import legible
