@@ -17,7 +17,7 @@ from conftest import ROOT
 from common.errors import BadInputError
 from under_siege.environments import tool_install, venvs
 from under_siege.load_tools import DRIVERS
-from under_siege.processes.signals import until_signal
+from under_siege.processes.managed_process import until_signal
 from under_siege.targets.interpreter import interpreter
 
 LOCUST = DRIVERS["locust"]

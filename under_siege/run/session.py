@@ -29,8 +29,8 @@ from under_siege.model.result_file import UnwritableError
 from under_siege.model.sanitize import made_legible
 from under_siege.model.suite import OPEN, Suite
 from under_siege.paths import PROGRAM
+from under_siege.processes.managed_process import until_signal
 from under_siege.processes.netns import own_network
-from under_siege.processes.signals import until_signal
 from under_siege.processes.supervisor_client import kept
 from under_siege.run.duration import budget_s
 from under_siege.run.load_run import order_of
