@@ -11,12 +11,12 @@ History of the file format:
 """
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from common.errors import BadInputError
 from under_siege.model.case import Case, Value, case_of
-from under_siege.model.migrations import upgraded
 from under_siege.model.requests import Arrivals, Recovery, Requests, TracedRequests
 from under_siege.model.result_file import read_whole, write_whole
 from under_siege.model.sanitize import made_legible
@@ -25,6 +25,16 @@ from under_siege.model.validation import faults
 from under_siege.paths import PROGRAM
 
 SCHEMA = 5
+_BARE = "bare"  # what stood for a server where there was none, up to schema 4
+_RENAMED = {  # up to schema 4 there was no other load tool than siege
+    "siege_began_s": "load_began_s",
+    "siege_s": "load_s",
+    "siege_command": "tool_command",
+    "siege_report": "tool_report",
+    "siege_unknown": "tool_unknown",
+    "siege_unknown_lines": "tool_unknown_lines",
+    "siege_cpu_s": "tool_cpu_s",
+}
 
 
 class BadResultError(BadInputError):
@@ -362,8 +372,24 @@ def load(path: Path) -> Result:
 
 
 def _of_schema(schema: int, data: bytes) -> Result:
-    as_now = msgspec.json.decode(data) if schema == SCHEMA else upgraded(msgspec.json.decode(data))
+    as_now = msgspec.json.decode(data) if schema == SCHEMA else _upgraded(msgspec.json.decode(data))
     return msgspec.convert(as_now, type=Result, str_keys=True)
+
+
+def _upgraded(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a result of schema 4 or older as if this version had written it; it keeps the number of its schema."""
+    environment = result["environment"]
+    environment["tools"] = {"siege": environment.pop("siege", "")}
+    for record in result.get("records", []):
+        record["values"] = {axis: record.pop(axis) for axis in ("task", "users", "python")}
+        record["is_ceiling"] = record["server"] == _BARE
+        record |= {new: record.pop(old) for old, new in _RENAMED.items() if old in record}
+        transactions = record.get("transactions", {})
+        if "siege_s" in transactions:
+            transactions["took_s"] = transactions.pop("siege_s")
+    for trace in result.get("traces", []):
+        trace["values"] = {axis: trace.pop(axis) for axis in ("task", "python")}
+    return result
 
 
 class _JustSchema(msgspec.Struct):
