@@ -115,8 +115,7 @@ def run(
     from under_siege.analysis.stopping_rule import wanted as still_open
     from under_siege.run.plan import make_plan
     from under_siege.run.session import run_plan
-    from under_siege.targets.selection import suite_of
-    from under_siege.targets.thresholds import with_required
+    from under_siege.targets.selection import suite_of, with_required
     from under_siege.trace.request_trace import Tracer
 
     command = "run --trace" if traced else "run"

@@ -17,7 +17,6 @@ import msgspec
 import psutil
 import pytest
 from besieging import Besieged, measured
-from borrowed_pip import borrowed_pip
 from conftest import LIMIT_S, TESTS, is_free, wait_until
 from planned import plan_of
 
@@ -47,8 +46,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Besieged],
     for name in ("app.py", "settings.ini", "from_settings.py"):
         (folder / name).write_text((SHOP / name).read_text())
     (folder / "suite.toml").write_text(text)
-    with borrowed_pip():
-        result, _ = measured(folder, ".")
+    result, _ = measured(folder, ".")
     records = {record.server: record for record in result.records}
     comparison = summarize(result)
     cases = (*comparison.ceilings, *comparison.cases)

@@ -12,7 +12,7 @@ from common.errors import BadInputError
 from under_siege.analysis.report_data import summarize
 from under_siege.environments.doctor import examine
 from under_siege.environments.tool_install import find
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.model.record import load
 from under_siege.model.suite import Load
 from under_siege.run.session import run_plan

@@ -18,7 +18,7 @@ from under_siege.analysis.report_data import summarize
 from under_siege.environments.tool_install import isolated_tool
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import MORE_BYTES, client, get
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.run.request_replay import IN_A_ROW, Imitation, Imitations
 

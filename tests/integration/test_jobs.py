@@ -20,7 +20,7 @@ from load_tool_checks import which_it_is_is_known
 from common.errors import BadInputError
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer, get_job
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import ToolResponse
 from under_siege.model.record import load, save
 from under_siege.paths import script

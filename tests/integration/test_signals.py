@@ -20,8 +20,7 @@ from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
 from under_siege.model.record import load
 from under_siege.paths import HOST
-from under_siege.processes.managed_process import offspring
-from under_siege.processes.signals import until_signal
+from under_siege.processes.managed_process import offspring, until_signal
 from under_siege.run import server
 from under_siege.run.case_run import new_record
 

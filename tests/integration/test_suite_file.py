@@ -16,7 +16,7 @@ from common.errors import BadInputError
 from under_siege.model.suite import ANY, Ping
 from under_siege.run.plan import make_plan
 from under_siege.run.start_command import start_of
-from under_siege.targets import suite_file, suite_server, toml_table
+from under_siege.targets import suite_file, suite_schema
 from under_siege.targets.selection import suite_of
 from under_siege.targets.suite_file import read_suite
 
@@ -33,76 +33,88 @@ def suite_in(folder: Path, text: str) -> Path:
 
 BAD = {
     "not_toml": ("[servers", "is not TOML"),
-    "no_server": ('title = "x"', "has no server: expected a table such as [servers.uvicorn]"),
-    "unknown_key": ("titel = 'x'\n" + SERVER, "unknown key 'titel' (did you mean 'title'?)"),
+    "no_server": ('title = "x"', "shop.toml: no server: expected a table such as [servers.uvicorn]"),
+    "unknown_key": ("titel = 'x'\n" + SERVER, "shop.toml: unknown key 'titel' (did you mean 'title'?)"),
     "unknown_key_of_load": (
         SERVER + "[load]\nuser = 3",
-        "[load] has an unknown key 'user' (did you mean 'users'?)",
+        "shop.toml: load has an unknown key 'user' (did you mean 'users'?)",
     ),
     "unknown_key_of_server": (SERVER + 'requirement = ["x"]', "did you mean 'requirements'"),
-    "idle_axis": (SERVER + "[axes]\nworkers = [1, 2]", "has workers, but no server uses it"),
+    "idle_axis": (SERVER + "[axes]\nworkers = [1, 2]", "axes.workers: no server uses it"),
     "no_axis": ('[servers.one]\ncommand = "serve {port} {size}"', "names {size}, which is no axis"),
-    "no_axis_in_the_path": (SERVER + '[load]\npath = "/{size}"', "{size} is no axis"),
+    "no_axis_in_the_path": (
+        SERVER + '[load]\npath = "/{size}"',
+        "'/{size}': expected {size} to be an axis",
+    ),
     "no_port": ('[servers.one]\ncommand = "serve"', "without {port}"),
-    "no_requirement": (SERVER + 'requirements = ["uvicorn = 3"]', "has a requirement 'uvicorn = 3'"),
+    "no_requirement": (
+        SERVER + 'requirements = ["uvicorn = 3"]',
+        "one.requirements = 'uvicorn = 3': expected one such",
+    ),
     "twice": (SERVER + SERVER, "is not TOML"),
-    "two_ceilings": (SERVER + "ceiling = true\n" + OTHER + "ceiling = true", "has 2 ceilings, one and other"),
-    "only_a_ceiling": (SERVER + "ceiling = true", "has no server beside its ceiling one"),
-    "empty_users": (SERVER + "[load]\nusers = []", "users = []: expected at least one value"),
-    "no_users": (SERVER + "[load]\nusers = [0]", "users = [0]: expected numbers from 1"),
-    "flag_as_users": (SERVER + "[load]\nusers = true", "users = True: expected texts or numbers"),
-    "empty_axis": (SERVER + "[axes]\nworkers = []", "workers = []: expected at least one value"),
+    "two_ceilings": (SERVER + "ceiling = true\n" + OTHER + "ceiling = true", "2 ceilings, one and other: expected one"),
+    "only_a_ceiling": (SERVER + "ceiling = true", "no server beside its ceiling one: expected at least one"),
+    "empty_users": (SERVER + "[load]\nusers = []", "load.users = []: expected a list of at least one value"),
+    "no_users": (SERVER + "[load]\nusers = [0]", "load.users[0] = 0: expected a whole number >= 1"),
+    "flag_as_users": (SERVER + "[load]\nusers = true", "load.users = True: expected a whole number or a list"),
+    "empty_axis": (SERVER + "[axes]\nworkers = []", "axes.workers = []: expected a list of at least one value"),
     "path_without_slash": (SERVER + '[load]\npath = "report"', "path = 'report': expected one that begins with /"),
     "ping_without_slash": (SERVER + '[ping]\npath = "health"', "path = 'health'"),
     "unknown_tool": (SERVER + '[load]\ntool = "jmeter"', "tool = 'jmeter': expected one of siege"),
     "time_and_requests": (SERVER + '[load]\ntime = "2s"\nrequests = 5', "has time and requests"),
     "no_time": (SERVER + '[load]\ntime = "soon"', "time = 'soon': expected seconds"),
-    "no_status": (SERVER + "[expect]\nstatus = 2000", "status = 2000: expected a whole number from 100 to 599"),
+    "no_status": (SERVER + "[expect]\nstatus = 2000", "expect.status = 2000: expected a whole number <= 599"),
     "no_body": (SERVER + '[expect]\nbody = "alike"', "body = 'alike': expected one of same, json, any"),
     "no_file": (SERVER + '[expect]\nfile = "gone.txt"', "can't be read: No such file"),
     "no_script": (
         SERVER + '[load]\ntool = "locust"\nscript = "gone.py"',
-        "script 'gone.py' can't be read: No such file",
+        "load.script = 'gone.py' can't be read: No such file",
     ),
     "no_place_of_a_check": (SERVER + '[expect]\ncheck = "look {port}"', "with {port}: expected one of url, answers,"),
-    "no_command": ("[servers.one]\ntitle = 'x'", "has neither a command nor a url"),
-    "open_quote": ('[servers.one]\ncommand = "serve \'x {port}"', "which is not closed"),
+    "no_command": ("[servers.one]\ntitle = 'x'", "servers.one: expected a url, or a command such as"),
+    "open_quote": (
+        '[servers.one]\ncommand = "serve \'x {port}"',
+        'servers.one.command = "serve \'x {port}" is not closed',
+    ),
     "no_url": ('[servers.one]\nurl = "localhost"', "url = 'localhost': expected one such as"),
     "secret_url": ('[servers.one]\nurl = "https://x"', "url = 'https://x'"),
-    "server_is_text": ('servers = "x"', "servers = 'x': expected tables such as [servers.NAME]"),
+    "server_is_text": ('servers = "x"', "servers = 'x': expected a table"),
     "workers_of_text": (SERVER.replace("{port}", "{port} {workers}") + '[axes]\nworkers = ["x"]', "numbers from 1 to"),
-    "axis_called_port": (SERVER + "[axes]\nport = [1]", "has an axis 'port'"),
+    "axis_called_port": (SERVER + "[axes]\nport = [1]", "axes.port: expected a name in small letters"),
     "ready_never": (SERVER + "ready_within = 0", "ready_within = 0: expected seconds"),
-    "unknown_key_of_quick": (SERVER + "[quick]\nrequests = 5", "[quick] has an unknown key 'requests'"),
+    "unknown_key_of_quick": (SERVER + "[quick]\nrequests = 5", "quick has an unknown key 'requests'"),
     "prepared_elsewhere": (
         'prepare = "make {port}"\n' + SERVER,
-        "has prepare = 'make {port}' with {port}: expected no",
+        "prepare = 'make {port}' with {port}: expected one of suite,",
     ),
     "prepared_with_no_axis": (SERVER + 'prepare = "make {size}"', "names {size}, which is no axis"),
-    "prepared_openly": (SERVER + 'prepare = "make \'x"', 'has prepare = "make \'x", which is not closed'),
+    "prepared_openly": (SERVER + 'prepare = "make \'x"', 'servers.one.prepare = "make \'x" is not closed'),
     "warmed_up_for_ever": (SERVER + 'warm_up = "soon"', "warm_up = 'soon': expected seconds"),
-    "warmed_up_below_nothing": (SERVER + "[load]\nwarm_up = -1", "warm_up = -1: expected a whole number from 0"),
-    "few_ports": (SERVER + "[load]\nown_network = 5", "own_network = 5: expected a whole number from 100 to"),
+    "warmed_up_below_nothing": (SERVER + "[load]\nwarm_up = -1", "load.warm_up = -1: expected a whole number >= 0"),
+    "few_ports": (SERVER + "[load]\nown_network = 5", "load.own_network = 5: expected a whole number >= 100"),
     "ports_as_text": (SERVER + '[load]\nown_network = "x"', "own_network = 'x': expected true or false"),
-    "files_without_a_place": (SERVER + '[load]\nfiles = "x"', "has path = '/': expected {file} in it"),
-    "place_without_files": (SERVER + '[load]\npath = "/{file}"', "has path = '/{file}': expected {file} in it"),
+    "files_without_a_place": (SERVER + '[load]\nfiles = "x"', "load.path = '/': expected {file} in it"),
+    "place_without_files": (SERVER + '[load]\npath = "/{file}"', "load.path = '/{file}': expected {file} in it"),
     "files_without_a_ping": (
         SERVER + '[load]\npath = "/{file}"\nfiles = "x"',
-        "has files, and no ping tells when a server is ready: expected a path under [ping]",
+        "load.files needs a ping that shows when a server is ready: expected a path under [ping]",
     ),
     "tool_for_one_path": (
         SERVER + '[load]\npath = "/{file}"\nfiles = "x"\n[ping]\npath = "/ping"',
-        'has files, and siege asks for one path only: expected tool = "wrk"',
+        'load has files, and siege requests one path only: expected tool = "wrk"',
     ),
-    "no_headers": (SERVER + "headers = 3", "headers = 3: expected a table of texts"),
+    "no_headers": (SERVER + "headers = 3", "servers.one.headers = 3: expected a table"),
     "number_without_end": (SERVER + "[load]\nusers = " + "9" * 5000, "is not TOML: Exceeds the limit"),
     "long_number": (
         SERVER + "[load]\nusers = " + "9" * 4000,
         "users = 999999999999999999999999999999999999999999999999999",
     ),
     "text_with_an_end": ('[servers.one]\ncommand = "serve\\u0000 {port}"', "'serve\\x00 {port}': expected a text"),
-    "variable_of_two_parts": (SERVER + 'environment = { "A=B" = "x" }', "has 'A=B' in environment: expected a name"),
-    "nothing_to_start": ("[servers.one]\ncommand = '\"\" {port}'", "expected a program, and what it is told"),
+    "variable_of_two_parts": (
+        SERVER + 'environment = { "A=B" = "x" }',
+        "environment = {'A=B': 'x'}: expected names",
+    ),
+    "nothing_to_start": ("[servers.one]\ncommand = '\"\" {port}'", "expected a program and its arguments"),
     "path_of_other_signs": (
         SERVER + '[load]\npath = "/caf\u00e9"',
         "path = '/caf\u00e9': expected one that begins with /",
@@ -115,7 +127,7 @@ BAD = {
     ),
     "ping_at_an_axis": (
         SERVER + '[ping]\npath = "/{size}"',
-        "has path = '/{size}' has {size}: expected one path for all",
+        "ping.path = '/{size}' has {size}: expected one path for all",
     ),
     "axis_of_axes": (
         '[servers.one]\ncommand = "serve {port} {a}"\n[axes]\na = ["{port}"]',
@@ -135,9 +147,9 @@ BAD = {
     "user_in_a_url": ("[servers.one]\nurl = 'http://me:pw@127.0.0.1'", "expected one such as http://127.0.0.1:8000"),
     "no_server_of_quick": (
         SERVER + "[quick]\nservers = ['two']",
-        "has no server 'two' to compare: expected one of one",
+        "no server 'two' to compare: expected one of one",
     ),
-    "strange_name": ('[servers."a b"]\ncommand = "serve {port}"', "has a name of other signs"),
+    "strange_name": ('[servers."a b"]\ncommand = "serve {port}"', "servers.a b: expected a name of letters"),
 }
 
 
@@ -156,10 +168,10 @@ def test_a_bad_suite_gets_one_line(name: str, tmp_path: Path, asked: Asked) -> N
 MIXED = {
     ("shop.toml", "2"): "can't be compared with",
     ("shop.toml", "http://127.0.0.1:1/"): "can't be compared with",
-    ("shop.toml:two",): "has no server 'two' to compare: expected one of one",
+    ("shop.toml:two",): "no server 'two' to compare: expected one of one",
     ("shop.toml", "--workers", "2"): "no server of 'shop.toml' depends on --workers: expected one of --users",
     ("shop.toml", "--task", "primes"): "no server of 'shop.toml' depends on --task",
-    ("shop.toml", "--quick"): "shop.toml has no quick form: expected a table such as [quick.load] in it",
+    ("shop.toml", "--quick"): "shop.toml: no quick form: expected a table such as [quick.load] in it",
     ("2", "--quick"): "--quick goes with a suite that has a quick form",
     ("http://127.0.0.1:1/a", "--quick"): "--quick goes with a suite that has a quick form",
     ("shop.toml", "--ping", "/x"): "--ping goes with the address of a server",
@@ -168,7 +180,7 @@ MIXED = {
     ("https://127.0.0.1/",): "can't be asked",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different questions",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "is named twice",
-    ("http://127.0.0.1:1/a", "--ping", "x"): "--ping 'x': expected one that begins with /",
+    ("http://127.0.0.1:1/a", "--ping", "x"): "--ping = 'x': expected one that begins with /",
     ("http://127.0.0.1:99999/",): "can't be asked",
     ("http://:80/",): "can't be asked",
     ("http://me:secret@127.0.0.1/",): "can't be asked",
@@ -241,12 +253,12 @@ def test_the_quick_form_says_otherwise_what_it_says_and_nothing_else(tmp_path: P
 @pytest.mark.parametrize(
     ("quick", "why"),
     [
-        ("quick = 3\n" + FULL, "[quick] is 3: expected a table"),
-        (FULL + "[quick]\nload = 3", "[quick] has load = 3: expected tables such as"),
-        (FULL + "[quick.load]\nuser = 3", "[load] has an unknown key 'user'"),
-        (FULL + "[quick.axes]\nwidth = [3]", "has width, but no server uses it"),
-        (FULL + '[quick]\nservers = ["three"]', "has no server 'three' to compare: expected one of one, two"),
-        (FULL + "[quick]\nservers = 3", "[quick] has servers = 3: expected a list of texts"),
+        ("quick = 3\n" + FULL, "quick = 3: expected a table"),
+        (FULL + "[quick]\nload = 3", "quick.load = 3: expected a table"),
+        (FULL + "[quick.load]\nuser = 3", "load has an unknown key 'user'"),
+        (FULL + "[quick.axes]\nwidth = [3]", "axes.width: no server uses it"),
+        (FULL + '[quick]\nservers = ["three"]', "no server 'three' to compare: expected one of one, two"),
+        (FULL + "[quick]\nservers = 3", "quick.servers = 3: expected a list"),
         (FULL + '[quick.load]\ntime = "2s"\nrequests = 3', "has time and requests"),
     ],
 )
@@ -385,9 +397,8 @@ ANYTHING = st.recursive(
     lambda inside: st.lists(inside, max_size=3) | st.dictionaries(any_text(max_size=8), inside, max_size=3),
     max_leaves=6,
 )
-KNOWN = st.sampled_from(
-    [*suite_file._TOP, *suite_file._LOAD, *suite_server.KEYS, *toml_table.KEYS, "status", "body", "file"]
-)
+TABLES = (suite_schema.SuiteTable, suite_schema.LoadTable, suite_schema.ServerTable, suite_schema.ExpectTable)
+KNOWN = st.sampled_from(sorted({key for table in TABLES for key in table.__struct_fields__}))
 TABLE = st.dictionaries(KNOWN, st.one_of(ANYTHING, st.dictionaries(KNOWN, ANYTHING, max_size=4)), max_size=5)
 
 

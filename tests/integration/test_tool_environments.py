@@ -6,20 +6,18 @@ import re
 import signal
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
 
 import pytest
-from borrowed_pip import borrowed_pip
 from conftest import ROOT
 
 from common.errors import BadInputError
-from under_siege.environments import dependencies, tool_install
-from under_siege.load_tools.registry import DRIVERS
-from under_siege.processes.signals import until_signal
+from under_siege.environments import tool_install, venvs
+from under_siege.load_tools import DRIVERS
+from under_siege.processes.managed_process import until_signal
 from under_siege.targets.interpreter import interpreter
 
 LOCUST = DRIVERS["locust"]
@@ -27,16 +25,15 @@ SUITE = '[load]\ntool = "locust"\npath = "/"\nusers = 1\ntime = "1s"\n[servers.o
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The only folder on the PATH and beside the bench's Python; environments borrow a pip that reaches no index."""
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder on the PATH and beside the bench's Python; no package index is reached."""
     (programs := tmp_path / "programs").mkdir()
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.setattr(tool_install, "sys", SimpleNamespace(executable=str(programs / "python")))
-    monkeypatch.setattr(dependencies, "FOLDER", tmp_path / "made")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
-    monkeypatch.setenv("PIP_RETRIES", "0")
-    with borrowed_pip():
-        yield programs
+    monkeypatch.setattr(venvs, "DIRECTORY", tmp_path / "made")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    return programs
 
 
 def a_locust(folder: Path, version: str) -> str:
@@ -84,20 +81,25 @@ def test_a_missing_tool_is_installed_on_first_use(machine: Path, monkeypatch: py
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\nlocust = locust:main\n")
         wheel.writestr(f"{info}/RECORD", "")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(machine))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(machine))
+    monkeypatch.setenv("UV_DEFAULT_INDEX", machine.as_uri())
     program, version, told = the_locust(machine)
     assert version == "2.47.9"
-    assert not list(Path(program).parents[1].glob("*.log"))  # of 12 MB
-    assert told == [f"making a virtual environment with {LOCUST.requirement}; this is done once"]
+    assert told == [
+        f"making a virtual environment for Python {interpreter().version} with {LOCUST.requirement}; this is done once"
+    ]
     assert the_locust(machine) == (program, version, [])
 
 
 @pytest.mark.parametrize(
-    ("no_index", "reason"), [("0", "no package index was reached"), ("1", "No matching distribution found for locust")]
+    ("index", "reason"),
+    [
+        ("http://127.0.0.1:9/", "no package index was reached (http://127.0.0.1:9)"),
+        ("file:///", "No solution found when resolving dependencies; Because "),
+    ],
 )
-def test_a_missing_tool_that_pip_cannot_install_is_one_line(no_index, reason, machine, monkeypatch, asked) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", no_index)
+def test_a_missing_tool_that_uv_cannot_install_is_one_line(index, reason, machine, monkeypatch, asked) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index)
     (machine.parent / "suite.toml").write_text(SUITE)
     refused = asked("run", "suite.toml", "--quiet")
     assert (refused.returncode, refused.stdout) == (2, "")
@@ -123,7 +125,7 @@ class SignalsTheBench(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        self.connection.recv(1)  # until pip has ended
+        self.connection.recv(1)  # until uv has ended
 
     def log_message(self, *_) -> None:
         """Print nothing."""
@@ -132,7 +134,7 @@ class SignalsTheBench(BaseHTTPRequestHandler):
 def test_a_signal_during_the_installation_leaves_no_environment(machine: Path, monkeypatch) -> None:
     """The fixture `nothing_is_left` looks for processes."""
     with ThreadingHTTPServer(("127.0.0.1", 0), SignalsTheBench) as index:
-        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{index.server_port}/")
+        monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{index.server_port}/")
         Thread(target=index.serve_forever).start()
         told: list[str] = []
         assert until_signal(tool_install.tool_in(machine, LOCUST, told.append)) == signal.SIGTERM

@@ -12,7 +12,7 @@ from load_tool_checks import ORDER, TOOLS, needed, totals_of
 from tool_recordings import BODY, FOLDER, TIME_S, USERS, WAYS, recorded, told_by
 
 from under_siege.environments.tool_install import install_command
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
 
 RECORDED = sorted(tuple(path.stem.split("-")) for path in FOLDER.glob("*.json"))

@@ -17,7 +17,7 @@ from simulated_record import result_of
 from common.errors import BadInputError
 from under_siege.analysis.report_data import summarize
 from under_siege.analysis.summary import Summary
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.model.record import Record, Result, load
 from under_siege.model.suite import Load
 from under_siege.processes import netns

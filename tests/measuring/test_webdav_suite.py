@@ -11,7 +11,7 @@ from load_tool_checks import which_it_is_is_known
 
 from under_siege.analysis.report_data import summarize
 from under_siege.analysis.summary import Summary
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.stressor import Stressor
 from under_siege.model.record import Result
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from under_siege.load_tools.tool import LoadSpec, ToolOutput, ToolResponse, Totals
+from under_siege.load_tools.tool import Driver, LoadSpec, ToolResponse
 
 PROGRAM = """\
 #!{python}
@@ -37,15 +37,14 @@ end()
 """
 
 
-class Fake:
+class Fake(Driver):
     """Tells milliseconds in JSON where siege tells hundredths in its own way."""
 
-    name, step_s, waits_to_begin = "fake-load", 0.001, False
-    is_imitated = False
-    program = name
-    streams_responses = tells_percentiles = True
-    packages, requirement, settings = {}, "", {"settings/fake.ini": "[fake]\n"}
-    least_s, start_s, results = 0.0, 0.0, ()
+    name = program = "fake-load"
+    version_pattern = r"fake (\S+)"
+    settings = {"settings/fake.ini": "[fake]\n"}  # noqa: RUF012 (for one test)
+    streams_responses = True
+    step_s, least_s, start_s = 0.001, 0.0, 0.0
 
     def install(self, folder: Path) -> None:
         """As a program in that folder."""
@@ -64,12 +63,6 @@ class Fake:
         assert (home / "order.txt").read_text() == str(order.users)
         return [program, str(order.users), order.url, str(order.time_s + 30)]
 
-    def version_command(self, program: str) -> list[str]:
-        return [program, "--version"]
-
-    def version(self, said: str) -> str:
-        return said.removeprefix("fake ").strip()
-
     def arrival(self, line: str) -> ToolResponse | None:
         return ToolResponse(*json.loads(line)) if line.startswith("[") else None
 
@@ -78,9 +71,6 @@ class Fake:
 
     def cpus(self, order: LoadSpec) -> int:
         return order.users
-
-    def totals(self, _told: ToolOutput, _order: LoadSpec) -> Totals | None:
-        return None
 
 
 class Unmoved:

@@ -5,7 +5,7 @@ from tool_recordings import TIME_S, USERS, recorded
 
 from common.errors import BadInputError
 from under_siege.environments.tool_install import Tool, find
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec, Totals
 
 TOOLS = [name for name, driver in DRIVERS.items() if not driver.streams_responses]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from common.errors import BadInputError
 from under_siege.environments.tool_install import isolated_tool
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec, ToolOutput
 
 FOLDER = Path(__file__).parents[1] / "data" / "tools"

@@ -20,9 +20,8 @@ from under_siege.model.threshold import Required, goal
 from under_siege.render import dressed, exit_code
 from under_siege.stats.estimates import estimates
 from under_siege.stats.proportions import more_needed, share_between
-from under_siege.targets.selection import suite_of
+from under_siege.targets.selection import suite_of, with_required
 from under_siege.targets.suite_file import read_suite
-from under_siege.targets.thresholds import with_required
 
 SAVED = str(ROOT / "results" / "tasks.json")
 
@@ -246,9 +245,9 @@ def test_a_suite_requires_of_all_and_of_single_servers(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("require", "said"),
     [
-        ('all = ["p99"]', r"\[require\] all: 'p99' is no goal"),
-        ('three = ["p99 < 1s"]', r"\[require\] has an unknown key 'three'.*expected one of all, one, two"),
-        ('all = "p99 < 1s"', r"\[require\] has all = 'p99 < 1s': expected a list of texts"),
+        ('all = ["p99"]', r"require.all: 'p99' is no goal"),
+        ('three = ["p99 < 1s"]', r"require has an unknown key 'three'.*expected one of all, one, two"),
+        ('all = "p99 < 1s"', r"require.all = 'p99 < 1s': expected a list"),
     ],
 )
 def test_what_a_suite_can_not_require_is_one_line(require, said, tmp_path) -> None:

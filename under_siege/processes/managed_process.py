@@ -7,9 +7,9 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
 
@@ -136,3 +136,31 @@ async def until(condition: Callable[[], bool], limit_s: float, look_s: float = L
             return False
         await asyncio.sleep(min(look_s, left_s))
     return True
+
+
+def until_signal(work: Coroutine[Any, Any, None]) -> int | None:
+    """Do the work; cancel it at the first SIGINT or SIGTERM, and return the number of that signal.
+
+    Cancelling reaches the work only where it waits, so that no process is started and then forgotten,
+    and only once, so that impatience does not interrupt the cleaning up.
+    """
+    stopped_by: list[int] = []
+
+    async def supervised() -> None:
+        task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            if not stopped_by:
+                stopped_by.append(number)
+                task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not stopped_by:
+                raise
+
+    asyncio.run(supervised())
+    return stopped_by[0] if stopped_by else None

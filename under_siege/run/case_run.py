@@ -51,7 +51,7 @@ async def check_afterwards(plan: Plan, case: Case, server: Server, record: Recor
     places = {"url": server.load_url, "folder": server.folder, "answers": answers, "bytes": bytes_}
     start = checking(plan, case, places | await services.addresses(plan.targets[case.server].needs))
     try:
-        await run_command(start.words, "", start.folder, start.environment)
+        await run_command(start.words, start.folder, start.environment)
     except BadInputError as error:
         raise CaseFailedError("wrong_answer", f"the suite's own check, after the load: {error}") from None
     except OSError as error:

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.environments.dependencies import environment_with
 from under_siege.environments.machine_info import packages_of
-from under_siege.environments.venvs import run_command, with_packages
+from under_siege.environments.venvs import environment_with, run_command, with_packages
 from under_siege.errors import CaseFailedError
 from under_siege.model.case import Case
 from under_siege.model.target import filled_words
@@ -74,7 +73,7 @@ async def _ran(start: Start, watcher: ProgressListener) -> str:
     command = " ".join(start.words)
     watcher.say(f"first: {command}")
     try:
-        await run_command(start.words, "", start.folder, start.environment)
+        await run_command(start.words, start.folder, start.environment)
     except BadInputError as error:
         return f"what it needs could not be prepared with {command!r}: {error}"
     except OSError as error:

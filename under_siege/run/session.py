@@ -21,7 +21,7 @@ from under_siege.environments.doctor import OtherWork, examine, in_one_line
 from under_siege.environments.machine_info import describe_environment
 from under_siege.environments.services import Services, services
 from under_siege.environments.tool_install import Tool, check, tool_in
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import Driver
 from under_siege.model.case import Case
 from under_siege.model.record import Compared, Incident, Record, Result, Step, Trace, save
@@ -29,8 +29,8 @@ from under_siege.model.result_file import UnwritableError
 from under_siege.model.sanitize import made_legible
 from under_siege.model.suite import OPEN, Suite
 from under_siege.paths import PROGRAM
+from under_siege.processes.managed_process import until_signal
 from under_siege.processes.netns import own_network
-from under_siege.processes.signals import until_signal
 from under_siege.processes.supervisor_client import kept
 from under_siege.run.duration import budget_s
 from under_siege.run.load_run import order_of

@@ -12,11 +12,11 @@ from pathlib import Path
 from common.server_contract import SYSTEM, install_command
 from under_siege.errors import CaseFailedError
 from under_siege.model.case import Case
-from under_siege.model.target import Target, filled, filled_words
+from under_siege.model.target import SERVICES, Target, filled, filled_words
 from under_siege.paths import HOST, server_environment
 from under_siege.processes.supervisor_client import kept
 from under_siege.run.plan import Plan
-from under_siege.targets.suite_server import SERVICES, template_text
+from under_siege.targets.suite_file import template_text
 
 _LIBRARY = "lib"  # what a need begins with that is no program
 

@@ -17,6 +17,7 @@ from under_siege.http_client import Answer, client
 from under_siege.model.case import Case
 from under_siege.model.record import Failure, Record, Result, Trace
 from under_siege.model.sanitize import made_legible
+from under_siege.model.target import SERVICES
 from under_siege.model.validation import LONGEST_S
 from under_siege.monitors.cpu_speed_probe import machine_between
 from under_siege.monitors.ping import probing
@@ -28,7 +29,6 @@ from under_siege.run.server import Server, running
 from under_siege.run.session import run_unsaved, traced_case
 from under_siege.run.warm_up import verify, warm_up
 from under_siege.targets.expectation import Expectation, Expectations
-from under_siege.targets.suite_server import SERVICES
 from under_siege.trace.timeline import is_crowded
 
 PING_INTERVAL_S = 0.025
