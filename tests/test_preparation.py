@@ -14,7 +14,7 @@ from test_driver import Unmoved
 from common.errors import BadInputError
 from under_siege.analysis.report_data import summarize
 from under_siege.errors import CaseFailedError
-from under_siege.faults.drill_plan import drill_plan
+from under_siege.faults.drill_run import drill_plan
 from under_siege.http_client import Answer
 from under_siege.load_tools.tool import LoadSpec, ToolOutput
 from under_siege.load_tools.wrk import Wrk

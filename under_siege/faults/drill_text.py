@@ -1,205 +1,179 @@
-"""A drill in words: what each cell says, and who survives what."""
+"""A drill as text: its conclusion, and its matrix as a table, Markdown, CSV and data."""
 
+import csv
+import io
+import textwrap
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from under_siege import formatting
-from under_siege.faults.fault import CONTROL
-from under_siege.faults.fault_metrics import Drilled, Figures
-from under_siege.faults.survival_marks import DEAD, HIDDEN, HURT, OK, Cell
-from under_siege.model.record import LeftOut
-from under_siege.report.labels import in_brief, in_plain_words, name_of, with_capital
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from under_siege.faults.drill_result import FAULTS, FaultOutcome, fault_outcomes
+from under_siege.faults.fault import DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
+from under_siege.model.record import LeftOut, Result
+from under_siege.report.csv_export import as_cell
+from under_siege.report.labels import in_brief, in_plain_words, name_of, with_capital, with_name
+from under_siege.report.markdown_table import plain, row
+from under_siege.report.split_table import fitting
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
-NOT_POSSIBLE = "–"  # noqa: RUF001 (as a table has it)
 LEGEND = f"~ hurt · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} can't happen to it"
-SOON_S = 0.001  # less than that nobody can tell
-_OF_JOBS = ("never answered", "last answer after")
-# Of each fault: what it is, and what the two lines of its cells say.
-HEADINGS = {
-    CONTROL: ("no fault", "trans/s", "ping p99"),
-    "worker": ("worker killed", "lost", "recovery time"),
-    "stop": ("SIGTERM", "begun lost", "exit"),
-    "stop_long": ("SIGTERM, long tasks", "begun lost", "exit"),
-    "leave": ("25 leave", "CPU for nobody", "next one waits"),
-    "overload": ("10 times the users", "right/refused/lost", "quick after"),
-    "endless": ("endless task", "one: left, ping p99", "all: left, ping p99"),
-    "slow": ("50 half requests", "left", "ping p99"),
-    "malformed": ("10,000 malformed", "alive", "printed, smuggled"),
-    "jobs_worker": ("jobs, worker killed", *_OF_JOBS),
-    "jobs_server": ("jobs, server killed", *_OF_JOBS),
-    "jobs_server_apart": ("jobs, server killed, broker apart", *_OF_JOBS),
-    "jobs_broker": ("jobs, broker killed", *_OF_JOBS),
-    "jobs_broker_disk": ("jobs, broker with disk killed", *_OF_JOBS),
-}
+_WIDE = 23  # letters of a plain name beside each other: its cells have two lines, too
+_STYLES = {HURT: "yellow", DEAD: "red", HIDDEN: "bold red"}
+Rows = list[tuple[str, str, list[FaultOutcome | None]]]
 
 
-def cell_texts(one: Drilled) -> tuple[str, str]:
-    """Its figures in two lines; a dash where the fault can't happen to it, `failed` where it could not be tried."""
-    if not one.has_figures:
-        return ("failed" if one.failure else NOT_POSSIBLE), ""
-    return _TEXTS[one.fault](one.figures)
+def heading(fault: str) -> tuple[str, str, str]:
+    """Return the three lines above the cells of a fault."""
+    return FAULTS[fault].heading, *FAULTS[fault].columns
 
 
-def marked(cell: Cell) -> tuple[str, str]:
-    """The same with its mark behind the first line."""
-    first, second = cell_texts(cell.drilled)
-    return f"{first} {MARKS.get(cell.mark, '')}".rstrip(), second
+def marked(outcome: FaultOutcome) -> tuple[str, str]:
+    """Return the two lines of a cell; a dash where the fault can't happen, `failed` where it could not be tried."""
+    if not outcome.figures:
+        return ("failed" if outcome.failure else NOT_POSSIBLE), ""
+    first, second = FAULTS[outcome.fault].texts(outcome.figures)
+    return f"{first} {MARKS.get(outcome.mark, '')}".rstrip(), second
 
 
-def table_of(cells: Sequence[Cell]) -> tuple[list[str], list[tuple[str, str, list[Cell | None]]]]:
-    """The faults that happened to any; for each server its plain name, its name, and a cell for each, or none."""
-    happened = {one.drilled.fault for one in cells if one.drilled.has_figures or one.drilled.failure}
-    known = happened or {one.drilled.fault for one in cells}
-    faults = [name for name in HEADINGS if name in known]
-    cases = [one.drilled.case for one in cells]
-    rows: dict[tuple[str, str], dict[str, Cell]] = {}
-    for one in cells:
-        name, server = name_of(one.drilled.case, cases), one.drilled.case.server
-        plain = f"{in_plain_words(server, one.drilled.title)}{name.removeprefix(server)}"
-        rows.setdefault((plain, name), {})[one.drilled.fault] = one
-    return faults, [(*names, [found.get(fault) for fault in faults]) for names, found in rows.items()]
+def matrix_of(outcomes: Sequence[FaultOutcome]) -> tuple[list[str], Rows]:
+    """Return the faults that happened to any server; for each server its plain name, its name, and its cells."""
+    happened = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure}
+    shown = happened or {outcome.fault for outcome in outcomes}
+    faults = [name for name in FAULTS if name in shown]
+    cases = [outcome.case for outcome in outcomes]
+    rows: dict[tuple[str, str], dict[str, FaultOutcome]] = {}
+    for outcome in outcomes:
+        name, server = name_of(outcome.case, cases), outcome.case.server
+        plain_name = f"{in_plain_words(server, outcome.title)}{name.removeprefix(server)}"
+        rows.setdefault((plain_name, name), {})[outcome.fault] = outcome
+    return faults, [(*names, [cells.get(fault) for fault in faults]) for names, cells in rows.items()]
 
 
-def _seconds(value: float | None) -> str:
-    return "never" if value is None else formatting.seconds(value)
-
-
-def _after(value: float | None) -> str:
-    """When it was well again."""
-    return "at once" if value is not None and value < SOON_S else _seconds(value)
-
-
-def _ping(figures: Figures, name: str = "ping_p99_s") -> str:
-    if name not in figures:
-        return NOT_POSSIBLE
-    value = figures[name]
-    return "no answer" if value is None else formatting.seconds(value)
-
-
-def _share(value: float | None) -> str:
-    return formatting.share(value or 0.0)
-
-
-def _count(value: float | None) -> str:
-    return "?" if value is None else f"{value:,.0f}"
-
-
-def _control(figures: Figures) -> tuple[str, str]:
-    return formatting.rate(figures["before_per_s"] or 0.0), _ping(figures)
-
-
-def _worker(figures: Figures) -> tuple[str, str]:
-    return _count(figures["lost"]), _after(figures["whole_s"])
-
-
-def _stop(figures: Figures) -> tuple[str, str]:
-    status = figures.get("exit")
-    ended = "never" if status is None else f"{status:.0f} in {_seconds(figures['exit_s'])}"
-    return f"{_count(figures['begun_lost'])} of {_count(figures['begun'])}", ended
-
-
-def _leave(figures: Figures) -> tuple[str, str]:
-    asked_s = figures["asked_cpu_s"] or 0.0
-    share = f" ({_share((figures['cpu_s'] or 0.0) / asked_s)})" if asked_s else ""
-    return f"{_seconds(figures['cpu_s'] or 0.0)}{share}", _seconds(figures["next_s"])
-
-
-def _overload(figures: Figures) -> tuple[str, str]:
-    lost = sum(figures[name] or 0 for name in ("lost", "wrong", "late"))
-    counts = f"{_count(figures['answered'])}/{_count(figures['refused'])}/{_count(lost)}"
-    return counts, _after(figures["quick_s"])
-
-
-def _endless(figures: Figures) -> tuple[str, str]:
-    one, every = (
-        f"{_share(figures.get(f'{name}_left'))}, {_ping(figures, f'{name}_ping_p99_s')}" for name in ("one", "all")
-    )
-    return one, every
-
-
-def _slow(figures: Figures) -> tuple[str, str]:
-    return _share(figures["left"]), _ping(figures)
-
-
-def _malformed(figures: Figures) -> tuple[str, str]:
-    alive = "alive" if figures["alive"] else "dead"
-    return alive, f"{_count(figures['lines'])}, {_count(figures['smuggled'])}"
-
-
-def _jobs(figures: Figures) -> tuple[str, str]:
-    return f"{_count(figures['lost'])} of {_count(figures['accepted'])}", _seconds(figures["last_s"])
-
-
-_TEXTS = {
-    CONTROL: _control,
-    "worker": _worker,
-    "stop": _stop,
-    "stop_long": _stop,
-    "leave": _leave,
-    "overload": _overload,
-    "endless": _endless,
-    "slow": _slow,
-    "malformed": _malformed,
-    **dict.fromkeys((name for name in HEADINGS if name.startswith("jobs_")), _jobs),
-}
-
-
-def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
+def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
     """Who survives everything; who seems to live and does not work; and what could not be told."""
-    servers = {one.drilled.case.server: _called(one) for one in cells}
-    hurt = {one.drilled.case.server for one in cells if one.mark in (HURT, DEAD, HIDDEN)}
-    unknown = {one.drilled.case.server for one in cells if one.drilled.failure}
-    known = {one.drilled.case.server for one in cells if one.mark}
-    well = [name for name in servers if name in known - unknown - hurt]
-    if well:
+    servers = {one.case.server: _called(one) for one in outcomes}
+    hurt = {one.case.server for one in outcomes if one.mark in (HURT, DEAD, HIDDEN)}
+    unknown = {one.case.server for one in outcomes if one.failure}
+    known = {one.case.server for one in outcomes if one.mark}
+    if well := [name for name in servers if name in known - unknown - hurt]:
         who = with_capital(_listed([servers[name] for name in well]), well[0])
         yield f"{who} {'survives' if len(well) == 1 else 'survive'} all of it."
     else:
         yield "None survives everything unhurt." if hurt.issuperset(servers) else "None is known to survive all of it."
-    pinged = {one.drilled.case.server for one in cells if any(found.pings.due_s for found in one.drilled.incidents)}
+    pinged = {one.case.server for one in outcomes if any(incident.pings.due_s for incident in one.incidents)}
     for mark, is_pinged, words in (
         (HIDDEN, True, "A health check would keep a broken server in service: {}."),
         (DEAD, True, "Dead, and a health check would notice: {}."),
         (DEAD, False, "Dead: {}."),
     ):
-        of_these = [one for one in cells if one.mark == mark and (one.drilled.case.server in pinged) == is_pinged]
-        if of_these:
+        if of_these := [one for one in outcomes if one.mark == mark and (one.case.server in pinged) == is_pinged]:
             yield words.format(_listed(list(map(_at_fault, of_these))))
-    replaced = [_at_fault(one) for one in cells if any(each.left_whole is False for each in one.drilled.incidents)]
+    replaced = [_at_fault(one) for one in outcomes if any(incident.left_whole is False for incident in one.incidents)]
     if replaced:
         yield f"Did not recover in time and was replaced before the next fault: {_listed(replaced)}."
-    unusable = {_called(one): one.drilled.unusable for one in cells if one.drilled.unusable}
-    for name, why in unusable.items():
+    for name, why in {_called(one): one.unusable for one in outcomes if one.unusable}.items():
         yield f"Unusable: {name}: {why}, so no fault can be judged."
-    untold = [
-        f"{_at_fault(one)}: {one.drilled.failure}" for one in cells if one.drilled.failure and not one.drilled.unusable
-    ]
-    if untold:
+    if untold := [f"{_at_fault(one)}: {one.failure}" for one in outcomes if one.failure and not one.unusable]:
         yield f"Could not be told: {'; '.join(untold)}."
     for lacking in left_out:
         name = in_brief(lacking.server, lacking.server, lacking.title)
         yield f"Not drilled: {name}, because it {lacking.reason}."
 
 
-def _called(cell: Cell, *more: str) -> str:
-    """As short as it can be, for a sentence."""
-    server = cell.drilled.case.server
-    return in_brief(server, server, cell.drilled.title, *more)
+def _called(outcome: FaultOutcome, *more: str) -> str:
+    return in_brief(outcome.case.server, outcome.case.server, outcome.title, *more)
 
 
-def _at_fault(cell: Cell) -> str:
-    return _called(cell, what_in_words(cell.drilled.fault))
-
-
-def what_in_words(fault: str) -> str:
-    """`a worker killed`."""
-    return HEADINGS[fault][0]
-
-
-def footnote(rounds: int) -> str:
-    """How to read the cells."""
-    return f"{LEGEND} · medians of {rounds} rounds" if rounds > 1 else LEGEND
+def _at_fault(outcome: FaultOutcome) -> str:
+    return _called(outcome, FAULTS[outcome.fault].heading)
 
 
 def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def as_table(result: Result) -> RenderableType:
+    """Return the conclusion and the matrix: a row for each server, a column for each fault."""
+    outcomes = fault_outcomes(result.incidents)
+    sentences = (Text(f"{sentence}\n") for sentence in conclusion(outcomes, result.left_out))
+    return Group(*sentences, _Matrix(outcomes), Text(f"\n{_footnote(result)}", style="dim"))
+
+
+def _footnote(result: Result) -> str:
+    rounds = max((incident.round for incident in result.incidents), default=1)
+    legend = f"{LEGEND} · medians of {rounds} rounds" if rounds > 1 else LEGEND
+    machine = result.environment
+    return f"{legend}\n{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · seed {result.seed}"
+
+
+class _Matrix:
+    """One table, or several where the terminal is too narrow for all columns."""
+
+    def __init__(self, outcomes: Sequence[FaultOutcome]) -> None:
+        self._faults, self._rows = matrix_of(outcomes)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from fitting(console, options, len(self._faults), self._table)
+
+    def _table(self, part: slice) -> Table:
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("server", no_wrap=True)
+        for fault in self._faults[part]:
+            table.add_column("\n".join(heading(fault)), justify="right", no_wrap=True)
+        for plain_name, name, cells in self._rows:
+            names = dict.fromkeys([*textwrap.wrap(plain_name, max(_WIDE, len(name))), name])
+            table.add_row(Text("\n".join(names)), *map(_text, cells[part]))
+            table.add_row()
+        return table
+
+
+def _text(outcome: FaultOutcome | None) -> Text:
+    if outcome is None:
+        return Text()
+    return Text("\n".join(filter(None, marked(outcome))), style=_STYLES.get(outcome.mark, ""))
+
+
+def as_markdown(result: Result) -> str:
+    """Return the conclusion and the matrix as Markdown."""
+    outcomes = fault_outcomes(result.incidents)
+    faults, rows = matrix_of(outcomes)
+    lines = [
+        row(["server", *(f"{name}: {first}, {second}" for name, first, second in map(heading, faults))]),
+        row(["---"] + ["---:"] * len(faults)),
+    ]
+    for plain_name, name, cells in rows:
+        texts = ["; ".join(filter(None, marked(cell))) if cell else "" for cell in cells]
+        lines.append(row([plain(with_name(plain_name, name)), *map(plain, texts)]))
+    sentences = "\n\n".join(plain(sentence) for sentence in conclusion(outcomes, result.left_out))
+    notes = "<br>".join(f"<sub>{plain(line)}</sub>" for line in _footnote(result).splitlines())
+    return "\n\n".join([sentences, "\n".join(lines), notes])
+
+
+def as_csv(result: Result) -> str:
+    """Return a line for each figure of each cell; what was never reached is empty."""
+    output = io.StringIO()
+    writer = csv.writer(output, lineterminator="\n")
+    writer.writerow(["server", "fault", "figure", "value", "mark"])
+    for outcome in fault_outcomes(result.incidents):
+        for name, value in outcome.figures.items():
+            writer.writerow([as_cell(outcome.case.server), outcome.fault, name, value, outcome.mark])
+    return output.getvalue().rstrip("\n")
+
+
+def as_data(result: Result) -> list[dict[str, Any]]:
+    """Return an object for each cell; the keys are a contract."""
+    return [
+        {
+            "server": outcome.case.server,
+            "parameters": {**dict(outcome.case.values)},
+            "fault": outcome.fault,
+            "figures": outcome.figures,
+            "mark": outcome.mark or None,
+            "why_not": outcome.failure or outcome.without or None,
+        }
+        for outcome in fault_outcomes(result.incidents)
+    ]

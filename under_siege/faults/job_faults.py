@@ -3,13 +3,16 @@
 import asyncio
 import signal
 import time
+from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.parse import urljoin
 
 import aiohttp
 
 from under_siege.errors import CaseFailedError
-from under_siege.faults.fault_context import Scene
-from under_siege.faults.injection import NEVER, strike
+from under_siege.faults.fault import DEAD, HURT, NEVER, OK, Fault, Figures, count, seconds
+from under_siege.faults.fault_context import FaultContext
+from under_siege.faults.process_faults import kill_busiest
 from under_siege.http_client import answer_of
 from under_siege.processes.managed_process import until
 
@@ -21,18 +24,19 @@ LOOK_S = 0.1  # between two questions for the same job, and at the most as long 
 POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
 NO_JOBS = "it takes no jobs"
 _NO_SUCH_THING = (404, 405, 501)
+Inject = Callable[[FaultContext], Awaitable[None]]
 _ANSWERED, _FAILED, _UNKNOWN, _LATER = "answered", "failed", "unknown", "later"
 
 
-async def kill_a_worker(scene: Scene) -> None:
+async def kill_a_worker(scene: FaultContext) -> None:
     """SIGKILL to the busiest process below the first one."""
     if not (posted := await _post_all(scene)):
         return
-    if await strike(scene):
+    if await kill_busiest(scene):
         await _ask_for_all(scene, posted)
 
 
-async def kill_the_server(scene: Scene) -> None:
+async def kill_the_server(scene: FaultContext) -> None:
     """SIGKILL to the first process, which is started again with the same words."""
     if not (posted := await _post_all(scene)):
         return
@@ -44,7 +48,7 @@ async def kill_the_server(scene: Scene) -> None:
     await _ask_for_all(scene, posted)
 
 
-async def kill_the_broker(scene: Scene) -> None:
+async def kill_the_broker(scene: FaultContext) -> None:
     """SIGKILL to the broker, which is started again."""
     assert scene.broker is not None
     if not (posted := await _post_all(scene)):
@@ -54,9 +58,9 @@ async def kill_the_broker(scene: Scene) -> None:
     await _ask_for_all(scene, posted)
 
 
-async def _post_all(scene: Scene) -> list[str]:
+async def _post_all(scene: FaultContext) -> list[str]:
     """Where the answers of all that were accepted will be."""
-    scene.let_tasks_take(JOB_CPU_S)
+    scene.set_task_cpu(JOB_CPU_S)
     scene.began_s = time.monotonic()
     first = await _post(scene)
     if first is None and not scene.incident.without:
@@ -77,7 +81,7 @@ async def _post_all(scene: Scene) -> list[str]:
     return places
 
 
-async def _post(scene: Scene) -> str | None:
+async def _post(scene: FaultContext) -> str | None:
     """Where its answer will be; None if it was not accepted."""
     url, limit = urljoin(scene.server.url, "/jobs"), aiohttp.ClientTimeout(total=POST_LIMIT_S)
     try:
@@ -90,7 +94,7 @@ async def _post(scene: Scene) -> str | None:
         return None
 
 
-async def _ask_for_all(scene: Scene, places: list[str]) -> None:
+async def _ask_for_all(scene: FaultContext, places: list[str]) -> None:
     """Until each is answered, or nobody can hope any more; then whether a new one is."""
     at_s, requests, seen = scene.incident.fault_at_s, scene.incident.requests, scene.incident.seen
     assert at_s is not None
@@ -119,7 +123,7 @@ async def _ask_for_all(scene: Scene, places: list[str]) -> None:
     seen["takes_new"] = float(await _takes_new(scene))
 
 
-async def _ask_each(scene: Scene, places: list[str]) -> list[str]:
+async def _ask_each(scene: FaultContext, places: list[str]) -> list[str]:
     """Some at once."""
     answers, waiting = [_LATER] * len(places), iter(range(len(places)))
 
@@ -131,8 +135,8 @@ async def _ask_each(scene: Scene, places: list[str]) -> list[str]:
     return answers
 
 
-async def _ask(scene: Scene, place: str) -> str:
-    expected, limit = scene.crowd.expected, aiohttp.ClientTimeout(total=POST_LIMIT_S)
+async def _ask(scene: FaultContext, place: str) -> str:
+    expected, limit = scene.users.expected, aiohttp.ClientTimeout(total=POST_LIMIT_S)
     try:
         async with scene.session.get(place, timeout=limit, allow_redirects=False) as response:
             answer = await answer_of(response, len(expected.answer))
@@ -147,7 +151,7 @@ async def _ask(scene: Scene, place: str) -> str:
         return _LATER
 
 
-async def _takes_new(scene: Scene) -> bool:
+async def _takes_new(scene: FaultContext) -> bool:
     """Whether one that is posted after all that is answered."""
     deadline_s = time.monotonic() + NEW_LIMIT_S
     place = None
@@ -157,3 +161,71 @@ async def _takes_new(scene: Scene) -> bool:
             return True
         await asyncio.sleep(LOOK_S)
     return False
+
+
+def _job_fault(name: str, description: str, heading: str, inject: Inject, option: str, **flags: Any) -> Fault:
+    return Fault(
+        name,
+        description,
+        heading,
+        ("never answered", "last answer after"),
+        inject,
+        lambda figures: (f"{count(figures['lost'])} of {count(figures['accepted'])}", seconds(figures["last_s"])),
+        _mark,
+        option=option,
+        is_once=True,
+        needs_own_tasks=True,
+        posts_jobs=True,
+        **flags,
+    )
+
+
+def _mark(figures: Figures) -> str:
+    """All accepted jobs have to be answered; losing some is less severe than accepting no more."""
+    return DEAD if not figures["takes_new"] else HURT if figures["lost"] else OK
+
+
+JOB_FAULTS = (
+    _job_fault(
+        "jobs_worker",
+        "40 jobs are posted, then SIGKILL to one process that works",
+        "jobs, worker killed",
+        kill_a_worker,
+        "worker",
+    ),
+    _job_fault(
+        "jobs_server",
+        "40 jobs are posted, then SIGKILL to the server, which is started again",
+        "jobs, server killed",
+        kill_the_server,
+        "server",
+        has_own_server=True,
+    ),
+    _job_fault(
+        "jobs_server_apart",
+        "the same with a broker that is not the server's own",
+        "jobs, server killed, broker apart",
+        kill_the_server,
+        "server",
+        has_own_server=True,
+        broker_on_disk=False,
+    ),
+    _job_fault(
+        "jobs_broker",
+        "40 jobs are posted, then SIGKILL to a broker without a disk, which is started again",
+        "jobs, broker killed",
+        kill_the_broker,
+        "broker",
+        has_own_server=True,
+        broker_on_disk=False,
+    ),
+    _job_fault(
+        "jobs_broker_disk",
+        "the same with a broker that keeps all on disk",
+        "jobs, broker with disk killed",
+        kill_the_broker,
+        "broker",
+        has_own_server=True,
+        broker_on_disk=True,
+    ),
+)

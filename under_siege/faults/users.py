@@ -1,4 +1,4 @@
-"""The crowd: users that ask without a pause while something goes wrong, and single requests."""
+"""Users that send requests without a pause while something goes wrong, and single requests."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ _LONGEST_ID = 40  # characters of a process id: the header may hold anything
 PAUSE_S = 0.01  # of a user whose request ended without work, so that a refusal is not a flood
 
 
-class Crowd:
-    """Asks for one thing, and writes down what came of every request.
+class Users:
+    """Send requests for one URL, and record the outcome of each.
 
     Args:
         fresh: a session that opens a connection for each request; None: `session` does so.
@@ -36,22 +36,18 @@ class Crowd:
         self.expected, self._patience_s = expected, patience_s
 
     async def ask(self, requests: Requests | None = None, began_s: float = 0.0, patience_s: float | None = None) -> str:
-        """One request, and what came of it."""
+        """Send one request and return its outcome."""
         sent_s = time.monotonic()
         outcome, _ = await self._outcome(self._session, patience_s or self._patience_s)
         if requests is not None:
-            requests.sent_s.append(round(sent_s - began_s, 6))
-            requests.ended_s.append(round(time.monotonic() - began_s, 6))
-            requests.outcome.append(outcome)
+            _append(requests, sent_s, began_s, outcome)
         return outcome
 
     async def check(self, recovery: Recovery, began_s: float) -> None:
         """Send one request of the recovery check and record its outcome and the process that answered."""
         sent_s = time.monotonic()
         outcome, process = await self._outcome(self._fresh, self._patience_s)
-        recovery.sent_s.append(round(sent_s - began_s, 6))
-        recovery.ended_s.append(round(time.monotonic() - began_s, 6))
-        recovery.outcome.append(outcome)
+        _append(recovery, sent_s, began_s, outcome)
         recovery.process.append(process)
 
     async def _outcome(self, session: aiohttp.ClientSession, patience_s: float) -> tuple[str, str]:
@@ -65,7 +61,7 @@ class Crowd:
                     return "", process
                 is_refused = answer.status == 503 and "retry-after" in answer.headers
                 return (REFUSED if is_refused else WRONG), process
-        except CaseFailedError:  # more than was expected
+        except CaseFailedError:  # more bytes than expected
             return WRONG, ""
         except TimeoutError:
             return LATE, ""
@@ -74,17 +70,23 @@ class Crowd:
 
     @contextlib.asynccontextmanager
     async def asking(self, users: int, requests: Requests, began_s: float) -> AsyncIterator[None]:
-        """So many users, each of which asks again as soon as it has an answer, as long as the body runs."""
+        """Let so many users send one request after the other while the body runs."""
 
         async def user() -> None:
             while True:
                 if await self.ask(requests, began_s):
                     await asyncio.sleep(PAUSE_S)
 
-        everybody = [asyncio.create_task(user()) for _ in range(users)]
+        tasks = [asyncio.create_task(user()) for _ in range(users)]
         try:
             yield
         finally:
-            for one in everybody:
-                one.cancel()
-            await asyncio.gather(*everybody, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome: str) -> None:
+    columns.sent_s.append(round(sent_s - began_s, 6))
+    columns.ended_s.append(round(time.monotonic() - began_s, 6))
+    columns.outcome.append(outcome)
