@@ -13,18 +13,15 @@ from under_siege.faults.fault import (
     PING_FINE_S,
     RECOVERY_LIMIT_S,
     Fault,
-    Figures,
     after,
     count,
     mark_of_rate,
     ping,
-    ping_p99_s,
-    rate_between,
     seconds,
     share,
-    under_load,
 )
 from under_siege.faults.fault_context import USERS, FaultContext, quick_s
+from under_siege.faults.incident_metrics import Figures, ping_p99_s, rate_between, under_load
 from under_siege.faults.raw_http import ask_and_go, half_requests, send_malformed
 from under_siege.faults.users import LATE, LOST, REFUSED, WRONG
 from under_siege.model.record import Incident

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from under_siege.faults.client_faults import CLIENT_FAULTS
-from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, NEVER, OK, UNMARKED, Figures
+from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, NEVER, OK, UNMARKED
+from under_siege.faults.incident_metrics import Figures
 from under_siege.faults.job_faults import JOB_FAULTS
 from under_siege.faults.process_faults import PROCESS_FAULTS
 from under_siege.model.case import Case

@@ -14,8 +14,8 @@ import psutil
 
 from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
-from under_siege.faults.fault import SETTLE_S, WINDOW_S, rate_between, recovery_s
 from under_siege.faults.fault_broker import Broker, broker_apart
+from under_siege.faults.incident_metrics import SETTLE_S, WINDOW_S, rate_between, recovery_s
 from under_siege.faults.users import Users
 from under_siege.http_client import client, get
 from under_siege.model.case import Case

@@ -10,8 +10,9 @@ from urllib.parse import urljoin
 import aiohttp
 
 from under_siege.errors import CaseFailedError
-from under_siege.faults.fault import DEAD, HURT, NEVER, OK, Fault, Figures, count, seconds
+from under_siege.faults.fault import DEAD, HURT, NEVER, OK, Fault, count, seconds
 from under_siege.faults.fault_context import FaultContext
+from under_siege.faults.incident_metrics import Figures
 from under_siege.faults.process_faults import kill_busiest
 from under_siege.http_client import answer_of
 from under_siege.processes.managed_process import until

@@ -8,25 +8,9 @@ import time
 import psutil
 
 from under_siege import formatting
-from under_siege.faults.fault import (
-    CONTROL,
-    DEAD,
-    HURT,
-    OK,
-    RECOVERY_LIMIT_S,
-    WINDOW_S,
-    Fault,
-    Figures,
-    after,
-    count,
-    dead,
-    failed_s,
-    ping,
-    recovery_s,
-    seconds,
-    under_load,
-)
+from under_siege.faults.fault import CONTROL, DEAD, HURT, OK, RECOVERY_LIMIT_S, Fault, after, count, dead, ping, seconds
 from under_siege.faults.fault_context import USERS, FaultContext
+from under_siege.faults.incident_metrics import WINDOW_S, Figures, failed_s, recovery_s, under_load
 from under_siege.faults.users import REFUSED
 from under_siege.model.record import Incident
 from under_siege.monitors.resource_usage import used_cpu_s
