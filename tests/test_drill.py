@@ -18,9 +18,9 @@ from simulated_record import result_of
 
 from under_siege.errors import CaseFailedError
 from under_siege.faults import drill_run, fault_context, job_faults
+from under_siege.faults.drill_export import conclusion, marked
 from under_siege.faults.drill_result import FAULTS, FaultOutcome, exit_code, fault_outcomes, figures_of
 from under_siege.faults.drill_run import chains, drill_plan, selected
-from under_siege.faults.drill_text import conclusion, marked
 from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, OK
 from under_siege.faults.raw_http import AMBIGUOUS, malformed
 from under_siege.faults.users import Users

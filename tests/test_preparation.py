@@ -23,9 +23,8 @@ from under_siege.model.target import Amount
 from under_siege.processes.netns import own_network
 from under_siege.report.notes import notes
 from under_siege.run import start_command
-from under_siege.run.expected_answer import ask_for_references
 from under_siege.run.plan import Plan, make_plan
-from under_siege.run.prepare import prepared
+from under_siege.run.prepare import ask_for_references, prepared
 from under_siege.targets.expectation import Expectation, Files
 from under_siege.targets.suite_file import read_suite
 

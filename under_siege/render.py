@@ -42,9 +42,9 @@ def as_timelines(result: Result) -> RenderableType:
 def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) -> RenderableType:
     """The table or the timelines for a terminal, as wide as that is."""
     if dress == "table" and result.incidents:
-        from under_siege.faults import drill_text  # with all that faults need, it takes a while to load
+        from under_siege.faults import drill_export  # with all that faults need, it takes a while to load
 
-        return drill_text.as_table(result)
+        return drill_export.as_table(result)
     if dress == "table" and result.steps:
         return capacity_export.as_table(result)
     if dress == "table" and (result.records or not result.traces):
@@ -78,9 +78,9 @@ def as_json(result: Result, *, corrected: bool = True) -> str:
     if result.requirements:
         told["requirements"] = required_as_data(judged(result, comparison))
     if result.incidents:
-        from under_siege.faults import drill_text
+        from under_siege.faults import drill_export
 
-        told["cells"] = drill_text.as_data(result)
+        told["cells"] = drill_export.as_data(result)
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
 
@@ -104,9 +104,9 @@ def dressed(result: Result, dress: str, *, corrected: bool = True) -> str:
     if dress in ("table", "timeline"):
         return _plain(as_shown(result, dress, corrected=corrected))
     if result.incidents and dress in ("markdown", "csv"):
-        from under_siege.faults import drill_text
+        from under_siege.faults import drill_export
 
-        return drill_text.as_markdown(result) if dress == "markdown" else drill_text.as_csv(result)
+        return drill_export.as_markdown(result) if dress == "markdown" else drill_export.as_csv(result)
     if result.steps and dress in ("markdown", "csv"):
         return capacity_export.as_markdown(result) if dress == "markdown" else capacity_export.as_csv(result)
     dresses = {"markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}

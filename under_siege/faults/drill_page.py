@@ -7,8 +7,8 @@ from functools import partial
 from under_siege.charts.canvas import Sheet
 from under_siege.charts.html import Explained, Picture, Section, rendered
 from under_siege.charts.theme import Drawing, Look
+from under_siege.faults.drill_export import LEGEND, conclusion, heading, marked, matrix_of
 from under_siege.faults.drill_result import FAULTS, FaultOutcome, fault_outcomes
-from under_siege.faults.drill_text import LEGEND, conclusion, heading, marked, matrix_of
 from under_siege.faults.incident_metrics import right_s
 from under_siege.model.record import Incident, Result
 from under_siege.report.labels import in_brief, in_plain_words, short

@@ -17,8 +17,7 @@ from under_siege.faults.job_faults import NO_JOBS
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Failure, Incident, Result
 from under_siege.model.suite import Suite
-from under_siege.run.plan import Plan, make_plan
-from under_siege.run.progress_listener import ProgressListener
+from under_siege.run.plan import Plan, ProgressListener, make_plan
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.selection import DRILL, refuse_unsupported

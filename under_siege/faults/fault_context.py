@@ -23,8 +23,7 @@ from under_siege.model.record import Incident, Record
 from under_siege.model.requests import FAILED_OUTCOMES
 from under_siege.monitors.ping import probing
 from under_siege.monitors.resource_usage import tree_usage
-from under_siege.run.case_run import new_record
-from under_siege.run.plan import Plan
+from under_siege.run.plan import Plan, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.warm_up import warm_up
 from under_siege.targets.expectation import Expectation

@@ -24,8 +24,7 @@ from under_siege.lesson.step import Page, Run
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Result, save
 from under_siege.paths import ROOT
-from under_siege.run.plan import Plan, make_plan
-from under_siege.run.progress_listener import ProgressListener
+from under_siege.run.plan import Plan, ProgressListener, make_plan
 from under_siege.run.session import run_plan
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.interpreter import interpreter

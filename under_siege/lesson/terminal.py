@@ -13,7 +13,7 @@ from under_siege import formatting
 from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_result import capacities
 from under_siege.checks.verdict import FAILED
-from under_siege.faults import drill_text
+from under_siege.faults import drill_export
 from under_siege.lesson.assertions import HOLDS, NOT_HERE, Found, found_in
 from under_siege.lesson.capacity_figures import Amount
 from under_siege.lesson.lesson_figures import ResultView
@@ -74,7 +74,7 @@ def pictures(page: Page, result: Result, seen: ResultView) -> Iterator[Renderabl
     if "timeline" in page.show and result.traces:
         yield TimelinesAsText(result)
     if "table" in page.show and result.incidents:
-        yield drill_text.as_table(result)
+        yield drill_export.as_table(result)
     elif "table" in page.show and result.steps:
         yield Group(_rates(page, result, seen), Text("\n".join(OF_RATES), style="dim"))
     elif "table" in page.show and result.records:

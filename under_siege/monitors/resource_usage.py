@@ -1,7 +1,8 @@
-"""The sampler: CPU seconds and memory of a server with all its children, several times a second."""
+"""What is used while the load is on: CPU time and memory of a server with all its children, and local ports."""
 
 import asyncio
 import contextlib
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -33,6 +34,8 @@ def used_cpu_s(process: psutil.Process) -> float:
 
 
 PROC = Path("/proc")
+_IPV4 = PROC / "sys/net/ipv4"
+INTERVAL_S = 0.25
 FEWEST_LOOKS = 5
 
 
@@ -89,9 +92,6 @@ def _words(path: Path) -> list[str]:
         return path.read_text().split()
     except OSError:  # it has ended, or this is not Linux
         return []
-
-
-INTERVAL_S = 0.25
 
 
 class Usage(NamedTuple):
@@ -167,3 +167,33 @@ def _memory(process: psutil.Process) -> tuple[int, str]:
         if (size := getattr(full, kind, 0)) > 0:
             return int(size), kind
     return full.rss, "rss"
+
+
+@contextlib.asynccontextmanager
+async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
+    """Record how many local ports are taken while the body runs, because a load tool may use them up."""
+    span, reuse = _words(_IPV4 / "ip_local_port_range"), _words(_IPV4 / "tcp_tw_reuse")
+    if len(span) == 2 and all(word.isdecimal() for word in span):
+        record.port_range = max(1, int(span[1]) - int(span[0]) + 1)
+        record.ports_are_reused = reuse not in ([], ["0"])  # 1: always, 2: on the loopback interface, where we are
+    watching = asyncio.create_task(_watch(record, began_s))
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _watch(record: Record, began_s: float) -> None:
+    while (taken := taken_ports()) is not None:
+        record.ports.at_s.append(round(time.monotonic() - began_s, 4))
+        record.ports.taken.append(taken)
+        await asyncio.sleep(INTERVAL_S)
+
+
+def taken_ports() -> int | None:
+    """Return how many TCP sockets have a port, including TIME_WAIT; None if the system does not tell."""
+    counts = re.search(
+        r"^TCP: inuse (\d+) .*\btw (\d+)", " ".join(_words(PROC / "net/sockstat")).replace(" TCP: ", "\nTCP: "), re.M
+    )
+    return int(counts[1]) + int(counts[2]) if counts else None

@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+from common.cpus import usable_cpus
 from under_siege.model.case import Case
-from under_siege.run.plan import Plan
+from under_siege.run.plan import Plan, ProgressListener
 from under_siege.targets.expectation import Expectation, Expectations
 
 # Shorter sieges would more often rank equal servers differently on a machine whose speed changes.
@@ -103,3 +104,29 @@ def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case
         if plan.load.time_s is not None and plan.load.time_s < least_s > needed.get(case.job, (case, 0.0))[1]:
             needed[case.job] = case, float(math.ceil(least_s))
     return needed.values()
+
+
+def say_how_long(
+    plan: Plan, expectations: Expectations, watcher: ProgressListener, *, most_s: float = math.inf
+) -> None:
+    """Announce how long the run will take, and warn about tasks that are too long for the sieges.
+
+    Args:
+        most_s: the time budget of a run whose number of rounds is not fixed.
+    """
+    for case, least_s in too_short_for(plan, expectations):
+        what = case.task or plan.load_of(case).path
+        watcher.warn(
+            f"--time {plan.load.time_s:g}s is short for {what} with {case.users} users: "
+            f"use --time auto, or {least_s:.0f}s or more"
+        )
+    if plan.load.requests is not None:
+        return
+    rounds = LEAST_ROUNDS if most_s < math.inf else plan.rounds
+    shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, rounds)
+    if most_s < math.inf:
+        about = in_words(shortest_s, min(longest_s, most_s))
+        watcher.say(f"{len(plan.cases)} cases take {about}; close contests get more rounds, up to {most_s:.0f} s")
+        return
+    sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
+    watcher.say(f"{sieges} {in_words(shortest_s, longest_s)}")

@@ -5,12 +5,16 @@ import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
+
+import psutil
 
 from common.errors import BadInputError
 from common.server_contract import remedy, unmet
 from under_siege.model.case import Case, Value, case_of
-from under_siege.model.record import LeftOut
+from under_siege.model.record import LeftOut, Record
 from under_siege.model.suite import Load, Suite
 from under_siege.model.target import Amount, Target, filled
 from under_siege.targets.expectation import Expectation, Expectations
@@ -183,3 +187,40 @@ def cannot_run(target: Target, python: Interpreter) -> str:
     """Why the target can't run with that Python, and what to do about it; empty if it can."""
     lacking = unmet(target.requires, python.minor)
     return f"{lacking}: {remedy(target.requires)}" if lacking else ""
+
+
+def new_record(plan: Plan, case: Case, time_s: float, round_: int) -> Record:
+    """An empty record for a case that is about to be measured."""
+    workers = case.get("workers")
+    return Record(
+        server=case.server,
+        title=plan.targets[case.server].title,
+        values=dict(case.values),
+        is_ceiling=case in plan.ceilings,
+        has_ceiling=bool(plan.ceilings),
+        has_task=plan.suite.has_task,
+        workers=None if workers is None else int(workers),
+        round=round_,
+        time_s=time_s,
+        began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        load_average=psutil.getloadavg()[0],
+    )
+
+
+class ProgressListener(Protocol):
+    """Shows it to somebody, or not."""
+
+    def warn(self, message: str) -> None:
+        """Something will make the result worse than it could be."""
+
+    def say(self, message: str) -> None:
+        """Something that is good to know."""
+
+    def case_begins(self, what: str, time_s: float) -> None:
+        """A server is about to be started, and will be under load for so long."""
+
+    def answer_came(self) -> None:
+        """The load tool got an answer."""
+
+    def case_ends(self) -> None:
+        """All is measured and the server is gone."""

@@ -32,12 +32,11 @@ from under_siege.paths import PROGRAM
 from under_siege.processes.netns import own_network
 from under_siege.processes.signals import until_signal
 from under_siege.processes.supervisor_client import kept
-from under_siege.run.duration import budget_s
+from under_siege.run.case_run import run
+from under_siege.run.duration import budget_s, say_how_long
 from under_siege.run.load_run import order_of
-from under_siege.run.plan import Plan
-from under_siege.run.prepare import package_versions, prepared, with_environments
-from under_siege.run.progress_listener import ProgressListener
-from under_siege.run.rounds import expectations_of, run, say_how_long
+from under_siege.run.plan import Plan, ProgressListener
+from under_siege.run.prepare import expectations_of, package_versions, prepared, with_environments
 from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectations
 

@@ -21,9 +21,7 @@ from under_siege.model.validation import LONGEST_S
 from under_siege.monitors.cpu_speed_probe import machine_between
 from under_siege.monitors.ping import probing
 from under_siege.monitors.resource_usage import tree_usage
-from under_siege.run.case_run import new_record
-from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import ProgressListener
+from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.session import run_unsaved, traced_case
 from under_siege.run.warm_up import verify, warm_up
