@@ -84,8 +84,8 @@ def test_no_semaphore_is_left_of_one_that_does_not_end_when_it_is_told(tmp_path:
 @ON_LINUX
 def test_no_semaphore_is_left_of_what_a_killed_bench_had_started(tmp_path: Path) -> None:
     words = [sys.executable, "-c", has_a_semaphore(tmp_path)]
-    imports = "import os; from under_siege.processes.managed_process import Started"
-    start = f"{imports}; Started({words!r}, environment=os.environ)"
+    imports = "import os; from under_siege.processes.managed_process import ManagedProcess"
+    start = f"{imports}; ManagedProcess({words!r}, environment=os.environ)"
     with subprocess.Popen([sys.executable, "-c", f"{start}; {DAEMON}"], cwd=ROOT) as bench:
         semaphore = its_semaphore(tmp_path)
         bench.kill()
@@ -320,7 +320,7 @@ class Idle:
 
 def test_a_keeper_for_a_while_ends_after_that_if_it_has_nothing_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_client, "_KEPT", [])
-    monkeypatch.setattr(supervisor_client, "Kept", Idle)
+    monkeypatch.setattr(supervisor_client, "SupervisorClient", Idle)
     with another_keeper():
         inner = kept()
         assert inner.lives()

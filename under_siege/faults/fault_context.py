@@ -23,6 +23,7 @@ from under_siege.model.record import Incident, Record
 from under_siege.model.requests import FAILED_OUTCOMES
 from under_siege.monitors.ping import probing
 from under_siege.monitors.resource_usage import tree_usage
+from under_siege.paths import environment_variable
 from under_siege.run.plan import Plan, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.warm_up import warm_up
@@ -262,8 +263,5 @@ def _task_folder() -> Iterator[Path]:
     """Create the folder in which tasks report that they begin, known to all processes started meanwhile."""
     with TemporaryDirectory(prefix="drill-", dir=os.environ.get("TMPDIR")) as folder:
         (Path(folder) / BEGUN).touch()
-        os.environ[FOLDER] = folder
-        try:
+        with environment_variable(FOLDER, folder):
             yield Path(folder)
-        finally:
-            del os.environ[FOLDER]

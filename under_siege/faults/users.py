@@ -10,6 +10,7 @@ import aiohttp
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import answer_of, raw_url
 from under_siege.model.requests import Recovery, Requests
+from under_siege.monitors.ping import cancel
 from under_siege.targets.expectation import Expectation
 
 LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
@@ -81,9 +82,7 @@ class Users:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(tasks)
 
 
 def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome: str) -> None:
