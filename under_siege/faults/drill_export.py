@@ -54,7 +54,7 @@ def matrix_of(outcomes: Sequence[FaultOutcome]) -> tuple[list[str], Rows]:
 
 
 def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
-    """Who survives everything; who seems to live and does not work; and what could not be told."""
+    """Yield sentences: which servers survive everything, which seem to live but do no work, and what is not known."""
     servers = {one.case.server: _called(one) for one in outcomes}
     hurt = {one.case.server for one in outcomes if one.mark in (HURT, DEAD, HIDDEN)}
     unknown = {one.case.server for one in outcomes if one.failure}

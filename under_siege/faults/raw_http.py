@@ -41,7 +41,7 @@ LARGE = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"H%d: %b\r\n" % (number, b"
 
 
 def malformed(count: int, seed: int) -> Iterator[tuple[bytes, bool]]:
-    """So many requests, each with whether a pong in its answer was smuggled."""
+    """Yield requests, each with whether a pong in its answer was smuggled."""
     choice = random.Random(seed)  # noqa: S311 (not for secrets)
     yield LARGE, False
     for number in range(count - 1):
@@ -54,7 +54,7 @@ def malformed(count: int, seed: int) -> Iterator[tuple[bytes, bool]]:
 
 
 async def send_malformed(host: str, port: int, count: int, seed: int) -> tuple[int, int]:
-    """Sends them, some at once; how many were sent, and in how many answers there was a smuggled pong."""
+    """Send malformed requests; return how many were sent, and how many answers contain a smuggled pong."""
     requests, sent, smuggled = enumerate(malformed(count, seed)), 0, 0
 
     async def sender() -> None:
@@ -70,7 +70,7 @@ async def send_malformed(host: str, port: int, count: int, seed: int) -> tuple[i
 
 
 async def _answer(host: str, port: int, request: bytes, quiet_s: float | None) -> bytes | None:
-    """What is answered until the other side closes, or says nothing more; None if nobody takes it.
+    """Return what is answered until the other side closes or is quiet; None if it accepts no connection.
 
     Args:
         quiet_s: how long it may say nothing more, if more might be asked for, so that a server that closes at an end
@@ -99,7 +99,7 @@ async def _answer(host: str, port: int, request: bytes, quiet_s: float | None) -
 
 @contextlib.asynccontextmanager
 async def half_requests(host: str, port: int, count: int) -> AsyncIterator[None]:
-    """So many connections that send half a request and stay as long as the body runs."""
+    """Open connections that send half a request and stay while the body runs."""
     writers: list[asyncio.StreamWriter] = []
     try:
         for _ in range(count):
@@ -115,7 +115,7 @@ async def half_requests(host: str, port: int, count: int) -> AsyncIterator[None]
 
 
 async def ask_and_go(host: str, port: int, path: str, count: int, stay_s: float) -> None:
-    """So many clients that ask, stay so long, and leave without an answer."""
+    """Let clients send a request, stay for so long, and disconnect without an answer."""
     writers = []
     for _ in range(count):
         with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ from under_siege.processes.managed_process import offspring
 
 
 def used_cpu_s(process: psutil.Process) -> float:
-    """CPU seconds of all its threads, those that have ended among them, but not of its children.
+    """Return the CPU time of all its threads, including those that have ended, without its children.
 
     Linux gives them in nanoseconds by a clock of each process (clock_getcpuclockid(3)). What /proc has of it, and so
     psutil, is cut to steps of 10 ms, twice: in a short siege that is a good part of what a light task takes.
@@ -47,13 +47,13 @@ class Wakefulness:
         self._looks: list[tuple[float, float]] = []  # when, and seconds awake since it was started
 
     def look(self) -> None:
-        """Writes down how long it was awake until now, if it is still there."""
+        """Record how long it was awake until now, if it is still there."""
         awake_s = sum(sum(scheduled(pid)) for pid in _family(self._pid))
         if awake_s and awake_s >= (self._looks[-1][1] if self._looks else 0.0):
             self._looks.append((time.monotonic(), awake_s))
 
     def cpus(self, last_s: float) -> float | None:
-        """How many CPUs would have kept it awake that long, in the last so many seconds; None if that isn't known."""
+        """Return the mean number of CPUs on which it was awake in the last seconds; None if that isn't known."""
         if not self._looks:
             return None
         looks = [look for look in self._looks if look[0] >= self._looks[-1][0] - last_s]
@@ -106,7 +106,7 @@ class Usage(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def sampling(pid: int, record: Record, began_s: float, *, memory: bool = True) -> AsyncIterator[None]:
-    """Samples the process and its children into the record as long as the body runs, once more at its end."""
+    """Sample the process and its children while the body runs, and once more at its end."""
     stop = asyncio.Event()
     task = asyncio.create_task(_sample(pid, record, began_s, stop, memory=memory))
     try:
@@ -137,7 +137,7 @@ async def _sample(pid: int, record: Record, began_s: float, stop: asyncio.Event,
 
 
 def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
-    """What the process and all below it use now; None if it is gone."""
+    """Return what the process and all below it use now; None if it is gone."""
     try:
         root = psutil.Process(pid)
         processes = [root, *offspring(pid)]
@@ -158,7 +158,7 @@ def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
 
 
 def _memory(process: psutil.Process) -> tuple[int, str]:
-    """PSS, because RSS counts what processes share once for each; USS or RSS where there is no PSS."""
+    """Return PSS, because RSS counts shared memory once for each process; USS or RSS where there is no PSS."""
     try:
         full = process.memory_full_info()
     except psutil.AccessDenied:

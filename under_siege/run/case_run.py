@@ -37,7 +37,7 @@ from under_siege.targets.expectation import Expectation, Expectations, Files
 
 
 async def check_afterwards(plan: Plan, case: Case, server: Server, record: Record, services: Services) -> None:
-    """Returns if it ends with 0, or if the suite has none.
+    """Run the suite's own check, if it has one.
 
     Raises:
         CaseFailedError: with the last line that it said.
@@ -77,7 +77,7 @@ class Turn:
     after_siege: AfterSiege | None = None  # who goes on with the server, before it is stopped
 
     async def measure(self) -> None:
-        """Measures the case. Whatever goes wrong with the server is a failure in the record."""
+        """Measure the case. Whatever goes wrong with the server is a failure in the record."""
         began_s, record = time.monotonic(), self.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         try:
@@ -105,7 +105,7 @@ class Turn:
                 await self.after_siege(self.case, server, session, self.record)
 
     async def _load_that_does_not_count(self, server: Server) -> None:
-        """The same load before, as much as the suite says: what compiles while it serves has done so then."""
+        """Run the suite's warm-up load, in which servers compile what they compile while they serve."""
         load, users = self.plan.warm_up_of(self.case), self.record.users
         if load is None:
             return
@@ -121,7 +121,7 @@ class Turn:
             await self._unseen(server, rest)
 
     async def _unseen(self, server: Server, load: Load) -> int:
-        """A load that leaves nothing in the record; how many answers came."""
+        """Run a load that leaves nothing in the record; return how many answers came."""
         unseen = msgspec.structs.replace(
             self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
         )
@@ -245,7 +245,7 @@ async def _soloists(plan: Plan, expectations: Expectations, stack: contextlib.As
 
 @contextlib.asynccontextmanager
 async def beside_the_machine(record: Record, ticking: SpeedProbe, alone: Soloist | None) -> AsyncIterator[None]:
-    """What the machine could do at that moment: the metronome, and the task alone before and after the body."""
+    """Record the speed of the machine: the speed probe, and the task alone before and after the body."""
     began_s = time.monotonic()
     async with ticking.beside(record, math.inf if alone is None else alone.fresh_since_s(record)):
         if alone is not None:

@@ -27,7 +27,7 @@ from under_siege.targets.strategies import SERVERS
 
 
 def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] | None:
-    """By the names that they are imported by; None where a script or a task of the user's may need any."""
+    """Return the import names of packages; None if a script or a task of the user's may need any."""
     paths = list(servers)
     if any(path is None or path.parent != SERVERS for path in paths) or any(":" in task for task in tasks):
         return None
@@ -46,7 +46,7 @@ def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] 
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """The modules that it names, and what it takes from them, which may be modules, too."""
+    """Yield the modules that a file imports, and the names it imports from them, which may be modules, too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names)
@@ -55,7 +55,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
-    """The same plan once all that has run, each command once; and which cases can't be measured for want of it."""
+    """Run each prepare command once; return the plan with the cases that can't be measured because one failed."""
     if plan.suite.prepare and (why := await _ran(preparing_all(plan), watcher)):
         return replace(plan, unprepared=dict.fromkeys((*plan.cases, *plan.ceilings), why))
     found: dict[tuple[str, ...], str] = {}
@@ -76,7 +76,7 @@ async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
 
 
 async def _ran(start: Start, watcher: ProgressListener) -> str:
-    """Why it could not be run; empty if it was."""
+    """Return why it could not be run; empty if it was."""
     command = " ".join(start.words)
     watcher.say(f"first: {command}")
     try:
@@ -89,7 +89,7 @@ async def _ran(start: Start, watcher: ProgressListener) -> str:
 
 
 async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
-    """The same plan with Pythons that have what the servers need, or with the environments that they name."""
+    """Return the plan with Pythons that have what the servers need, or with the environments that they name."""
     if (folder := plan.suite.folder) is not None:
         wanted = {
             (_requirements(plan, case), case.python): plan.python_of(case)
@@ -112,12 +112,12 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
 
 
 async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
-    """Of the packages that servers need, for each Python that has some."""
+    """Return the versions of the packages that servers need, for each Python that has some."""
     return {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(plan)}
 
 
 def _pythons_with_packages(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What each is called, and its path: the environments of a suite, or else the Pythons."""
+    """Yield name and path of each environment of a suite, or else of each Python."""
     made = {key: folder for key, folder in plan.environments.items() if not isinstance(folder, str)}
     for (requirements, version), folder in made.items():
         yield f"{version} with {', '.join(requirements)}", str(folder / "bin" / "python")
@@ -135,7 +135,7 @@ UNKNOWN_S = 0.1  # how long it is taken to need where no server has answered
 
 
 async def ask_for_references(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
-    """What is right for each thing that is asked for, whatever serves it."""
+    """Return the right answer for each request, whatever serves it."""
     found: Expectations = {}
     by_job: dict[Work, Expectation] = {}
     for case in plan.cases:
@@ -147,7 +147,7 @@ async def ask_for_references(plan: Plan, services: Services, watcher: ProgressLi
 
 
 async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: ProgressListener) -> Expectation:
-    """From the first server that answers with the right status; each is asked once, however many cases it has."""
+    """Return the answer of the first server with the right status; each is started once, however many cases it has."""
     expect, tried = plan.suite.expect, set()
     if plan.load.files:
         return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
@@ -183,7 +183,7 @@ def _files(plan: Plan) -> Files:
 
 
 async def _asked(plan: Plan, case: Case, services: Services) -> tuple[list[Answer], float]:
-    """Answers of the right status, and how long the quickest took; raises CaseFailedError."""
+    """Return answers with the right status, and how long the quickest took; raise CaseFailedError."""
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
         await server.while_alive(server.ready(session))
         times, answers = [], []
@@ -205,7 +205,7 @@ async def _answer(server: Server, session: aiohttp.ClientSession, status: int) -
 
 
 async def expectations_of(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
-    """What is right, and how long it takes: from each task itself under each interpreter, or from the first server.
+    """Return the right answers and their durations, from the tasks under each interpreter or from the first server.
 
     Raises:
         BadInputError: a task can't be performed; no server was started.

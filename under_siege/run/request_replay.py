@@ -33,7 +33,7 @@ class Imitation:
     in_a_row: int = 1  # on one connection
 
     async def ask(self, url: str, limit_s: float, expected_bytes: int) -> Answer:
-        """The answer to such a request, the last one of those in a row.
+        """Send such requests in a row; return the last answer.
 
         Raises:
             CaseFailedError: nobody listens there, no answer in time, or something that isn't HTTP.
@@ -109,7 +109,7 @@ class Imitations:
         self._seen: dict[bool, Imitation] = {}
 
     async def of(self, order: LoadSpec) -> Imitation | None:
-        """How the tool asks; None where it, or a script, compares what comes itself.
+        """Return the tool's request; None if the tool, or a script, checks answers itself.
 
         Raises:
             CaseFailedError: it does not ask.
@@ -122,7 +122,7 @@ class Imitations:
 
 
 async def _imitation(tool: Tool, order: LoadSpec) -> Imitation:
-    """As is seen by letting it ask us."""
+    """Let the tool send a request to a socket of ours."""
     seen: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -91,7 +91,7 @@ def run_plan(
                 choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
                 await _say_what_to_expect(ready, expectations, others, watcher, most_s)
                 tracer = make_tracer(ready, expectations, raw.keep) if make_tracer else None
-                after = tracer and tracer.after_siege
+                after = tracer.after_siege if tracer else None
                 await run(ready, tool, expectations, needed, watcher, raw.keep, choose, after)
                 if tracer:
                     await tracer.rest(needed, watcher)
@@ -122,7 +122,7 @@ def _chosen(
 
 
 def _driver_for(plan: Plan) -> Driver:
-    """The load tool's, if that can make this load, and reach every server from a network of our own."""
+    """Return the driver of the load tool, if that can make this load."""
     if plan.load.tool == OPEN:
         raise BadInputError(f'tool = "open" offers rates of arrivals: expected {PROGRAM} capacity, or another tool')
     driver = DRIVERS[plan.load.tool]
@@ -238,7 +238,7 @@ async def _prepared(
     meanwhile: Meanwhile | None = None,
     adapted: Adapted | None = None,
 ) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
-    """The same plan with Pythons that have what the servers need, the right answers, and the services.
+    """Prepare the plan; yield it with the right answers and the services.
 
     The result gets versions. The body runs in a network of its own, if the load is to.
     """

@@ -76,7 +76,7 @@ def spread(users: int, processes: int) -> list[list[int]]:
 
 
 def _silence_task() -> None:
-    """What the task prints must not get into our lines."""
+    """Discard what the task prints: it must not get into our lines."""
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (for as long as the process lives)
 
 
@@ -197,7 +197,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _say(*words: object) -> None:
-    """One line in one write, so that the lines of many processes don't mix."""
+    """Write a line in one call, so that the lines of many processes don't mix."""
     os.write(1, (",".join(map(str, words)) + "\n").encode())
 
 
