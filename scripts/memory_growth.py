@@ -23,8 +23,7 @@ from under_siege.errors import CaseFailedError
 from under_siege.faults.drill_run import drill_plan
 from under_siege.faults.fault import CONTROL
 from under_siege.faults.fault_context import FaultContext, warm_server
-from under_siege.faults.raw_http import ask_and_go
-from under_siege.faults.users import REFUSED, Users
+from under_siege.faults.users import REFUSED, Users, ask_and_go
 from under_siege.model.case import Case
 from under_siege.model.record import Incident
 from under_siege.model.requests import Requests

@@ -210,7 +210,7 @@ def test_auto_stops_when_nothing_is_open(tmp_path, monkeypatch) -> None:
         for name in ("transactions", "pings", "samples", "machine", "load_s", "workers", "answer_bytes", *ALONE):
             setattr(record, name, getattr(made, name))
 
-    monkeypatch.setattr(case_run.Turn, "measure", simulated)
+    monkeypatch.setattr(case_run.CaseRun, "measure", simulated)
     monkeypatch.setattr(case_run, "beside_the_machine", on_a_steady_machine)
     plan = plan_of("2", users=5, time_s=4.0, rounds=MOST_ROUNDS)
     result, stopped_by, is_saved = run_plan(plan, tmp_path / "r.json", Listening(), ["bench.py", "run"], wanted)

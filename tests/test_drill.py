@@ -22,8 +22,7 @@ from under_siege.faults.drill_export import conclusion, marked
 from under_siege.faults.drill_result import FAULTS, FaultOutcome, exit_code, fault_outcomes, figures_of
 from under_siege.faults.drill_run import chains, drill_plan, selected
 from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, OK
-from under_siege.faults.raw_http import AMBIGUOUS, malformed
-from under_siege.faults.users import Users
+from under_siege.faults.users import AMBIGUOUS, Users, malformed
 from under_siege.http_client import client
 from under_siege.model.record import Failure, Incident, LeftOut, Pings, Result, load, save
 from under_siege.model.requests import Recovery, Requests

@@ -22,8 +22,7 @@ from under_siege.faults.fault import (
 )
 from under_siege.faults.fault_context import USERS, FaultContext, quick_s
 from under_siege.faults.incident_metrics import Figures, ping_p99_s, rate_between, under_load
-from under_siege.faults.raw_http import ask_and_go, half_requests, send_malformed
-from under_siege.faults.users import LATE, LOST, REFUSED, WRONG
+from under_siege.faults.users import LATE, LOST, REFUSED, WRONG, ask_and_go, half_requests, send_malformed
 from under_siege.model.record import Incident
 from under_siege.processes.managed_process import until
 

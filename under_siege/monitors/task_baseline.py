@@ -18,7 +18,7 @@ MOST_RUNS, ENOUGH_S = 3, 0.25  # at a time: so many, or as many as begin in so l
 FRESH_S = 1.0  # what was run after a case, and began no longer ago, is also what is run before the next one
 
 
-class Soloist:
+class BaselineWorker:
     """A process that has the task ready, and waits to be asked."""
 
     def __init__(self, process: ManagedProcess, patience_s: float) -> None:
@@ -73,14 +73,14 @@ class Soloist:
 @contextlib.asynccontextmanager
 async def baseline_worker(
     task: str, python: Interpreter, patience_s: float, folder: Path | None = None
-) -> AsyncIterator[Soloist]:
+) -> AsyncIterator[BaselineWorker]:
     """Start a baseline worker for the task; stop it at the end."""
     command = [python.path, *script("baseline_worker"), task]
     process = ManagedProcess(command, environment=server_environment(), stdin=subprocess.PIPE, folder=folder)
     Tail(process.process.stderr)  # or it would have to wait when it has printed much
     try:
         assert process.process.stdout is not None
-        one = Soloist(process, patience_s)
+        one = BaselineWorker(process, patience_s)
         with reading_lines(process.process.stdout.fileno(), one.take):
             yield one
     finally:

@@ -24,12 +24,12 @@ from under_siege.monitors.answer_check import Checker, interval_s
 from under_siege.monitors.cpu_speed_probe import SpeedProbe, machine_between, speed_probe, watching_machine
 from under_siege.monitors.ping import INTERVAL_S, probing
 from under_siege.monitors.resource_usage import sampling, tree_usage, watching_ports
-from under_siege.monitors.task_baseline import Soloist, baseline_worker
+from under_siege.monitors.task_baseline import BaselineWorker, baseline_worker
 from under_siege.run.ceiling import compute_bare
 from under_siege.run.duration import Length
 from under_siege.run.load_run import Running, at_the_start, drive, order_of
 from under_siege.run.plan import Plan, ProgressListener, new_record
-from under_siege.run.request_replay import IN_A_ROW, Imitation, Imitations
+from under_siege.run.request_replay import IN_A_ROW, ReplayedRequest, RequestReplays
 from under_siege.run.server import Server, running
 from under_siege.run.start_command import checking
 from under_siege.run.warm_up import last_pong, verify, warm_up
@@ -62,13 +62,13 @@ FIRST_PART = 6  # the first sixth of a warm-up tells what answers cost before th
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CaseRun:
     """All that measuring a case needs, and the record that it fills."""
 
     plan: Plan
     case: Case
     tool: Tool
-    imitations: Imitations
+    replays: RequestReplays
     expected: Expectation
     length: Length
     services: Services
@@ -141,7 +141,7 @@ class Turn:
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
         order = self._order(server, self.plan.load_of(self.case), self.length)
-        like = await self.imitations.of(order)
+        like = await self.replays.of(order)
         async with at_the_start(self.tool, order, self.record) as running:
             await self._loaded(server, session, order, running, like)
 
@@ -151,7 +151,7 @@ class Turn:
         session: aiohttp.ClientSession,
         order: LoadSpec,
         running: Running | None,
-        like: Imitation | None,
+        like: ReplayedRequest | None,
     ) -> None:
         record, patience_s = self.record, self.expected.patience_s(self.record.users)
 
@@ -211,8 +211,8 @@ async def run(
     """
     async with contextlib.AsyncExitStack() as stack:
         ticking = await stack.enter_async_context(speed_probe())
-        soloists = await _soloists(plan, expectations, stack)
-        imitations, took_s = Imitations(tool), dict[Case, float]()
+        baselines = await _baseline_workers(plan, expectations, stack)
+        replays, took_s = RequestReplays(tool), dict[Case, float]()
         for round_, cases in enumerate(plan.in_order(), 1):
             chosen = choose(cases, took_s)
             for case in chosen:
@@ -222,10 +222,10 @@ async def run(
                 length = Length(plan.load.time_s, case.users, expected)
                 record = new_record(plan, case, length.end_s, round_)
                 watcher.case_begins(f"round {round_}  {record.server}", length.end_s)
-                async with beside_the_machine(record, ticking, soloists.get(case.work)):
+                async with beside_the_machine(record, ticking, baselines.get(case.work)):
                     after = after_last_siege if round_ == plan.rounds else None
-                    turn = Turn(plan, case, tool, imitations, expected, length, services, record, watcher, after)
-                    await turn.measure()
+                    case_run = CaseRun(plan, case, tool, replays, expected, length, services, record, watcher, after)
+                    await case_run.measure()
                 save(record)
                 took_s[case] = time.monotonic() - began_s
                 watcher.case_ends()
@@ -233,18 +233,20 @@ async def run(
                 return
 
 
-async def _soloists(plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack) -> dict[object, Soloist]:
+async def _baseline_workers(
+    plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack
+) -> dict[object, BaselineWorker]:
     """Start a process for each task that performs it alone, between sieges."""
-    found = dict[object, Soloist]()
+    workers = dict[object, BaselineWorker]()
     for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
         patience_s = expectations[case.work].patience_s(users=1)
-        alone = baseline_worker(case.task, plan.python_of(case), patience_s, plan.suite.folder)
-        found[case.work] = await stack.enter_async_context(alone)
-    return found
+        worker = baseline_worker(case.task, plan.python_of(case), patience_s, plan.suite.folder)
+        workers[case.work] = await stack.enter_async_context(worker)
+    return workers
 
 
 @contextlib.asynccontextmanager
-async def beside_the_machine(record: Record, ticking: SpeedProbe, alone: Soloist | None) -> AsyncIterator[None]:
+async def beside_the_machine(record: Record, ticking: SpeedProbe, alone: BaselineWorker | None) -> AsyncIterator[None]:
     """Record the speed of the machine: the speed probe, and the task alone before and after the body."""
     began_s = time.monotonic()
     async with ticking.beside(record, math.inf if alone is None else alone.fresh_since_s(record)):

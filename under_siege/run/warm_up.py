@@ -13,7 +13,7 @@ from common.server_contract import MOST_WORKERS
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer, get, get_job
 from under_siege.model.record import Record
-from under_siege.run.request_replay import Imitation
+from under_siege.run.request_replay import ReplayedRequest
 from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectation
 
@@ -84,7 +84,7 @@ async def _all(batch: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:
 
 
 async def verify(
-    session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, like: Imitation | None = None
+    session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, like: ReplayedRequest | None = None
 ) -> Answer:
     """Send the request of the load, in the form of the load tool if `like` is given; return the answer.
 
