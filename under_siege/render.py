@@ -15,7 +15,6 @@ from under_siege.analysis.report_data import summarize
 from under_siege.analysis.threshold_check import Judged, check_has, exit_code_of, judged
 from under_siege.capacity import capacity_export, capacity_result
 from under_siege.checks.verdict import FAILED, OK
-from under_siege.faults import drill_export, survival_marks
 from under_siege.model.record import Result
 from under_siege.model.result_file import write_whole
 from under_siege.model.threshold import required, together
@@ -43,6 +42,8 @@ def as_timelines(result: Result) -> RenderableType:
 def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) -> RenderableType:
     """The table or the timelines for a terminal, as wide as that is."""
     if dress == "table" and result.incidents:
+        from under_siege.faults import drill_export  # with all that faults need, it takes a while to load
+
         return drill_export.as_table(result)
     if dress == "table" and result.steps:
         return capacity_export.as_table(result)
@@ -77,6 +78,8 @@ def as_json(result: Result, *, corrected: bool = True) -> str:
     if result.requirements:
         told["requirements"] = required_as_data(judged(result, comparison))
     if result.incidents:
+        from under_siege.faults import drill_export
+
         told["cells"] = drill_export.as_data(result)
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
@@ -101,6 +104,8 @@ def dressed(result: Result, dress: str, *, corrected: bool = True) -> str:
     if dress in ("table", "timeline"):
         return _plain(as_shown(result, dress, corrected=corrected))
     if result.incidents and dress in ("markdown", "csv"):
+        from under_siege.faults import drill_export
+
         return drill_export.as_markdown(result) if dress == "markdown" else drill_export.as_csv(result)
     if result.steps and dress in ("markdown", "csv"):
         return capacity_export.as_markdown(result) if dress == "markdown" else capacity_export.as_csv(result)
@@ -193,7 +198,9 @@ def exit_code(result: Result) -> int:
     1 if one failed or something is missed; 3 if neither, but one is suspect or unclear, or something undecided.
     """
     if result.incidents:
-        return survival_marks.exit_code(result)
+        from under_siege.faults import drill_result
+
+        return drill_result.exit_code(result)
     if result.steps:
         return capacity_result.exit_code(result)
     comparison = summarize(result)

@@ -15,7 +15,8 @@ from simulated_record import bare_record, record_of
 from common.errors import BadInputError
 from under_siege.analysis.stopping_rule import MOST_ROUNDS, wanted
 from under_siege.model.record import load
-from under_siege.run import rounds
+from under_siege.run import case_run
+from under_siege.run.duration import say_how_long
 from under_siege.run.session import run_plan
 from under_siege.targets import expectation
 from under_siege.targets.expectation import Expectation
@@ -209,8 +210,8 @@ def test_auto_stops_when_nothing_is_open(tmp_path, monkeypatch) -> None:
         for name in ("transactions", "pings", "samples", "machine", "load_s", "workers", "answer_bytes", *ALONE):
             setattr(record, name, getattr(made, name))
 
-    monkeypatch.setattr(rounds.Turn, "measure", simulated)
-    monkeypatch.setattr(rounds, "beside_the_machine", on_a_steady_machine)
+    monkeypatch.setattr(case_run.CaseRun, "measure", simulated)
+    monkeypatch.setattr(case_run, "beside_the_machine", on_a_steady_machine)
     plan = plan_of("2", users=5, time_s=4.0, rounds=MOST_ROUNDS)
     result, stopped_by, is_saved = run_plan(plan, tmp_path / "r.json", Listening(), ["bench.py", "run"], wanted)
     assert (stopped_by, is_saved) == (None, True)
@@ -221,5 +222,5 @@ def test_auto_stops_when_nothing_is_open(tmp_path, monkeypatch) -> None:
 def test_a_siege_that_is_too_short_for_the_task_is_said_beforehand() -> None:
     plan = plan_of("3", task="sign_up", users=4)
     expected, watcher = Expectation(b"", 0.28, 0.001), Listening()
-    rounds.say_how_long(plan, {plan.cases[0].work: expected}, watcher)
+    say_how_long(plan, {plan.cases[0].work: expected}, watcher)
     assert watcher.warned == ["--time 1s is short for sign_up with 4 users: use --time auto, or 4s or more"]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import dataclasses
 import itertools
 import json
 import math
@@ -16,15 +17,12 @@ from conftest import LIMIT_S, ROOT, TESTS
 from simulated_record import result_of
 
 from under_siege.errors import CaseFailedError
-from under_siege.faults import drill_run, fault_context, job_faults, server_fixture
-from under_siege.faults.drill_plan import drill_plan
-from under_siege.faults.drill_run import chains, with_parts
-from under_siege.faults.drill_text import conclusion, marked
-from under_siege.faults.fault import CONTROL, FAULTS
-from under_siege.faults.fault_metrics import drilled, figures_of
-from under_siege.faults.raw_http import AMBIGUOUS, malformed
-from under_siege.faults.survival_marks import DEAD, HIDDEN, HURT, OK, cells_of, exit_code
-from under_siege.faults.users import Crowd
+from under_siege.faults import drill_run, fault_context, job_faults
+from under_siege.faults.drill_export import conclusion, marked
+from under_siege.faults.drill_result import FAULTS, FaultOutcome, exit_code, fault_outcomes, figures_of
+from under_siege.faults.drill_run import chains, drill_plan, selected
+from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, OK
+from under_siege.faults.users import AMBIGUOUS, Users, malformed
 from under_siege.http_client import client
 from under_siege.model.record import Failure, Incident, LeftOut, Pings, Result, load, save
 from under_siege.model.requests import Recovery, Requests
@@ -71,23 +69,27 @@ def result(*found: Incident) -> Result:
     return one
 
 
-class FakeStage:
+class FakeServer:
     """A server that is whole after everything but half requests."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.is_gone = False
 
-    def scene(self, incident: Incident) -> Incident:
+    def context(self, incident: Incident) -> Incident:
         self.seen.append(incident.fault)
         return incident
 
-    async def has_recovered(self, scene: Incident) -> bool:
-        return scene.fault != "slow"
+    async def has_recovered(self, context: Incident) -> bool:
+        return context.fault != "slow"
+
+
+def outcomes(*incidents: Incident) -> list[FaultOutcome]:
+    return fault_outcomes(incidents)
 
 
 def mark(one: Incident) -> str:
-    (cell,) = cells_of(result(one))
+    (cell,) = outcomes(one)
     return cell.mark
 
 
@@ -168,7 +170,7 @@ def test_a_server_that_fails_without_a_fault_is_unusable(when: str) -> None:
         control.requests.outcome[-3:] = ["wrong", "lost", "wrong"]
     sound = incident("slow", left=0.9, from_s=1.0, server="9_pebble")
     drill = result(control, incident("worker"), incident(CONTROL, server="9_pebble"), sound)
-    cells = cells_of(drill)
+    cells = fault_outcomes(drill.incidents)
     assert [marked(one)[0] for one in cells[:2]] == ["failed", "failed"]
     assert cells[3].mark == OK
     sentences = list(conclusion(cells))
@@ -178,7 +180,7 @@ def test_a_server_that_fails_without_a_fault_is_unusable(when: str) -> None:
     assert exit_code(drill) == 1
 
 
-class FakeCrowd:
+class FakeUsers:
     """Clients whose requests have these outcomes, one after the other, and are answered by these processes in turn."""
 
     def __init__(self, outcomes: Iterator[str], processes: list[str]) -> None:
@@ -211,11 +213,14 @@ def test_the_check_asks_until_all_processes_have_answered_and_gives_up_at_the_fi
     sent: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(server_fixture, "RECOVERY_LIMIT_S", 0.2)
-    crowd = FakeCrowd(itertools.chain(first, itertools.repeat("")), processes)
+    monkeypatch.setattr(fault_context, "RECOVERY_LIMIT_S", 0.2)
+    users = FakeUsers(itertools.chain(first, itertools.repeat("")), processes)
     server, warm = SimpleNamespace(listening_processes=lambda: listening), SimpleNamespace(idle_answer_s=0.0)
-    one, on = incident(), server_fixture.Stage(server, None, crowd, None, warm, processes=2 if any(processes) else 0)
-    assert asyncio.run(on._passes_check(SimpleNamespace(incident=one, began_s=0.0))) == has_recovered
+    one, on = (
+        incident(),
+        fault_context.ServerFixture(server, None, users, None, warm, processes=2 if any(processes) else 0),
+    )
+    assert asyncio.run(on.passes_check(SimpleNamespace(incident=one, began_s=0.0))) == has_recovered
     assert one.has_recovered == has_recovered
     assert sent is None or len(one.recovery.outcome) == sent
 
@@ -223,7 +228,7 @@ def test_the_check_asks_until_all_processes_have_answered_and_gives_up_at_the_fi
 def test_a_drill_without_recovery_checks_is_still_read() -> None:
     found = load(ROOT / "results" / "drill.json").incidents
     assert {one.has_recovered for one in found} == {None}
-    assert not [one.failure for one in drilled(found) if one.failure]
+    assert not [one.failure for one in fault_outcomes(found) if one.failure]
 
 
 MARKS = {
@@ -270,16 +275,16 @@ def test_a_mark_says_how_it_did(name: str) -> None:
 
 def test_figures_are_medians_and_never_is_longer_than_all_else() -> None:
     rounds = [incident(gap_s=gap_s) for gap_s in (0.5, 5.0, 5.0)]
-    (cell,) = cells_of(result(*rounds))
-    assert cell.drilled.figures["whole_s"] is None
-    (cell,) = cells_of(result(incident(gap_s=0.5), incident(gap_s=0.5), incident(gap_s=5.0)))
-    assert cell.drilled.figures["whole_s"] == pytest.approx(0.4, abs=0.11)
+    (cell,) = outcomes(*rounds)
+    assert cell.figures["whole_s"] is None
+    (cell,) = outcomes(incident(gap_s=0.5), incident(gap_s=0.5), incident(gap_s=5.0))
+    assert cell.figures["whole_s"] == pytest.approx(0.4, abs=0.11)
 
 
 def test_what_can_not_happen_and_what_could_not_be_tried_are_told_apart() -> None:
     never, failed = incident(server="2_async"), incident(server="9_pebble")
     never.without, failed.failure = "it works in its only process", Failure("died", "it <b>died</b>")
-    cells = cells_of(result(never, failed))
+    cells = outcomes(never, failed)
     assert [marked(one)[0] for one in cells] == ["–", "failed"]  # noqa: RUF001
     assert any("Could not be told: 9_pebble" in sentence for sentence in conclusion(cells))
     assert next(conclusion(cells)) == "None is known to survive all of it."  # nothing that befell them was seen
@@ -294,7 +299,7 @@ def test_what_can_not_happen_and_what_could_not_be_tried_are_told_apart() -> Non
 def test_who_was_never_pinged_has_not_left_a_ping_unanswered() -> None:
     never = incident("slow", left=0.0, from_s=1.0, server="shop")
     never.pings = Pings([], [], [], [])
-    cells = cells_of(result(never, incident("slow", ping_s=math.inf, left=0.0, from_s=1.0)))
+    cells = outcomes(never, incident("slow", ping_s=math.inf, left=0.0, from_s=1.0))
     assert [(one.mark, marked(one)[1]) for one in cells] == [(DEAD, "no answer"), (DEAD, "–")]  # noqa: RUF001
     assert list(conclusion(cells))[1:3] == [
         "Dead, and a health check would notice: 4_pool (50 half requests).",
@@ -317,16 +322,20 @@ def test_every_dress_shows_a_drill() -> None:
     assert page.count("<figure>") == len({one.fault for one in drill.incidents})
 
 
+def names_of(options: list[str]) -> list[str]:
+    return [fault.name for fault in selected(options)]
+
+
 def test_every_fault_is_drilled_and_the_control_comes_with_any() -> None:
-    assert with_parts([]) == list(FAULTS)
-    assert with_parts(["worker"]) == [CONTROL, "worker", "jobs_worker"]
-    assert with_parts(["broker"]) == [CONTROL, "jobs_broker", "jobs_broker_disk"]
-    assert with_parts(["stop"]) == [CONTROL, "stop", "stop_long"]
+    assert names_of([]) == list(FAULTS)
+    assert names_of(["worker"]) == [CONTROL, "worker", "jobs_worker"]
+    assert names_of(["broker"]) == [CONTROL, "jobs_broker", "jobs_broker_disk"]
+    assert names_of(["stop"]) == [CONTROL, "stop", "stop_long"]
 
 
 def test_every_server_meets_every_fault_in_every_round() -> None:
     plan, turns = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
-    happening = [(one.server, one.fault, one.round) for chain in chains(plan, list(FAULTS)) for _, one in chain]
+    happening = [(one.server, one.fault, one.round) for chain in chains(plan, selected([])) for _, one in chain]
     assert len(happening) == len(set(happening)) == turns
     assert {fault for server, fault, _ in happening if server == "2_async"} == set(FAULTS)
     assert {round_ for _, fault, round_ in happening if fault == "worker"} == {1, 2, 3}
@@ -334,7 +343,7 @@ def test_every_server_meets_every_fault_in_every_round() -> None:
 
 def test_a_chain_is_of_one_server_and_nothing_comes_after_what_none_goes_on_after() -> None:
     plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
-    for chain in chains(plan, list(FAULTS)):
+    for chain in chains(plan, selected([])):
         assert len({case for case, _ in chain}) == 1
         names = [one.fault for _, one in chain]
         ends = [name in {"stop", "stop_long", "endless"} for name in names]
@@ -342,34 +351,35 @@ def test_a_chain_is_of_one_server_and_nothing_comes_after_what_none_goes_on_afte
         assert ends == [False] * (len(chain) - 1) + [not alone]
         assert len(names) == 1 or not alone
     only, _ = drill_plan(suite_of(["2"]), ["slow"], {"python": ["python3"]}, rounds=1, seed=1)
-    assert [len(chain) for chain in chains(only, [CONTROL, "slow"])] == [2]
+    assert [len(chain) for chain in chains(only, selected(["slow"]))] == [2]
 
 
 def test_the_control_comes_first_while_the_server_is_fresh() -> None:
     plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
     places = [
         [one.fault for _, one in chain].index(CONTROL)
-        for chain in chains(plan, list(FAULTS))
+        for chain in chains(plan, selected([]))
         if CONTROL in [one.fault for _, one in chain]
     ]
     assert places == [0, 0]
 
 
 def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    servers: list[FakeStage] = []
+    servers: list[FakeServer] = []
 
     @contextlib.asynccontextmanager
-    async def fake_stage(*_: object, **__: object) -> AsyncIterator[FakeStage]:
-        servers.append(FakeStage())
+    async def fake_server(*_: object, **__: object) -> AsyncIterator[FakeServer]:
+        servers.append(FakeServer())
         yield servers[-1]
         servers[-1].is_gone = True
 
-    async def happens(scene: Incident) -> None:
-        if scene.fault == "overload":
+    async def happens(context: Incident) -> None:
+        if context.fault == "overload":
             raise CaseFailedError("died", "it died")
 
-    monkeypatch.setattr(drill_run, "stage", fake_stage)
-    monkeypatch.setattr(drill_run, "_DRILLS", dict.fromkeys(FAULTS, happens))
+    monkeypatch.setattr(drill_run, "warm_server", fake_server)
+    fakes = {name: dataclasses.replace(fault, inject=happens) for name, fault in FAULTS.items()}
+    monkeypatch.setattr(drill_run, "FAULTS", fakes)
     plan, _ = drill_plan(suite_of(["2"]), [], {"python": ["python3"]}, rounds=1, seed=1)
     (case,), kept = plan.cases, []
     names = [CONTROL, "leave", "slow", "overload", "malformed", "stop"]
@@ -381,8 +391,7 @@ def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(m
     assert all(server.is_gone for server in servers)
     kept[2].seen |= {"left": 0.5, "from_s": 1.0}
     assert any(
-        "Did not recover in time" in told and "4_pool (50 half" in told
-        for told in conclusion(cells_of(result(kept[2])))
+        "Did not recover in time" in told and "4_pool (50 half" in told for told in conclusion(outcomes(kept[2]))
     )
 
 
@@ -399,14 +408,14 @@ def drilled_for_real(folder: Path, asked: Asked, *words: str) -> dict[tuple[str,
     assert ran.returncode in (0, 1), ran.stderr
     found = load(folder / "d.json")
     assert not [one.failure for one in found.incidents if one.failure]
-    return {(cell.drilled.case.server, cell.drilled.fault): cell.mark for cell in cells_of(found)}
+    return {(cell.case.server, cell.fault): cell.mark for cell in fault_outcomes(found.incidents)}
 
 
 @pytest.mark.figures
 def test_a_server_that_stops_at_once_loses_what_had_begun(tmp_path: Path, asked: Asked) -> None:
     marks = drilled_for_real(tmp_path, asked, str(TESTS / "servers" / "stops_at_once.py"), "--fault", "stop")
     assert marks["stops_at_once", "stop"] == HURT
-    (stop,) = [one for one in drilled(load(tmp_path / "d.json").incidents) if one.fault == "stop"]
+    (stop,) = [one for one in fault_outcomes(load(tmp_path / "d.json").incidents) if one.fault == "stop"]
     assert stop.figures["begun_lost"] >= 1
 
 
@@ -416,7 +425,7 @@ def test_one_broken_pool_of_two_is_no_recovery_and_harms_no_other_fault(tmp_path
         tmp_path, asked, str(TESTS / "suites" / "two_pools"), "--fault", "worker", "--fault", "slow"
     )
     assert marks["two_pools", "worker"] in (HIDDEN, DEAD)
-    found = {one.fault: one for one in drilled(load(tmp_path / "d.json").incidents)}
+    found = {one.fault: one for one in fault_outcomes(load(tmp_path / "d.json").incidents)}
     assert found["worker"].figures["whole_s"] is None
     failed = {one.fault: set(one.requests.outcome) - {""} for one in load(tmp_path / "d.json").incidents}
     assert {fault: outcomes for fault, outcomes in failed.items() if outcomes} == {"worker": {"wrong"}}
@@ -433,7 +442,7 @@ def test_jobs_that_a_killed_server_forgets_are_counted(
     name = "forgets_jobs"
     marks = drilled_for_real(tmp_path, asked, str(TESTS / "servers" / f"{name}.py"), "--fault", "server")
     assert marks[name, "jobs_server"] == (OK if remembers else HURT)
-    found = {one.fault: one for one in drilled(load(tmp_path / "d.json").incidents)}
+    found = {one.fault: one for one in fault_outcomes(load(tmp_path / "d.json").incidents)}
     figures = found["jobs_server"].figures
     assert (figures["accepted"], figures["lost"]) == (40, 0 if remembers else 40)
     assert figures["takes_new"] == 1
@@ -455,7 +464,7 @@ def test_a_server_of_a_suite_is_drilled_as_far_as_that_goes(tmp_path: Path, aske
     marks = drilled_for_real(tmp_path, asked, shop, "--fault", "slow", "--fault", "endless")
     assert {fault for _, fault in marks} == {CONTROL, "slow", "endless"}
     assert marks["plain", "slow"] == OK
-    found = drilled(load(tmp_path / "d.json").incidents)
+    found = fault_outcomes(load(tmp_path / "d.json").incidents)
     assert next(one.without for one in found if one.fault == "endless") == "its tasks are its own"
 
 
@@ -503,10 +512,10 @@ def test_an_answer_that_comes_in_pieces_is_read_to_its_end(how: str) -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server, client() as session:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-            crowd = Crowd(session, url, Expectation(whole, 0.1, 0.1), LIMIT_S)
+            users = Users(session, url, Expectation(whole, 0.1, 0.1), LIMIT_S)
             if how == "a request":
-                return await crowd.ask()
-            return await job_faults._ask(SimpleNamespace(session=session, crowd=crowd), url)
+                return await users.ask()
+            return await job_faults._ask(SimpleNamespace(session=session, users=users), url)
 
     assert asyncio.run(ask()) == ("" if how == "a request" else job_faults._ANSWERED)
 
@@ -517,8 +526,8 @@ def test_the_drill_and_the_report_find_the_same_window_of_recovery(monkeypatch: 
     times = [*(0.3 + number / 10 for number in range(7)), 2.003, 2.1, 2.3, 2.502]
     one.requests = Requests(times, times, [""] * len(times))
     hundredths = itertools.count(100, 2)
-    running = fault_context.Scene(None, None, None, None, one)
+    running = fault_context.FaultContext(None, None, None, None, one)
     monkeypatch.setattr(running, "now_s", lambda: next(hundredths) / 100)
     monkeypatch.setattr(fault_context, "LOOK_S", 0.0)
-    assert asyncio.run(running.until_whole(3.0))
+    assert asyncio.run(running.recovers_within(3.0))
     assert figures_of(one)["whole_s"] == pytest.approx(1.003)

@@ -15,6 +15,7 @@ from under_siege.paths import HOST
 from under_siege.processes.ports import claimed_port, port_is_free
 from under_siege.run import case_run
 from under_siege.run.duration import Length
+from under_siege.run.plan import new_record
 from under_siege.targets.expectation import Expectation
 
 NAMES = (
@@ -107,8 +108,10 @@ def test_a_mistake_of_the_bench_costs_one_case_only(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(case_run, "warm_up", mistaken)
     plan = plan_of("2")
-    record, expected = case_run.new_record(plan, plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
-    one = case_run.Turn(plan, plan.cases[0], None, None, expected, Length(1.0, 2, expected), Services(), record, None)
+    record, expected = new_record(plan, plan.cases[0], 1.0, 1), Expectation(b"1", 0.1, 0.1)
+    one = case_run.CaseRun(
+        plan, plan.cases[0], None, None, expected, Length(1.0, 2, expected), Services(), record, None
+    )
     asyncio.run(one.measure())
     assert record.failure.code == "bench_error"
     assert "ZeroDivisionError: a mistake" in record.failure.message

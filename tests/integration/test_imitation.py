@@ -20,9 +20,9 @@ from under_siege.errors import CaseFailedError
 from under_siege.http_client import MORE_BYTES, client, get
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec
-from under_siege.run.request_replay import IN_A_ROW, Imitation, Imitations
+from under_siege.run.request_replay import IN_A_ROW, ReplayedRequest, RequestReplays
 
-ASK = Imitation("ab", b"GET / HTTP/1.0\r\nHost: here\r\n\r\n", "here")
+ASK = ReplayedRequest("ab", b"GET / HTTP/1.0\r\nHost: here\r\n\r\n", "here")
 RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 # Each has the right answer for everybody but the tool, and for that one of the same length.
 LIAR = """
@@ -118,7 +118,7 @@ def test_our_requests_are_those_of_the_tool_line_by_line(name: str, keep_alive: 
                 await process.wait()
                 of_the_tool = seen[0]
                 seen.clear()
-                asks = await Imitations(tool).of(order)
+                asks = await RequestReplays(tool).of(order)
                 assert asks is not None
                 assert (await asks.ask(order.url, 10.0, 5)).body == b"hello"
                 return of_the_tool, seen[-1]
@@ -128,7 +128,7 @@ def test_our_requests_are_those_of_the_tool_line_by_line(name: str, keep_alive: 
     assert b" /some/path?one=1&two=2 HTTP/1." in ours
 
 
-def asked(answers: list[bytes], like: Imitation = ASK, limit_s: float = 10.0) -> bytes:
+def asked(answers: list[bytes], like: ReplayedRequest = ASK, limit_s: float = 10.0) -> bytes:
     """What is read of the answers."""
 
     async def ask() -> bytes:

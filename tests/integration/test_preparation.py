@@ -14,7 +14,7 @@ from simulated_results import result_of
 from common.errors import BadInputError
 from under_siege.analysis.report_data import summarize
 from under_siege.errors import CaseFailedError
-from under_siege.faults.drill_plan import drill_plan
+from under_siege.faults.drill_run import drill_plan
 from under_siege.http_client import Answer
 from under_siege.load_tools.tool import LoadSpec, ToolOutput
 from under_siege.load_tools.wrk import Wrk
@@ -23,9 +23,8 @@ from under_siege.model.target import Amount
 from under_siege.processes.netns import own_network
 from under_siege.report.notes import notes
 from under_siege.run import start_command
-from under_siege.run.expected_answer import ask_for_references
 from under_siege.run.plan import Plan, make_plan
-from under_siege.run.prepare import prepared
+from under_siege.run.prepare import ask_for_references, prepared
 from under_siege.targets.expectation import Expectation, Files
 from under_siege.targets.suite_file import read_suite
 

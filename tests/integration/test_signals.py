@@ -22,7 +22,7 @@ from under_siege.model.record import load
 from under_siege.paths import HOST
 from under_siege.processes.managed_process import offspring, until_signal
 from under_siege.run import server
-from under_siege.run.case_run import new_record
+from under_siege.run.plan import new_record
 
 # The server that is running when the signal comes, which makes that moment last.
 DURING = {"starting": "never_ready", "under siege": "slow_to_start", "stopping": "clings_to_its_port"}

@@ -17,7 +17,7 @@ from common import admission_queue, disconnects
 from common.admission_queue import Turns
 from common.options import Options, server_options
 from common.server_contract import LONGEST_QUEUE
-from under_siege.faults.drill_plan import drill_plan
+from under_siege.faults.drill_run import drill_plan
 from under_siege.targets.strategies import all_strategies, by_hand, read_strategy, strategies_suite
 
 FULL = "the queue is full, 0 requests wait in it"

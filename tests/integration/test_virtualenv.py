@@ -22,7 +22,7 @@ from under_siege.environments import venvs
 from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
 from under_siege.processes.managed_process import until
-from under_siege.run.case_run import new_record
+from under_siege.run.plan import new_record
 from under_siege.run.server import running
 from under_siege.targets.interpreter import Interpreter, interpreter, told_apart
 from under_siege.trace.request_trace import trace_servers

@@ -124,7 +124,7 @@ def test_what_was_run_after_a_case_is_run_before_the_next_one_and_has_its_beats(
 def test_what_was_run_a_second_ago_is_run_again(ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The speed of the machine may be another one by then; and so long ago its beats are still remembered."""
     monkeypatch.setattr(task_baseline, "time", SimpleNamespace(monotonic=lambda: 1000.0))
-    alone, one, other = task_baseline.Soloist(None, LIMIT_S), new_record(), new_record()
+    alone, one, other = task_baseline.BaselineWorker(None, LIMIT_S), new_record(), new_record()
     alone._last, alone._last_of = [[1000.0 - ago_s, 0.1, 0.1, 0]], one
     assert alone.fresh_since_s(one) == math.inf
     assert alone.fresh_since_s(other) == (1000.0 - ago_s if is_fresh else math.inf)
@@ -134,7 +134,7 @@ def test_what_was_run_a_second_ago_is_run_again(ago_s: float, is_fresh: bool, mo
     assert len(ticking._recent) == 2
 
 
-class Quick(task_baseline.Soloist):
+class Quick(task_baseline.BaselineWorker):
     """One whose runs take so long, by a clock that goes on only then."""
 
     def __init__(self, run_s: float) -> None:
@@ -161,7 +161,7 @@ def test_at_a_time_there_are_three_runs_or_those_that_begin_in_a_quarter_of_a_se
 
 
 def test_what_is_no_run_was_printed_by_the_task() -> None:
-    alone = task_baseline.Soloist(None, LIMIT_S)
+    alone = task_baseline.BaselineWorker(None, LIMIT_S)
     for line in (
         "1.5,0.2,1e-05,-1",
         "1,2,3",

@@ -3,9 +3,8 @@
 import planned
 import pytest
 
-from under_siege.run.duration import LEAST_S, Length, in_words, run_length_s, too_short_for
+from under_siege.run.duration import LEAST_S, Length, in_words, run_length_s, say_how_long, too_short_for
 from under_siege.run.plan import Plan
-from under_siege.run.rounds import say_how_long
 from under_siege.targets.expectation import Expectation
 
 COMPUTES, WAITS = Expectation(b"4", 0.04, 0.04), Expectation(b"4", 0.28, 0.0)

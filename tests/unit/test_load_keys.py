@@ -10,7 +10,7 @@ import pytest
 from command import called
 from conftest import LIMIT_S, TESTS
 
-from under_siege.faults.users import WRONG, Crowd
+from under_siege.faults.users import WRONG, Users
 from under_siege.http_client import client
 from under_siege.model.requests import Recovery
 from under_siege.run.plan import make_plan
@@ -121,7 +121,7 @@ def test_the_drill_checks_the_headers_of_answers(value: str, outcome: str) -> No
     async def ask() -> str:
         async with answering([]) as url, client() as session:
             expected = Expectation(b"pong", 0.1, 0.1, headers=(("X-Served-By", value),))
-            return await Crowd(session, url, expected, LIMIT_S).ask()
+            return await Users(session, url, expected, LIMIT_S).ask()
 
     assert asyncio.run(ask()) == outcome
 
@@ -145,7 +145,7 @@ def test_the_load_of_a_drill_keeps_connections_and_its_recovery_check_does_not(k
 
     async def ask() -> None:
         async with answering(connections) as url, client(keep_alive=keep_alive) as session, client() as fresh:
-            crowd = Crowd(session, url, Expectation(b"pong", 0.1, 0.1), LIMIT_S, fresh)
+            crowd = Users(session, url, Expectation(b"pong", 0.1, 0.1), LIMIT_S, fresh)
             for _ in range(2):
                 await crowd.ask()
             for _ in range(2):

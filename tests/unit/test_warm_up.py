@@ -11,7 +11,7 @@ from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer
 from under_siege.model.record import Record
 from under_siege.run import warm_up
-from under_siege.run.case_run import new_record
+from under_siege.run.plan import new_record
 from under_siege.targets.expectation import Expectation
 
 TASK_S = 10.0

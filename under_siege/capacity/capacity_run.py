@@ -18,12 +18,10 @@ from under_siege.model.case import Case
 from under_siege.model.record import Failure, Record, Result, Step
 from under_siege.model.threshold import goal
 from under_siege.monitors.cpu_speed_probe import SpeedProbe, speed_probe
-from under_siege.run.case_run import new_record
+from under_siege.run.case_run import beside_the_machine
 from under_siege.run.ceiling import compute_bare
 from under_siege.run.duration import Length, in_words
-from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import ProgressListener
-from under_siege.run.rounds import beside_the_machine
+from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
 
