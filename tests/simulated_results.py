@@ -35,7 +35,7 @@ def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None,
             if speeds:
                 add_beats(record, speed, workers, rng)
             records.append(record)
-    return result_of(records, **({"metronome": SPEED_PROBE} | environment))
+    return result_of(records, **({"speed_probe": SPEED_PROBE} | environment))
 
 
 def a_record(server, round_, workers, quality, speed, waits):
