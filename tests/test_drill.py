@@ -17,9 +17,9 @@ from simulated_record import result_of
 
 from under_siege.errors import CaseFailedError
 from under_siege.faults import drill_run, fault_context, job_faults, server_fixture
+from under_siege.faults.drill_export import conclusion, marked
 from under_siege.faults.drill_plan import drill_plan
 from under_siege.faults.drill_run import chains, with_parts
-from under_siege.faults.drill_text import conclusion, marked
 from under_siege.faults.fault import CONTROL, FAULTS
 from under_siege.faults.fault_metrics import drilled, figures_of
 from under_siege.faults.raw_http import AMBIGUOUS, malformed

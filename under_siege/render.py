@@ -20,11 +20,9 @@ from under_siege.model.record import Result
 from under_siege.model.result_file import write_whole
 from under_siege.model.threshold import required, together
 from under_siege.paths import PROGRAM
-from under_siege.report.axis_table import as_across
-from under_siege.report.csv_export import as_csv
-from under_siege.report.markdown_table import as_markdown
+from under_siege.report.comparison_export import as_csv, as_markdown, as_table
+from under_siege.report.matrix import as_across
 from under_siege.report.sweep_text import sweeps_as_data
-from under_siege.report.terminal_table import as_table
 from under_siege.report.threshold_text import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 

@@ -6,7 +6,7 @@ from functools import partial
 from under_siege.charts.canvas import Sheet
 from under_siege.charts.html import Explained, Picture, Section, rendered
 from under_siege.charts.theme import Drawing, Look
-from under_siege.faults.drill_text import HEADINGS, LEGEND, conclusion, marked, table_of
+from under_siege.faults.drill_export import HEADINGS, LEGEND, conclusion, marked, table_of
 from under_siege.faults.fault import FAULTS
 from under_siege.faults.fault_metrics import drilled
 from under_siege.faults.survival_marks import cells_of

@@ -14,9 +14,9 @@ from under_siege.model.record import Result
 from under_siege.pages.page_sections import sections
 from under_siege.report.columns import Column, columns_for, figures
 from under_siege.report.conclusion import conclusion
-from under_siege.report.footnote import footnote
+from under_siege.report.grid import TableCell
 from under_siege.report.labels import at, cases_of, columned, in_plain_words, with_name
-from under_siege.report.notes import flags, notes
+from under_siege.report.notes import flags, footnote, notes
 from under_siege.report.sweep_text import in_sentences
 from under_siege.report.threshold_text import HEADINGS, in_short, lines
 
@@ -75,19 +75,13 @@ def _heading(result: Result) -> str:
 def _row(
     summary: Summary, comparison: Comparison, columns: Sequence[Column], differing: Sequence[str]
 ) -> dict[str, Any]:
-    if summary.verdict == FAILED:
-        cells = [(column.name, {"text": "", "best": False}) for column in columns]
-    else:
-        shown = figures(summary, columns)
-        cells = [
-            (column.name, {"text": cell.text, "best": cell.best}) for column, cell in zip(columns, shown, strict=True)
-        ]
+    cells = [TableCell("")] * len(columns) if summary.verdict == FAILED else figures(summary, columns)
     return {
         "server": summary.server,
         "plain": in_plain_words(summary.server, summary.title),
         "is_ceiling": summary in comparison.ceilings,
         "setting": [(name, value or "") for name, value in zip(differing, at(summary.case, differing), strict=True)],
-        "cells": cells,
+        "cells": list(zip((column.name for column in columns), cells, strict=True)),
         "verdict": summary.verdict if summary.verdict != OK else "",
         "codes": ", ".join(reason.code.replace("_", " ") for reason in summary.reasons),
         "reasons": [reason.message for reason in summary.reasons],

@@ -13,8 +13,8 @@ from under_siege.charts.html import Picture, Section
 from under_siege.checks.verdict import FAILED
 from under_siege.model.record import Result
 from under_siege.pages.siege_charts import Field, siege_pictures
-from under_siege.report.footnote import of_siege, of_traces
 from under_siege.report.labels import across, cases_of, full_name, in_words, load_in_words
+from under_siege.report.notes import of_siege, of_traces
 from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_chart import timeline_chart
 from under_siege.trace.trace_text import GIL, HOW, headline, missing

@@ -17,8 +17,8 @@ from under_siege.charts.throughput_chart import throughput_chart
 from under_siege.charts.timeseries import moments_chart
 from under_siege.model.record import Result
 from under_siege.report import headlines
-from under_siege.report.footnote import of_siege
 from under_siege.report.labels import label
+from under_siege.report.notes import of_siege
 from under_siege.stats.estimates import Estimate
 from under_siege.stats.rounds_data import Round
 from under_siege.stats.task_time import alone_wall_s

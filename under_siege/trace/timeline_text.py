@@ -9,7 +9,7 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.model.record import Result
-from under_siege.report.footnote import of_traces
+from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import UNTOLD, Bar, Timeline, span_s, ticks_s, timelines
 from under_siege.trace.timeline_patterns import grouped, pattern, waits_elsewhere
 from under_siege.trace.trace_text import fates, heading, in_a_line, missing, name_of_timeline
