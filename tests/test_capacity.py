@@ -30,8 +30,7 @@ from under_siege.capacity.step_metrics import Offered
 from under_siege.cli_options import telling_of
 from under_siege.model.record import Failure, LeftOut, Result, load, save
 from under_siege.model.threshold import goal
-from under_siege.picture_files import write_picture
-from under_siege.render import as_shown, dressed
+from under_siege.render import as_shown, dressed, write_picture
 
 Asked = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -1,9 +1,10 @@
-"""The dresses of a result: the same comparison as a table, Markdown, CSV, JSON and HTML."""
+"""The output formats of a result: table, timelines, Markdown, CSV, JSON, HTML, and single pictures."""
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -16,15 +17,18 @@ from under_siege.analysis.threshold_check import Judged, check_has, exit_code_of
 from under_siege.capacity import capacity_export, capacity_result
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.faults import drill_export, survival_marks
-from under_siege.model.record import Result
+from under_siege.model.record import Result, save
 from under_siege.model.result_file import write_whole
 from under_siege.model.threshold import required, together
 from under_siege.paths import PROGRAM
 from under_siege.report.comparison_export import as_csv, as_markdown, as_table
+from under_siege.report.conclusion import sweeps_as_data
 from under_siege.report.matrix import as_across
-from under_siege.report.sweep_text import sweeps_as_data
 from under_siege.report.threshold_text import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
+
+if TYPE_CHECKING:
+    from under_siege.charts.html import Picture
 
 WIDTH = 136  # of what does not go to a terminal
 
@@ -120,6 +124,57 @@ def tell(text: str) -> None:
     print(text)  # noqa: T201
 
 
+_SUFFIXES = (".svg", ".png", ".html", ".json")
+
+
+def check_suffix(path: Path) -> None:
+    """Raises BadInputError if nothing can be drawn as that."""
+    if path.suffix not in _SUFFIXES:
+        raise BadInputError(f"can't draw as {path.name!r}: expected a name that ends in {', '.join(_SUFFIXES)}")
+
+
+def write_picture(result: Result, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
+    """Draws the picture of that name (of the first task, where there are several); the suffix says as what.
+
+    Args:
+        aspect: of a slide, such as `16:9`; else it is as high as it takes.
+        columns: in which timelines stand beside each other.
+
+    Raises:
+        BadInputError: the result has nothing to draw it from, or the suffix or the aspect is unknown.
+    """
+    from under_siege.charts.chart_file import as_png, check_aspect
+
+    check_suffix(path)
+    check_aspect(aspect)
+    if path.suffix == ".html":
+        write_whole(path, as_html(result).encode())
+        return
+    if path.suffix == ".json":
+        save(result, path)
+        return
+    from under_siege.pages.page_sections import traced
+
+    pictures = [traced(result, columns)] if columns > 1 and result.traces else _pictures(result)
+    picture = next((picture for picture in pictures if picture.name == name), None)
+    if picture is None:
+        hows = {"timeline": "run with --trace", "capacity": f"take a result of {PROGRAM} capacity"}
+        how = hows.get(name, "take a result with cases that have numbers")
+        raise BadInputError(f"nothing in this result to draw {name} from: {how}")
+    svg = picture.alone(aspect)
+    write_whole(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
+
+
+def _pictures(result: Result) -> "Iterator[Picture]":
+    from under_siege.pages.page_sections import sections
+
+    if result.steps:
+        from under_siege.capacity.capacity_page import capacity_pictures
+
+        return capacity_pictures(capacity_result.capacities(result))
+    return (picture for section in sections(result, summarize(result)) for picture in section.pictures)
+
+
 def show_again(
     result: Result,
     dress: str,
@@ -136,8 +191,6 @@ def show_again(
         BadInputError: the result has nothing of that kind, or there is no such picture or aspect.
     """
     if picture is not None and out is not None:
-        from under_siege.picture_files import write_picture
-
         write_picture(result, picture, out, aspect)
     elif aspect is not None:
         raise BadInputError("--aspect is the shape of a picture: expected --picture NAME with it")
@@ -154,8 +207,6 @@ def show_again(
 def show_traces(result: Result, out: Path | None, *, beside: bool = False, step: bool = False) -> None:
     """The timelines on stdout or as a picture; step by step each key shows what became of the next request."""
     if out is not None:
-        from under_siege.picture_files import write_picture
-
         write_picture(result, "timeline", out, columns=min(2, len(result.traces)) if beside else 1)
     elif step:
         for number, state in enumerate(steps(result, beside=beside)):

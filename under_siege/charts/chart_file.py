@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import vl_convert
 
 from common.errors import BadInputError
-from under_siege.charts import theme as looks
-from under_siege.charts.theme import FILE, FONT, Drawing, Look, escaped
+from under_siege.charts import canvas
+from under_siege.charts.canvas import FILE, FONT, Drawing, Look, escaped
 from under_siege.formatting import unbroken
 
 # Pixels, and how many times as large as in a file everything is, so that it can be read from the last row.
@@ -38,7 +38,7 @@ class Frame:
 
     def around(self, drawing: Drawing) -> str:
         """The whole as SVG."""
-        svg = looks.as_svg(drawing, self.look)
+        svg = canvas.as_svg(drawing, self.look)
         inner_width, inner_height = (float(size) for size in re.findall(r'(?:width|height)="([\d.]+)"', svg[:400])[:2])
         width, height = self._size if self.aspect else (inner_width + 2 * _EDGE, 0.0)
         width, height = round(width), round(height or self._head + inner_height + self._foot)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from under_siege import formatting
 from under_siege.analysis.summary import Interval, Summary
-from under_siege.charts.canvas import Sheet, either
+from under_siege.charts.canvas import Drawing, Look, Sheet, either
 from under_siege.charts.label_placement import Block, Box, Point, Room, placed
-from under_siege.charts.theme import Drawing, Look
 from under_siege.checks.verdict import OK
 from under_siege.report.labels import plain_name, short
 
@@ -220,3 +220,27 @@ def _names(blocks: Sequence[Block], *, is_left: bool, is_best: bool) -> list[Row
 
 def _edges(interval: Interval | None) -> tuple[float | None, float | None]:
     return (None, None) if interval is None else (interval.low, interval.high)
+
+
+def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
+    """A point for each case: the higher the more work, the further right the more memory; its name beside it."""
+    across = Across(_memory_bytes, formatting.megabytes, "memory", "memory_bytes")
+    return scatter(cases, across, None, look)
+
+
+def tradeoff_chart(cases: Sequence[Summary], ceiling: Summary | None, look: Look) -> Drawing:
+    """A point for each case: the higher the more work, the further left the sooner a ping is answered."""
+    across = Across(_ping_p99_s, formatting.seconds, "99 of 100 pings took at most", "ping_p99_s", True, _ping_edges)
+    return scatter(cases, across, ceiling, look)
+
+
+def _memory_bytes(case: Summary) -> float | None:
+    return case.memory_bytes
+
+
+def _ping_p99_s(case: Summary) -> float | None:
+    return None if case.ping_s is None else case.ping_s.p99 or case.ping_s.max
+
+
+def _ping_edges(case: Summary) -> tuple[float | None, float | None]:
+    return (None, None) if case.ping_s is None else (case.ping_s.p99_low, case.ping_s.p99_high)

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from under_siege.charts.canvas import Sheet
+from under_siege.charts.canvas import Drawing, Look, Sheet
 from under_siege.charts.html import Explained, Picture, Section, rendered
-from under_siege.charts.theme import Drawing, Look
 from under_siege.faults.drill_export import HEADINGS, LEGEND, conclusion, marked, table_of
 from under_siege.faults.fault import FAULTS
 from under_siege.faults.fault_metrics import drilled
 from under_siege.faults.survival_marks import cells_of
+from under_siege.formatting import capitalized
 from under_siege.model.record import Incident, Result
 from under_siege.report.labels import in_brief, in_plain_words, short
 
@@ -90,7 +90,7 @@ def drill_pictures(result: Result) -> Iterator[Picture]:
             yield Picture(
                 f"drill-{fault}",
                 HEADINGS[fault][0],
-                f"{FAULTS[fault].what[:1].upper()}{FAULTS[fault].what[1:]}. The area is how many right answers came, "
+                f"{capitalized(FAULTS[fault].what)}. The area is how many right answers came, "
                 "each lane by its own scale; the posts are pings, as tall as they had to wait, a whole lane for 1 s.",
                 partial(drill_chart, drawn[:MOST_TIMELINES]),
                 f"{HEADINGS[fault][0]}: answers and pings over time for {names}",

@@ -13,11 +13,10 @@ from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.record import Result
 from under_siege.pages.page_sections import sections
 from under_siege.report.columns import Column, columns_for, figures
-from under_siege.report.conclusion import conclusion
+from under_siege.report.conclusion import conclusion, in_sentences
 from under_siege.report.grid import TableCell
 from under_siege.report.labels import at, cases_of, columned, in_plain_words, with_name
 from under_siege.report.notes import flags, footnote, notes
-from under_siege.report.sweep_text import in_sentences
 from under_siege.report.threshold_text import HEADINGS, in_short, lines
 
 MOST_ROWS = 400

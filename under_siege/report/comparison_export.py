@@ -13,12 +13,11 @@ from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.record import Result
 from under_siege.report import grid
 from under_siege.report.columns import STYLES, columns_for, figures, is_corrected
-from under_siege.report.conclusion import conclusion
+from under_siege.report.conclusion import conclusion, in_sentences
 from under_siege.report.grid import CsvValue, Grid, TableCell, plain
 from under_siege.report.labels import across, at, cases_of, columned, varying
 from under_siege.report.matrix import LEGEND, matrix
 from under_siege.report.notes import flags, footnote, notes
-from under_siege.report.sweep_text import in_sentences
 from under_siege.report.threshold_text import required_as_markdown, required_as_table
 from under_siege.stats.rounds_data import Round
 

@@ -33,7 +33,9 @@ def matrix(comparison: Comparison) -> Grid:
     for one in (*comparison.ceilings, *comparison.cases):
         rows.setdefault(name_of(one.case, cases, without=axes), []).append(one)
     ceilings = set(map(id, comparison.ceilings))
-    headings = [[axis(name).told(value) for name, value in zip(axes, one, strict=True) if value] for one in settings]
+    headings = [
+        [axis(name).told(value) for name, value in zip(axes, one, strict=True) if value is not None] for one in settings
+    ]
     return Grid(
         [comparison.noun],
         [Heading("\n".join(lines)) for lines in headings],

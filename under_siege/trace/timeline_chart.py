@@ -5,11 +5,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from under_siege import formatting
-from under_siege.charts.canvas import Sheet, quantity
-from under_siege.charts.theme import Drawing, Look
-from under_siege.trace.timeline import Bar, Timeline, span_s, ticks_s
-from under_siege.trace.timeline_patterns import Pattern, grouped, pattern, waits_elsewhere
-from under_siege.trace.trace_text import heading, in_a_line, in_short, name_of_timeline, plain_name_of_timeline
+from under_siege.charts.canvas import Drawing, Look, Sheet, quantity
+from under_siege.trace.timeline import Bar, Pattern, Timeline, grouped, pattern, span_s, ticks_s, waits_elsewhere
+from under_siege.trace.timeline_text import heading, in_a_line, in_short, name_of_timeline, plain_name_of_timeline
 
 _BAR, _LANE_GAP, _PING, _GAP, _LINE = 11, 5, 2.5, 14, 16  # pixels
 _BARS_OF_A_SLIDE = (11, 9, 8, 7, 6, 5, 4, 3)
