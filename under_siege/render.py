@@ -2,9 +2,10 @@
 
 import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -21,9 +22,8 @@ from under_siege.model.record import Result, save
 from under_siege.model.result_file import write_whole
 from under_siege.model.threshold import required, together
 from under_siege.paths import PROGRAM
-from under_siege.report.comparison_export import as_csv, as_markdown, as_table
+from under_siege.report import comparison_export
 from under_siege.report.conclusion import sweeps_as_data
-from under_siege.report.matrix import as_across
 from under_siege.report.threshold_text import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 
@@ -33,29 +33,20 @@ if TYPE_CHECKING:
 WIDTH = 136  # of what does not go to a terminal
 
 
-def as_timelines(result: Result) -> RenderableType:
-    """Who computed when, for a terminal."""
-    return (
-        TimelinesAsText(result)
-        if result.traces
-        else Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
-    )
-
-
 def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) -> RenderableType:
-    """The table or the timelines for a terminal, as wide as that is."""
-    if dress == "table" and result.incidents:
-        return drill_export.as_table(result)
-    if dress == "table" and result.steps:
-        return capacity_export.as_table(result)
-    if dress == "table" and (result.records or not result.traces):
-        return as_table(result, corrected=corrected)
-    return as_timelines(result)
+    if dress == "table" and (result.records or result.incidents or result.steps or not result.traces):
+        table: RenderableType = _exporter(result, corrected=corrected)["table"]()
+        return table
+    if result.traces:
+        return TimelinesAsText(result)
+    return Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
 
 
-def across_shown(result: Result, axis: str, *, corrected: bool = True) -> RenderableType:
-    """The values of one axis beside each other; raises BadInputError if it has not two."""
-    return as_across(result, axis, corrected=corrected)
+def _exporter(result: Result, *, corrected: bool) -> dict[str, Callable[[], Any]]:
+    module: Any = drill_export if result.incidents else capacity_export if result.steps else comparison_export
+    more = {"corrected": corrected} if module is comparison_export else {}
+    names = ("table", "markdown", "csv")
+    return {name: partial(getattr(module, f"as_{name}"), result, **more) for name in names}
 
 
 def _plain(shown: RenderableType) -> str:
@@ -99,19 +90,16 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
 
 
 def dressed(result: Result, dress: str, *, corrected: bool = True) -> str:
-    """As `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
+    """Return the result as `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
     if dress in ("table", "timeline"):
         return _plain(as_shown(result, dress, corrected=corrected))
-    if result.incidents and dress in ("markdown", "csv"):
-        return drill_export.as_markdown(result) if dress == "markdown" else drill_export.as_csv(result)
-    if result.steps and dress in ("markdown", "csv"):
-        return capacity_export.as_markdown(result) if dress == "markdown" else capacity_export.as_csv(result)
-    dresses = {"markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}
-    return dresses[dress](result, corrected=corrected)
+    if dress in ("json", "html"):
+        return (as_json if dress == "json" else as_html)(result, corrected=corrected)
+    text: str = _exporter(result, corrected=corrected)[dress]()
+    return text
 
 
 def show(shown: RenderableType) -> None:
-    """Prints on stdout, in colour if that is a terminal."""
     console = Console()
     if console.is_terminal:
         console.print(shown)
@@ -120,7 +108,6 @@ def show(shown: RenderableType) -> None:
 
 
 def tell(text: str) -> None:
-    """Prints it on stdout as it is."""
     print(text)  # noqa: T201
 
 
@@ -195,7 +182,7 @@ def show_again(
     elif aspect is not None:
         raise BadInputError("--aspect is the shape of a picture: expected --picture NAME with it")
     elif across is not None:
-        show(across_shown(result, across, corrected=corrected))
+        show(comparison_export.as_across(result, across, corrected=corrected))
     elif out is not None:
         write_whole(out, f"{dressed(result, dress, corrected=corrected)}\n".encode())
     elif dress in ("table", "timeline"):
@@ -228,7 +215,7 @@ def show_all(result: Result, out: Path | None, page: Path | None) -> None:
     try:
         show(as_shown(result))
         if result.traces:
-            show(as_timelines(result))
+            show(TimelinesAsText(result))
     finally:  # even if stdout is on a full disk
         print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
     if page is not None:

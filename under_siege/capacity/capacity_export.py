@@ -37,7 +37,6 @@ def names_of(found: Sequence[Capacity]) -> list[str]:
 
 
 def plain_names_of(found: Sequence[Capacity]) -> list[str]:
-    """The same in plain words."""
     return [
         f"{in_plain_words(one.case.server, one.title)}{name.removeprefix(one.case.server)}"
         for one, name in zip(found, names_of(found), strict=True)
@@ -45,12 +44,10 @@ def plain_names_of(found: Sequence[Capacity]) -> list[str]:
 
 
 def brief_names_of(found: Sequence[Capacity]) -> list[str]:
-    """As short as they can be, for a sentence."""
     return [in_brief(name, one.case.server, one.title) for name, one in zip(names_of(found), found, strict=True)]
 
 
 def headline(found: Sequence[Capacity]) -> str:
-    """Return the server with the highest rate, for a slide."""
     able = [(one.holds, one, name) for one, name in zip(found, plain_names_of(found), strict=True) if one.holds]
     if not able:
         return "No server meets all goals at any rate that was offered"
@@ -140,7 +137,6 @@ def conclusion(found: Sequence[Capacity], left_out: Sequence[LeftOut] = ()) -> I
 
 
 def _of_one(one: Capacity, name: str) -> Iterator[str]:
-    """Yield what is special about it."""
     if one.verdict == FAILED:
         yield f"{name}: search failed: {one.failure}."
         return
@@ -215,7 +211,6 @@ def _up_to(one: Capacity) -> str:
 
 
 def _limit(one: Capacity, name: str) -> str:
-    """Return what the load generator could not do."""
     assert one.limited is not None
     awake = one.limited.step.generator_awake
     busy = f" and it was busy for {formatting.share(awake)} of the time" if awake else ""
@@ -227,7 +222,6 @@ def _limit(one: Capacity, name: str) -> str:
 
 
 def footnote(result: Result, found: Sequence[Capacity]) -> str:
-    """How to read the table, and how it was made."""
     machine = result.environment
     count = sum(len(one.steps) for one in found)
     steps = f"{count} step{'s' if count != 1 else ''}"

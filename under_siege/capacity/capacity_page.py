@@ -18,7 +18,7 @@ from under_siege.capacity.capacity_export import (
 )
 from under_siege.capacity.capacity_result import Capacity, capacities
 from under_siege.charts.canvas import MARKS, Drawing, Look, Words, either, kind, layer, legend, quantity
-from under_siege.charts.html import Explained, Picture, Section, rendered
+from under_siege.charts.html import Picture, Section, page
 from under_siege.model.record import Result
 from under_siege.report.labels import in_words
 
@@ -130,13 +130,11 @@ MOST_PICTURES = 6  # one for each task
 
 
 def capacity_as_html(result: Result) -> str:
-    """Return a page without external files."""
     found = capacities(result)
-    return rendered(
+    return page(
         "capacity.html",
-        explained=Explained(),
+        result,
         heading="Capacity",
-        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(found, result.left_out)),
         headings=COLUMNS,
         rows=[
@@ -145,13 +143,10 @@ def capacity_as_html(result: Result) -> str:
         ],
         notes=footnote(result, found).splitlines(),
         sections=[Section("Latency and goodput by rate", list(capacity_pictures(found)))],
-        command=" ".join(result.command),
-        machine=result.environment,
     )
 
 
 def capacity_pictures(found: Sequence[Capacity]) -> Iterator[Picture]:
-    """Yield one picture for each task."""
     groups: dict[object, list[Capacity]] = {}
     for one in found:
         if one.steps:

@@ -69,7 +69,6 @@ def curves(comparison: Comparison, places: Sequence[int], along: str, over: Over
 
 
 def _across(rows: Sequence[dict[str, Any]], along: str) -> Words:
-    """Where the numbers are far apart, in steps of so many times."""
     values = sorted({row["along"] for row in rows})
     far = bool(values) and values[0] > 0 and values[-1] >= _WIDE_RANGE * values[0]
     scale = {"type": "log", "nice": False} if far else {"zero": False}
@@ -163,7 +162,6 @@ def _heading(axes: Sequence[str], setting: Setting, wide: float) -> list[str]:
 
 
 def _plainly(case: Summary, cases: Sequence[Summary], axes: Sequence[str]) -> str:
-    """In plain words, with its number."""
     name, plain = label(case, cases, without=axes), in_plain_words(case.server, case.title)
     return name if plain == case.server else f"{plain} ({short(case.server)}){name.removeprefix(case.server)}"
 

@@ -31,7 +31,6 @@ class Look:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether it is for a phone."""
         return self.width < 500 and not self.is_slide
 
     @property
@@ -78,7 +77,6 @@ def _in_tenths(tag: re.Match[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """As it may stand in a tag or between two."""
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -103,17 +101,14 @@ Words = dict[str, Any]  # of Vega-Lite: a mapping that becomes a part of the spe
 
 
 def quantity(field: str, **more: Any) -> Words:
-    """From numbers in that field."""
     return {"field": field, "type": "quantitative", **more}
 
 
 def kind(field: str, **more: Any) -> Words:
-    """From names in that field."""
     return {"field": field, "type": "nominal", **more}
 
 
 def either(test: str, value: Any, otherwise: Any) -> Words:
-    """One value where the test holds for the row, else the other."""
     return {"condition": {"test": test, "value": value}, "value": otherwise}
 
 
@@ -123,7 +118,6 @@ def layer(data: str, mark: str, encoding: Words, **style: Any) -> Words:
 
 
 def legend(look: Look, orient: str, **more: Any) -> Words:
-    """Return the legend of a chart with lines."""
     columns = 1 if look.is_narrow else 3
     return {"title": None, "orient": orient, "columns": columns, "labelColor": look.ink, "labelFontSize": 12, **more}
 

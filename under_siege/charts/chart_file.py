@@ -29,7 +29,6 @@ class Frame:
 
     @property
     def look(self) -> Look:
-        """What the picture is to be drawn in."""
         if self.aspect is None:
             return FILE
         width, height = self._size
@@ -37,7 +36,6 @@ class Frame:
         return replace(FILE, width=int(width - 2 * _EDGE), height=height - used)
 
     def around(self, drawing: Drawing) -> str:
-        """The whole as SVG."""
         svg = canvas.as_svg(drawing, self.look)
         inner_width, inner_height = (float(size) for size in re.findall(r'(?:width|height)="([\d.]+)"', svg[:400])[:2])
         width, height = self._size if self.aspect else (inner_width + 2 * _EDGE, 0.0)
@@ -64,7 +62,6 @@ class Frame:
 
     @property
     def _letters(self) -> tuple[float, float]:
-        """How high those of the title are, and those of what is below."""
         return (19.0, 10.5) if self.aspect else (17.0, 11.5)
 
     def _lines(self, text: str, size: float, letter: float = _LETTER) -> list[str]:
@@ -82,7 +79,6 @@ class Frame:
 
     @property
     def _names(self) -> float:
-        """How high their letters are."""
         return 12.0 if self.aspect else 12.5
 
     @property

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 from under_siege.charts.canvas import NARROW, WIDE, Drawing, Look, for_page
 from under_siege.charts.chart_file import Frame
 from under_siege.formatting import unbroken
+from under_siege.model.record import Result
 
 HERE = Path(__file__).parent
 
@@ -26,6 +27,18 @@ def rendered(name: str, *folders: Path, style: str = "", **told: Any) -> str:
     """
     sheet = (HERE / "style.css").read_text(encoding="utf-8")
     return _template(name, folders).render(style=Markup(sheet + style), **told)  # noqa: S704 (ours)
+
+
+def page(name: str, result: Result, **told: Any) -> str:
+    """Return the page of a result: the template with what every page says of how it was measured."""
+    return rendered(
+        name,
+        explained=Explained(),
+        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        command=" ".join(result.command),
+        machine=result.environment,
+        **told,
+    )
 
 
 @cache
@@ -64,7 +77,6 @@ class Explained:
 
     @staticmethod
     def is_explained(name: str) -> bool:
-        """Return whether the glossary explains a column."""
         return bool(term_of(name))
 
     def heading(self, name: str, shown: str) -> Markup:
@@ -134,7 +146,6 @@ class Section:
 
     @property
     def figures(self) -> list[Figure]:
-        """Drawn for the page."""
         return [_figure(picture) for picture in self.pictures if picture.on_page]
 
 

@@ -42,20 +42,16 @@ class Rows:
 
     @property
     def height(self) -> float:
-        """Of all rows together."""
         return len(self.cases) * self._step
 
     @property
     def marks(self) -> float:
-        """So many pixels there are for the marks of a row."""
         return max(4.0, min(self.wanted * 1.4, self._step - 5)) if self.look.is_slide else self.wanted
 
     def top(self, row: int) -> float:
-        """Where the marks of a row begin."""
         return row * self._step + (self._head if not self.look.is_slide else (self._step - self.marks) / 2)
 
     def sheet(self, across: Words, axis: Words) -> Sheet:
-        """What they are drawn on."""
         beside = _NAMES + _FIGURES if self.look.is_slide else 20
         return Sheet(self.look.width - beside, self.height, across, axis)
 
@@ -65,11 +61,9 @@ class Rows:
 
     @property
     def has_leaders(self) -> bool:
-        """Whether anything is beaten at all."""
         return any(map(self.leads, self.cases))
 
     def texts(self, sheet: Sheet, figures: Sequence[str]) -> list[Words]:
-        """Return the name of each row with its verdict, and its figure."""
         look, names, told = self.look, [], []
         for index, (case, figure) in enumerate(zip(self.cases, figures, strict=True)):
             middle = (index + 0.5) * self._step
@@ -234,7 +228,6 @@ def pings_chart(
 
 
 def _percentiles(case: Summary, look: Look) -> str:
-    """As the table has it."""
     if case.ping_s is None:
         return "no pings"
     p50, p99 = (
@@ -340,7 +333,6 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
 
 
 def _axis(look: Look) -> Words:
-    """Of the seconds; on a slide it says what the colours are, too."""
     colours = "seconds · blue: answers so far, and their rate · orange: each ping, and the longest"
     title = colours if look.is_slide else "seconds since the siege began"
     return {"title": title, "orient": "top", "tickCount": look.width // 100}

@@ -31,7 +31,6 @@ class Across:
     edges: Callable[[Summary], tuple[float | None, float | None]] = lambda _: (None, None)
 
     def span(self, cases: Sequence[Summary]) -> tuple[float, float]:
-        """From where to where."""
         values = [value for case in cases if (value := self.value(case))]
         edges = [edge for case in cases for edge in self.edges(case) if edge and edge != math.inf]
         if self.in_steps:
@@ -39,14 +38,12 @@ class Across:
         return 0.0, 1.15 * max(values)
 
     def share(self, value: float, span: tuple[float, float]) -> float:
-        """Where a value stands, from 0 to 1."""
         low, high = span
         if self.in_steps:
             return math.log(value / low) / math.log(high / low)
         return (value - low) / (high - low)
 
     def ticks(self, span: tuple[float, float]) -> list[float]:
-        """Round values."""
         if self.in_steps:
             powers = range(math.ceil(math.log10(span[0])), math.floor(math.log10(span[1])) + 1)
             return [10.0**power for power in powers]
@@ -80,7 +77,6 @@ class _Scatter:
         return case.rank == 1 and self.across.best in case.best
 
     def blocks(self) -> list[Block]:
-        """The names, each with its figure."""
         room = Room(_LEFT, _LEFT + self.width, self.height, _LINE, _LETTER)
         at, _, told = self.limit()
         lines = [Box(row["x"] - 1, row["y2"] - 1, row["x2"] + 1, row["y"] + 1) for row in (*self.intervals(), *at)]
@@ -113,7 +109,6 @@ class _Scatter:
         ]
 
     def intervals(self) -> list[Row]:
-        """Across and up, where they are known."""
         rows = []
         for case, dot in zip(self.cases, self.dots(), strict=True):
             low, high = self.across.edges(case)
@@ -125,7 +120,6 @@ class _Scatter:
         return rows
 
     def grid(self) -> tuple[list[Row], list[Row], list[Row]]:
-        """Lines, and what stands at them, below and on the left."""
         lines: list[Row] = []
         below, left = [], []
         for value in self.across.ticks(self.span):
@@ -137,7 +131,6 @@ class _Scatter:
         return lines, below, left
 
     def limit(self) -> tuple[list[Row], list[Row], list[Row]]:
-        """The ceiling, its interval, and what stands at it."""
         if self.ceiling is None or self.ceiling.rate_per_s is None:
             return [], [], []
         at, (low, high) = self.y(self.ceiling.usual_rate_per_s), _edges(self.ceiling.rate_per_s)
@@ -197,7 +190,6 @@ def _upright(look: Look) -> str:
 
 
 def _brackets(blocks: Sequence[Block]) -> Iterator[Row]:
-    """Three lines for each group of points."""
     for block in blocks:
         if len(block.points) < 2:
             continue

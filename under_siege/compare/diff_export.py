@@ -129,7 +129,6 @@ def grid_of(compared: Compared) -> Grid:
 
 
 def column_of(figure: Figure) -> columns.Column:
-    """That shows the figure in the table of a result."""
     return next(column for column in columns.FIGURES if column.figure == figure.name)
 
 
@@ -159,7 +158,6 @@ def _cell(change: Change) -> TableCell:
 
 
 def _visible(changes: list[Change]) -> str:
-    """The range over all cases."""
     seen = [change.smallest_visible for change in changes if change.smallest_visible is not None]
     if not seen:
         return ""
@@ -172,7 +170,6 @@ def _size(fraction: float) -> str:
 
 
 def _conclusion(compared: Compared) -> str:
-    """What happened to whom, the gravest first."""
     told = {GONE: "Gone", FAILED: "Failed", WORSE: "Worse", UNDECIDED: "Undecided", BETTER: "Better", NEW: "New"}
     cases = [pair.case for pair in compared.cases]
     parts = []
@@ -187,13 +184,11 @@ def _conclusion(compared: Compared) -> str:
 
 
 def _what(case: Pair) -> str:
-    """The figures that a case is judged by."""
     figures = [column_of(change.figure).name for change in case.changes if change.judgement == case.judgement]
     return f" ({', '.join(figures)})" if figures else ""
 
 
 def _remarks(compared: Compared) -> Iterator[str]:
-    """Yield what can't be a row of figures."""
     cases = [pair.case for pair in compared.cases]
     for case in compared.cases:
         name = full_name(case.case, cases)
@@ -230,7 +225,6 @@ def _of_both(base: Summary, new: Summary) -> Iterator[str]:
 
 
 def _of_the_speed(compared: Compared) -> Iterator[str]:
-    """Whether what is seen is the server or the machine."""
     both = [case for case in compared.cases if case.base and case.new]
     if not both:
         return

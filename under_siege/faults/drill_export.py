@@ -50,7 +50,6 @@ def as_table(result: Result) -> RenderableType:
 
 
 def as_markdown(result: Result) -> str:
-    """Return the same as Markdown."""
     cells = cells_of(result)
     sentences = map(plain, conclusion(cells, result.left_out))
     return "\n\n".join([*sentences, _grid(cells).as_markdown(), small_print(_footnote(result).splitlines())])
@@ -139,7 +138,6 @@ def _seconds(value: float | None) -> str:
 
 
 def _after(value: float | None) -> str:
-    """When it was well again."""
     return "at once" if value is not None and value < SOON_S else _seconds(value)
 
 
@@ -252,7 +250,6 @@ def conclusion(cells: Sequence[Cell], left_out: Sequence[LeftOut] = ()) -> Itera
 
 
 def _called(cell: Cell, *more: str) -> str:
-    """As short as it can be, for a sentence."""
     server = cell.drilled.case.server
     return in_brief(server, server, cell.drilled.title, *more)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from under_siege.charts.canvas import Drawing, Look, Sheet
-from under_siege.charts.html import Explained, Picture, Section, rendered
+from under_siege.charts.html import Picture, Section, page
 from under_siege.faults.drill_export import HEADINGS, LEGEND, conclusion, marked, table_of
 from under_siege.faults.fault import FAULTS
 from under_siege.faults.fault_metrics import drilled
@@ -48,7 +48,6 @@ def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
 
 
 def _rates(one: Incident) -> dict[int, int]:
-    """How many right answers came in each tenth of a second."""
     counts: dict[int, int] = {}
     for ended_s, outcome in zip(one.requests.ended_s, one.requests.outcome, strict=True):
         if not outcome:
@@ -60,14 +59,12 @@ MOST_TIMELINES = 30  # servers; of more only so many are drawn
 
 
 def drill_as_html(result: Result) -> str:
-    """One page that holds everything."""
     cells = cells_of(result)
     faults, rows = table_of(cells)
-    return rendered(
+    return page(
         "drill.html",
-        explained=Explained(),
+        result,
         heading="Who survives when things go wrong?",
-        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(cells, result.left_out)),
         headings=[HEADINGS[fault] for fault in faults],
         rows=[
@@ -76,8 +73,6 @@ def drill_as_html(result: Result) -> str:
         ],
         legend=LEGEND,
         sections=[Section("What happened when", list(drill_pictures(result)))],
-        command=" ".join(result.command),
-        machine=result.environment,
     )
 
 

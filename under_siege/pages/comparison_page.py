@@ -8,7 +8,7 @@ from under_siege import formatting
 from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.threshold_check import judged
-from under_siege.charts.html import Explained, rendered
+from under_siege.charts.html import page
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.record import Result
 from under_siege.pages.page_sections import sections
@@ -23,19 +23,17 @@ MOST_ROWS = 400
 
 
 def as_html(result: Result, *, corrected: bool = True) -> str:
-    """Return the whole page, as one file."""
     comparison = summarize(result, corrected=corrected)
     found = judged(result, comparison)
     ordered = [*comparison.ceilings, *comparison.cases]
     columns = columns_for([one for one in ordered if one.verdict != FAILED])
     differing = columned(cases_of(comparison.cases))
-    return rendered(
+    return page(
         "template.html",
+        result,
         heading=_heading(result),
         noun=comparison.noun,
-        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=[*conclusion(comparison), *in_sentences(comparison)],
-        explained=Explained(),
         rows=[_row(summary, comparison, columns, differing) for summary in ordered[:MOST_ROWS]],
         left_out=max(0, len(ordered) - MOST_ROWS),
         caption=footnote(result, comparison).splitlines()[0].replace("* not", "★ not") if ordered else "",
@@ -109,7 +107,6 @@ def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _packages(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield one line of packages for each Python."""
     of_each = result.environment.packages_of or {"": result.environment.packages}
     for python, packages in of_each.items():
         name = f"packages of Python {python}" if len(of_each) > 1 else "packages"

@@ -59,7 +59,6 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
 
 
 def traced(result: Result, columns: int = 1) -> Picture:
-    """Return all timelines, in one column or more."""
     drawn, absent = timelines(result.traces), missing(result)
     untold = " A dotted line is a request to a server that doesn't report when it computes."
     untold = untold if any(one.is_untold for one in drawn) else ""
@@ -128,7 +127,6 @@ def _title(over: Over, sweep: Sweep, what: str) -> str:
 
 
 def _how(over: Over, sweep: Sweep, comparison: Comparison) -> str:
-    """Return how to read a chart along an axis."""
     what = f"{capitalized(over.title)}, over the number of {sweep.along}"
     ceiling = ", against the ceiling" if over.figure == "rate_per_s" and comparison.ceilings else ""
     upright = "; vertical lines are 95 % confidence intervals" if sweep.lines[0].knows_noise else ""
@@ -170,17 +168,14 @@ class Field:
 
     @property
     def cases(self) -> list[Summary]:
-        """Return the cases, in their order."""
         return [self.comparison.cases[place] for place in self.places]
 
     @property
     def rounds(self) -> list[list[Round]]:
-        """Return the rounds of each case."""
         return [self.comparison.rounds[place] for place in self.places]
 
     @property
     def ceilings(self) -> list[Summary | None]:
-        """Return the ceiling of each case."""
         found = {id(one): place for place, case in enumerate(self.comparison.ceiling_rounds) for one in case}
         places = [found.get(id(case[0].ceiling)) for case in self.rounds]
         return [None if place is None else self.comparison.ceilings[place] for place in places]
@@ -193,13 +188,11 @@ class Field:
 
     @property
     def task_cpu(self) -> Estimate | None:
-        """Return how much CPU time the task takes alone."""
         works = {one.case.work for one in self.cases}
         return task_cpu_s(self.comparison, works.pop()) if len(works) == 1 else None
 
 
 def siege_pictures(field: Field) -> Iterator[Picture]:
-    """Yield all charts of a field."""
     conditions = of_siege(field.result, field.cases)
     yield from (*_work(field, conditions), *_costs(field, conditions))
 

@@ -22,7 +22,6 @@ class Column:
 
     @property
     def heading(self) -> Heading:
-        """Return its heading in a table."""
         return Heading(self.name, self.in_terminal)
 
     def cell(self, summary: Summary) -> TableCell:

@@ -1,4 +1,4 @@
-"""A comparison as a table for a terminal, as Markdown, and its records as CSV."""
+"""A comparison as a table for a terminal, as a matrix of loads or axes, as Markdown, and its records as CSV."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -6,17 +6,21 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from under_siege import formatting
+from under_siege.analysis import axis_differences
+from under_siege.analysis.axis_differences import Across, across_of
 from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.threshold_check import judged
 from under_siege.checks.verdict import FAILED, OK
+from under_siege.model.case import Value, axis
 from under_siege.model.record import Result
+from under_siege.paths import PROGRAM
 from under_siege.report import grid
-from under_siege.report.columns import STYLES, columns_for, figures, is_corrected
+from under_siege.report.columns import FIGURES, STYLES, columns_for, figures, is_corrected
 from under_siege.report.conclusion import conclusion, in_sentences
-from under_siege.report.grid import CsvValue, Grid, TableCell, plain
-from under_siege.report.labels import across, at, cases_of, columned, varying
-from under_siege.report.matrix import LEGEND, matrix
+from under_siege.report.grid import CsvValue, Grid, Heading, TableCell, plain
+from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, varying
 from under_siege.report.notes import flags, footnote, notes
 from under_siege.report.threshold_text import required_as_markdown, required_as_table
 from under_siege.stats.rounds_data import Round
@@ -51,7 +55,7 @@ def as_table(result: Result, *, corrected: bool = True) -> RenderableType:
 def _figures(comparison: Comparison) -> Iterator[RenderableType]:
     """Yield a table of all cases that have numbers, or a matrix of several loads or axes."""
     if across(cases_of(comparison.cases)):
-        yield matrix(comparison)
+        yield _matrix(comparison)
         speed = " (speed-adjusted)" if is_corrected(comparison.cases) else ""
         yield Text(f"{LEGEND.format(speed)}; for all figures use --format markdown, csv or html", style="dim")
     elif (table := _grid(comparison)).rows:
@@ -135,8 +139,6 @@ def _row(one: Round, comparison: Comparison) -> dict[str, CsvValue]:
         )
         for name in names
     }
-    same = ("availability_pct", "transactions")
-    at_the_end = ("cpu_s_per_transaction", "memory_bytes", "memory_kind")
     return {
         "server": record.server,
         "task": summary.task,
@@ -152,10 +154,107 @@ def _row(one: Round, comparison: Comparison) -> dict[str, CsvValue]:
         "rate_at_usual_speed_per_s": summary.rate_at_usual_speed_per_s,
         "ceiling_per_s": summary.ceiling_per_s,
         "of_ceiling": summary.of_ceiling.mean if summary.of_ceiling else None,
-        **{name: getattr(summary, name) for name in same},
+        "availability_pct": summary.availability_pct,
+        "transactions": summary.transactions,
         **latencies,
-        **{name: getattr(summary, name) for name in at_the_end},
+        "cpu_s_per_transaction": summary.cpu_s_per_transaction,
+        "memory_bytes": summary.memory_bytes,
+        "memory_kind": summary.memory_kind,
         "speed": summary.speed.mean if summary.speed else None,
         "ready_s": record.ready_s,
         "load_s": record.load_s,
     }
+
+
+LEGEND = "each cell: transactions per second{}, share of the ceiling, ping p99"
+_PING_P99 = next(column for column in FIGURES if column.name == "ping p99")
+_TITLES = {"rate_per_s": "transactions per second", "cpu_s_per_transaction": "CPU per transaction"}
+Setting = tuple[Value | None, ...]  # values on the axes that have columns
+
+
+def _matrix(comparison: Comparison) -> Grid:
+    """Return rate, share of the ceiling and ping p99 of each strategy for each load; the best rate is marked."""
+    cases = cases_of(comparison.cases)
+    axes = across(cases)
+    settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
+    rows: dict[str, list[Summary]] = {}
+    for one in (*comparison.ceilings, *comparison.cases):
+        rows.setdefault(name_of(one.case, cases, without=axes), []).append(one)
+    ceilings = set(map(id, comparison.ceilings))
+    headings = [
+        [axis(name).told(value) for name, value in zip(axes, one, strict=True) if value is not None] for one in settings
+    ]
+    return Grid(
+        [comparison.noun],
+        [Heading("\n".join(lines)) for lines in headings],
+        [
+            [TableCell(name), *(_rate_and_ping(_covering(same, axes, setting), ceilings) for setting in settings)]
+            for name, same in rows.items()
+        ],
+        gap=2,
+        is_spaced=True,
+    )
+
+
+def _covering(found: Sequence[Summary], axes: Sequence[str], setting: Setting) -> Summary | None:
+    """Return the case with these values; a case without an axis is in each of its columns."""
+    wanted = dict(zip(axes, setting, strict=True))
+    return next((one for one in found if all(one.case.get(name) in (None, wanted[name]) for name in axes)), None)
+
+
+def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> TableCell:
+    if case is None:
+        return TableCell("")
+    if case.verdict == FAILED or case.rate_per_s is None:
+        return TableCell("failed  ", STYLES[FAILED])
+    best = "rate_per_s" in case.best
+    mark = " *" if best else " ?" if case.verdict != OK else "  "
+    lines = [f"{formatting.rate(case.usual_rate_per_s)}{mark}"]
+    if case.of_ceiling is not None and id(case) not in ceilings:
+        lines.append(f"{formatting.share(case.of_ceiling.mean)}  ")
+    if case.ping_s:
+        lines.append(f"{_PING_P99.text(case)}  ")
+    return TableCell("\n".join(lines), "bold green" if best else STYLES.get(case.verdict, ""))
+
+
+def as_across(result: Result, axis_name: str, *, corrected: bool = True) -> RenderableType:
+    """Return the rate and the CPU time per transaction for each value of an axis.
+
+    Raises:
+        BadInputError: fewer than two values of the axis were measured.
+    """
+    table = across_of(summarize(result, corrected=corrected), axis_name)
+    parts = [part for figure in axis_differences.FIGURES for part in (_along(table, figure), Text())]
+    return Group(*parts, Text(_legend(table), "dim"))
+
+
+def _along(table: Across, figure: str) -> Grid:
+    differing = varying(list(table.rows))
+    several = len({case.server for case in table.rows}) > 1
+    rows = []
+    for case, cells in table.rows.items():
+        words = [*([case.server] if several else []), *filter(None, [in_words(case, differing)])]
+        name = TableCell(" ".join(words) or case.server)
+        rows.append([name, *(TableCell(_difference(cells.get(value), figure)) for value in table.values)])
+    headings = [Heading(axis(table.axis).told(value)) for value in table.values]
+    return Grid([_TITLES[figure]], headings, rows, gap=2)
+
+
+def _difference(cell: axis_differences.Cell | None, figure: str) -> str:
+    """Return `9,800  +31 %`; the difference is blank for the first value, and if it is not significant."""
+    if cell is None:
+        return ""
+    value, difference = cell.figures.get(figure), cell.differences[figure]
+    if cell.summary.verdict == FAILED or value is None:
+        return f"failed{'':>9}"
+    text = formatting.rate(value) if figure == "rate_per_s" else f"{1e6 * value:,.0f} µs"
+    change = "" if difference is None else f"{100 * difference:+.0f} %"
+    return f"{text}{'' if cell.summary.verdict == OK else ' ?'} {change:>8}"
+
+
+def _legend(table: Across) -> str:
+    first = axis(table.axis).told(table.values[0])
+    words = f"rates are speed-adjusted; differences are from {first}; blank: not significant"
+    for name, fraction in table.noise.items():
+        words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
+    return f"{words}\n? is suspect or unclear, and not compared; {PROGRAM} report without --across shows why"

@@ -68,7 +68,6 @@ class _Candidate:
 
     @property
     def ping(self) -> str:
-        """The 99th percentile of its pings."""
         ping = self.case.ping_s
         if ping is None:
             return "an unknown time"
@@ -76,13 +75,11 @@ class _Candidate:
 
     @property
     def ping_s(self) -> float:
-        """For sorting."""
         ping = self.case.ping_s
         return math.inf if ping is None else ping.p99 or ping.max
 
     @property
     def memory_bytes(self) -> int:
-        """For sorting and for a sentence."""
         return self.case.memory_bytes or 0
 
 
@@ -114,7 +111,6 @@ class _Field:
         return _Candidate(case, name_of(case.case, self._everything), measured, rate, short)
 
     def told(self) -> Iterator[list[str]]:
-        """Yield the sentences of each paragraph."""
         yield [*self._prefix, *self._answer()]
         if self._first and len(self._sound) > 1:
             yield [self._fastest(), self._detectable(), self._pings(), *self._left_out()]
@@ -151,7 +147,6 @@ class _Field:
         ]
 
     def _described(self, one: _Candidate) -> Iterator[str]:
-        """Describe a case that nothing is compared with."""
         edges = one.rate.interval()
         interval = f" (95 % CI {formatting.rate(edges[0])} to {formatting.rate(edges[1])})" if edges else ""
         of_ceiling = f", {_shares([one])} of the ceiling" if _shares([one]) else ""
@@ -248,7 +243,6 @@ class _Field:
         return f"Health checks (p99) take less than one {task} alone ({limit}) with {told}{rest}."
 
     def _left_out(self) -> Iterator[str]:
-        """Name the cases that are not ranked, by their verdict."""
         for verdict, why in (
             (UNCLEAR, "Not ranked, because the figures are uncertain"),
             (SUSPECT, "Not ranked, because the figures can't be believed"),
@@ -286,7 +280,6 @@ def in_sentences(comparison: Comparison) -> Iterator[str]:
 
 
 def of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
-    """Yield the sentences about one sweep."""
     cases = cases_of(comparison.cases)
     named = [(line, name_of(line.case, cases, without=[sweep.along])) for line in sweep.lines]
     if knees := "; ".join(_knees(named, sweep.along)):
@@ -297,7 +290,6 @@ def of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
 
 
 def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
-    """Yield a clause for each knee, with all servers that have it."""
     known = [(line.numbers[line.knee], line, name) for line, name in named if line.knee is not None]
     for at in sorted({at for at, _, _ in known}):
         ended = [(line, name) for number, line, name in known if number == at and line.numbers[-1] > at]

@@ -26,7 +26,6 @@ class TableCell(NamedTuple):
     in_terminal: str | None = None  # its text there, if that differs
 
     def as_markdown(self) -> str:
-        """Return the cell as Markdown."""
         return f"**{plain(self.text)}**" if self.is_strong else plain(self.text)
 
 
@@ -77,14 +76,12 @@ class Grid:
         return table
 
     def as_markdown(self) -> str:
-        """Return the table as Markdown."""
         headings = [*self.names, *(heading.name for heading in self.figures)]
         rows = [[cell.as_markdown() for cell in row] for row in self.rows]
         return markdown_table(list(map(plain, headings)), rows, names=len(self.names))
 
 
 def plain_table(gap: int) -> Table:
-    """Return an empty table in the style of all tables."""
     return Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, gap, 0, 0))
 
 
@@ -101,7 +98,6 @@ def plain(text: str) -> str:
 
 
 def small_print(lines: Iterable[str]) -> str:
-    """Return the lines below a table in Markdown."""
     return "<br>".join(f"<sub>{plain(line)}</sub>" for line in lines)
 
 

@@ -19,7 +19,6 @@ _MOST_NAMES = 3
 
 
 def of_throughput(cases: Sequence[Summary]) -> str:
-    """Return which cases are the fastest."""
     first = [case for case in cases if case.rank == 1 and case.rate_per_s]
     if not first:
         return "No throughput could be ranked"
@@ -34,7 +33,6 @@ def of_throughput(cases: Sequence[Summary]) -> str:
 
 
 def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
-    """Return which cases answer pings sooner than one task takes."""
     pinged = [case for case in cases if case.ping_s and case.verdict == OK]
     if not pinged or task_s is None:
         return "Health-check latency under load"
@@ -54,7 +52,6 @@ def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
 
 
 def of_tradeoff(cases: Sequence[Summary]) -> str:
-    """Return which cases are best in both throughput and pings."""
     best = [case for case in cases if case.rank == 1 and "ping_p99_s" in case.best]
     if best:
         told = (
@@ -79,7 +76,6 @@ def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> s
 
 
 def of_memory(cases: Sequence[Summary]) -> str:
-    """Return how much memory the fastest and the leanest case use."""
     first = sorted(case.memory_bytes for case in cases if case.rank == 1 and case.memory_bytes)
     everything = sorted(case.memory_bytes for case in cases if case.memory_bytes)
     if not first:

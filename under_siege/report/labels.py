@@ -47,7 +47,6 @@ def label(summary: Summary, beside: Sequence[Summary], without: Collection[str] 
 
 
 def cases_of(summaries: Sequence[Summary]) -> list[Case]:
-    """What they are the summaries of."""
     return [one.case for one in summaries]
 
 
@@ -69,7 +68,6 @@ def load_in_words(case: Case, beside: Sequence[Case] = ()) -> str:
 
 
 def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:
-    """Its values on some axes."""
     return tuple(case.get(name) for name in names)
 
 

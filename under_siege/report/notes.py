@@ -52,7 +52,6 @@ def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_the_suite(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """What is not known of it, so that no rule can look there."""
     if result.suite is None or not comparison.cases:
         return
     if result.suite.body == "any":
@@ -112,7 +111,6 @@ def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _first_cost_s(one: Round) -> float | None:
-    """CPU seconds for each answer of the warm-up."""
     record = one.record
     return record.warm_up_cpu_s / record.warm_up_answers if record.warm_up_cpu_s and record.warm_up_answers else None
 
@@ -187,13 +185,11 @@ def of_traces(result: Result) -> str:
 
 
 def cores(result: Result) -> str:
-    """Return the number of cores."""
     count = result.environment.usable_cpus
     return f"{count} {'core' if count == 1 else 'cores'}"
 
 
 def in_common(cases: Sequence[Summary]) -> list[str]:
-    """Return the values that all cases share."""
     first, differing = cases[0].case, varying(cases_of(cases))
     return [in_words(first, [name]) for name, _ in first.values if name not in (*differing, "workers")]
 

@@ -60,7 +60,6 @@ class Bar:
 
     @property
     def done_s(self) -> float | None:
-        """When its task was done; None where the server doesn't tell."""
         return min(self.ran[-1].to_s, self.answered_s) if self.ran else None
 
     @property
@@ -101,17 +100,14 @@ class Timeline:
 
     @property
     def done_s(self) -> float:
-        """When the last request was answered."""
         return max((bar.answered_s for lane in self.lanes for bar in lane.bars), default=0.0)
 
     @property
     def requests(self) -> int:
-        """How many were sent."""
         return sum(len(lane.bars) for lane in self.lanes)
 
     @property
     def longest_ping_s(self) -> float:
-        """How long the ping had to wait that waited longest."""
         return max((ping.until_s - ping.due_s for ping in self.pings), default=0.0)
 
     @property
@@ -120,7 +116,6 @@ class Timeline:
         return any(not bar.ran for lane in self.lanes for bar in lane.bars)
 
     def described(self) -> str:
-        """In words, for those who can't see it."""
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
         count = self.requests
@@ -250,7 +245,6 @@ def pattern(one: Timeline) -> Pattern:
 
 
 def grouped(drawn: Sequence[Timeline]) -> list[tuple[Pattern, list[Timeline]]]:
-    """The timelines by what they show, what helps everybody first."""
     found = [(kind, [one for one in drawn if pattern(one) == kind]) for kind in ORDER]
     return [(kind, members) for kind, members in found if members]
 
@@ -300,7 +294,6 @@ def longest_late_s(one: Timeline) -> float:
 
 
 def bars_of(one: Timeline) -> list[Bar]:
-    """The requests, whoever had them."""
     return [bar for lane in one.lanes for bar in lane.bars]
 
 
@@ -310,7 +303,6 @@ def computed_s(bar: Bar) -> float:
 
 
 def in_hand_s(bar: Bar) -> float:
-    """From when its task was begun until it was done."""
     return bar.ran[-1].to_s - bar.ran[0].from_s if bar.ran else 0.0
 
 

@@ -65,7 +65,6 @@ class _Canvas:
         self._text("legend", mark["x"] + 24, y + _BAR / 2, text)
 
     def group(self, kind: Pattern, members: Sequence[Timeline]) -> None:
-        """What these have in common, and below that one after the other."""
         for line in self._wrapped(heading(kind, members), 9.2):
             self._text("groups", 0, self.height + 10, line)
             self.height += 20
@@ -85,7 +84,6 @@ class _Canvas:
             self.height = bottom
 
     def panel(self, one: Timeline, column: int) -> None:
-        """A strategy, below what is there in this column."""
         self._left = column * (self._wide + _BETWEEN)
         is_alone = self._columns == 1
         short = (
@@ -162,7 +160,6 @@ class _Canvas:
         self.height += max(self._bar, 8 + step * min(len(free_at_s), most))
 
     def say(self, text: str) -> None:
-        """A sentence below everything."""
         for line in self._wrapped(text, _LETTER):
             self._text("results", 0, self.height + 6, line, left=0.0)
             self.height += _LINE

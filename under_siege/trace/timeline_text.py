@@ -56,7 +56,6 @@ def name_of_timeline(one: Timeline, *, is_narrow: bool = False) -> str:
 
 
 def plain_name_of_timeline(one: Timeline) -> str:
-    """In plain words alone."""
     server, *differing = one.name.split(" · ")
     return " · ".join([in_plain_words(server, one.title), *differing])
 
@@ -111,7 +110,6 @@ def in_a_line(one: Timeline) -> str:
 
 
 def in_short(one: Timeline) -> str:
-    """Two figures, for where there is little room."""
     if one.failure:
         return f"failed: {one.failure}"
     done, longest = formatting.seconds(one.done_s), formatting.seconds(one.longest_ping_s)
@@ -119,7 +117,6 @@ def in_short(one: Timeline) -> str:
 
 
 def headline(drawn: Sequence[Timeline]) -> str:
-    """What is to be seen in the picture, for a slide."""
     found = grouped(drawn)
     kind, members = found[0]
     crowded = [one for each, several in found if each.is_crowded for one in several]
@@ -136,7 +133,6 @@ def headline(drawn: Sequence[Timeline]) -> str:
 
 
 def fate(bar: Bar, worker: str, one: Timeline) -> str:
-    """What became of a request, in a sentence."""
     answered = f"answered {formatting.seconds(bar.answered_s - bar.sent_s)} after it was sent"
     if bar.done_s is None:
         return f"Request {bar.number}: {answered}; {UNTOLD}."
@@ -165,7 +161,6 @@ def missing(result: Result) -> list[str]:
 
 
 def fates(one: Timeline) -> list[str]:
-    """Of all requests, in the order in which they were begun."""
     found = [(bar.number, fate(bar, lane.worker, one)) for lane in one.lanes for bar in lane.bars]
     assert len(found) == len(bars_of(one))
     return [told for _, told in sorted(found)]
@@ -197,7 +192,6 @@ class _Scale:
 
     @classmethod
     def of(cls, drawn: Sequence[Timeline]) -> "_Scale":
-        """Where no ping waited long, none looks tall."""
         _, to_s = span_s(drawn)
         return cls(to_s, max([to_s / 4, *(one.longest_ping_s for one in drawn)]))
 
@@ -241,7 +235,6 @@ def steps(result: Result, *, beside: bool = False) -> Iterator[RenderableType]:
 
 
 def _in_lines(several: Sequence[str], width: int) -> str:
-    """As many beside each other as there is room for."""
     lines = [""]
     for text in several:
         beside = f"{lines[-1]}   {text}".lstrip()
@@ -253,7 +246,6 @@ def _in_lines(several: Sequence[str], width: int) -> str:
 
 
 def _fates(drawn: Sequence[Timeline], number: int) -> Iterator[Text]:
-    """The fate of the request with that number in each of them."""
     for one in drawn:
         if number <= one.requests:
             who = f"{name_of_timeline(one)}: " if len(drawn) > 1 else ""

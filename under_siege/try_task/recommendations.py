@@ -19,7 +19,6 @@ _STYLES = {YES: "green", CANNOT: "red"}
 
 
 def as_advice(found: Findings, strategies: Sequence[Target]) -> RenderableType:
-    """Everything that is known of the task without a server."""
     facts = Table.grid(padding=(0, 2, 0, 0))
     for name, fact in _facts(found):
         facts.add_row(Text(name, style="dim", no_wrap=True), Text(fact))
@@ -213,7 +212,6 @@ def advise(found: Findings, strategies: Sequence[Target]) -> Iterator[tuple[str,
 
 
 def is_worth_a_run(found: Findings, strategies: Sequence[Target]) -> bool:
-    """Whether at least one strategy is."""
     return any(advice.judgement == YES for _, advice in advise(found, strategies))
 
 
@@ -257,14 +255,20 @@ def _threads(found: Findings) -> Advice:
     )
 
 
-def _processes(found: Findings) -> Advice:
-    trouble = _trouble(found.process, "another process")
-    if trouble or found.process is None:
-        return trouble or Advice(CANNOT, "it was not tried in another process")
+def _no_process(found: Findings) -> Advice | None:
     if waits(found):
         return Advice(NO, "waiting needs no process of its own, and each takes memory")
     if cpus_at_a_time(found) > MOST_OF_THEM * found.cpus:
         return Advice(NO, "one alone computes on nearly all CPUs, in threads of its own")
+    return None
+
+
+def _processes(found: Findings) -> Advice:
+    trouble = _trouble(found.process, "another process")
+    if trouble or found.process is None:
+        return trouble or Advice(CANNOT, "it was not tried in another process")
+    if needless := _no_process(found):
+        return needless
     if found.again is not None and found.process.costs_s > 0.2 * found.again.wall_s:
         return Advice(YES, "but sending it there and back costs more than a fifth of what it takes")
     return Advice(YES, "every core computes")
@@ -272,10 +276,8 @@ def _processes(found: Findings) -> Advice:
 
 def _prefork(found: Findings) -> Advice:
     """Nothing is sent: each process performs the tasks of the requests that it has itself."""
-    if waits(found):
-        return Advice(NO, "waiting needs no process of its own, and each takes memory")
-    if cpus_at_a_time(found) > MOST_OF_THEM * found.cpus:
-        return Advice(NO, "one alone computes on nearly all CPUs, in threads of its own")
+    if needless := _no_process(found):
+        return needless
     return Advice(YES, "every core computes, and nothing is sent anywhere; but the ping waits in line")
 
 
