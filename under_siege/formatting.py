@@ -82,3 +82,10 @@ def between(low: str, high: str) -> str:
 def capitalized(text: str) -> str:
     """The text with a capital at its beginning, and the rest as it is."""
     return f"{text[:1].upper()}{text[1:]}"
+
+
+def ticks(most: float, count: int) -> list[float]:
+    """Round values from 0 to at most that, in at most so many steps."""
+    steps = (factor * 10.0**power for power in range(-6, 12) for factor in (1, 2, 5))
+    step = next((step for step in steps if most / step <= max(1, count)), most)
+    return [number * step for number in range(int(most / step) + 1)]

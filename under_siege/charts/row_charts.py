@@ -10,7 +10,6 @@ from under_siege import formatting
 from under_siege.analysis.metric_value import MetricValue
 from under_siege.analysis.summary import Summary
 from under_siege.charts.canvas import Drawing, Look, Sheet, Words, either, kind, quantity
-from under_siege.charts.scatter import round_values
 from under_siege.checks.verdict import OK
 from under_siege.report.columns import half_width
 from under_siege.report.labels import plain_name, with_file
@@ -350,7 +349,7 @@ def _scales(
     floor: float, answers_px: float, most: int, ground: float, pings_px: float, longest_s: float
 ) -> list[dict[str, object]]:
     """A round number of answers, and a round time of a ping, as lines at their height."""
-    count, wait_s = round_values(most, 2)[-1], round_values(longest_s, 2)[-1]
+    count, wait_s = formatting.ticks(most, 2)[-1], formatting.ticks(longest_s, 2)[-1]
     return [
         {"y": floor - answers_px * count / most, "text": f"{count:g} answers"},
         {"y": ground - pings_px * wait_s / longest_s, "text": f"a ping of {formatting.seconds(wait_s)}"},

@@ -47,14 +47,7 @@ class Across:
         if self.in_steps:
             powers = range(math.ceil(math.log10(span[0])), math.floor(math.log10(span[1])) + 1)
             return [10.0**power for power in powers]
-        return round_values(span[1], 6)
-
-
-def round_values(most: float, count: int) -> list[float]:
-    """From 0 to at most that, in at most so many steps."""
-    steps = (factor * 10.0**power for power in range(-6, 12) for factor in (1, 2, 5))
-    step = next(step for step in steps if most / step <= count)
-    return [number * step for number in range(int(most / step) + 1)]
+        return formatting.ticks(span[1], 6)
 
 
 class _Scatter:
@@ -125,7 +118,7 @@ class _Scatter:
         for value in self.across.ticks(self.span):
             lines.append({"x": self.x(value), "x2": self.x(value), "y": 0, "y2": self.height})
             below.append({"x": self.x(value), "y": self.height + 12, "text": self.across.text(value) if value else "0"})
-        for rate in round_values(self.most, 5):
+        for rate in formatting.ticks(self.most, 5):
             lines.append({"x": _LEFT, "x2": _LEFT + self.width, "y": self.y(rate), "y2": self.y(rate)})
             left.append({"x": _LEFT - 6, "y": self.y(rate), "text": f"{rate:,g}"})
         return lines, below, left

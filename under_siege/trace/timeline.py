@@ -40,6 +40,11 @@ class Ran:
     to_s: float
     share: float | None  # None where the server doesn't tell
 
+    @property
+    def computing(self) -> float:
+        """Return the share; all of it if that is unknown."""
+        return 1.0 if self.share is None else self.share
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -52,10 +57,7 @@ class Bar:
 
     def share_between(self, from_s: float, to_s: float) -> float:
         """How much of the time between the two it computed; where that isn't known, as if always while it ran."""
-        inside = (
-            (1.0 if ran.share is None else ran.share) * max(0.0, min(to_s, ran.to_s) - max(from_s, ran.from_s))
-            for ran in self.ran
-        )
+        inside = (ran.computing * max(0.0, min(to_s, ran.to_s) - max(from_s, ran.from_s)) for ran in self.ran)
         return sum(inside) / (to_s - from_s)
 
     @property
@@ -119,7 +121,7 @@ class Timeline:
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
         count = self.requests
-        where = "" if self.is_untold else f" on {_plural(len(self.lanes), 'worker')}"
+        where = "" if self.is_untold else f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}"
         untold = f", but {UNTOLD}" if self.is_untold else ""
         return (
             f"{self.name}: {count} requests{where} done after {formatting.seconds(self.done_s)}{untold}; "
@@ -136,20 +138,9 @@ def timelines(traces: Sequence[Trace]) -> list[Timeline]:
     return [_timeline(trace, differing) for trace, differing in zip(traces, told, strict=True)]
 
 
-def span_s(drawn: Sequence[Timeline]) -> tuple[float, float]:
-    """From the requests to the last answer of all of them: one axis, so that the eye compares.
-
-    The pings before that only show that the server was at rest; nobody has to look at them.
-    """
-    last = max((max(ping.until_s for ping in one.pings) for one in drawn if one.pings), default=0.0)
-    return 0.0, max([last, 0.001, *(one.done_s for one in drawn)])
-
-
-def ticks_s(to_s: float, most: int) -> list[float]:
-    """Round times from when the requests were sent, at most so many steps of them."""
-    steps = (factor * 10.0**power for power in range(-4, 4) for factor in (1, 2, 5))
-    step_s = next((step for step in steps if to_s / step <= max(1, most)), to_s)
-    return [number * step_s for number in range(int(to_s / step_s) + 1)]
+def end_s(drawn: Sequence[Timeline]) -> float:
+    """Return when the last answer of all of them came: they share one axis, so that the eye compares."""
+    return max([0.001, *(ping.until_s for one in drawn for ping in one.pings), *(one.done_s for one in drawn)])
 
 
 def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
@@ -165,13 +156,8 @@ def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
 
 
 def _lanes(trace: Trace, zero_s: float) -> list[Lane]:
-    columns = zip(
-        trace.requests.sent_s,
-        trace.requests.answered_s,
-        trace.requests.worker,
-        trace.requests.ran_s,
-        strict=True,
-    )
+    requests = trace.requests
+    columns = zip(requests.sent_s, requests.answered_s, requests.worker, requests.ran_s, strict=True)
     in_turn = sorted(columns, key=lambda request: request[3][0][0] if request[3] else request[1])
     bars: dict[str, list[Bar]] = {}
     for number, (sent_s, answered_s, worker, ran_s) in enumerate(in_turn, 1):
@@ -198,10 +184,6 @@ def _names(workers: Sequence[str]) -> list[str]:
     if len(processes) == 1:
         return [f"{kind} {number}" for number in range(1, len(workers) + 1)]
     return [f"{processes.index(worker.partition('/')[0]) + 1}/{worker.partition('/')[2]}" for worker in workers]
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 MORE_THAN_ONE = 1.2  # on average: with less, one thread computed, and what is above 1 is how exact the clocks are
@@ -299,7 +281,7 @@ def bars_of(one: Timeline) -> list[Bar]:
 
 def computed_s(bar: Bar) -> float:
     """How long it computed; as if always while it ran, where that isn't known."""
-    return sum((1.0 if ran.share is None else ran.share) * (ran.to_s - ran.from_s) for ran in bar.ran)
+    return sum(ran.computing * (ran.to_s - ran.from_s) for ran in bar.ran)
 
 
 def in_hand_s(bar: Bar) -> float:
@@ -330,7 +312,7 @@ class _Ran:
     """What others of the process did."""
 
     def __init__(self, bars: Sequence[Bar]) -> None:
-        rows = [(ran.from_s, ran.to_s, 1.0 if ran.share is None else ran.share) for bar in bars for ran in bar.ran]
+        rows = [(ran.from_s, ran.to_s, ran.computing) for bar in bars for ran in bar.ran]
         self._from_s, self._to_s, self._share = np.array(rows).reshape(-1, 3).T
 
     def between(self, from_s: float, to_s: float) -> tuple[float, float]:

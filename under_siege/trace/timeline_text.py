@@ -19,12 +19,11 @@ from under_siege.trace.timeline import (
     at_once,
     bars_of,
     computed_s,
+    end_s,
     grouped,
     longest_late_s,
     pattern,
-    span_s,
     take_turns,
-    ticks_s,
     timelines,
     waits_elsewhere,
 )
@@ -192,7 +191,7 @@ class _Scale:
 
     @classmethod
     def of(cls, drawn: Sequence[Timeline]) -> "_Scale":
-        _, to_s = span_s(drawn)
+        to_s = end_s(drawn)
         return cls(to_s, max([to_s / 4, *(one.longest_ping_s for one in drawn)]))
 
 
@@ -330,7 +329,7 @@ class _Lines:
 
     def _axis(self) -> Text:
         line = " " * self._label
-        for at_s in ticks_s(self._scale.to_s, self._columns // 12):
+        for at_s in formatting.ticks(self._scale.to_s, self._columns // 12):
             column = self._label + self._column(at_s)
             if column >= len(line):
                 line = f"{line:{column}}{formatting.seconds(at_s) if at_s else '0'}  "
