@@ -26,7 +26,7 @@ from turns import Turns, in_line
 
 from common.server_contract import unmet
 from under_siege.analysis.summary import Summary
-from under_siege.charts import html, theme
+from under_siege.charts import canvas, html
 from under_siege.environments.venvs import with_packages
 from under_siege.processes.managed_process import offspring
 from under_siege.targets.interpreter import Interpreter
@@ -272,7 +272,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Their charts are made; that these become the right drawings: test_pictures.py.
     """
-    monkeypatch.setattr(theme, "as_svg", lambda *_: "<svg></svg>")
+    monkeypatch.setattr(canvas, "as_svg", lambda *_: "<svg></svg>")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -259,8 +259,7 @@ def trace(
 
     TARGET is as for run.
     """
-    from under_siege.picture_files import check_suffix
-    from under_siege.render import show_traces
+    from under_siege.render import check_suffix, show_traces
     from under_siege.report.progress_bar import ProgressBar
     from under_siege.run.plan import make_plan
     from under_siege.targets.selection import suite_of
@@ -291,8 +290,7 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     from under_siege.render import show
     from under_siege.targets.interpreter import interpreter
     from under_siege.targets.strategies import all_strategies
-    from under_siege.try_task.recommendations import is_worth_a_run
-    from under_siege.try_task.task_profile_text import as_advice
+    from under_siege.try_task.recommendations import as_advice, is_worth_a_run
     from under_siege.try_task.task_trial import profile_task
 
     strategies, worth = all_strategies(), True

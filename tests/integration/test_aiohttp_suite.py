@@ -16,7 +16,8 @@ from common.errors import BadInputError
 from under_siege.analysis.axis_differences import across_of
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Machine, Record
-from under_siege.render import across_shown, dressed
+from under_siege.render import dressed
+from under_siege.report.comparison_export import as_across
 
 SUITE = """
 title = "Small"
@@ -162,7 +163,7 @@ def test_the_table_says_how_large_noise_is_and_one_value_is_no_axis(capsys: pyte
     from rich.console import Console
 
     result = result_of(versions(1.25))
-    Console(width=136).print(across_shown(result, "aiohttp"))
+    Console(width=136).print(as_across(result, "aiohttp"))
     printed = capsys.readouterr().out
     assert re.search(r"\d  +\+2[45] %", printed)
     assert "differences are from aiohttp 3.8.6; blank" in printed
@@ -177,7 +178,7 @@ def test_where_it_is_narrow_there_are_several_tables_and_no_figure_is_cut(width:
     from rich.console import Console
 
     console = Console(width=width, record=True, file=io.StringIO())
-    shown = across_shown(result_of(versions(1.25)), "aiohttp")
+    shown = as_across(result_of(versions(1.25)), "aiohttp")
     console.print(shown)
     printed = console.export_text()
     assert "…" not in printed

@@ -8,7 +8,7 @@ from verdicts import codes, judged
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Machine, Ports, Record, load, save
 from under_siege.render import dressed
-from under_siege.report.csv_export import as_csv
+from under_siege.report.comparison_export import as_csv
 from under_siege.report.notes import notes
 from under_siege.run.duration import Length
 from under_siege.targets.expectation import Expectation

@@ -16,9 +16,8 @@ from common.task import BadCallError, perform, resolve
 from under_siege.compare.diff import compared
 from under_siege.compare.diff_export import dressed as compared_as
 from under_siege.model.record import Result, load, save
-from under_siege.picture_files import write_picture
-from under_siege.render import dressed
-from under_siege.report.markdown_table import plain
+from under_siege.render import dressed, write_picture
+from under_siege.report.grid import plain
 
 HARD = """sample_tasks:says_all('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]}, last=None)"""
 SAID = """(('a,"b"|<i>*c*</i>', "it's `d` [red] é", {'e': [1, -2.5]}), {'last': None})"""

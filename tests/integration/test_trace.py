@@ -17,18 +17,17 @@ from simulated_record import bare_record, record_of, result_of
 from simulated_trace import beside_other_work, by_two, one_by_one, trace_of
 
 from common.cpus import usable_cpus
-from under_siege.charts.theme import FILE
+from under_siege.charts.canvas import FILE
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer
 from under_siege.model.record import Trace, load, save
-from under_siege.picture_files import write_picture
-from under_siege.render import WIDTH, dressed
+from under_siege.render import WIDTH, dressed, write_picture
 from under_siege.report.progress_bar import ProgressBar
 from under_siege.run.session import run_plan
 from under_siege.trace import request_trace
 from under_siege.trace.request_trace import Tracer, _as_told, _counted_back
 from under_siege.trace.timeline import Bar, Ran, other_work, timelines
-from under_siege.trace.trace_text import headline
+from under_siege.trace.timeline_text import headline
 
 Asked = Callable[..., Ended]
 

@@ -22,8 +22,7 @@ from rich.console import Console
 from under_siege.model.task_profile import Again, Alone, Elsewhere, Findings, Machine, Threads
 from under_siege.subprocess_scripts import task_profiler
 from under_siege.targets.strategies import all_strategies
-from under_siege.try_task.recommendations import HELD
-from under_siege.try_task.task_profile_text import as_advice
+from under_siege.try_task.recommendations import HELD, as_advice
 
 Try = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -9,8 +9,7 @@ from simulated_results import SERVERS, a_result, as_text, judgements, suspicious
 
 from under_siege.analysis.report_data import summarize
 from under_siege.compare.diff import FIGURES, compared
-from under_siege.compare.diff_export import as_json, as_markdown
-from under_siege.compare.diff_text import percent, sheet_of
+from under_siege.compare.diff_export import as_json, as_markdown, grid_of, percent
 from under_siege.model.record import save
 from under_siege.report.columns import FIGURES as COLUMNS
 
@@ -18,11 +17,11 @@ from under_siege.report.columns import FIGURES as COLUMNS
 def test_shown_figures_are_those_of_the_tables() -> None:
     base, new = a_result(*SERVERS, seed=1, noise=0.05), a_result(*SERVERS, seed=2, noise=0.05)
     tables = [{case.server: case for case in summarize(result).cases} for result in (base, new)]
-    sheet = sheet_of(compared(base, new))
-    for line in sheet.lines:
-        for heading, cell in zip(sheet.figures, line.figures, strict=True):
-            column = next(column for column in COLUMNS if column.name == heading)
-            before, now = (column.text(table[line.names[0]]) for table in tables)
+    shown = grid_of(compared(base, new))
+    for name, *cells in shown.rows[:-1]:
+        for heading, cell in zip(shown.figures, cells, strict=True):
+            column = next(column for column in COLUMNS if column.name == heading.name)
+            before, now = (column.text(table[name.text]) for table in tables)
             assert cell.text.startswith(f"{before} → {now} (")
 
 
@@ -87,11 +86,10 @@ def test_json_says_all_of_it() -> None:
 def test_markdown_and_table_say_the_same() -> None:
     base, new = a_result(*SERVERS, seed=1), a_result(("1_a", 1, 0.5), ("3_c", 2, 1.0), seed=2)
     found = compared(base, new)
-    markdown, sheet = as_markdown(found), sheet_of(found)
-    for line in sheet.lines:
-        row = next(row for row in markdown.splitlines() if row.startswith(f"| {line.names[0]} |"))
-        shown = as_text(found)
-        for cell in line.figures:
+    markdown, shown = as_markdown(found), as_text(found)
+    for name, *cells in grid_of(found).rows:
+        row = next(row for row in markdown.splitlines() if row.startswith(f"| {name.text} |"))
+        for cell in cells:
             assert cell.text in row
             assert cell.text in shown
     assert markdown.count("worse**") == 1
@@ -100,8 +98,8 @@ def test_markdown_and_table_say_the_same() -> None:
 def test_a_narrow_terminal_cuts_nothing() -> None:
     found = compared(a_result(*SERVERS, seed=1), a_result(*SERVERS, seed=2))
     narrow = as_text(found, width=60)
-    for line in sheet_of(found).lines:
-        assert all(cell.text in narrow for cell in line.figures)
+    for row in grid_of(found).rows:
+        assert all(cell.text in narrow for cell in row)
     assert narrow.count("1_a ") == len(FIGURES)
 
 

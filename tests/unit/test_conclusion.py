@@ -186,7 +186,7 @@ def test_no_figure_and_no_star_is_cut_at_any_width(width: int) -> None:
 
     from rich.console import Console
 
-    from under_siege.report.terminal_table import as_table
+    from under_siege.report.comparison_export import as_table
 
     result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
     page = io.StringIO()

@@ -15,7 +15,7 @@ from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Failure, Record, load, save
 from under_siege.render import dressed
 from under_siege.report.columns import columns_for
-from under_siege.report.footnote import footnote
+from under_siege.report.notes import footnote
 
 DRESSES = {"table": "published.txt", "markdown": "published.md", "csv": "published.csv", "json": "published.json"}
 

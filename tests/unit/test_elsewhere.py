@@ -7,8 +7,7 @@ from simulated_record import result_of
 
 from under_siege.model.record import Pings, Trace
 from under_siege.model.requests import TracedRequests
-from under_siege.trace.timeline import timelines
-from under_siege.trace.timeline_patterns import waits_elsewhere
+from under_siege.trace.timeline import timelines, waits_elsewhere
 from under_siege.trace.timeline_text import TimelinesAsText
 
 Stretch = tuple[float, float, float]

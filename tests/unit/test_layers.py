@@ -58,7 +58,6 @@ LAYERS = [
     "under_siege.faults",
     "under_siege.compare",
     "under_siege.pages",
-    "under_siege.picture_files",
     "under_siege.render",
     "under_siege.cli_options",
     "under_siege.lesson",

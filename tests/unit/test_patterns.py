@@ -11,9 +11,8 @@ from simulated_trace import SENT_S, beside_other_work, by_two, in_line, in_slice
 
 from under_siege.model.record import Failure, Result, Trace, load, save
 from under_siege.render import dressed
-from under_siege.trace.timeline import Timeline, other_work, timelines
-from under_siege.trace.timeline_patterns import Pattern, at_once, grouped, pattern, take_turns
-from under_siege.trace.trace_text import fates, heading, headline, in_a_line
+from under_siege.trace.timeline import Pattern, Timeline, at_once, grouped, other_work, pattern, take_turns, timelines
+from under_siege.trace.timeline_text import fates, heading, headline, in_a_line
 
 
 def drawn(trace: Trace) -> Timeline:

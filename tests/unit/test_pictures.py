@@ -17,10 +17,10 @@ from sample_results import result
 from under_siege.analysis.overhead import task_cpu_s
 from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.summary import Summary
-from under_siege.charts import theme as look_of_charts
+from under_siege.charts import canvas
+from under_siege.charts.canvas import FILE, NARROW, WIDE, Look, escaped, specification
 from under_siege.charts.chart_file import Frame
 from under_siege.charts.html import Picture
-from under_siege.charts.theme import FILE, NARROW, WIDE, Look, escaped, specification
 from under_siege.pages.page_sections import sections
 from under_siege.report import headlines
 
@@ -75,7 +75,7 @@ def test_it_can_be_drawn_alone(tmp_path: Path) -> None:
 def test_each_of_them_can_be(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As far as its name leads to its chart; that it can be drawn is seen of the slides."""
     drawn = []
-    monkeypatch.setattr(look_of_charts, "as_svg", lambda drawing, _: drawn.append(drawing) or UNDRAWN)
+    monkeypatch.setattr(canvas, "as_svg", lambda drawing, _: drawn.append(drawing) or UNDRAWN)
     ended = called("report", SAMPLE, "--picture", name, "--out", str(tmp_path / "picture.svg"))
     assert ended.returncode == 0, ended.stderr
     assert [one.rows for one in drawn] == [picture(name).draw(FILE).rows]

@@ -1,4 +1,4 @@
-"""The dresses of a comparison of two results: a table, Markdown, JSON.
+"""A comparison of two results in words, as a table for a terminal, as Markdown and as JSON.
 
 The JSON:
 
@@ -26,99 +26,245 @@ Each figure; what isn't known is null:
 Each requirement is as `report` has it; with `of_base` its figures are multiples of what the base had.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
+import numpy as np
+from rich.console import Group, RenderableType
 from rich.text import Text
 
+from under_siege import formatting
 from under_siege.analysis.summary import Summary
-from under_siege.checks.verdict import FAILED
-from under_siege.compare.diff import BETTER, GONE, UNDECIDED, WORSE, Change, Compared, Pair
-from under_siege.compare.diff_text import Cell, Sheet, sheet_of
+from under_siege.checks.verdict import FAILED, OK
+from under_siege.compare.diff import (
+    BETTER,
+    FIGURES,
+    GONE,
+    NEW,
+    SAME,
+    UNDECIDED,
+    WORSE,
+    Change,
+    Compared,
+    Figure,
+    Pair,
+    other_machine,
+)
+from under_siege.model.case import Case, axis
 from under_siege.model.record import SCHEMA, Result
-from under_siege.report.markdown_table import plain, required_as_markdown, row
-from under_siege.report.split_table import fitting
-from under_siege.report.threshold_text import required_as_data, required_as_table
+from under_siege.report import columns
+from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
+from under_siege.report.labels import at, full_name, varying
+from under_siege.report.threshold_text import required_as_data, required_as_markdown, required_as_table
+from under_siege.stats.estimates import ACCURACY
 
+LEGEND = (
+    "before → now as the tables of the two results show it; the change in % is that of the mean over the rounds",
+    "better and worse: more than 2 %, and more than noise: at 5 % for all tests of this comparison together (Holm)",
+)
+AT_ONE_SPEED = ("rate_per_s", "cpu_s_per_transaction")
+NOTHING = "-"
 VISIBLE = "could have seen"
+_MARKS = {WORSE: "worse", BETTER: "better", UNDECIDED: "?"}
 _STYLES = {WORSE: "bold red", FAILED: "red", GONE: "red", BETTER: "bold green", UNDECIDED: "yellow"}
 
 
 def as_table(compared: Compared) -> RenderableType:
-    """For a terminal, as wide as that is."""
-    sheet = sheet_of(compared)
+    """Return the conclusion, the changes of each case, and remarks, for a terminal."""
+    doubt, remarks = _doubt(compared), list(_remarks(compared))
     return Group(
-        *([Text(sheet.doubt, style="yellow")] if sheet.doubt else []),
-        *(Text(f"{paragraph}\n") for paragraph in sheet.above),
-        _Figures(sheet),
+        *([Text(doubt, style="yellow")] if doubt else []),
+        Text(f"{_conclusion(compared)}\n"),
+        grid_of(compared),
         *required_as_table(compared.required),
-        *([Text()] if sheet.remarks else []),
-        *map(Text, sheet.remarks),
-        Text("\n" + "\n".join(sheet.legend), style="dim"),
+        *([Text()] if remarks else []),
+        *map(Text, remarks),
+        Text("\n" + "\n".join(_legend(compared)), style="dim"),
     )
 
 
-class _Figures:
-    """One table, or several where the terminal is too narrow for one: no figure is ever cut."""
-
-    def __init__(self, sheet: Sheet) -> None:
-        self._sheet = sheet
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from fitting(console, options, len(self._sheet.figures), self._table)
-
-    def _table(self, part: slice) -> Table:
-        sheet = self._sheet
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-        for heading in sheet.names:
-            table.add_column(heading, no_wrap=True)
-        for heading in sheet.figures[part]:
-            table.add_column(heading, justify="right", no_wrap=True)
-        for line in sheet.lines:
-            names = [Text(name, style=_STYLES.get(line.judgement, "")) for name in line.names]
-            table.add_row(*names, *map(_styled, line.figures[part]))
-        if any(sheet.visible):
-            blank = [""] * (len(sheet.names) - 1)
-            table.add_row(*(Text(text, style="dim") for text in [VISIBLE, *blank, *sheet.visible[part]]))
-        return table
-
-
-def _styled(cell: Cell) -> Text:
-    return Text(cell.text, style=_STYLES.get(cell.judgement or "", ""))
-
-
 def as_markdown(compared: Compared) -> str:
-    """For a comment on a pull request."""
-    sheet = sheet_of(compared)
+    """Return the same for a comment on a pull request."""
+    doubt = _doubt(compared)
     parts = [
-        f"**{plain(sheet.doubt)}**" if sheet.doubt else "",
-        *map(plain, sheet.above),
-        "\n".join(_rows(sheet)),
+        f"**{plain(doubt)}**" if doubt else "",
+        plain(_conclusion(compared)),
+        grid_of(compared).as_markdown(),
         required_as_markdown(compared.required),
-        "\n".join(f"- {plain(remark)}" for remark in sheet.remarks),
-        "<br>".join(f"<sub>{plain(line)}</sub>" for line in sheet.legend),
+        "\n".join(f"- {plain(remark)}" for remark in _remarks(compared)),
+        small_print(_legend(compared)),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _rows(sheet: Sheet) -> list[str]:
-    rows = [[*sheet.names, *sheet.figures], ["---"] * len(sheet.names) + ["---:"] * len(sheet.figures)]
-    for line in sheet.lines:
-        cells = [
-            f"**{plain(cell.text)}**" if cell.judgement in (WORSE, BETTER) else plain(cell.text)
-            for cell in line.figures
+def _doubt(compared: Compared) -> str:
+    """Return why these results should perhaps not be compared; empty if nothing speaks against it."""
+    doubt = other_machine(compared.base, compared.new)
+    return f"Compared although {doubt}." if doubt else ""
+
+
+def _legend(compared: Compared) -> list[str]:
+    is_open = any(change.judgement == UNDECIDED for case in compared.cases for change in case.changes)
+    return [*LEGEND, *(["? one round can't tell, or a figure is missing"] if is_open else [])]
+
+
+def grid_of(compared: Compared) -> Grid:
+    """Return the changes of each case, and the smallest changes that could have been seen."""
+    axes = varying([pair.case for pair in compared.cases])
+    flagged = any(_verdicts(case) for case in compared.cases)
+    names = ["server" if compared.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])]
+    rows = []
+    for case in compared.cases:
+        of_case = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
+        style = _STYLES.get(case.judgement, "")
+        name_cells = [TableCell(name, style) for name in of_case + [_verdicts(case)] * flagged]
+        rows.append([*name_cells, *map(_cell, case.changes)])
+    visible = [_visible([case.changes[index] for case in compared.cases]) for index in range(len(FIGURES))]
+    if any(visible):
+        rows.append([TableCell(text, "dim") for text in (VISIBLE, *[""] * (len(names) - 1), *visible)])
+    return Grid(names, [Heading(column_of(figure).name) for figure in FIGURES], rows)
+
+
+def column_of(figure: Figure) -> columns.Column:
+    return next(column for column in columns.FIGURES if column.figure == figure.name)
+
+
+def percent(fraction: float) -> str:
+    """`+3 %`, `-50 %`; never `-0 %`."""
+    return f"{round(100 * fraction) + 0:+d} %"
+
+
+def _verdicts(case: Pair) -> str:
+    """Before and now, where they are not both `ok`."""
+    before, now = (NOTHING if side is None else side.verdict for side in (case.base, case.new))
+    return "" if before == now == OK else before if before == now else f"{before} → {now}"
+
+
+def _cell(change: Change) -> TableCell:
+    """Return a text such as `52.4 → 26.1 (-50 %) worse`; empty if neither side has such a figure."""
+    texts = ["" if case is None else column_of(change.figure).text(case) for case in (change.base, change.new)]
+    if not any(texts):
+        return TableCell("")
+    words = [
+        " → ".join(text or NOTHING for text in texts),
+        f"({percent(change.fraction)})" if change.fraction is not None else "",
+        _MARKS.get(change.judgement or "", ""),
+    ]
+    is_strong = change.judgement in (WORSE, BETTER)
+    return TableCell(" ".join(filter(None, words)), _STYLES.get(change.judgement or "", ""), is_strong)
+
+
+def _visible(changes: list[Change]) -> str:
+    seen = [change.smallest_visible for change in changes if change.smallest_visible is not None]
+    if not seen:
+        return ""
+    return formatting.span([min(seen), max(seen)], _size)
+
+
+def _size(fraction: float) -> str:
+    """`7 %`, or `x 12` where it is more than a doubling."""
+    return formatting.share(fraction) if fraction <= 1 else f"x {formatting.significant(1 + fraction, 2)}"
+
+
+def _conclusion(compared: Compared) -> str:
+    told = {GONE: "Gone", FAILED: "Failed", WORSE: "Worse", UNDECIDED: "Undecided", BETTER: "Better", NEW: "New"}
+    cases = [pair.case for pair in compared.cases]
+    parts = []
+    for judgement, word in told.items():
+        found = [case for case in compared.cases if case.judgement == judgement]
+        names = [full_name(pair.case, cases) + _what(pair) for pair in found]
+        parts += [f"{word}: {'; '.join(names)}."] if found else []
+    equal = sum(case.judgement == SAME for case in compared.cases)
+    if equal == len(compared.cases):
+        return "Nothing changed by more than noise."
+    return " ".join([*parts, f"No difference beyond noise: {equal} of {len(compared.cases)}."] if equal else parts)
+
+
+def _what(case: Pair) -> str:
+    figures = [column_of(change.figure).name for change in case.changes if change.judgement == case.judgement]
+    return f" ({', '.join(figures)})" if figures else ""
+
+
+def _remarks(compared: Compared) -> Iterator[str]:
+    cases = [pair.case for pair in compared.cases]
+    for case in compared.cases:
+        name = full_name(case.case, cases)
+        for when, reasons in _flags(case):
+            yield from (f"{name}: {when}: {reason}" for reason in reasons)
+        if case.base is None or case.new is None:
+            yield f"{name}: was not measured {'before' if case.base is None else 'now'}"
+        else:
+            yield from (f"{name}: {remark}" for remark in _of_both(case.base, case.new))
+    yield from _of_the_speed(compared)
+    yield from _of_the_noise(compared, cases)
+
+
+def _flags(case: Pair) -> Iterator[tuple[str, list[str]]]:
+    """When it was not `ok`, and why."""
+    told = [
+        (side.verdict, [reason.message for reason in side.reasons]) if side and side.verdict != OK else None
+        for side in (case.base, case.new)
+    ]
+    if told[0] is not None and told[0] == told[1]:
+        yield f"{told[0][0]} before and now", told[0][1]
+        return
+    for found, when in zip(told, ("before", "now"), strict=True):
+        if found is not None:
+            yield f"{found[0]} {when}", found[1]
+
+
+def _of_both(base: Summary, new: Summary) -> Iterator[str]:
+    if base.workers != new.workers:
+        had = axis("workers").told(base.workers) if base.workers else "an unknown number of workers"
+        yield f"had {had} before and {new.workers or 'unknown'} now"
+    if base.memory_kind != new.memory_kind and base.memory_kind and new.memory_kind:
+        yield f"its memory was {base.memory_kind.upper()} before and is {new.memory_kind.upper()} now"
+
+
+def _of_the_speed(compared: Compared) -> Iterator[str]:
+    both = [case for case in compared.cases if case.base and case.new]
+    if not both:
+        return
+    if not compared.has_common_speed:
+        yield "How fast the machine was can't be compared: where it was faster or slower now, that is in these changes."
+        return
+    corrected = [change for case in both for change in case.changes if _is_corrected(change)]
+    ratios = sorted(case.speed_ratio for case in both if case.speed_ratio is not None)
+    if corrected and ratios:
+        yield (
+            f"The machine was {formatting.span(ratios, formatting.significant)} times as fast now as before; "
+            "as far as a figure follows that, it is taken out of the change in %."
+        )
+
+
+def _of_the_noise(compared: Compared, cases: list[Case]) -> Iterator[str]:
+    """Where a comparison says little, and what would make it say more."""
+    if any(side and side.rounds < 2 for case in compared.cases for side in (case.base, case.new)):
+        yield "One round can't tell a change from noise: measure both with --rounds 3 or more."
+    for figure in FIGURES:
+        blind = [
+            full_name(case.case, cases)
+            for case in compared.cases
+            for change in case.changes
+            if change.figure == figure and (change.smallest_visible or 0) > 1
         ]
-        rows.append([*map(plain, line.names), *cells])
-    if any(sheet.visible):
-        rows.append([VISIBLE, *[""] * (len(sheet.names) - 1), *sheet.visible])
-    return list(map(row, rows))
+        if blind:
+            names = "; ".join(blind)
+            yield f"Not even a doubling of {column_of(figure).name} could have been seen: {names}. Take more rounds."
+
+
+def _is_corrected(change: Change) -> bool:
+    base, new = change.values
+    if change.figure.name not in AT_ONE_SPEED or change.ratio is None or not base or not new:
+        return False
+    return abs(float(np.log(new / base)) - change.ratio.log) > ACCURACY
 
 
 def as_json(compared: Compared) -> str:
-    """For programs; the keys stand at the top of this module."""
+    """Return an object for programs; the docstring of this module lists the keys."""
     judgements = {case.judgement for case in compared.cases}
     grave = next((one for one in (FAILED, GONE, WORSE, UNDECIDED, BETTER) if one in judgements), "no difference")
     told = {

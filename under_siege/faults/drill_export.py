@@ -1,23 +1,18 @@
 """A drill as text: its conclusion, and its matrix as a table, Markdown, CSV and data."""
 
-import csv
-import io
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from under_siege.faults.drill_result import FAULTS, FaultOutcome, fault_outcomes
 from under_siege.faults.fault import DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
 from under_siege.model.record import LeftOut, Result
-from under_siege.report.csv_export import as_cell
+from under_siege.report import grid
+from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
 from under_siege.report.labels import in_brief, in_plain_words, name_of, with_capital, with_name
-from under_siege.report.markdown_table import plain, row
-from under_siege.report.split_table import fitting
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 LEGEND = f"~ hurt · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} can't happen to it"
@@ -100,7 +95,7 @@ def as_table(result: Result) -> RenderableType:
     """Return the conclusion and the matrix: a row for each server, a column for each fault."""
     outcomes = fault_outcomes(result.incidents)
     sentences = (Text(f"{sentence}\n") for sentence in conclusion(outcomes, result.left_out))
-    return Group(*sentences, _Matrix(outcomes), Text(f"\n{_footnote(result)}", style="dim"))
+    return Group(*sentences, _grid(outcomes), Text(f"\n{_footnote(result)}", style="dim"))
 
 
 def _footnote(result: Result) -> str:
@@ -110,58 +105,43 @@ def _footnote(result: Result) -> str:
     return f"{legend}\n{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · seed {result.seed}"
 
 
-class _Matrix:
-    """One table, or several where the terminal is too narrow for all columns."""
-
-    def __init__(self, outcomes: Sequence[FaultOutcome]) -> None:
-        self._faults, self._rows = matrix_of(outcomes)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from fitting(console, options, len(self._faults), self._table)
-
-    def _table(self, part: slice) -> Table:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("server", no_wrap=True)
-        for fault in self._faults[part]:
-            table.add_column("\n".join(heading(fault)), justify="right", no_wrap=True)
-        for plain_name, name, cells in self._rows:
-            names = dict.fromkeys([*textwrap.wrap(plain_name, max(_WIDE, len(name))), name])
-            table.add_row(Text("\n".join(names)), *map(_text, cells[part]))
-            table.add_row()
-        return table
+def _grid(outcomes: Sequence[FaultOutcome]) -> Grid:
+    faults, rows = matrix_of(outcomes)
+    headings = map(heading, faults)
+    return Grid(
+        ["server"],
+        [Heading(f"{what}: {first}, {second}", f"{what}\n{first}\n{second}") for what, first, second in headings],
+        [[_server(plain_name, name), *map(_cell, cells)] for plain_name, name, cells in rows],
+        gap=2,
+        is_spaced=True,
+    )
 
 
-def _text(outcome: FaultOutcome | None) -> Text:
-    if outcome is None:
-        return Text()
-    return Text("\n".join(filter(None, marked(outcome))), style=_STYLES.get(outcome.mark, ""))
+def _server(plain_name: str, name: str) -> TableCell:
+    names = dict.fromkeys([*textwrap.wrap(plain_name, max(_WIDE, len(name))), name])
+    return TableCell(with_name(plain_name, name), in_terminal="\n".join(names))
+
+
+def _cell(outcome: FaultOutcome | None) -> TableCell:
+    lines = list(filter(None, marked(outcome))) if outcome else []
+    return TableCell("; ".join(lines), _STYLES.get(outcome.mark, "") if outcome else "", in_terminal="\n".join(lines))
 
 
 def as_markdown(result: Result) -> str:
     """Return the conclusion and the matrix as Markdown."""
     outcomes = fault_outcomes(result.incidents)
-    faults, rows = matrix_of(outcomes)
-    lines = [
-        row(["server", *(f"{name}: {first}, {second}" for name, first, second in map(heading, faults))]),
-        row(["---"] + ["---:"] * len(faults)),
-    ]
-    for plain_name, name, cells in rows:
-        texts = ["; ".join(filter(None, marked(cell))) if cell else "" for cell in cells]
-        lines.append(row([plain(with_name(plain_name, name)), *map(plain, texts)]))
-    sentences = "\n\n".join(plain(sentence) for sentence in conclusion(outcomes, result.left_out))
-    notes = "<br>".join(f"<sub>{plain(line)}</sub>" for line in _footnote(result).splitlines())
-    return "\n\n".join([sentences, "\n".join(lines), notes])
+    sentences = map(plain, conclusion(outcomes, result.left_out))
+    return "\n\n".join([*sentences, _grid(outcomes).as_markdown(), small_print(_footnote(result).splitlines())])
 
 
 def as_csv(result: Result) -> str:
     """Return a line for each figure of each cell; what was never reached is empty."""
-    output = io.StringIO()
-    writer = csv.writer(output, lineterminator="\n")
-    writer.writerow(["server", "fault", "figure", "value", "mark"])
-    for outcome in fault_outcomes(result.incidents):
-        for name, value in outcome.figures.items():
-            writer.writerow([as_cell(outcome.case.server), outcome.fault, name, value, outcome.mark])
-    return output.getvalue().rstrip("\n")
+    rows = (
+        [outcome.case.server, outcome.fault, name, value, outcome.mark]
+        for outcome in fault_outcomes(result.incidents)
+        for name, value in outcome.figures.items()
+    )
+    return grid.as_csv(["server", "fault", "figure", "value", "mark"], rows)
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:

@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from under_siege.charts.canvas import Sheet
-from under_siege.charts.html import Explained, Picture, Section, rendered
-from under_siege.charts.theme import Drawing, Look
+from under_siege.charts.canvas import Drawing, Look, Sheet
+from under_siege.charts.html import Picture, Section, page
 from under_siege.faults.drill_export import LEGEND, conclusion, heading, marked, matrix_of
 from under_siege.faults.drill_result import FAULTS, FaultOutcome, fault_outcomes
 from under_siege.faults.incident_metrics import right_s
+from under_siege.formatting import capitalized
 from under_siege.model.record import Incident, Result
 from under_siege.report.labels import in_brief, in_plain_words, short
 
@@ -54,11 +54,10 @@ def drill_as_html(result: Result) -> str:
     """Return one page that holds everything."""
     outcomes = fault_outcomes(result.incidents)
     faults, rows = matrix_of(outcomes)
-    return rendered(
+    return page(
         "drill.html",
-        explained=Explained(),
+        result,
         heading="Who survives when things go wrong?",
-        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(outcomes, result.left_out)),
         headings=[heading(fault) for fault in faults],
         rows=[
@@ -67,8 +66,6 @@ def drill_as_html(result: Result) -> str:
         ],
         legend=LEGEND,
         sections=[Section("What happened when", list(drill_pictures(result)))],
-        command=" ".join(result.command),
-        machine=result.environment,
     )
 
 
@@ -82,7 +79,7 @@ def drill_pictures(result: Result) -> Iterator[Picture]:
             yield Picture(
                 f"drill-{fault.name}",
                 fault.heading,
-                f"{fault.description[:1].upper()}{fault.description[1:]}. The area is how many right answers came, "
+                f"{capitalized(fault.description)}. The area is how many right answers came, "
                 "each lane by its own scale; the posts are pings, as tall as they had to wait, a whole lane for 1 s.",
                 partial(drill_chart, drawn[:MOST_TIMELINES]),
                 f"{fault.heading}: answers and pings over time for {names}",
