@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import LIMIT_S, ROOT, Answer, Served, gone, receive, serving, start, wait_until
+from conftest import LIMIT_S, ROOT, SUPPORT, Answer, Served, gone, receive, serving, start, wait_until
 
 from common import server_contract
 from common.server_contract import path_of, remedy, unmet
