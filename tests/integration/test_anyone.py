@@ -265,9 +265,9 @@ STRANGERS = {
 }
 
 
-def seen(monkeypatch: pytest.MonkeyPatch, of_server: Seen, of_keeper: Seen) -> None:
+def seen(monkeypatch: pytest.MonkeyPatch, of_server: Seen, of_supervisor: Seen) -> None:
     known = {name: getattr(psutil, name) for name in ("CONN_LISTEN", "Error", "NoSuchProcess", "ZombieProcess")}
-    process = {7: of_server, 8: of_keeper}.__getitem__
+    process = {7: of_server, 8: of_supervisor}.__getitem__
     monkeypatch.setattr(ports, "psutil", SimpleNamespace(**known, Process=process))
     monkeypatch.setattr(ports, "offspring", lambda pid: process(pid).children())
     monkeypatch.setattr(ports, "_listening", lambda: None)  # as where Linux has no tables
@@ -323,7 +323,7 @@ def test_a_right_answer_of_a_stranger_ends_the_waiting_at_once(monkeypatch: pyte
     async def answered(*_: object) -> Answer:
         return Answer(200, b"", {})
 
-    process = SimpleNamespace(stdout=None, stderr=None, keeper=SimpleNamespace(pid=8))
+    process = SimpleNamespace(stdout=None, stderr=None, supervisor=SimpleNamespace(pid=8))
     monkeypatch.setattr(server, "_begun", lambda _: SimpleNamespace(pid=7, process=process))
     monkeypatch.setattr(server, "Tail", lambda _: None)
     monkeypatch.setattr(server, "must_be_its_own", look)
@@ -377,7 +377,7 @@ def test_a_service_that_can_not_be_made_says_why_and_not_what_it_did_then() -> N
 
 
 async def _death_is_noticed(needed: Services, name: str) -> None:
-    """Soon, and said once the keeper has seen it."""
+    """Soon, and said once the supervisor has seen it."""
     deadline_s = asyncio.get_running_loop().time() + LIMIT_S
     while asyncio.get_running_loop().time() < deadline_s:
         try:

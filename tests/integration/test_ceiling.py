@@ -29,7 +29,9 @@ from under_siege.subprocess_scripts.no_server_baseline import CHECKER, spread
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import interpreter
 
-BESIDES = 5  # processes without users: the keeper, the first one, its forkserver and resource tracker, the checker's
+BESIDES = (
+    5  # processes without users: the supervisor, the first one, its forkserver and resource tracker, the checker's
+)
 NO_LIMIT_S = 1000.0
 EXPECTED = Expectation(b"done", 0.1, 0.0)
 

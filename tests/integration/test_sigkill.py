@@ -23,7 +23,7 @@ from under_siege.paths import script, server_environment
 from under_siege.processes import supervisor, supervisor_client
 from under_siege.processes.managed_process import ManagedProcess, offspring
 from under_siege.processes.supervisor import RUN_MARK
-from under_siege.processes.supervisor_client import SUPERVISOR, another_keeper, kept
+from under_siege.processes.supervisor_client import SUPERVISOR, another_supervisor, kept
 
 HIDES = TESTS / "servers" / "hides_a_daemon.py"
 AT_ONCE_S = 15.0  # 2 s, and patience with a busy machine
@@ -162,12 +162,12 @@ def test_what_can_not_be_started_is_said_as_ever() -> None:
         ManagedProcess(["/no/such/program"], environment={})
 
 
-def test_the_keeper_outlives_what_stops_a_bench() -> None:
+def test_the_supervisor_outlives_what_stops_a_bench() -> None:
     process = started("-c", DAEMON)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        os.kill(process.process.keeper.pid, number)
+        os.kill(process.process.supervisor.pid, number)
         next_one = started("-c", "print('fine')")
-        assert next_one.process.keeper is process.process.keeper
+        assert next_one.process.supervisor is process.process.supervisor
         asyncio.run(next_one.stop())
         wait_until(lambda pid=next_one.pid: not psutil.pid_exists(pid))  # not even as a zombie
     asyncio.run(process.stop())
@@ -186,7 +186,7 @@ def test_a_server_that_kills_its_parent_kills_neither_the_bench_nor_what_comes_n
 
 def test_one_that_stops_its_parent_stops_nothing_else() -> None:
     stopper = started("-c", f"import os; os.kill(os.getppid(), {signal.SIGSTOP:d}); {DAEMON}")
-    wait_until(lambda: psutil.Process(stopper.process.keeper.pid).status() == psutil.STATUS_STOPPED)
+    wait_until(lambda: psutil.Process(stopper.process.supervisor.pid).status() == psutil.STATUS_STOPPED)
     next_one = started("-c", "print('fine')")
     assert asyncio.run(next_one.wait(20))
     asyncio.run(next_one.stop())
@@ -252,7 +252,7 @@ def test_a_resource_tracker_has_two_seconds_to_tidy_and_all_others_have_none(mon
     tracker, other = 11, 12
     left = Left(monkeypatch, tracker, other)
     monkeypatch.setattr(supervisor, "is_tracker", lambda pid: pid == tracker)
-    one = supervisor.Keeper(None, "")
+    one = supervisor.Supervisor(None, "")
     monkeypatch.setattr(one, "_left", left.those_that_were_not_killed)
     one.end_all()
     assert left.killed_s[other] == 0
@@ -263,7 +263,7 @@ def test_a_resource_tracker_has_two_seconds_to_tidy_and_all_others_have_none(mon
 def test_who_does_not_end_even_when_killed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     left = Left(monkeypatch, 11)
     monkeypatch.setattr(supervisor, "is_tracker", lambda _: False)
-    one = supervisor.Keeper(None, "")
+    one = supervisor.Supervisor(None, "")
     monkeypatch.setattr(one, "_left", lambda: left.pids)
     one.end_all()
     assert left.killed_s[11] == 0
@@ -275,16 +275,16 @@ def test_where_orphans_go_elsewhere_they_are_known_by_the_mark_of_the_run(monkey
     monkeypatch.setattr(supervisor, "works", lambda pid: pid != 4)
     marked = {(RUN_MARK, "ours"): [os.getpid(), 2, 4], (RUN_MARK, "of another run"): [3]}
     monkeypatch.setattr(supervisor, "who_has", lambda *mark: marked[mark])
-    assert supervisor.Keeper(None, "ours")._left() == [2]
+    assert supervisor.Supervisor(None, "ours")._left() == [2]
 
 
-def test_a_keeper_for_a_while_would_remove_the_same_folders_and_leaves_them_where_we_live(
+def test_a_supervisor_for_a_while_would_remove_the_same_folders_and_leaves_them_where_we_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whom it ends may write into a folder that the former one has removed."""
     former = SimpleNamespace(folders=[tmp_path], lives=lambda: True)
     monkeypatch.setattr(supervisor_client, "_KEPT", [former])
-    with another_keeper():
+    with another_supervisor():
         inner = kept()
         assert inner is not former
         assert inner.folders == [tmp_path]
@@ -296,7 +296,7 @@ def test_a_keeper_for_a_while_would_remove_the_same_folders_and_leaves_them_wher
 
 
 class Idle:
-    """A keeper that has nothing to keep."""
+    """A supervisor that has nothing to keep."""
 
     def __init__(self) -> None:
         self.folders, self.has_ended = [], False
@@ -308,10 +308,10 @@ class Idle:
         self.has_ended = True
 
 
-def test_a_keeper_for_a_while_ends_after_that_if_it_has_nothing_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_supervisor_for_a_while_ends_after_that_if_it_has_nothing_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor_client, "_KEPT", [])
     monkeypatch.setattr(supervisor_client, "SupervisorClient", Idle)
-    with another_keeper():
+    with another_supervisor():
         inner = kept()
         assert inner.lives()
     assert not inner.lives()
@@ -389,7 +389,7 @@ def _bare_first() -> int:
     raise AssertionError
 
 
-def test_a_bench_that_ends_by_itself_leaves_no_keeper_and_ends_nobody_else(
+def test_a_bench_that_ends_by_itself_leaves_no_supervisor_and_ends_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even in the same session, or a child that the shell had before it became the bench."""

@@ -42,7 +42,7 @@ def test_the_metronome_beats_on_every_cpu_and_is_gone_at_the_end() -> None:
         return family
 
     family = asyncio.run(listen())
-    assert len(family) == 1 + len(cpus)  # with the keeper
+    assert len(family) == 1 + len(cpus)  # with the supervisor
     assert all(gone(process) for process in family)
     for cpu in cpus:
         at_s = [at for at, of in zip(record.beats.at_s, record.beats.cpu, strict=True) if of == cpu]

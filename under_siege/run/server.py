@@ -140,7 +140,7 @@ class Server:
         stderr, process = self._stderr, self._started.process
         await until(lambda: not stderr.reading(), 1.0)  # a child that lives on may keep it open
         status = process.wait()
-        if process.keeper.is_lost:
+        if process.supervisor.is_lost:
             return CaseFailedError("died", "the process that had started the server was killed, perhaps by it")
         lines = _lines_of(stderr) or _lines_of(self._stdout)
         if lines and (lacking := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
@@ -169,7 +169,7 @@ class Server:
                 answer = await ask(session, url, left_s)
                 if self._is_right(answer):
                     if self._port is not None and self.pid is not None:
-                        must_be_its_own(self.pid, self._port, self._keeper_pid())
+                        must_be_its_own(self.pid, self._port, self._supervisor_pid())
                     return answer
                 seen = f"GET {url.removeprefix(self.url)} gives {answer.described()}"
             except aiohttp.ClientConnectorDNSError as error:
@@ -187,8 +187,8 @@ class Server:
         seen = seen or f"nothing listens at {self.url}{where}"
         raise CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {seen}")
 
-    def _keeper_pid(self) -> int | None:
-        return self._started.process.keeper.pid if self._started else None
+    def _supervisor_pid(self) -> int | None:
+        return self._started.process.supervisor.pid if self._started else None
 
     def _is_right(self, answer: Answer) -> bool:
         if self.ping is None:
