@@ -255,7 +255,7 @@ def each_kind_drawn_once() -> Iterator[None]:
     """Of a page with one picture of a kind for each task, only the first is drawn, and stands in all their places."""
     figure, drawn = html._figure, {}
 
-    def first_of_its_kind(one: html.Picture) -> html.Figure:
+    def first_of_its_kind(one: html.Picture) -> html.PageFigure:
         if one.name not in drawn:
             drawn[one.name] = figure(one)
         told = {name: getattr(one, name) for name in ("title", "headline", "how", "conditions")}

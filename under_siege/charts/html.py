@@ -125,7 +125,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PageFigure:
     """A picture as it stands on the page, for a desk and for a phone."""
 
     title: str
@@ -145,17 +145,17 @@ class Section:
     pictures: list[Picture]
 
     @property
-    def figures(self) -> list[Figure]:
+    def figures(self) -> list[PageFigure]:
         return [_figure(picture) for picture in self.pictures if picture.on_page]
 
 
-def _figure(picture: Picture) -> Figure:
+def _figure(picture: Picture) -> PageFigure:
     wide, narrow = (
         Markup(for_page(picture.draw(look), look, picture.alternative))  # noqa: S704 (escaped there)
         for look in (WIDE, NARROW)
     )
     headline, _, names = unbroken(picture.headline).partition("\n")
-    return Figure(picture.title, headline, names, picture.how, picture.conditions, wide, narrow)
+    return PageFigure(picture.title, headline, names, picture.how, picture.conditions, wide, narrow)
 
 
 GLOSSARY = {

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Across:
+class CostAxis:
     """What is drawn from left to right: the further left, the better."""
 
     value: Callable[[Summary], float | None]
@@ -51,7 +51,7 @@ class Across:
 
 
 class _Scatter:
-    def __init__(self, cases: Sequence[Summary], across: Across, ceiling: Summary | None, look: Look) -> None:
+    def __init__(self, cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, look: Look) -> None:
         self.look, self.across, self.ceiling = look, across, ceiling
         self.cases = [case for case in cases if across.value(case) and case.usual_rate_per_s]
         self.width, self.height = look.width - _LEFT - 12.0, (look.height or _HEIGHT + _FOOT) - _FOOT
@@ -137,7 +137,7 @@ class _Scatter:
         )
 
 
-def scatter(cases: Sequence[Summary], across: Across, ceiling: Summary | None, look: Look) -> Drawing:
+def scatter(cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, look: Look) -> Drawing:
     """A point for each case: the higher, the more work; what nothing beats in both is strong and has a star."""
     drawn = _Scatter(cases, across, ceiling, look)
     blocks = drawn.blocks()
@@ -209,13 +209,13 @@ def _edges(interval: Interval | None) -> tuple[float | None, float | None]:
 
 def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
     """A point for each case: the higher the more work, the further right the more memory; its name beside it."""
-    across = Across(_memory_bytes, formatting.megabytes, "memory", "memory_bytes")
+    across = CostAxis(_memory_bytes, formatting.megabytes, "memory", "memory_bytes")
     return scatter(cases, across, None, look)
 
 
 def tradeoff_chart(cases: Sequence[Summary], ceiling: Summary | None, look: Look) -> Drawing:
     """A point for each case: the higher the more work, the further left the sooner a ping is answered."""
-    across = Across(_ping_p99_s, formatting.seconds, "99 of 100 pings took at most", "ping_p99_s", True, _ping_edges)
+    across = CostAxis(_ping_p99_s, formatting.seconds, "99 of 100 pings took at most", "ping_p99_s", True, _ping_edges)
     return scatter(cases, across, ceiling, look)
 
 

@@ -35,6 +35,17 @@ _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Others would differ a little, so don't compare throughput here."
 )
 MOST_ROWS = 15  # in rows beyond that there are fewer marks, or the page would grow too large
+MOST_STEPS = 600  # of a curve
+MOST_ON_SLIDE = 12
+_BRACKET = (
+    "Names in a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
+    "if the points are side by side."
+)
+_WHY = (
+    "\nThreads, greenlets and the event loop use no more than one core, because only the thread that holds the GIL can "
+    "run Python code. Each process has its own GIL."
+)
+_CEILING = "The dashed line is the ceiling, the rate that the same users reach {}; the grey band is its 95 % interval."
 
 
 def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
@@ -135,19 +146,6 @@ def _how(over: Over, sweep: Sweep, comparison: Comparison) -> str:
 
 def _rate(case: Summary) -> str:
     return f"{formatting.rate(case.usual_rate_per_s)}/s" if case.rate_per_s else case.verdict
-
-
-MOST_STEPS = 600  # of a curve
-MOST_ON_SLIDE = 12
-_BRACKET = (
-    "Names in a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
-    "if the points are side by side."
-)
-_WHY = (
-    "\nThreads, greenlets and the event loop use no more than one core, because only the thread that holds the GIL can "
-    "run Python code. Each process has its own GIL."
-)
-_CEILING = "The dashed line is the ceiling, the rate that the same users reach {}; the grey band is its 95 % interval."
 
 
 @dataclass(frozen=True, slots=True)

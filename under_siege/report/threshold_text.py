@@ -16,7 +16,7 @@ from under_siege.report.labels import cases_of, full_name
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
 
 
-class Line(NamedTuple):
+class ThresholdLine(NamedTuple):
     """The outcome of a requirement for one case."""
 
     requirement: str
@@ -25,13 +25,15 @@ class Line(NamedTuple):
     measured: str
 
 
-def lines(found: Sequence[Judged]) -> list[Line]:
+def lines(found: Sequence[Judged]) -> list[ThresholdLine]:
     """Return one line per requirement and case, grouped by requirement, missed ones first."""
     order = [MISSED, UNDECIDED, MET]
     texts = list(dict.fromkeys(one.goal.text for one in found))
     ordered = sorted(found, key=lambda one: (texts.index(one.goal.text), order.index(one.outcome)))
     cases = cases_of([one.case for one in found])
-    return [Line(one.goal.text, one.outcome, full_name(one.case.case, cases), _measured(one)) for one in ordered]
+    return [
+        ThresholdLine(one.goal.text, one.outcome, full_name(one.case.case, cases), _measured(one)) for one in ordered
+    ]
 
 
 def in_short(found: Sequence[Judged]) -> str:

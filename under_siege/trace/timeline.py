@@ -11,7 +11,16 @@ from under_siege import formatting
 from under_siege.model.case import Value, axis
 from under_siege.model.record import Trace
 
+UNTOLD = "it doesn't tell when it computes"
 ROOM_FOR_TWO = 1.5  # CPUs: with fewer, two tasks at once look much like one at a time
+MORE_THAN_ONE = 1.2  # on average: with less, one thread computed, and what is above 1 is how exact the clocks are
+WAITS = 0.1  # a task that computes less of the time waits, and at once is then what was begun and not yet done
+BUSY = 0.7  # with less of a core, one at a time is not the reason: the task waits in between, or others had the cores
+STUCK = 0.25  # of the time until all was done: a ping that waits longer waits for the tasks
+LATE = 0.2  # of that time: so long is a computed answer on its way only if something is in it
+HARDLY = 0.05  # of a core: with tasks that compute more, one that pauses may just be kept from it by other programs
+OTHERS = 0.5  # of a pause: if others of the same process ran for so much of it, it waited for its turn
+SHORT_S = 0.001  # such a pause nobody can see
 
 
 def other_work(trace: Trace) -> float | None:
@@ -70,9 +79,6 @@ class Bar:
         return None if self.done_s is None else self.answered_s - self.done_s
 
 
-UNTOLD = "it doesn't tell when it computes"
-
-
 @dataclass(frozen=True, slots=True)
 class Lane:
     """A worker and the requests that it had."""
@@ -82,7 +88,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Ping:
+class PingSpan:
     """Due when, answered when."""
 
     due_s: float
@@ -96,7 +102,7 @@ class Timeline:
     name: str  # of its file, and what it was traced with where that differs
     title: str
     lanes: tuple[Lane, ...]
-    pings: tuple[Ping, ...]
+    pings: tuple[PingSpan, ...]
     failure: str = ""
     other_work: float | None = None  # the share of the CPUs that it had, if so much that nothing ran in parallel
 
@@ -150,7 +156,7 @@ def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
         return Timeline(name, trace.title, (), (), said)
     zero_s = min(trace.requests.sent_s)
     pings = zip(trace.pings.due_s, trace.pings.waited_s, strict=True)
-    drawn = tuple(Ping(due_s - zero_s, due_s - zero_s + waited_s) for due_s, waited_s in sorted(pings))
+    drawn = tuple(PingSpan(due_s - zero_s, due_s - zero_s + waited_s) for due_s, waited_s in sorted(pings))
     share = other_work(trace) if is_crowded(trace) else None
     return Timeline(name, trace.title, tuple(_lanes(trace, zero_s)), drawn, other_work=share)
 
@@ -184,13 +190,6 @@ def _names(workers: Sequence[str]) -> list[str]:
     if len(processes) == 1:
         return [f"{kind} {number}" for number in range(1, len(workers) + 1)]
     return [f"{processes.index(worker.partition('/')[0]) + 1}/{worker.partition('/')[2]}" for worker in workers]
-
-
-MORE_THAN_ONE = 1.2  # on average: with less, one thread computed, and what is above 1 is how exact the clocks are
-WAITS = 0.1  # a task that computes less of the time waits, and at once is then what was begun and not yet done
-BUSY = 0.7  # with less of a core, one at a time is not the reason: the task waits in between, or others had the cores
-STUCK = 0.25  # of the time until all was done: a ping that waits longer waits for the tasks
-LATE = 0.2  # of that time: so long is a computed answer on its way only if something is in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,11 +285,6 @@ def computed_s(bar: Bar) -> float:
 
 def in_hand_s(bar: Bar) -> float:
     return bar.ran[-1].to_s - bar.ran[0].from_s if bar.ran else 0.0
-
-
-HARDLY = 0.05  # of a core: with tasks that compute more, one that pauses may just be kept from it by other programs
-OTHERS = 0.5  # of a pause: if others of the same process ran for so much of it, it waited for its turn
-SHORT_S = 0.001  # such a pause nobody can see
 
 
 def waits_elsewhere(lanes: Sequence[Lane]) -> dict[int, list[tuple[float, float]]]:
