@@ -308,8 +308,8 @@ def test_a_goal_about_pings_needs_some(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"arrivals_per_s": 0}, "arrivals_per_s is"),
-        ({"seen_until_s": 1e300}, "seen_until_s is"),
+        ({"arrivals_per_s": 0}, ".arrivals_per_s`"),
+        ({"seen_until_s": 1e300}, ".seen_until_s`"),
         ({"arrivals": {"due_s": [0.1], "sent_s": [], "ended_s": [], "outcome": [""]}}, "columns of different lengths"),
         ({"goals": ["p99 <"]}, "is no goal"),
     ],
