@@ -126,7 +126,7 @@ def test_a_suite_says_how_many_workers(tmp_path: Path) -> None:
     [
         ("locust_workers = 3", 'expected them with tool = "locust", and no threads'),
         ('tool = "locust"\nlocust_workers = 3\nthreads = 2', 'expected them with tool = "locust", and no threads'),
-        ('tool = "locust"\nlocust_workers = 0', "has locust_workers = 0: expected a whole number from 1 to 64"),
+        ('tool = "locust"\nlocust_workers = 0', "load.locust_workers = 0: expected a whole number >= 1"),
     ],
 )
 def test_workers_that_can_not_be_are_one_line(load: str, said: str, tmp_path: Path) -> None:

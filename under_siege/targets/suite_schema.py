@@ -3,8 +3,10 @@
 import difflib
 import re
 import shlex
-from collections.abc import Collection
-from typing import Annotated, Any
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -16,17 +18,10 @@ from under_siege.model.target import Amount, names_in, seconds
 
 PATH = "one that begins with /, of letters, digits and signs that an address may have, others as %20, %C3%A9, no /../"
 MOST_REQUESTS, MOST_USERS, MOST_THREADS = 10_000_000, 10_000, 64
-_ANY_TEXT = r"\A[^\0]*\Z"  # no command, file or address can have a NUL
-_TEXT = r"\A[^\0]*[^\s\0][^\0]*\Z"
 # RFC 3986, with brackets, which all tools leave alone, and braces, for names: anything else each tool sends in a way of
 # its own; and some resolve the dots that others send.
 _URL_PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
-_VARIABLE = r"\A[^\s=:\x00-\x1f]+\Z"
 _WORDS = {  # of msgspec, and what a reader of TOML calls it
-    f"`str` matching regex {_ANY_TEXT!r}": "a text",
-    f"`str` matching regex {_TEXT!r}": "a text that is not empty",
-    f"`str` matching regex {_URL_PATH!r}": PATH,
-    f"`str` matching regex {_VARIABLE!r}": "names without spaces, = and :",
     " of length >= 1": " of at least one value",
     "`": "",
     "object": "a table",
@@ -37,15 +32,26 @@ _WORDS = {  # of msgspec, and what a reader of TOML calls it
     "str": "a text",
     " |": " or",
 }
-AnyText = Annotated[str, Meta(pattern=_ANY_TEXT)]
-Text = Annotated[str, Meta(pattern=_TEXT)]
-UrlPath = Annotated[str, Meta(pattern=_URL_PATH)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What a text must match. (Not `Meta(pattern=...)`: msgspec 0.22 then crashes while it collects garbage.)"""
+
+    regex: str
+    expected: str
+
+
+_VARIABLE_NAME = Annotated[str, Pattern(r"\A[^\s=:\x00-\x1f]+\Z", "names without spaces, = and :")]
+AnyText = Annotated[str, Pattern(r"\A[^\0]*\Z", "a text")]  # no command, file or address can have a NUL
+Text = Annotated[str, Pattern(r"\A[^\0]*[^\s\0][^\0]*\Z", "a text that is not empty")]
+UrlPath = Annotated[str, Pattern(_URL_PATH, PATH)]
 Requests = Annotated[int, Meta(ge=1, le=MOST_REQUESTS)]
 Users = Annotated[int, Meta(ge=1, le=MOST_USERS)]
 Threads = Annotated[int, Meta(ge=1, le=MOST_THREADS)]
 WarmUp = Annotated[int, Meta(ge=0, le=MOST_REQUESTS)] | Text
 Time = int | float | Text
-Variables = dict[Annotated[str, Meta(pattern=_VARIABLE)], AnyText | int]
+Variables = dict[_VARIABLE_NAME, AnyText | int]
 AxisValue = Text | int | float
 AxisValues = AxisValue | Annotated[list[AxisValue], Meta(min_length=1)]
 
@@ -130,7 +136,7 @@ class SuiteTable(_Table, frozen=True):
 
 
 def converted(data: Any, schema: type[msgspec.Struct], place: str = "") -> Any:
-    """Return the data as that type. (Not of any other type: msgspec 0.22 crashes if it is used twice with a pattern.)
+    """Return the data as that type.
 
     Args:
         place: the keys that lead to it, such as `servers.one`.
@@ -139,9 +145,15 @@ def converted(data: Any, schema: type[msgspec.Struct], place: str = "") -> Any:
         BadInputError: it does not fit; says the key, its value, and what was expected.
     """
     try:
-        return msgspec.convert(data, schema)
+        table = msgspec.convert(data, schema)
     except msgspec.ValidationError as error:
         problem, _, at = str(error).partition(" - at ")
+    else:
+        hints = get_type_hints(schema, include_extras=True)
+        for name, value in data.items():
+            for at, text, expected in _mismatches(value, hints[name], f"{place}.{name}".lstrip(".")):
+                raise wrong(at, text, expected)
+        return table
     if unknown := re.search("unknown field `(.*)`", problem, re.DOTALL):
         raise unknown_key(place, unknown[1], schema.__struct_fields__)
     value = data
@@ -157,6 +169,26 @@ def converted(data: Any, schema: type[msgspec.Struct], place: str = "") -> Any:
     for theirs, ours in _WORDS.items():
         expected = expected.replace(theirs, ours)
     raise wrong(place.lstrip("."), value, expected)
+
+
+def _mismatches(value: Any, hint: Any, place: str, shown_as: Any = None) -> Iterator[tuple[str, Any, str]]:
+    """Yield the place of each text that does not match its pattern, what to show of it, and what was expected."""
+    if isinstance(hint, UnionType) or get_origin(hint) is Union:
+        for each in get_args(hint):
+            yield from _mismatches(value, each, place, shown_as)
+    elif get_origin(hint) is Annotated:
+        inner, *marks = get_args(hint)
+        patterns = [mark for mark in marks if isinstance(mark, Pattern) and isinstance(value, str)]
+        yield from ((place, shown_as or value, mark.expected) for mark in patterns if not re.search(mark.regex, value))
+        yield from _mismatches(value, inner, place, shown_as)
+    elif get_origin(hint) is list and isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _mismatches(item, get_args(hint)[0], f"{place}[{index}]")
+    elif get_origin(hint) is dict and isinstance(value, dict):
+        of_keys, of_values = get_args(hint)
+        for key, item in value.items():
+            yield from _mismatches(key, of_keys, place, value)
+            yield from _mismatches(item, of_values, f"{place}.{key}")
 
 
 def wrong(place: str, value: object, expected: str) -> BadInputError:
