@@ -40,7 +40,6 @@ from under_siege.run import plan
 from under_siege.targets.interpreter import Interpreter
 
 STEPS = all_steps()
-MEASURED_BEFORE_STOCK_POOLS = {"09_when_things_go_wrong"}  # empty this when results/lesson has a new result
 PAGES = [
     pytest.param(one, page, id=f"{one.number}-{place}") for one in STEPS for place, page in enumerate(one.pages, 1)
 ]
@@ -295,12 +294,8 @@ def seen(path: Path) -> tuple[Result, ResultView]:
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
-def test_every_claim_holds_in_the_result_that_comes_with_it(
-    one: Step, page: Page, request: pytest.FixtureRequest
-) -> None:
+def test_every_claim_holds_in_the_result_that_comes_with_it(one: Step, page: Page) -> None:
     """Of those that are sentences; and the answer that is called the usual one is the one that fits."""
-    if one.name in MEASURED_BEFORE_STOCK_POOLS:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="its result shows a process pool that recovered"))
     path = committed(one, page)
     if not path.exists():
         pytest.skip(f"{path.relative_to(ROOT)} was not measured yet")
