@@ -9,8 +9,7 @@ from simulated_results import SERVERS, a_result, as_text, judgements, suspicious
 
 from under_siege.analysis.report_data import summarize
 from under_siege.compare.diff import FIGURES, compared
-from under_siege.compare.diff_export import as_json, as_markdown
-from under_siege.compare.diff_text import percent, sheet_of
+from under_siege.compare.diff_export import as_json, as_markdown, percent, sheet_of
 from under_siege.model.record import save
 from under_siege.report.columns import FIGURES as COLUMNS
 

@@ -9,7 +9,7 @@ from planned import plan_of
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.report_data import summarize
-from under_siege.checks.rules import Rule, judge
+from under_siege.checks.verdict import Rule, judge
 from under_siege.compare.diff import compared
 from under_siege.compare.diff_export import as_markdown
 from under_siege.model.case import case_of

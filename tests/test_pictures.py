@@ -14,7 +14,7 @@ from conftest import ROOT
 from test_page import result
 from test_readme import what_is_drawn
 
-from under_siege.analysis.overhead import task_cpu_s
+from under_siege.analysis.metric_value import task_cpu_s
 from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.charts import theme as look_of_charts

@@ -20,8 +20,7 @@ from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import OK
 from under_siege.model.case import Case, Value
-from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of, ratio
-from under_siege.stats.significance import holm
+from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of, holm, ratio
 
 FIGURES = ("rate_per_s", "cpu_s_per_transaction")
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean, median
 
 import msgspec
 
 from under_siege.checks.evidence import Evidence
-from under_siege.checks.rules import judge, verdict_of
-from under_siege.checks.verdict import FAILED, OK, Reason
+from under_siege.checks.verdict import FAILED, OK, Reason, judge, verdict_of
 from under_siege.model.case import Case, Value, case_of
-from under_siege.stats.censored_latency import CensoredSamples, together
 from under_siege.stats.estimates import Estimate
-from under_siege.stats.regression import mean, median
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.rounds_data import CensoredSamples, Round, together
 from under_siege.stats.speed_correction import SpeedCorrection
 
 
@@ -213,7 +211,7 @@ def _gil(seen: Sequence[bool | None]) -> bool | None:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return mean(known) if known else None
+    return fmean(known) if known else None
 
 
 def _median(values: Sequence[int | None]) -> int | None:

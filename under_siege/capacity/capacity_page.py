@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from under_siege.capacity.capacity_result import Capacity, capacities
-from under_siege.capacity.capacity_text import (
+from under_siege.capacity.capacity_export import (
     COLUMNS,
     brief_names_of,
     cells,
@@ -17,6 +16,7 @@ from under_siege.capacity.capacity_text import (
     names_of,
     plain_names_of,
 )
+from under_siege.capacity.capacity_result import Capacity, capacities
 from under_siege.charts.canvas import Words, either, kind, layer, quantity
 from under_siege.charts.html import Explained, Picture, Section, rendered
 from under_siege.charts.theme import Drawing, Look

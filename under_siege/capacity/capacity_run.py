@@ -1,31 +1,83 @@
-"""Conducting a search for the capacity of each server: steps at the rates that are asked for, one server after another.
+"""Search the capacity of each server: step after step, at the rates that `capacity_result` asks for."""
 
-What is offered next is not decided here, but by whoever reads what was seen until now.
-"""
-
+import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Protocol
 
-from under_siege.capacity.capacity_plan import budget_s, goals_for
-from under_siege.capacity.load_generator import typical_arrivals
-from under_siege.capacity.rate_step import Offer
+from common.errors import BadInputError
+from under_siege.capacity.rate_step import LIMIT_S, Offer, longest_s, typical_arrivals
 from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
-from under_siege.model.case import Case
+from under_siege.model.case import Case, Value
 from under_siege.model.record import Failure, Record, Result, Step
-from under_siege.model.threshold import goal
+from under_siege.model.suite import Suite
+from under_siege.model.threshold import Goal, goal
 from under_siege.monitors.cpu_speed_probe import SpeedProbe, speed_probe
 from under_siege.run.case_run import new_record
 from under_siege.run.ceiling import compute_bare
 from under_siege.run.duration import Length, in_words
-from under_siege.run.plan import Plan
+from under_siege.run.plan import Plan, make_plan
 from under_siege.run.progress_listener import ProgressListener
 from under_siege.run.rounds import beside_the_machine
 from under_siege.run.session import Keep, Meanwhile, run_and_save
-from under_siege.targets.expectation import Expectations
+from under_siege.targets.expectation import Expectation, Expectations
+from under_siege.targets.selection import CAPACITY, refuse_unsupported
+from under_siege.targets.strategies import by_hand
+
+USERS = 25  # of the ceiling, which is a closed loop: more than enough to keep every CPU busy
+TIMES_ALONE, PING_LIMIT_S = 10.0, 0.05  # of the goals where none is named
+BUDGET_S, MOST_TIMES = 60.0, 30.0  # of a server, where its goals are about a second; for longer ones up to so much more
+_NOT_SOUGHT = ("rate_per_s", "of_ceiling")
+
+
+def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:
+    """The plan, all goals checked; a ceiling that is a server of the suite is one of those that are searched.
+
+    Raises:
+        BadInputError: as `make_plan`; or a goal is none, or none that a search can have.
+    """
+    refuse_unsupported(CAPACITY, suite)
+    for text in goals:
+        check(goal(text), suite)
+    targets = tuple(by_hand(target) for target in suite.targets)  # as they are when nobody compares them
+    ceiling = suite.ceiling
+    if ceiling is not None and not ceiling.is_bare:
+        targets, ceiling = (*targets, ceiling), None
+    searched = replace(suite, targets=targets, ceiling=ceiling, axes={**suite.axes, "users": (USERS,)})
+    return make_plan(searched, axes, time_s=None, rounds=1, seed=seed)
+
+
+def check(wanted: Goal, suite: Suite) -> None:
+    """Raises BadInputError if no rate of arrivals could be sought with this goal."""
+    if wanted.of_base or wanted.figure in _NOT_SOUGHT:
+        raise BadInputError(
+            f"{wanted.text!r}: the rate is what is sought here; expected goals about times, availability, cpu or "
+            "memory, such as 'p99 < 1s'"
+        )
+    if wanted.is_at_most is (wanted.figure == "availability_pct"):
+        other = wanted.text.replace(wanted.operator, ">=" if wanted.is_at_most else "<")
+        raise BadInputError(f"{wanted.text!r} would hold the better the more there is to do; expected {other!r}")
+    if wanted.figure.startswith("ping_") and suite.ping is None:
+        raise BadInputError(f"{wanted.text!r}: nothing is pinged here; name the path of a health check: --ping /health")
+    if wanted.limit <= 0 or (wanted.figure == "availability_pct" and wanted.limit >= 100):
+        raise BadInputError(f"{wanted.text!r} can't hold at any rate; expected a limit that can be kept")
+
+
+def goals_for(expected: Expectation, suite: Suite) -> list[str]:
+    """Those that hold where none is named: ten times what the task takes alone, if that is more than a second."""
+    limit_s = max(LIMIT_S, TIMES_ALONE * expected.task_s)
+    limit_s = round(limit_s, 1 - math.floor(math.log10(limit_s)))  # two digits
+    return [f"p99 < {limit_s:g}s", *([f"ping p99 < {PING_LIMIT_S * 1000:g}ms"] if suite.ping else [])]
+
+
+def budget_s(goals: Sequence[Goal]) -> float:
+    """How long the search for one server may take."""
+    return BUDGET_S * min(MOST_TIMES, max(1.0, longest_s(goals) / LIMIT_S))
+
 
 FEWEST = 2  # requests of a step
 

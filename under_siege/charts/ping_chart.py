@@ -8,7 +8,7 @@ from under_siege import formatting
 from under_siege.analysis.summary import Summary
 from under_siege.charts.rows import Rows
 from under_siege.charts.theme import Drawing, Look
-from under_siege.stats.request_spans import Floats
+from under_siege.stats.rate import Floats
 from under_siege.stats.rounds_data import Round
 
 _BAND = 26

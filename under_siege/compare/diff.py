@@ -16,10 +16,9 @@ from under_siege.checks.verdict import FAILED, OK
 from under_siege.compare.cross_run_scale import Scale
 from under_siege.model.case import Case, axis
 from under_siege.model.record import Environment, Result
-from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of
+from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, student_at
 from under_siege.stats.metrics import MEASURES
 from under_siege.stats.rounds_data import Round
-from under_siege.stats.significance import Step, holm, student_at
 
 _OPTIONS = "--task, --users and --style"
 SAME_MEMORY = 0.01  # kernels of the same machine differ by some pages in what they have left for others

@@ -13,9 +13,8 @@ from common.cpus import usable_cpus
 from common.errors import BadInputError
 from common.server_contract import unmet
 from under_siege import formatting
-from under_siege.capacity.capacity_plan import capacity_plan
 from under_siege.capacity.capacity_result import wanted
-from under_siege.capacity.capacity_run import run_capacity
+from under_siege.capacity.capacity_run import capacity_plan, run_capacity
 from under_siege.checks.evidence import OTHER_WORK
 from under_siege.faults.drill_plan import drill_plan
 from under_siege.faults.drill_run import run_drill

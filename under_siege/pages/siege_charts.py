@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from under_siege import formatting
-from under_siege.analysis.overhead import spent_beside, task_cpu_s
+from under_siege.analysis.metric_value import spent_beside, task_cpu_s
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.charts.cost_chart import cpu_chart, memory_chart, tradeoff_chart
@@ -20,8 +20,7 @@ from under_siege.report import headlines
 from under_siege.report.footnote import of_siege
 from under_siege.report.labels import label
 from under_siege.stats.estimates import Estimate
-from under_siege.stats.rounds_data import Round
-from under_siege.stats.task_time import alone_wall_s
+from under_siege.stats.rounds_data import Round, alone_wall_s
 
 MOST_STEPS = 600  # of a curve
 MOST_ON_SLIDE = 12

@@ -7,8 +7,7 @@ import numpy as np
 from under_siege import formatting
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
-from under_siege.checks.rules import verdict_of
-from under_siege.checks.verdict import FAILED
+from under_siege.checks.verdict import FAILED, verdict_of
 from under_siege.model.record import Result
 from under_siege.report.labels import cases_of, full_name
 from under_siege.stats.rounds_data import Round

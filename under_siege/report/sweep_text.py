@@ -5,9 +5,8 @@ from typing import Any
 
 from under_siege import formatting
 from under_siege.analysis.report_data import Comparison
-from under_siege.analysis.sweep import Line, Sweep, sweeps, told
+from under_siege.analysis.sweep import Line, Part, Scaling, Sweep, sweeps, told
 from under_siege.report.labels import cases_of, in_words, name_of
-from under_siege.stats.scaling import Part, Scaling
 
 MOST_NAMES = 6  # in a sentence
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from under_siege.model.record import Record
-from under_siege.stats.regression import line_through
+from under_siege.stats.rate import line_through
 
 Floats = NDArray[np.float64]
 Clock = Callable[[Floats], Floats]
