@@ -1,102 +1,97 @@
-"""A private broker and its workers: a Redis and Celery's processes, kept running as long as the server does."""
+"""A private broker and its workers: a Redis and a Celery worker that run as long as the server does."""
 
-import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from common.options import quit_with
+from common.pdeathsig_exec import end_with
 from common.server_contract import path_of
 
-# The folder goes with its server, whoever ends that: this is no child of it, and not of its group, to be ended first.
+# Waits for the server to end, however it does, and then removes the directory. In a session of its own, so that
+# nothing that ends the server's process group ends it first.
 REMOVE = 'exec 3<&0; { read -r _ <&3; rm -rf -- "$1"; } >/dev/null 2>&1 &'
-FOLLOWER = Path(__file__).with_name("pdeathsig_exec.py")
 ROOT = Path(__file__).parents[1]
-PAUSE_S = 0.2  # before a process that has ended is started again
 LOOK_S, START_LIMIT_S = 0.01, 10.0
 
 
-@contextlib.asynccontextmanager
-async def private_broker(workers: int) -> AsyncIterator[str]:
-    """The address of a Redis that only this user can reach, with so many processes behind it that do what is asked.
+@contextlib.contextmanager
+def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Start a Redis that only this user can reach, and a Celery worker with that many processes; stop both at the end.
 
-    It keeps nothing on disk: with the server goes what is in it.
+    Redis keeps nothing on disk. Neither is started again if it ends: then the second value says so.
+
+    Returns:
+        The broker's URL, and a function that returns one line if Redis or the worker has ended, or an empty string.
     """
-    with _folder() as folder:
-        socket, log = Path(folder) / "redis.sock", Path(folder) / "log"
+    with _directory() as directory, contextlib.ExitStack() as stack:
+        socket, log = Path(directory) / "redis.sock", Path(directory) / "log"
+        listen = ("--port", "0", "--unixsocket", str(socket), "--unixsocketperm", "700")
+        in_memory = ("--dir", directory, "--logfile", str(log), "--save", "", "--appendonly", "no")
         program = path_of("redis-server") or "redis-server"
-        settings = {"port": "0", "unixsocket": str(socket), "unixsocketperm": "700", "dir": folder, "logfile": str(log)}
-        words = [word for name, value in settings.items() for word in (f"--{name}", value)]
-        address = f"redis+socket://{socket}"
-        redis = [program, *words, "--save", "", "--appendonly", "no", "--databases", "1"]
-        worker = [sys.executable, "-P", "-m", "common.kits.celery_worker", str(workers)]
-        async with _kept(redis, {}) as process:
-            await _listening(process, socket, log)
-            async with _kept(worker, {"CELERY_BROKER_URL": address, "PYTHONPATH": _with_ours()}):
-                yield address
+        redis = stack.enter_context(_running([program, *listen, *in_memory], {}))
+        _wait_for(redis, socket, log)
+        url = f"redis+socket://{socket}"
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        variables = {"CELERY_BROKER_URL": url, "PYTHONPATH": path, "TMPDIR": directory}
+        command = [sys.executable, "-P", "-m", "common.kits.celery_worker", str(workers)]
+        worker = stack.enter_context(_running(command, variables))
+
+        def trouble() -> str:
+            if redis.poll() is not None:
+                return "the private Redis has ended; restart the server"
+            return "" if worker.poll() is None else "the private Celery worker has ended; restart the server"
+
+        yield url, trouble
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[str]:
-    """One that is gone when this process is."""
-    with tempfile.TemporaryDirectory(prefix="under-siege-", ignore_cleanup_errors=True) as folder:
+def _directory() -> Iterator[str]:
+    """Make a temporary directory that is removed even if this process is killed."""
+    with tempfile.TemporaryDirectory(prefix="under-siege-", ignore_cleanup_errors=True) as directory:
         until_closed, ours = os.pipe()
         try:
-            words = ["sh", "-c", REMOVE, "sh", folder]
-            subprocess.run(words, stdin=until_closed, start_new_session=True, check=True)
+            command = ["sh", "-c", REMOVE, "sh", directory]
+            subprocess.run(command, stdin=until_closed, start_new_session=True, check=True)
             os.close(until_closed)
-            yield folder
+            yield directory
         finally:
             os.close(ours)
 
 
-def _with_ours() -> str:
-    return os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+@contextlib.contextmanager
+def _running(command: list[str], variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process that ends with this one, and not with the process group: the server finishes requests first."""
+    server = os.getpid()
 
+    def in_child() -> None:
+        end_with(server)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
-async def _listening(process: asyncio.subprocess.Process, socket: Path, log: Path) -> None:
-    deadline_s = asyncio.get_running_loop().time() + START_LIMIT_S
-    while not os.path.exists(socket):  # noqa: ASYNC240, PTH110 (quick)
-        if process.returncode is not None or asyncio.get_running_loop().time() > deadline_s:
-            quit_with(f"redis-server can't be started{_last_line(log)}")
-        await asyncio.sleep(LOOK_S)
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return f": {lines[-1][:200]}" if lines else ""
-
-
-@contextlib.asynccontextmanager
-async def _kept(words: list[str], environment: dict[str, str]) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The program, started again whenever it ends."""
-
-    async def started() -> asyncio.subprocess.Process:
-        follower = [sys.executable, "-I", "-S", str(FOLLOWER), str(os.getpid())]
-        return await asyncio.create_subprocess_exec(
-            *follower, *words, env={**os.environ, **environment}, stdin=asyncio.subprocess.DEVNULL
-        )
-
-    process = await started()
-
-    async def keep() -> None:
-        nonlocal process
-        while True:
-            await process.wait()
-            await asyncio.sleep(PAUSE_S)
-            process = await started()
-
-    keeping = asyncio.create_task(keep())
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+        preexec_fn=in_child,  # no thread runs yet
+    )
     try:
         yield process
     finally:
-        keeping.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await keeping
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+        process.kill()
+        process.wait()
+
+
+def _wait_for(redis: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
+    deadline_s = time.monotonic() + START_LIMIT_S
+    while not socket.exists():
+        if redis.poll() is not None or time.monotonic() > deadline_s:
+            lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+            quit_with("; ".join(["redis-server can't be started", *(line[:200] for line in lines[-1:])]))
+        time.sleep(LOOK_S)

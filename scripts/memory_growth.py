@@ -20,12 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
-from under_siege.faults.drill_plan import drill_plan
+from under_siege.faults.drill_run import drill_plan
 from under_siege.faults.fault import CONTROL
-from under_siege.faults.fault_context import Scene
-from under_siege.faults.raw_http import ask_and_go
-from under_siege.faults.server_fixture import stage
-from under_siege.faults.users import REFUSED, Crowd
+from under_siege.faults.fault_context import FaultContext, warm_server
+from under_siege.faults.users import REFUSED, Users, ask_and_go
 from under_siege.model.case import Case
 from under_siege.model.record import Incident
 from under_siege.model.requests import Requests
@@ -56,14 +54,14 @@ async def measure(options: argparse.Namespace) -> None:
 async def _measure_one(plan: Plan, case: Case, options: argparse.Namespace) -> None:
     expected = await try_task(str(case.task), plan.python_of(case))
     incident = Incident(server=case.server, title="", values=dict(case.values), fault=CONTROL, round=1)
-    async with stage(plan, case, expected, Services(), 1) as on:
-        scene = on.scene(incident)
-        scene.set_length(CPU_S)
+    async with warm_server(plan, case, expected, Services(), 1) as fixture:
+        context = fixture.context(incident)
+        context.set_length(CPU_S)
         requests, sizes = Requests(), []
         for count in (FIRST_REQUESTS, options.requests - FIRST_REQUESTS):
-            await _ask(scene, requests, count, options.users)
-            await _calm(scene)
-            usage = tree_usage(scene.server.pid) if scene.server.pid else None
+            await _ask(context, requests, count, options.users)
+            await _calm(context)
+            usage = tree_usage(context.server.pid) if context.server.pid else None
             sizes.append(usage.memory_bytes / MB if usage else float("nan"))
     right, refused = requests.outcome.count(""), requests.outcome.count(REFUSED)
     growth = f"{sizes[1] - sizes[0]:+.1f} MB"
@@ -72,31 +70,31 @@ async def _measure_one(plan: Plan, case: Case, options: argparse.Namespace) -> N
     )
 
 
-async def _ask(scene: Scene, requests: Requests, count: int, users: int) -> None:
+async def _ask(context: FaultContext, requests: Requests, count: int, users: int) -> None:
     """Send this number of requests, distributed over the users."""
     numbers = iter(range(count))
 
-    async def user(crowd: Crowd) -> None:
+    async def user(client: Users) -> None:
         for number in numbers:
             if number % 3 == 0:
-                await crowd.ask(requests)
+                await client.ask(requests)
             elif number % 3 == 1:
-                await _ping(scene)
+                await _ping(context)
             else:
-                await ask_and_go(*scene.address, "/", 1, STAY_S)
+                await ask_and_go(*context.address, "/", 1, STAY_S)
 
-    await asyncio.gather(*(user(scene.crowd) for _ in range(users)))
+    await asyncio.gather(*(user(context.users) for _ in range(users)))
 
 
-async def _calm(scene: Scene) -> None:
+async def _calm(context: FaultContext) -> None:
     deadline_s = time.monotonic() + CALM_LIMIT_S
-    while not await scene.is_calm() and time.monotonic() < deadline_s:
+    while not await context.is_calm() and time.monotonic() < deadline_s:
         pass
 
 
-async def _ping(scene: Scene) -> None:
+async def _ping(context: FaultContext) -> None:
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-        async with scene.session.get(f"{scene.server.url}/ping", timeout=aiohttp.ClientTimeout(5)) as pong:
+        async with context.session.get(f"{context.server.url}/ping", timeout=aiohttp.ClientTimeout(5)) as pong:
             await pong.read()
 
 

@@ -26,7 +26,7 @@ from turns import Turns, in_line
 
 from common.server_contract import unmet
 from under_siege.analysis.summary import Summary
-from under_siege.charts import html, theme
+from under_siege.charts import canvas, html
 from under_siege.environments.venvs import with_packages
 from under_siege.processes.managed_process import offspring
 from under_siege.targets.interpreter import Interpreter
@@ -35,6 +35,7 @@ from under_siege.targets.strategies import read_strategy
 pytest_plugins = ("again",)
 
 TESTS = Path(__file__).parent
+SUPPORT = TESTS / "support"
 ROOT = TESTS.parent
 SERVERS = sorted((ROOT / "servers").glob("*.py"), key=lambda path: int(path.stem.split("_")[0]))
 LIMIT_S = 30.0
@@ -154,7 +155,7 @@ def with_servers_packages(python: Interpreter) -> Interpreter:
     return asyncio.run(with_packages(python, print))
 
 
-def start(script: Path, *options: str, cwd: Path = TESTS, python: Interpreter | None = None) -> subprocess.Popen[str]:
+def start(script: Path, *options: str, cwd: Path = SUPPORT, python: Interpreter | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [with_servers_packages(python).path if python else python_for(script), str(script), *options],
         cwd=cwd,
@@ -188,7 +189,7 @@ def listening(script: Path, process: subprocess.Popen[str]) -> Iterator[Callable
 
 
 @contextlib.contextmanager
-def serving(script: Path, *options: str, cwd: Path = TESTS, python: Interpreter | None = None) -> Iterator[Served]:
+def serving(script: Path, *options: str, cwd: Path = SUPPORT, python: Interpreter | None = None) -> Iterator[Served]:
     """Start the server on a port that the system chooses, and stop it at the end."""
     with listening(script, start(script, "--port", "0", *options, cwd=cwd, python=python)) as ready:
         yield ready()
@@ -214,7 +215,7 @@ OF_THE_MACHINE = {
     "unsteady_ceiling",
     "doubtful_ceiling",
     "blind",
-    "littles_law",  # siege's threads had to wait for a CPU; tests/test_verdict.py tests the rule itself
+    "littles_law",  # siege's threads had to wait for a CPU; tests/unit/test_verdict.py tests the rule itself
 }  # flags that a test can't help: it does not have the machine to itself
 
 
@@ -254,7 +255,7 @@ def each_kind_drawn_once() -> Iterator[None]:
     """Of a page with one picture of a kind for each task, only the first is drawn, and stands in all their places."""
     figure, drawn = html._figure, {}
 
-    def first_of_its_kind(one: html.Picture) -> html.Figure:
+    def first_of_its_kind(one: html.Picture) -> html.PageFigure:
         if one.name not in drawn:
             drawn[one.name] = figure(one)
         told = {name: getattr(one, name) for name in ("title", "headline", "how", "conditions")}
@@ -271,7 +272,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Their charts are made; that these become the right drawings: test_pictures.py.
     """
-    monkeypatch.setattr(theme, "as_svg", lambda *_: "<svg></svg>")
+    monkeypatch.setattr(canvas, "as_svg", lambda *_: "<svg></svg>")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -34,12 +34,25 @@ DRESSES_OF_COMPARE = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]  # along an axis of numbers
 ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
-FAULT_NAMES = ["worker", "stop", "leave", "overload", "endless", "slow", "malformed", "server", "broker"]
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # of --rounds auto, for the progress bar
 TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
+
+
+class FaultChoice(click.Choice[str]):
+    """The values of --fault, which take a while to load."""
+
+    def __init__(self) -> None:
+        self.case_sensitive = True
+
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Return the faults, but for the control."""
+        from under_siege.faults.drill_result import FAULT_OPTIONS
+
+        return FAULT_OPTIONS
 
 
 @click.group(cls=OneLineErrors, elsewhere={"lesson": "under_siege.lesson.lesson_command"})
@@ -115,8 +128,7 @@ def run(
     from under_siege.analysis.stopping_rule import wanted as still_open
     from under_siege.run.plan import make_plan
     from under_siege.run.session import run_plan
-    from under_siege.targets.selection import suite_of
-    from under_siege.targets.thresholds import with_required
+    from under_siege.targets.selection import suite_of, with_required
     from under_siege.trace.request_trace import Tracer
 
     command = "run --trace" if traced else "run"
@@ -132,7 +144,7 @@ def run(
 
 
 @bench.command()
-@click.option("--fault", "faults", type=click.Choice(FAULT_NAMES), multiple=True, help="Inject only this fault.")
+@click.option("--fault", "faults", type=FaultChoice(), multiple=True, help="Inject only this fault.")
 @click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often each fault is injected.")
 @as_for_run
 @measuring
@@ -142,8 +154,7 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given:
 
     TARGET is as for run. Faults affect only processes that this program starts.
     """
-    from under_siege.faults.drill_plan import drill_plan
-    from under_siege.faults.drill_run import run_drill
+    from under_siege.faults.drill_run import drill_plan, run_drill
     from under_siege.targets.selection import suite_of
 
     plan, turns = drill_plan(suite_of(servers, given.ping), faults, given.axes, rounds=rounds, seed=given.seed)
@@ -247,8 +258,7 @@ def trace(
 
     TARGET is as for run.
     """
-    from under_siege.picture_files import check_suffix
-    from under_siege.render import show_traces
+    from under_siege.render import check_suffix, show_traces
     from under_siege.report.progress_bar import ProgressBar
     from under_siege.run.plan import make_plan
     from under_siege.targets.selection import suite_of
@@ -279,8 +289,7 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     from under_siege.render import show
     from under_siege.targets.interpreter import interpreter
     from under_siege.targets.strategies import all_strategies
-    from under_siege.try_task.recommendations import is_worth_a_run
-    from under_siege.try_task.task_profile_text import as_advice
+    from under_siege.try_task.recommendations import as_advice, is_worth_a_run
     from under_siege.try_task.task_trial import profile_task
 
     strategies, worth = all_strategies(), True

@@ -5,7 +5,6 @@ import functools
 import importlib
 import io
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -20,13 +19,12 @@ from common.errors import BadInputError
 from common.server_contract import MOST_WORKERS
 from under_siege.model.result_file import check_writable, is_pipe
 from under_siege.model.sanitize import legible
+from under_siege.model.target import seconds
 from under_siege.paths import IS_INSTALLED, PROGRAM
 
 FILE = click.Path(path_type=Path)
 WORKERS = click.IntRange(1, MOST_WORKERS)
 Command = TypeVar("Command", bound=Callable[..., Any])
-_UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-LONGEST_S = 86_400.0
 
 
 class OneLineErrors(click.Group):
@@ -131,11 +129,9 @@ class Duration(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The seconds; more than none, and no more than a day."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", str(value))
-        seconds = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
-        if not 0 < seconds <= LONGEST_S:
+        if (found := seconds(str(value))) is None:
             self.fail(f"{value!r} is not a duration: use for example 4s, 500ms or 2m", param, ctx)
-        return seconds
+        return found
 
 
 class SiegeTime(Duration):

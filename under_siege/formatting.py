@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable, Sequence
 
 
 def rate(per_s: float) -> str:
@@ -59,3 +60,32 @@ def margin(value: float) -> str:
 def unbroken(text: str) -> str:
     """With spaces between numbers and their units at which no line ends."""
     return re.sub(r"(?<=\d) (?=(?:ms|s|MB)\b|%)", "\N{NO-BREAK SPACE}", text)
+
+
+def listed(names: Sequence[str], most: int | None = None) -> str:
+    """`a, b and c`; with a limit `a, b and 7 others`."""
+    if most is not None and len(names) > most + 1:
+        names = [*names[:most], f"{len(names) - most} others"]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def span(values: Sequence[float], text: Callable[[float], str]) -> str:
+    """`3 ms to 5 ms`: the first and the last of sorted values, or one if they read the same."""
+    return between(text(values[0]), text(values[-1]))
+
+
+def between(low: str, high: str) -> str:
+    """`3 ms to 5 ms`, or one if they are the same."""
+    return low if low == high else f"{low} to {high}"
+
+
+def capitalized(text: str) -> str:
+    """The text with a capital at its beginning, and the rest as it is."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def ticks(most: float, count: int) -> list[float]:
+    """Round values from 0 to at most that, in at most so many steps."""
+    steps = (factor * 10.0**power for power in range(-6, 12) for factor in (1, 2, 5))
+    step = next((step for step in steps if most / step <= max(1, count)), most)
+    return [number * step for number in range(int(most / step) + 1)]

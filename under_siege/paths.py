@@ -1,6 +1,8 @@
 """Where the project's files are, and how the scripts of the bench are started in any Python."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -27,3 +29,16 @@ def server_environment() -> dict[str, str]:
     """Return this process's environment, with `common` importable in any interpreter."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+@contextlib.contextmanager
+def environment_variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable for all processes that are started while the body runs."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before

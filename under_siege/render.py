@@ -1,9 +1,11 @@
-"""The dresses of a result: the same comparison as a table, Markdown, CSV, JSON and HTML."""
+"""The output formats of a result: table, timelines, Markdown, CSV, JSON, HTML, and single pictures."""
 
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -15,45 +17,39 @@ from under_siege.analysis.report_data import summarize
 from under_siege.analysis.threshold_check import Judged, check_has, exit_code_of, judged
 from under_siege.capacity import capacity_export, capacity_result
 from under_siege.checks.verdict import FAILED, OK
-from under_siege.faults import drill_export, survival_marks
-from under_siege.model.record import Result
+from under_siege.model.record import Result, save
 from under_siege.model.result_file import write_whole
 from under_siege.model.threshold import required, together
 from under_siege.paths import PROGRAM
-from under_siege.report.axis_table import as_across
-from under_siege.report.csv_export import as_csv
-from under_siege.report.markdown_table import as_markdown
-from under_siege.report.sweep_text import sweeps_as_data
-from under_siege.report.terminal_table import as_table
+from under_siege.report import comparison_export
+from under_siege.report.conclusion import sweeps_as_data
 from under_siege.report.threshold_text import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
+
+if TYPE_CHECKING:
+    from under_siege.charts.html import Picture
 
 WIDTH = 136  # of what does not go to a terminal
 
 
-def as_timelines(result: Result) -> RenderableType:
-    """Who computed when, for a terminal."""
-    return (
-        TimelinesAsText(result)
-        if result.traces
-        else Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
-    )
-
-
 def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) -> RenderableType:
-    """The table or the timelines for a terminal, as wide as that is."""
-    if dress == "table" and result.incidents:
-        return drill_export.as_table(result)
-    if dress == "table" and result.steps:
-        return capacity_export.as_table(result)
-    if dress == "table" and (result.records or not result.traces):
-        return as_table(result, corrected=corrected)
-    return as_timelines(result)
+    if dress == "table" and (result.records or result.incidents or result.steps or not result.traces):
+        table: RenderableType = _exporter(result, corrected=corrected)["table"]()
+        return table
+    if result.traces:
+        return TimelinesAsText(result)
+    return Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
 
 
-def across_shown(result: Result, axis: str, *, corrected: bool = True) -> RenderableType:
-    """The values of one axis beside each other; raises BadInputError if it has not two."""
-    return as_across(result, axis, corrected=corrected)
+def _exporter(result: Result, *, corrected: bool) -> dict[str, Callable[[], Any]]:
+    module: Any = capacity_export if result.steps else comparison_export
+    if result.incidents:
+        from under_siege.faults import drill_export  # with all that faults need, it takes a while to load
+
+        module = drill_export
+    more = {"corrected": corrected} if module is comparison_export else {}
+    names = ("table", "markdown", "csv")
+    return {name: partial(getattr(module, f"as_{name}"), result, **more) for name in names}
 
 
 def _plain(shown: RenderableType) -> str:
@@ -77,6 +73,8 @@ def as_json(result: Result, *, corrected: bool = True) -> str:
     if result.requirements:
         told["requirements"] = required_as_data(judged(result, comparison))
     if result.incidents:
+        from under_siege.faults import drill_export
+
         told["cells"] = drill_export.as_data(result)
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
@@ -97,19 +95,16 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
 
 
 def dressed(result: Result, dress: str, *, corrected: bool = True) -> str:
-    """As `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
+    """Return the result as `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
     if dress in ("table", "timeline"):
         return _plain(as_shown(result, dress, corrected=corrected))
-    if result.incidents and dress in ("markdown", "csv"):
-        return drill_export.as_markdown(result) if dress == "markdown" else drill_export.as_csv(result)
-    if result.steps and dress in ("markdown", "csv"):
-        return capacity_export.as_markdown(result) if dress == "markdown" else capacity_export.as_csv(result)
-    dresses = {"markdown": as_markdown, "csv": as_csv, "json": as_json, "html": as_html}
-    return dresses[dress](result, corrected=corrected)
+    if dress in ("json", "html"):
+        return (as_json if dress == "json" else as_html)(result, corrected=corrected)
+    text: str = _exporter(result, corrected=corrected)[dress]()
+    return text
 
 
 def show(shown: RenderableType) -> None:
-    """Prints on stdout, in colour if that is a terminal."""
     console = Console()
     if console.is_terminal:
         console.print(shown)
@@ -118,8 +113,58 @@ def show(shown: RenderableType) -> None:
 
 
 def tell(text: str) -> None:
-    """Prints it on stdout as it is."""
     print(text)  # noqa: T201
+
+
+_SUFFIXES = (".svg", ".png", ".html", ".json")
+
+
+def check_suffix(path: Path) -> None:
+    """Raises BadInputError if nothing can be drawn as that."""
+    if path.suffix not in _SUFFIXES:
+        raise BadInputError(f"can't draw as {path.name!r}: expected a name that ends in {', '.join(_SUFFIXES)}")
+
+
+def write_picture(result: Result, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
+    """Draws the picture of that name (of the first task, where there are several); the suffix says as what.
+
+    Args:
+        aspect: of a slide, such as `16:9`; else it is as high as it takes.
+        columns: in which timelines stand beside each other.
+
+    Raises:
+        BadInputError: the result has nothing to draw it from, or the suffix or the aspect is unknown.
+    """
+    from under_siege.charts.chart_file import as_png, check_aspect
+
+    check_suffix(path)
+    check_aspect(aspect)
+    if path.suffix == ".html":
+        write_whole(path, as_html(result).encode())
+        return
+    if path.suffix == ".json":
+        save(result, path)
+        return
+    from under_siege.pages.page_sections import traced
+
+    pictures = [traced(result, columns)] if columns > 1 and result.traces else _pictures(result)
+    picture = next((picture for picture in pictures if picture.name == name), None)
+    if picture is None:
+        hows = {"timeline": "run with --trace", "capacity": f"take a result of {PROGRAM} capacity"}
+        how = hows.get(name, "take a result with cases that have numbers")
+        raise BadInputError(f"nothing in this result to draw {name} from: {how}")
+    svg = picture.alone(aspect)
+    write_whole(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
+
+
+def _pictures(result: Result) -> "Iterator[Picture]":
+    from under_siege.pages.page_sections import sections
+
+    if result.steps:
+        from under_siege.capacity.capacity_page import capacity_pictures
+
+        return capacity_pictures(capacity_result.capacities(result))
+    return (picture for section in sections(result, summarize(result)) for picture in section.pictures)
 
 
 def show_again(
@@ -138,13 +183,11 @@ def show_again(
         BadInputError: the result has nothing of that kind, or there is no such picture or aspect.
     """
     if picture is not None and out is not None:
-        from under_siege.picture_files import write_picture
-
         write_picture(result, picture, out, aspect)
     elif aspect is not None:
         raise BadInputError("--aspect is the shape of a picture: expected --picture NAME with it")
     elif across is not None:
-        show(across_shown(result, across, corrected=corrected))
+        show(comparison_export.as_across(result, across, corrected=corrected))
     elif out is not None:
         write_whole(out, f"{dressed(result, dress, corrected=corrected)}\n".encode())
     elif dress in ("table", "timeline"):
@@ -156,8 +199,6 @@ def show_again(
 def show_traces(result: Result, out: Path | None, *, beside: bool = False, step: bool = False) -> None:
     """The timelines on stdout or as a picture; step by step each key shows what became of the next request."""
     if out is not None:
-        from under_siege.picture_files import write_picture
-
         write_picture(result, "timeline", out, columns=min(2, len(result.traces)) if beside else 1)
     elif step:
         for number, state in enumerate(steps(result, beside=beside)):
@@ -179,7 +220,7 @@ def show_all(result: Result, out: Path | None, page: Path | None) -> None:
     try:
         show(as_shown(result))
         if result.traces:
-            show(as_timelines(result))
+            show(TimelinesAsText(result))
     finally:  # even if stdout is on a full disk
         print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
     if page is not None:
@@ -193,7 +234,9 @@ def exit_code(result: Result) -> int:
     1 if one failed or something is missed; 3 if neither, but one is suspect or unclear, or something undecided.
     """
     if result.incidents:
-        return survival_marks.exit_code(result)
+        from under_siege.faults import drill_result
+
+        return drill_result.exit_code(result)
     if result.steps:
         return capacity_result.exit_code(result)
     comparison = summarize(result)

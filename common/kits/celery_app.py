@@ -1,103 +1,63 @@
-"""The Celery application: what the server asks for, and what workers do, wherever they are.
+"""The Celery application of 12_async_celery: its settings and tasks, loaded by the server and by every worker.
 
-They find their broker in CELERY_BROKER_URL: `celery --app common.kits.celery_app worker`.
+Both read the broker's URL from CELERY_BROKER_URL. Start a worker with
+`celery --app common.kits.celery_app worker`.
 """
 
 import os
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from celery import Celery, Task
-from celery.app.amqp import AMQP
-from celery.exceptions import Ignore
-from kombu.connection import Connection
-from kombu.transport import redis
-from redis.exceptions import ConnectionError as RedisConnectionError
+from celery import Celery, signals
 
-from common.task import TaskError, UnknownTaskError, resolve
+from common.pdeathsig_exec import end_with
+from common.task import UnknownTaskError, resolve
 from common.task import perform as perform_here
 
-MOST_CRASHES = 3
-KEPT_S = 3600  # for so long an answer can be fetched
-UNWANTED = "unwanted-"  # before the name of a job that nobody waits for any more
-_BROKER = os.environ.get("CELERY_BROKER_URL", "")
+TIMEOUT_S = 1.0  # of one command to the broker
+_BROKER_URL = os.environ.get("CELERY_BROKER_URL", "")
 
-
-def _unless_closed(parameters: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """A channel whose broker was lost says so: where kombu looks for its connection, the AttributeError ends a worker.
-
-    It is asked for what had been begun before, to put it back or to acknowledge it.
-    """
-
-    def checked(channel: redis.Channel, *arguments: Any, **options: Any) -> dict[str, Any]:
-        if channel.connection is None or channel.connection.client is None:
-            raise RedisConnectionError("the broker was lost")
-        return parameters(channel, *arguments, **options)
-
-    return checked
-
-
-redis.Channel._connparams = _unless_closed(redis.Channel._connparams)  # type: ignore[method-assign]
-
-
-class _Connection(Connection):
-    """Tries again soon where the broker is away; kombu's own waits 2, 4, 6, ... s."""
-
-    def ensure_connection(self, *arguments: Any, **options: Any) -> Any:
-        """The connection, once there is one."""
-        often = {"interval_start": 0.1, "interval_step": 0.1, "interval_max": 0.5}
-        return super().ensure_connection(*arguments, **{**often, **options})  # type: ignore[no-untyped-call]
-
-
-class _Amqp(AMQP):  # type: ignore[misc]
-    Connection = _Connection
-
-
-app = Celery("under_siege", amqp=_Amqp, set_as_current=False)
+app = Celery("under_siege", broker=_BROKER_URL, backend=_BROKER_URL, set_as_current=False)
 app.conf.update(
-    broker_url=_BROKER,
-    result_backend=_BROKER,
-    result_expires=KEPT_S,
-    result_backend_thread_safe=True,
-    result_backend_always_retry=True,  # a job that runs while the broker is away has not failed
-    result_backend_max_sleep_between_retries_ms=500,
-    broker_connection_retry_on_startup=True,
-    broker_connection_max_retries=None,
     task_default_queue="under_siege",
-    task_acks_late=True,  # a task that its worker did not finish is still in the queue
-    task_retry_on_worker_lost=True,
-    worker_pool="common.kits.celery_pool:Pool",
-    worker_lost_wait=0.1,  # for a result that a lost worker may have sent; 10 s is Celery's own
+    task_acks_late=True,  # the broker keeps a task until its worker has finished it
+    task_reject_on_worker_lost=True,
+    task_retry_on_worker_lost=True,  # with max_retries: a task that always kills its process must not run for ever
     worker_prefetch_multiplier=1,
-    worker_enable_remote_control=False,  # its subscription can end a worker whose broker is lost
+    result_expires=3600,
+    result_backend_always_retry=True,  # a task that ends while the broker is away has not failed
+    broker_connection_retry_on_startup=True,
+    redis_socket_timeout=TIMEOUT_S,
+    redis_socket_connect_timeout=TIMEOUT_S,
     worker_hijack_root_logger=False,
     worker_redirect_stdouts=False,
 )
+_RETRY = {"max_retries": 2, "default_retry_delay": 0}
 
 
-_OPTIONS = {"throws": (TaskError, UnknownTaskError), "max_retries": MOST_CRASHES - 1, "default_retry_delay": 0}
-
-
-@app.task(bind=True, **_OPTIONS)  # type: ignore[untyped-decorator]
-def perform(self: Task, spec: str) -> dict[str, Any]:
-    """Performs the task as `common.task.perform` does, and gives what is in a `TaskRun`."""
-    if app.backend.get(UNWANTED + self.request.id):
-        raise Ignore
+@app.task(**_RETRY)  # type: ignore[untyped-decorator]
+def perform(spec: str) -> dict[str, Any]:
+    """Perform the task and return the fields of its `TaskRun`."""
     return asdict(perform_here(spec))
 
 
-@app.task(track_started=True, **_OPTIONS)  # type: ignore[untyped-decorator]
+@app.task(track_started=True, **_RETRY)  # type: ignore[untyped-decorator]
 def perform_job(spec: str) -> dict[str, Any]:
-    """The same for a job, of which one can ask whether it has begun."""
+    """Do the same and record when the task starts, so that `GET /jobs/ID` can tell `running` from `queued`."""
     return asdict(perform_here(spec))
 
 
 @app.task  # type: ignore[untyped-decorator]
 def trouble_with(spec: str) -> str:
-    """One line that says why this worker can't perform the task; empty if it can."""
+    """Return one line that says why this worker can't perform the task; empty if it can."""
     try:
         resolve(spec)
     except UnknownTaskError as error:
         return str(error)
     return ""
+
+
+@signals.worker_process_init.connect  # type: ignore[untyped-decorator]
+def _end_with_worker(**_: Any) -> None:
+    """Let no process of the pool outlive a worker that was killed."""
+    end_with(os.getppid())

@@ -1,310 +1,189 @@
-"""A job queue for the server: what it is given it sends through Celery, and it is told when an answer is there."""
+"""The client side of Celery for the server: send a task, wait for its result on a thread, and keep jobs."""
 
 import asyncio
 import contextlib
-import json
 import os
+import sys
 import time
-import uuid
-import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from billiard.exceptions import WorkerLostError
 from celery import states
 from celery.canvas import Signature
-from redis.asyncio import Redis
-from redis.asyncio.client import PubSub
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from celery.exceptions import TimeoutError as NoResultYet
+from celery.result import AsyncResult
+from celery.utils import uuid
 
 from common.errors import one_line
-from common.kits.celery_app import MOST_CRASHES, app, perform_job, trouble_with
-from common.kits.celery_sending import KEY, ONCE_MORE, forget, post, send, take_back
+from common.kits.celery_app import TIMEOUT_S, app, perform_job, trouble_with
 from common.kits.jobs import Job
 from common.logging_setup import quieten
 from common.options import Options, quit_with
 from common.redis_broker import private_broker
 from common.responses import RefusedError, unready_while
-from common.task import TaskError, TaskRun
+from common.task import TaskError, TaskRun, UnknownTaskError
 
-LOOK_S = 0.5  # how often the broker is asked whether it is there
-ANSWER_S = 1.0  # for so long it may take to say so, and for so long it may be away before those who wait are told
-PAUSE_S = 0.1
-LOOKS = 20  # at what the broker has answered in that time, because a loop may be busy for longer
-_T = TypeVar("_T")
-CONNECT_LIMIT_S, START_LIMIT_S = 5.0, 20.0
-_AWAY, _NOT_TAKEN = "the broker of the queue does not answer", "the broker of the queue did not take the task"
+LOOK_S = 0.5  # between two checks of the broker, and until a thread notices that nobody waits for its result
+START_LIMIT_S = 20.0
+MOST_THREADS = 1000  # one waits for each result
+POSTED = "POSTED"  # the state of a job that no worker has started; Celery itself records none
+_RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
+FAIL_SOON = {  # a client that gets a 503 can retry elsewhere; workers keep Celery's own patience
+    "broker_transport_options": {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **_RETRY},
+    "task_publish_retry_policy": _RETRY,
+    "result_backend_transport_options": {"retry_policy": _RETRY},
+    "result_backend_always_retry": False,
+}
+_AWAY = "the broker of the queue does not answer"
 
 
 @contextlib.asynccontextmanager
 async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
-    """A queue whose broker is the Redis that CELERY_BROKER_URL names, or one of its own with so many workers."""
+    """Open the queue on the Redis that CELERY_BROKER_URL names, or on a private one with its own workers."""
     quieten("celery", "kombu", "redis")
+    sys.unraisablehook = lambda _: None  # AsyncResult.__del__ unsubscribes: without a broker that is a traceback
     async with contextlib.AsyncExitStack() as stack:
-        address = os.environ.get("CELERY_BROKER_URL")
-        if not address:
-            address = await stack.enter_async_context(private_broker(options.workers))
-            app.conf.update(broker_url=address, result_backend=address)
-        queue = await stack.enter_async_context(_open(address))
-        await queue.must_work(options.task, address)
+        given_url = os.environ.get("CELERY_BROKER_URL")
+        url, ended = (given_url, str) if given_url else stack.enter_context(private_broker(options.workers))
+        app.conf.update(broker_url=url, result_backend=url, **FAIL_SOON)
+        try:
+            await asyncio.to_thread(app.backend.client.ping)
+        except Exception as error:
+            quit_with(f"no Redis at CELERY_BROKER_URL={url!r}: {one_line(error)}; start one, or unset the variable")
+        queue = stack.enter_context(JobQueue(ended))
+        watching = asyncio.create_task(queue.watch())
+        stack.callback(watching.cancel)
+        await queue.must_perform(options.task)
         yield queue
 
 
-@contextlib.asynccontextmanager
-async def _open(address: str) -> AsyncIterator["JobQueue"]:
-    try:
-        redis = Redis.from_url(address.replace("redis+socket://", "unix://"), retry=Retry(NoBackoff(), 0))
-    except ValueError as error:
-        quit_with(f"CELERY_BROKER_URL={address!r}: {one_line(error)}; expected such as redis://127.0.0.1:6379/0")
-    app.conf.broker_transport_options = {"socket_timeout": ANSWER_S, "socket_connect_timeout": ANSWER_S, **ONCE_MORE}
-    app.conf.update(redis_socket_timeout=ANSWER_S, redis_socket_connect_timeout=ANSWER_S)
-    app.backend.on_task_call = lambda *_: None  # it would subscribe to each result, and read none
-    with ThreadPoolExecutor(1, "celery") as sender:
-        async with redis:
-            queue = JobQueue(redis, sender)
-            listening = asyncio.create_task(queue.keep_listening())
-            try:
-                yield queue
-            finally:
-                listening.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await listening
-                sender.shutdown(wait=False, cancel_futures=True)
-
-
 class JobQueue:
-    """Those who wait for an answer, and whether the broker is there."""
+    """Sends tasks to the broker. Each result has a thread that waits for it with `AsyncResult.get`."""
 
-    def __init__(self, redis: "Redis", sender: ThreadPoolExecutor) -> None:
-        self._redis, self._sender = redis, sender
-        self._name = uuid.uuid4().hex  # all that is sent from here is called so, and we are told of that only
-        self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._fetched: list[str] = []
-        self._given_up: list[str] = []  # whose askers were told that the broker is away
-        self._watched: weakref.WeakValueDictionary[str, asyncio.Event] = weakref.WeakValueDictionary()  # jobs
-        self._sought: dict[str, asyncio.Future[Any]] = {}  # jobs that are looked for next
-        self._loop = asyncio.get_running_loop()
-        self._seeking: asyncio.Future[None] = self._loop.create_future()
-        self._seeking.set_result(None)
-        self._broker = ""  # which one it is: another number after it was started again
-        self._asked_s = time.monotonic()
-        self._away_since_s: float | None = self._asked_s
-        unready_while(self.trouble)
+    def __init__(self, ended: Callable[[], str]) -> None:
+        self._ended, self._trouble = ended, ""
+        self._wanted: set[str] = set()  # the ids of tasks whose client still waits
+        self._threads = ThreadPoolExecutor(MOST_THREADS, "celery")
+        unready_while(lambda: self._trouble)
 
-    def trouble(self) -> str:
-        """One line while the broker does not answer; empty if it does."""
-        return "" if self._away_since_s is None else _AWAY
+    def __enter__(self) -> "JobQueue":
+        return self
 
-    async def result_of(self, job: Signature) -> TaskRun:
-        """What came of it. If it is cancelled, and no worker has begun it, none will.
+    def __exit__(self, *_: object) -> None:
+        self._trouble = "the server stops"  # for threads that still wait
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def watch(self) -> None:
+        """Check the broker, and what the server has started, until cancelled."""
+        while True:
+            self._trouble = self._ended() or await asyncio.to_thread(_why_no_answer)
+            await asyncio.sleep(LOOK_S)
+
+    async def must_perform(self, task: str) -> None:
+        """End the server with one line unless a worker answers and can perform the task."""
+        check = trouble_with.s(task).set(expires=START_LIMIT_S)
+        try:
+            trouble = await asyncio.wait_for(self._outcome(check), START_LIMIT_S)
+        except (TimeoutError, RefusedError):
+            remedy = "no Celery worker answers; start one: celery --app common.kits.celery_app worker"
+            quit_with(self._trouble or remedy)
+        if trouble:
+            quit_with(f"a Celery worker says: {trouble}")
+
+    async def result_of(self, task: Signature) -> TaskRun:
+        """Return the result of a task. If this is cancelled, the task is revoked: no worker will start it.
 
         Raises:
             TaskError: the task raised, or ended its process again and again.
-            RefusedError: the broker is not there, or has gone.
+            RefusedError: the broker does not answer.
         """
-        found: dict[str, Any] = await self.outcome(job)
-        return _run(found)
+        return TaskRun(**await self._outcome(task))
 
-    async def outcome(self, job: Signature) -> Any:
-        """The same for any job: what its function returned."""
-        if self._is_away():
-            raise RefusedError(self.trouble())
-        name = f"{self._name}-{uuid.uuid4().hex}"
-        self._waiting[name] = outcome = self._loop.create_future()
-        sent = self._sender.submit(send, job, name)
-        sent.add_done_callback(lambda _: self._tell_if_not_sent(sent, outcome))
+    async def _outcome(self, task: Signature) -> Any:
+        task_id = uuid()
+        self._wanted.add(task_id)
         try:
-            return await outcome
+            return await self._on_thread(self._perform, task, task_id)
         except asyncio.CancelledError:
-            if not sent.cancel():
-                self._sender.submit(take_back, name)
-            raise
-        except RefusedError:
-            self._given_up.append(name)
+            self._threads.submit(app.control.revoke, task_id)
             raise
         finally:
-            sent.cancel()
-            del self._waiting[name]
-            self._fetched.append(KEY + name)
+            self._wanted.discard(task_id)
+
+    def _perform(self, task: Signature, task_id: str) -> Any:
+        result = task.apply_async(task_id=task_id)
+        while task_id in self._wanted and not self._trouble:
+            with contextlib.suppress(NoResultYet):
+                returned = result.get(timeout=LOOK_S, propagate=False)
+                result.forget()
+                return _value(returned)
+        raise RefusedError(self._trouble)
 
     async def post(self, task: str) -> str:
-        """Takes a job and gives its name; when this returns the broker has it.
+        """Send a job and return its id. When this returns, the broker has the job.
 
         Raises:
-            RefusedError: the broker is not there, or has enough to do.
+            RefusedError: the broker does not answer.
         """
-        if self._is_away():
-            raise RefusedError(self.trouble())
-        name = f"{self._name}-{uuid.uuid4().hex}"
-        self._waiting[name] = told = self._loop.create_future()  # that the broker has gone; or what came of it already
-        sent = asyncio.wrap_future(self._sender.submit(post, perform_job.s(task), name))
-        sent.add_done_callback(lambda one: one.cancelled() or one.exception())  # nobody may ask for that any more
-        try:
-            await asyncio.wait([sent, told], return_when=asyncio.FIRST_COMPLETED)
-            if isinstance(error := told.exception() if told.done() else sent.exception(), RefusedError):
-                raise error
-            if error and not isinstance(error, TaskError):
-                raise RefusedError(_NOT_TAKEN)
-        finally:
-            sent.cancel()
-            del self._waiting[name]
-        return name
+        job_id: str = await self._on_thread(_post, task)
+        return job_id
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """The job of that name, as soon as it is done or the time is over; None if there is none (any more).
+        """Return the job with this id, as soon as it is done or `wait_s` is over; None if there is none (any more).
 
         Raises:
-            RefusedError: the broker is not there.
+            RefusedError: the broker does not answer.
         """
-        told = self._watched.setdefault(name, asyncio.Event())
-        job = await self._look(name)
-        if job is not None and job.state and wait_s:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(told.wait(), wait_s)
-            job = await self._look(name)
-        return job
-
-    async def _look(self, name: str) -> Job | None:
-        found = self._sought.setdefault(name, self._loop.create_future())
-        if self._seeking.done():
-            self._seeking = asyncio.create_task(self._seek())
-        if (told := await asyncio.shield(found)) is None:
-            return None
-        if told["status"] == states.SUCCESS:
-            return Job(run=_run(told["result"]))
-        if told["status"] == states.FAILURE:
-            return Job(error=_why(told["result"]))
-        return Job("running" if told["status"] == states.STARTED else "queued")
-
-    async def _seek(self) -> None:
-        """All that is looked for at the same time is asked for at once, over one connection."""
-        while sought := self._sought:
-            self._sought = {}
-            try:
-                told: list[Any] = await _in_time(self._redis.mget([KEY + name for name in sought]))
-            except (RedisError, OSError):
-                for found in sought.values():
-                    _refuse(found, self.trouble() or _AWAY)
-                continue
-            for found, text in zip(sought.values(), told, strict=True):
-                found.set_result(None if text is None else json.loads(text))
-
-    async def must_work(self, task: str, address: str) -> None:
-        """Ends the server with one line if there is no broker, no worker, or none that knows the task."""
-        if not await self._comes_true(lambda: not self.trouble(), CONNECT_LIMIT_S):
-            quit_with(f"no broker at CELERY_BROKER_URL={address!r}; start it, or unset that")
-        asked = asyncio.create_task(self.outcome(trouble_with.s(task)))
-        if not await self._comes_true(asked.done, START_LIMIT_S):
-            asked.cancel()
-            quit_with("no Celery worker answers; start one: celery --app common.kits.celery_app worker")
-        if trouble := await asked:
-            quit_with(f"a Celery worker says: {trouble}")
-
-    @staticmethod
-    async def _comes_true(condition: Callable[[], object], limit_s: float) -> bool:
-        deadline_s = time.monotonic() + limit_s
-        while not condition() and time.monotonic() < deadline_s:  # noqa: ASYNC110 (tests of what is no event)
-            await asyncio.sleep(PAUSE_S / 10)
-        return bool(condition())
-
-    async def keep_listening(self) -> None:
-        """Gives answers to those who wait for them, and notices when the broker goes and comes back."""
+        deadline_s = time.monotonic() + wait_s
         while True:
-            self._asked_s = time.monotonic()
-            with contextlib.suppress(RedisError, OSError):  # a TimeoutError is one
-                async with self._redis.pubsub() as channel:
-                    await _in_time(channel.psubscribe(f"{KEY}{self._name}-*"))
-                    await _in_time(self._welcome_back())
-                    await self._listen(channel)
-            if self._away_since_s is None:
-                self._away_since_s = self._asked_s
-            if self._is_away():
-                self._tell_all(self.trouble())
-            await asyncio.sleep(PAUSE_S)
+            left_s = max(0.0, deadline_s - time.monotonic())
+            job: Job | None = await self._on_thread(_find, name, min(left_s, LOOK_S))
+            if job is None or not job.state or not left_s:
+                return job
 
-    async def _listen(self, channel: PubSub) -> None:
-        """Returns never; raises when the broker does not answer."""
-        reading = asyncio.create_task(self._read(channel))
+    async def _on_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        if self._trouble:
+            raise RefusedError(self._trouble)
         try:
-            while True:
-                await _in_time(forget(self._redis, self._fetched, self._given_up))
-                await asyncio.wait([reading], timeout=LOOK_S)
-                if reading.done():
-                    reading.result()
-                self._asked_s = time.monotonic()
-        finally:
-            reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError, RedisError, OSError):
-                await reading
-
-    async def _read(self, channel: PubSub) -> None:
-        async for message in channel.listen():
-            if message["type"] == "pmessage":
-                self._take(message["data"])
-
-    async def _welcome_back(self) -> None:
-        broker = (await self._redis.info("server"))["run_id"]
-        if self._broker not in ("", broker):
-            self._tell_all("the broker of the queue was started again, and may have lost the task")
-        self._broker, self._away_since_s = broker, None
-        if names := [KEY + name for name in self._waiting]:  # whose answers may have come while nobody listened
-            for found in filter(None, await self._redis.mget(names)):
-                self._take(found)
-
-    def _take(self, told: Any) -> None:
-        """What Celery tells of a task: `{"task_id": ..., "status": ..., "result": ...}`."""
-        found = json.loads(told)
-        if found["status"] in states.READY_STATES and (event := self._watched.get(found["task_id"])):
-            event.set()
-        outcome = self._waiting.get(found["task_id"])
-        if outcome is None or outcome.done():
-            return
-        if found["status"] == states.SUCCESS:
-            outcome.set_result(found["result"])
-        elif found["status"] == states.FAILURE:
-            outcome.set_exception(TaskError(_why(found["result"])))
-
-    def _is_away(self) -> bool:
-        return self._away_since_s is not None and time.monotonic() - self._away_since_s >= ANSWER_S
-
-    def _tell_all(self, reason: str) -> None:
-        for outcome in self._waiting.values():
-            _refuse(outcome, reason)
-
-    def _tell_if_not_sent(self, sent: Future[Any], outcome: asyncio.Future[Any]) -> None:
-        if not sent.cancelled() and sent.exception() is not None:
-            self._loop.call_soon_threadsafe(_refuse, outcome, _NOT_TAKEN)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        except (TaskError, RefusedError):
+            raise
+        except Exception:  # of redis, kombu or celery: all that is left to go wrong is the broker
+            raise RefusedError(_AWAY) from None
 
 
-async def _in_time(asking: Awaitable[_T]) -> _T:
-    """What the broker answers; raises TimeoutError: nothing, though this loop has looked several times meanwhile."""
-    answer = asyncio.ensure_future(asking)
+def _why_no_answer() -> str:
     try:
-        for _ in range(LOOKS):
-            await asyncio.wait([answer], timeout=ANSWER_S / LOOKS)
-            if answer.done():
-                return await answer
-        raise TimeoutError
-    finally:
-        answer.cancel()
+        app.backend.client.ping()
+    except Exception:  # of redis, or of the socket
+        return _AWAY
+    return ""
 
 
-def _refuse(outcome: asyncio.Future[Any], reason: str) -> None:
-    if not outcome.done():
-        outcome.set_exception(RefusedError(reason))
+def _post(task: str) -> str:
+    job_id: str = uuid()
+    app.backend.store_result(job_id, None, POSTED)  # so that an unknown id can be told from a job that waits
+    perform_job.apply_async((task,), task_id=job_id)
+    return job_id
 
 
-def _run(found: dict[str, Any]) -> TaskRun:
-    return TaskRun(**{**found, "stretches": tuple(tuple(one) for one in found["stretches"])})
+def _find(job_id: str, wait_s: float) -> Job | None:
+    result = AsyncResult(job_id, app=app)
+    if result.state == states.PENDING:
+        return None
+    try:
+        return Job(run=TaskRun(**_value(result.get(timeout=wait_s, propagate=False))))
+    except NoResultYet:
+        app.backend.remove_pending_result(result)  # or a job that never ends would keep one for each request
+        return Job("running" if result.state == states.STARTED else "queued")
+    except TaskError as error:
+        return Job(error=str(error))
 
 
-def _why(failure: dict[str, Any]) -> str:
-    """One line, from how Celery tells of an exception."""
-    if failure["exc_type"] == WorkerLostError.__name__:
-        return f"the task ended its process {MOST_CRASHES} times in a row: given up"
-    said = failure["exc_message"]
-    text = " ".join(" ".join(map(str, said if isinstance(said, list) else [said])).split())
-    return text if failure["exc_type"] in (TaskError.__name__, "UnknownTaskError") else f"{failure['exc_type']}: {text}"
+def _value(returned: Any) -> Any:
+    """Raise TaskError if the task failed: then Celery returns its exception in place of a value."""
+    if isinstance(returned, BaseException):
+        told_already = isinstance(returned, TaskError | UnknownTaskError)
+        raise TaskError(str(returned) if told_already else one_line(returned))
+    return returned

@@ -1,6 +1,6 @@
-"""Jobs: `POST /jobs` takes one and says where its answer will be, `GET /jobs/ID` tells its state or its answer.
+"""Jobs: `POST /jobs` takes one and says where its answer will be, `GET /jobs/ID` returns its state or its answer.
 
-The server's resource keeps them: it has a `post` and a `find`, as `Jobs` has.
+The server's resource keeps them. It has `post` and `find`, as `Jobs` describes.
 """
 
 import re
@@ -12,12 +12,12 @@ from common.responses import task_headers
 from common.task import TaskError, TaskRun
 
 LONGEST_WAIT_S = 10.0
-RETRY_S = 1  # when to ask again, of who does not want to wait
+RETRY_S = 1  # Retry-After for a client that does not wait
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """How far one is: its answer, or why there is none, or a word for what it does."""
+    """The state of a job, or its result, or one line that says why it failed."""
 
     state: str = ""
     run: TaskRun | None = None
@@ -25,13 +25,13 @@ class Job:
 
 
 class Jobs(Protocol):
-    """Who keeps them."""
+    """A queue of jobs."""
 
     async def post(self, task: str) -> str:
-        """Takes one and gives its name; raises RefusedError if that can't be done."""
+        """Take a job and return its id; raise RefusedError if that is not possible now."""
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """The job of that name, as soon as it is done or the time is over; None if there is none (any more)."""
+        """Return the job as soon as it is done or `wait_s` is over; None if there is none (any more)."""
 
 
 class PostJob(Handler):
@@ -43,17 +43,17 @@ class PostJob(Handler):
         name = await self.resource.post(self.task)
         self.set_status(202)
         self.set_header("Location", f"/jobs/{name}")
-        self.set_header("Retry-After", "0")  # one may wait there
+        self.set_header("Retry-After", "0")  # GET can wait for the answer
         self.finish("queued")
 
 
 class FindJob(Handler):
-    """`GET /jobs/ID`: 200 with the answer, or 202 with the state; `Prefer: wait=5` (RFC 7240) waits for the answer."""
+    """`GET /jobs/ID`: 200 with the answer, or 202 with the state. With `Prefer: wait=5` (RFC 7240) it waits for 5 s."""
 
     allowed = "GET, HEAD"
 
     async def head(self, name: str) -> None:
-        """The same without the answer."""
+        """Answer as GET does, without the body."""
         await self.get(name)
 
     async def get(self, name: str) -> None:
@@ -61,7 +61,7 @@ class FindJob(Handler):
         job: Job | None = await self.resource.find(name, wait_s)
         if job is None:
             self.set_status(404)
-            self.finish("404 Not Found: there is no such job, or not any more")
+            self.finish("404 Not Found: no such job; it may have expired")
             return
         if job.error:
             raise TaskError(job.error)

@@ -1,12 +1,9 @@
-"""Capacities as sentences, as a table with small curves for the terminal, as Markdown, as CSV and as data."""
+"""A capacity in words, as a table and small curves for a terminal, as Markdown, as CSV and as data."""
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
@@ -14,26 +11,22 @@ from rich.text import Text
 from under_siege import formatting
 from under_siege.capacity.capacity_result import FAILED, UNDECIDED, Capacity, capacities
 from under_siege.capacity.step_metrics import LATE_S, MUCH_BY_OTHERS, Offered
+from under_siege.formatting import capitalized, listed, significant
 from under_siege.model.record import LeftOut, Result
 from under_siege.model.threshold import Goal
-from under_siege.report.csv_export import as_cell
+from under_siege.report import grid
+from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
 from under_siege.report.labels import in_brief, in_plain_words, in_words, name_of, varying, with_capital
-from under_siege.report.markdown_table import plain, row
-from under_siege.report.split_table import fitting
 
 COLUMNS = (
-    "sustained",
-    "lower",
-    "upper",
-    "of ceiling",
-    "p99",
-    "ping p99",
-    "breaks first",
-    "CPU per answer",
-    "memory",
+    *("sustained", "lower", "upper", "of ceiling", "p99", "ping p99"),
+    *("breaks first", "CPU per answer", "memory"),
 )
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
 WORTH_SAYING = 1.03  # a constant speed would bring so much
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_GAP, _CELL = 2, 9  # between two columns, and a rate with what was seen at it
+_TALLEST_S, _LOWEST_S = 10.0, 0.001  # the range of a curve; each block is a step of the logarithm
 
 
 def names_of(found: Sequence[Capacity]) -> list[str]:
@@ -44,32 +37,29 @@ def names_of(found: Sequence[Capacity]) -> list[str]:
 
 
 def plain_names_of(found: Sequence[Capacity]) -> list[str]:
-    """The same in plain words."""
-    plain = [in_plain_words(one.case.server, one.title) for one in found]
-    names = names_of(found)
-    return [f"{what}{name.removeprefix(one.case.server)}" for what, name, one in zip(plain, names, found, strict=True)]
+    return [
+        f"{in_plain_words(one.case.server, one.title)}{name.removeprefix(one.case.server)}"
+        for one, name in zip(found, names_of(found), strict=True)
+    ]
 
 
 def brief_names_of(found: Sequence[Capacity]) -> list[str]:
-    """As short as they can be, for a sentence."""
-    names = zip(names_of(found), found, strict=True)
-    return [in_brief(name, one.case.server, one.title) for name, one in names]
+    return [in_brief(name, one.case.server, one.title) for name, one in zip(names_of(found), found, strict=True)]
 
 
 def headline(found: Sequence[Capacity]) -> str:
-    """Return the server with the highest rate, for a slide."""
     able = [(one.holds, one, name) for one, name in zip(found, plain_names_of(found), strict=True) if one.holds]
     if not able:
         return "No server meets all goals at any rate that was offered"
     most, best, name = max(able, key=lambda of_one: of_one[0])
     others = [told for _, one, told in able if one is not best and (one.fails is None or one.fails > most)]
-    as_much = f"; not significantly different: {_listed(others)}" if others else ", more than any other"
-    return f"{name[:1].upper()}{name[1:]} {_interval(best)}{as_much}"
+    as_much = f"; not significantly different: {listed(others)}" if others else ", more than any other"
+    return f"{capitalized(name)} {_interval(best)}{as_much}"
 
 
 def per_s(value: float | None) -> str:
     """`41.3/s`."""
-    return NONE if value is None else f"{formatting.significant(value, 3)}/s"
+    return NONE if value is None else f"{significant(value)}/s"
 
 
 def time_of(value: float | None) -> str:
@@ -140,14 +130,13 @@ def conclusion(found: Sequence[Capacity], left_out: Sequence[LeftOut] = ()) -> I
         yield from _of_one(one, with_capital(names[id(one)], one.case.server))
     yield from _disturbances(found)
     if undecided := [names[id(one)] for one in found if one.verdict == UNDECIDED and one.holds]:
-        yield f"The interval is wide for {_listed(undecided)}: search longer (--time 3m) or on a quieter machine."
+        yield f"The interval is wide for {listed(undecided)}: search longer (--time 3m) or on a quieter machine."
     for lacking in left_out:
         name = in_brief(lacking.server, lacking.server, lacking.title)
         yield f"Not tested: {name}, because it {lacking.reason}."
 
 
 def _of_one(one: Capacity, name: str) -> Iterator[str]:
-    """Yield what is special about it."""
     if one.verdict == FAILED:
         yield f"{name}: search failed: {one.failure}."
         return
@@ -181,7 +170,7 @@ def _of_the_best(able: Sequence[Capacity], names: dict[int, str]) -> str:
     alike = [one for one in able if one is best or (one.fails or math.inf) >= (best.holds or 0.0)]
     share = f", {formatting.share(best.of_ceiling)} of the ceiling" if best.of_ceiling else ""
     goals = " and ".join(dict.fromkeys(one.text for one in best.goals))
-    beside = f"; not significantly different: {_listed([names[id(one)] for one in alike[1:]])}" if alike[1:] else ""
+    beside = f"; not significantly different: {listed([names[id(one)] for one in alike[1:]])}" if alike[1:] else ""
     return f"With {goals}, {names[id(best)]} {_interval(best)}{share}{beside}."
 
 
@@ -193,7 +182,7 @@ def _interval(one: Capacity) -> str:
 
 
 def _number(value: float | None) -> str:
-    return NONE if value is None else formatting.significant(value, 3)
+    return NONE if value is None else significant(value)
 
 
 def in_one_sentence(one: Capacity) -> str:
@@ -222,7 +211,6 @@ def _up_to(one: Capacity) -> str:
 
 
 def _limit(one: Capacity, name: str) -> str:
-    """Return what the load generator could not do."""
     assert one.limited is not None
     awake = one.limited.step.generator_awake
     busy = f" and it was busy for {formatting.share(awake)} of the time" if awake else ""
@@ -234,7 +222,6 @@ def _limit(one: Capacity, name: str) -> str:
 
 
 def footnote(result: Result, found: Sequence[Capacity]) -> str:
-    """How to read the table, and how it was made."""
     machine = result.environment
     count = sum(len(one.steps) for one in found)
     steps = f"{count} step{'s' if count != 1 else ''}"
@@ -246,39 +233,23 @@ def footnote(result: Result, found: Sequence[Capacity]) -> str:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-_BLOCKS = "▁▂▃▄▅▆▇█"
-_GAP, _CELL = 2, 9  # between two columns, and a rate with what was seen at it
-_TALLEST_S, _LOWEST_S = 10.0, 0.001  # between which a curve is drawn, each block a step of the logarithm
-
-
 def as_table(result: Result) -> RenderableType:
-    """What each server can take, and below it how that came about."""
+    """Return the conclusion, what each server can take, and the curves that led to it."""
     found = capacities(result)
-    told = (Text(f"{sentence}\n") for sentence in conclusion(found, result.left_out))
-    return Group(*told, _Sheet(found), Text(), _Curves(found), Text(f"\n{footnote(result, found)}", style="dim"))
+    sentences = (Text(f"{sentence}\n") for sentence in conclusion(found, result.left_out))
+    return Group(*sentences, _grid(found), Text(), _Curves(found), Text(f"\n{footnote(result, found)}", style="dim"))
 
 
-class _Sheet:
-    """One table, or several where the terminal is too narrow for all columns."""
+def as_markdown(result: Result) -> str:
+    """Return the same as Markdown, without the curves."""
+    found = capacities(result)
+    sentences = map(plain, conclusion(found, result.left_out))
+    return "\n\n".join([*sentences, _grid(found).as_markdown(), small_print(footnote(result, found).splitlines())])
 
-    def __init__(self, found: Sequence[Capacity]) -> None:
-        self._rows = [(name, cells(one)) for name, one in zip(names_of(found), found, strict=True)]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from fitting(console, options, len(COLUMNS), self._table)
-
-    def _table(self, part: slice) -> Table:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("server", no_wrap=True)
-        for column in COLUMNS[part]:
-            table.add_column(column, justify="right", no_wrap=True)
-        for name, texts in self._rows:
-            table.add_row(Text(name), *map(Text, texts[part]))
-        return table
+def _grid(found: Sequence[Capacity]) -> Grid:
+    rows = [list(map(TableCell, [name, *cells(one)])) for name, one in zip(names_of(found), found, strict=True)]
+    return Grid(["server"], list(map(Heading, COLUMNS)), rows, gap=2)
 
 
 class _Curves:
@@ -327,40 +298,21 @@ def _block(value: float | None) -> str:
     return _BLOCKS[min(len(_BLOCKS) - 1, int(share * len(_BLOCKS)))]
 
 
-def as_markdown(result: Result) -> str:
-    """The same for a page of text."""
-    found = capacities(result)
-    lines = [row(["server", *COLUMNS]), row(["---"] + ["---:"] * len(COLUMNS))]
-    for name, one in zip(names_of(found), found, strict=True):
-        lines.append(row([plain(name), *map(plain, cells(one))]))
-    told = "\n\n".join(plain(sentence) for sentence in conclusion(found, result.left_out))
-    notes = "<br>".join(f"<sub>{plain(line)}</sub>" for line in footnote(result, found).splitlines())
-    return "\n\n".join([told, "\n".join(lines), notes])
-
-
-_STEP_COLUMNS = [
-    "offered_per_s",
-    "p50_s",
-    "p99_s",
-    "ping_p50_s",
-    "ping_p99_s",
-    "good_per_s",
-    "cpu_s_per_transaction",
-    "memory_bytes",
-]
+_STEP_COLUMNS = (
+    *("offered_per_s", "p50_s", "p99_s", "ping_p50_s", "ping_p99_s"),
+    *("good_per_s", "cpu_s_per_transaction", "memory_bytes"),
+)
 
 
 def as_csv(result: Result) -> str:
-    """A line for each step of each server; what is not known, or was never answered, is left empty."""
-    page = io.StringIO()
-    writer = csv.writer(page, lineterminator="\n")
-    writer.writerow(["server", *_STEP_COLUMNS, "missed"])
+    """Return a line for each step of each server; what is unknown, or was never answered, is empty."""
     found = capacities(result)
-    for name, one in zip(names_of(found), found, strict=True):
-        for step in _steps(one):
-            told = ["" if step[column] is None else step[column] for column in _STEP_COLUMNS]
-            writer.writerow([as_cell(name), *told, as_cell("; ".join(step["missed"]))])
-    return page.getvalue().rstrip("\n")
+    rows = (
+        [name, *(step[column] for column in _STEP_COLUMNS), "; ".join(step["missed"])]
+        for name, one in zip(names_of(found), found, strict=True)
+        for step in _steps(one)
+    )
+    return grid.as_csv(["server", *_STEP_COLUMNS, "missed"], rows)
 
 
 def _steps(one: Capacity) -> Iterator[dict[str, Any]]:
@@ -386,7 +338,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:
-    """For programs: an object for each server at each task; the keys are a contract."""
+    """Return an object for each server at each task; the keys are a contract."""
     return [_case(one) for one in capacities(result)]
 
 

@@ -17,13 +17,11 @@ from under_siege.capacity.capacity_export import (
     plain_names_of,
 )
 from under_siege.capacity.capacity_result import Capacity, capacities
-from under_siege.charts.canvas import Words, either, kind, layer, quantity
-from under_siege.charts.html import Explained, Picture, Section, rendered
-from under_siege.charts.theme import Drawing, Look
+from under_siege.charts.canvas import MARKS, Drawing, Look, Words, either, kind, layer, legend, quantity
+from under_siege.charts.html import Picture, Section, page
 from under_siege.model.record import Result
 from under_siege.report.labels import in_words
 
-_MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 _HEIGHT, _LOWER = 240, 170
 _LEAST_S = 5e-4  # below that nobody wants to know it
 
@@ -51,20 +49,12 @@ def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:
 
 def _colour_and_mark(names: Sequence[str], look: Look) -> tuple[Words, Words]:
     """Both tell the servers apart, because there may be more of them than colours."""
-    count = range(len(names))
-    legend = {
-        "title": None,
-        "orient": "top",
-        "columns": 1 if look.is_narrow else 3,
-        "labelColor": look.ink,
-        "labelFontSize": 12,
-        "symbolOpacity": 1,
-    }
-    colours = [look.lines[number % len(look.lines)] for number in count]
-    marks = [_MARKS[number % len(_MARKS)] for number in count]
+    key = legend(look, "top", symbolOpacity=1)
+    colours = [look.lines[number % len(look.lines)] for number in range(len(names))]
+    marks = [MARKS[number % len(MARKS)] for number in range(len(names))]
     return (
-        kind("name", scale={"domain": list(names), "range": colours}, legend=legend),
-        kind("name", scale={"domain": list(names), "range": marks}, legend=legend),
+        kind("name", scale={"domain": list(names), "range": colours}, legend=key),
+        kind("name", scale={"domain": list(names), "range": marks}, legend=key),
     )
 
 
@@ -140,13 +130,11 @@ MOST_PICTURES = 6  # one for each task
 
 
 def capacity_as_html(result: Result) -> str:
-    """Return a page without external files."""
     found = capacities(result)
-    return rendered(
+    return page(
         "capacity.html",
-        explained=Explained(),
+        result,
         heading="Capacity",
-        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=list(conclusion(found, result.left_out)),
         headings=COLUMNS,
         rows=[
@@ -155,13 +143,10 @@ def capacity_as_html(result: Result) -> str:
         ],
         notes=footnote(result, found).splitlines(),
         sections=[Section("Latency and goodput by rate", list(capacity_pictures(found)))],
-        command=" ".join(result.command),
-        machine=result.environment,
     )
 
 
 def capacity_pictures(found: Sequence[Capacity]) -> Iterator[Picture]:
-    """Yield one picture for each task."""
     groups: dict[object, list[Capacity]] = {}
     for one in found:
         if one.steps:

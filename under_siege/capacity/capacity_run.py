@@ -17,12 +17,10 @@ from under_siege.model.record import Failure, Record, Result, Step
 from under_siege.model.suite import Suite
 from under_siege.model.threshold import Goal, goal
 from under_siege.monitors.cpu_speed_probe import SpeedProbe, speed_probe
-from under_siege.run.case_run import new_record
+from under_siege.run.case_run import beside_the_machine
 from under_siege.run.ceiling import compute_bare
 from under_siege.run.duration import Length, in_words
-from under_siege.run.plan import Plan, make_plan
-from under_siege.run.progress_listener import ProgressListener
-from under_siege.run.rounds import beside_the_machine
+from under_siege.run.plan import Plan, ProgressListener, make_plan, new_record
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectation, Expectations
 from under_siege.targets.selection import CAPACITY, refuse_unsupported

@@ -1,7 +1,7 @@
-"""Terms with an explanation: buttons that open a note, without any script."""
+"""Pages: templates, pictures in them, and terms with an explanation that opens without a script."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,10 +10,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
+from under_siege.charts.canvas import NARROW, WIDE, Drawing, Look, for_page
 from under_siege.charts.chart_file import Frame
-from under_siege.charts.theme import NARROW, WIDE, Drawing, Look, for_page
 from under_siege.formatting import unbroken
-from under_siege.report.glossary import GLOSSARY, IN_TEXTS, term_in, term_of
+from under_siege.model.record import Result
 
 HERE = Path(__file__).parent
 
@@ -27,6 +27,18 @@ def rendered(name: str, *folders: Path, style: str = "", **told: Any) -> str:
     """
     sheet = (HERE / "style.css").read_text(encoding="utf-8")
     return _template(name, folders).render(style=Markup(sheet + style), **told)  # noqa: S704 (ours)
+
+
+def page(name: str, result: Result, **told: Any) -> str:
+    """Return the page of a result: the template with what every page says of how it was measured."""
+    return rendered(
+        name,
+        explained=Explained(),
+        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
+        command=" ".join(result.command),
+        machine=result.environment,
+        **told,
+    )
 
 
 @cache
@@ -65,7 +77,6 @@ class Explained:
 
     @staticmethod
     def is_explained(name: str) -> bool:
-        """Return whether the glossary explains a column."""
         return bool(term_of(name))
 
     def heading(self, name: str, shown: str) -> Markup:
@@ -114,7 +125,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PageFigure:
     """A picture as it stands on the page, for a desk and for a phone."""
 
     title: str
@@ -134,15 +145,94 @@ class Section:
     pictures: list[Picture]
 
     @property
-    def figures(self) -> list[Figure]:
-        """Drawn for the page."""
+    def figures(self) -> list[PageFigure]:
         return [_figure(picture) for picture in self.pictures if picture.on_page]
 
 
-def _figure(picture: Picture) -> Figure:
+def _figure(picture: Picture) -> PageFigure:
     wide, narrow = (
         Markup(for_page(picture.draw(look), look, picture.alternative))  # noqa: S704 (escaped there)
         for look in (WIDE, NARROW)
     )
     headline, _, names = unbroken(picture.headline).partition("\n")
-    return Figure(picture.title, headline, names, picture.how, picture.conditions, wide, narrow)
+    return PageFigure(picture.title, headline, names, picture.how, picture.conditions, wide, narrow)
+
+
+GLOSSARY = {
+    "primes": "A CPU-bound task: it counts prime numbers in pure Python and holds the GIL while it runs.",
+    "digest": "A CPU-bound task that runs inside hashlib, which releases the GIL.",
+    "sign_up": "An I/O-bound task: it waits 20, 60 and 200 ms, as for a database, a mail server and another service, "
+    "and uses almost no CPU time.",
+    "trans/s": "Transactions per second (siege's transaction rate): correct answers per second, as measured. The text "
+    "on this page calls it requests or answers per second.",
+    "speed-adjusted": "The transaction rate the case would have reached if the CPUs had always run at their mean speed "
+    "over this run. A speed probe measures the speed of every CPU 50 times a second while the load is on. CPU time "
+    "lost to noisy neighbours and other programs is adjusted for, too. Ranks, stars, ± and the share of the ceiling "
+    "use this figure.",
+    "ceiling": "The rate that the same load reaches without a server: only the task, on every core. No honest server "
+    "can exceed it, so a case that is significantly above it is flagged.",
+    "bare": "No server: the same users call the task directly, on every core. Its rate is the ceiling.",
+    "workers": "How many tasks the server can have in progress at the same time: threads, processes, or one. That is "
+    "not how many it computes at the same moment: threads of one Python process take turns.",
+    "prefork": "Several processes start before the first request arrives, as with gunicorn. Each of them handles one "
+    "request at a time.",
+    "p50": "The median: half of all requests took no longer than this.",
+    "p99": "The 99th percentile: 99 of 100 requests took no longer than this.",
+    "ping": "A health check: a trivial request, sent 20 times a second to the same server while it is under load. It "
+    "shows how long other requests have to wait.",
+    "±": "The half-width of the 95 % confidence interval of the rate.",
+    "rank": "1 plus the number of cases that are significantly faster. Cases with rank 1 are not significantly slower "
+    "than the fastest one. That does not make them equal: more rounds may separate them. After three cases with rank "
+    "1 comes rank 4.",
+    "availability": "The share of all requests that got a correct answer.",
+    "CPU per trans": "CPU time of the server and all its processes for each correct answer, as measured. On faster "
+    "CPUs it is lower.",
+    "memory": "Peak memory of the server and all its processes. PSS (proportional set size) counts pages that "
+    "processes share only once.",
+    "speed": "CPU speed while this case was measured, compared with its mean over this run.",
+    "event loop": "One thread that serves all connections in turn, with a short piece of work for each. While it "
+    "computes a task, no other request is served.",
+    "slices": "The task is cut into short pieces. It yields after each piece, so that other requests can run.",
+    "sub-interpreter": "Another Python interpreter in the same process, with its own modules and its own GIL, so that "
+    "several can compute at the same moment.",
+    "greenlet": "A lightweight thread. All greenlets share one system thread, and each runs until it waits or yields.",
+    "cluster": "A scheduler and its workers, each a separate process. They could also run on other machines.",
+    "job queue": "The server puts tasks into a queue in Redis. Workers, which are separate processes, take them out.",
+    "GIL": "The global interpreter lock of a Python process. Only the thread that holds it can run Python code, so "
+    "threads take turns to compute. The event loop is a thread, too, and has to wait for the lock like all others. "
+    "Each process has its own lock.",
+}
+IN_TEXTS = (
+    *("primes", "digest", "sign_up", "prefork", "slices", "sub-interpreter", "greenlet", "cluster", "job queue"),
+    *("ceiling", "p50", "p99", "ping", "event loop", "GIL"),
+)
+_OTHER_FORMS = {
+    "ping": ("pings", "Pings", "Ping", "health checks", "Health checks"),
+    "sub-interpreter": ("sub-interpreters",),
+}
+_OF_HEADINGS = {
+    "ping p50": "p50",
+    "response p50": "p50",
+    "ping p99": "p99",
+    "response p99": "p99",
+    "of ceiling": "ceiling",
+}
+
+
+def term_in(text: str, terms: set[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield the first occurrence of each term in a text, from left to right: start, end, and the term."""
+    found = []
+    for term in terms:
+        forms = "|".join(map(re.escape, (term, *_OTHER_FORMS.get(term, ()))))
+        if (match := re.search(rf"(?<![\w/])(?:{forms})(?![\w/])", text)) is not None:
+            found.append((match.start(), match.end(), term))
+    last = 0
+    for start, end, term in sorted(found):
+        if start >= last:
+            yield start, end, term
+            last = end
+
+
+def term_of(heading: str) -> str:
+    """Return the term that explains a column heading; empty if the heading needs no explanation."""
+    return heading if heading in GLOSSARY else _OF_HEADINGS.get(heading, "")

@@ -35,11 +35,9 @@ class Box:
     y2: float
 
     def wider(self, across: float, down: float) -> Box:
-        """With so much on both sides."""
         return Box(self.x - across, self.y - down, self.x2 + across, self.y2 + down)
 
     def touches(self, other: Box) -> bool:
-        """Whether they have a place in common."""
         return self.x < other.x2 and other.x < self.x2 and self.y < other.y2 and other.y < self.y2
 
 

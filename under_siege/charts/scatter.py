@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from under_siege import formatting
 from under_siege.analysis.summary import Interval, Summary
-from under_siege.charts.canvas import Sheet, either
+from under_siege.charts.canvas import Drawing, Look, Sheet, either
 from under_siege.charts.label_placement import Block, Box, Point, Room, placed
-from under_siege.charts.theme import Drawing, Look
 from under_siege.checks.verdict import OK
 from under_siege.report.labels import plain_name, short
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Across:
+class CostAxis:
     """What is drawn from left to right: the further left, the better."""
 
     value: Callable[[Summary], float | None]
@@ -31,7 +31,6 @@ class Across:
     edges: Callable[[Summary], tuple[float | None, float | None]] = lambda _: (None, None)
 
     def span(self, cases: Sequence[Summary]) -> tuple[float, float]:
-        """From where to where."""
         values = [value for case in cases if (value := self.value(case))]
         edges = [edge for case in cases for edge in self.edges(case) if edge and edge != math.inf]
         if self.in_steps:
@@ -39,29 +38,20 @@ class Across:
         return 0.0, 1.15 * max(values)
 
     def share(self, value: float, span: tuple[float, float]) -> float:
-        """Where a value stands, from 0 to 1."""
         low, high = span
         if self.in_steps:
             return math.log(value / low) / math.log(high / low)
         return (value - low) / (high - low)
 
     def ticks(self, span: tuple[float, float]) -> list[float]:
-        """Round values."""
         if self.in_steps:
             powers = range(math.ceil(math.log10(span[0])), math.floor(math.log10(span[1])) + 1)
             return [10.0**power for power in powers]
-        return round_values(span[1], 6)
-
-
-def round_values(most: float, count: int) -> list[float]:
-    """From 0 to at most that, in at most so many steps."""
-    steps = (factor * 10.0**power for power in range(-6, 12) for factor in (1, 2, 5))
-    step = next(step for step in steps if most / step <= count)
-    return [number * step for number in range(int(most / step) + 1)]
+        return formatting.ticks(span[1], 6)
 
 
 class _Scatter:
-    def __init__(self, cases: Sequence[Summary], across: Across, ceiling: Summary | None, look: Look) -> None:
+    def __init__(self, cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, look: Look) -> None:
         self.look, self.across, self.ceiling = look, across, ceiling
         self.cases = [case for case in cases if across.value(case) and case.usual_rate_per_s]
         self.width, self.height = look.width - _LEFT - 12.0, (look.height or _HEIGHT + _FOOT) - _FOOT
@@ -80,7 +70,6 @@ class _Scatter:
         return case.rank == 1 and self.across.best in case.best
 
     def blocks(self) -> list[Block]:
-        """The names, each with its figure."""
         room = Room(_LEFT, _LEFT + self.width, self.height, _LINE, _LETTER)
         at, _, told = self.limit()
         lines = [Box(row["x"] - 1, row["y2"] - 1, row["x2"] + 1, row["y"] + 1) for row in (*self.intervals(), *at)]
@@ -113,7 +102,6 @@ class _Scatter:
         ]
 
     def intervals(self) -> list[Row]:
-        """Across and up, where they are known."""
         rows = []
         for case, dot in zip(self.cases, self.dots(), strict=True):
             low, high = self.across.edges(case)
@@ -125,19 +113,17 @@ class _Scatter:
         return rows
 
     def grid(self) -> tuple[list[Row], list[Row], list[Row]]:
-        """Lines, and what stands at them, below and on the left."""
         lines: list[Row] = []
         below, left = [], []
         for value in self.across.ticks(self.span):
             lines.append({"x": self.x(value), "x2": self.x(value), "y": 0, "y2": self.height})
             below.append({"x": self.x(value), "y": self.height + 12, "text": self.across.text(value) if value else "0"})
-        for rate in round_values(self.most, 5):
+        for rate in formatting.ticks(self.most, 5):
             lines.append({"x": _LEFT, "x2": _LEFT + self.width, "y": self.y(rate), "y2": self.y(rate)})
             left.append({"x": _LEFT - 6, "y": self.y(rate), "text": f"{rate:,g}"})
         return lines, below, left
 
     def limit(self) -> tuple[list[Row], list[Row], list[Row]]:
-        """The ceiling, its interval, and what stands at it."""
         if self.ceiling is None or self.ceiling.rate_per_s is None:
             return [], [], []
         at, (low, high) = self.y(self.ceiling.usual_rate_per_s), _edges(self.ceiling.rate_per_s)
@@ -151,7 +137,7 @@ class _Scatter:
         )
 
 
-def scatter(cases: Sequence[Summary], across: Across, ceiling: Summary | None, look: Look) -> Drawing:
+def scatter(cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, look: Look) -> Drawing:
     """A point for each case: the higher, the more work; what nothing beats in both is strong and has a star."""
     drawn = _Scatter(cases, across, ceiling, look)
     blocks = drawn.blocks()
@@ -197,7 +183,6 @@ def _upright(look: Look) -> str:
 
 
 def _brackets(blocks: Sequence[Block]) -> Iterator[Row]:
-    """Three lines for each group of points."""
     for block in blocks:
         if len(block.points) < 2:
             continue
@@ -220,3 +205,27 @@ def _names(blocks: Sequence[Block], *, is_left: bool, is_best: bool) -> list[Row
 
 def _edges(interval: Interval | None) -> tuple[float | None, float | None]:
     return (None, None) if interval is None else (interval.low, interval.high)
+
+
+def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
+    """A point for each case: the higher the more work, the further right the more memory; its name beside it."""
+    across = CostAxis(_memory_bytes, formatting.megabytes, "memory", "memory_bytes")
+    return scatter(cases, across, None, look)
+
+
+def tradeoff_chart(cases: Sequence[Summary], ceiling: Summary | None, look: Look) -> Drawing:
+    """A point for each case: the higher the more work, the further left the sooner a ping is answered."""
+    across = CostAxis(_ping_p99_s, formatting.seconds, "99 of 100 pings took at most", "ping_p99_s", True, _ping_edges)
+    return scatter(cases, across, ceiling, look)
+
+
+def _memory_bytes(case: Summary) -> float | None:
+    return case.memory_bytes
+
+
+def _ping_p99_s(case: Summary) -> float | None:
+    return None if case.ping_s is None else case.ping_s.p99 or case.ping_s.max
+
+
+def _ping_edges(case: Summary) -> tuple[float | None, float | None]:
+    return (None, None) if case.ping_s is None else (case.ping_s.p99_low, case.ping_s.p99_high)

@@ -1,4 +1,4 @@
-"""Output formats of a comparison of two results: a table for the terminal, Markdown, JSON.
+"""A comparison of two results in words, as a table for a terminal, as Markdown and as JSON.
 
 The JSON:
 
@@ -29,14 +29,11 @@ Each requirement is as `report` has it; with `of_base` its figures are multiples
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from under_siege import formatting
@@ -59,10 +56,9 @@ from under_siege.compare.diff import (
 from under_siege.model.case import Case, axis
 from under_siege.model.record import SCHEMA, Result
 from under_siege.report import columns
+from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
 from under_siege.report.labels import at, full_name, varying
-from under_siege.report.markdown_table import plain, required_as_markdown, row
-from under_siege.report.split_table import fitting
-from under_siege.report.threshold_text import required_as_data, required_as_table
+from under_siege.report.threshold_text import required_as_data, required_as_markdown, required_as_table
 from under_siege.stats.estimates import ACCURACY
 
 LEGEND = (
@@ -71,60 +67,68 @@ LEGEND = (
 )
 AT_ONE_SPEED = ("rate_per_s", "cpu_s_per_transaction")
 NOTHING = "-"
+VISIBLE = "could have seen"
 _MARKS = {WORSE: "worse", BETTER: "better", UNDECIDED: "?"}
+_STYLES = {WORSE: "bold red", FAILED: "red", GONE: "red", BETTER: "bold green", UNDECIDED: "yellow"}
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """What became of a figure: its text, and what is to be thought of it."""
-
-    text: str
-    judgement: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A case."""
-
-    names: list[str]
-    figures: list[Cell]
-    judgement: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """The comparison as text."""
-
-    above: list[str]  # what it comes to
-    doubt: str  # why it perhaps should not have been made; empty if nothing speaks against it
-    names: list[str]  # headings
-    figures: list[str]  # headings
-    lines: list[Line]
-    visible: list[str]  # for each figure the smallest change that could have been seen
-    remarks: list[str]
-    legend: list[str]
-
-
-def sheet_of(compared: Compared) -> Sheet:
-    """What there is to be read."""
-    doubt = other_machine(compared.base, compared.new)
-    cases = [pair.case for pair in compared.cases]
-    axes = varying(cases)
-    flagged = any(_verdicts(case) for case in compared.cases)
-    return Sheet(
-        [_conclusion(compared)],
-        f"Compared although {doubt}." if doubt else "",
-        ["server" if compared.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])],
-        [column_of(figure).name for figure in FIGURES],
-        [_line(case, axes, flagged=flagged) for case in compared.cases],
-        [_visible([case.changes[place] for case in compared.cases]) for place in range(len(FIGURES))],
-        list(_remarks(compared, cases)),
-        [*LEGEND, *(["? one round can't tell, or a figure is missing"] if _is_open(compared) else [])],
+def as_table(compared: Compared) -> RenderableType:
+    """Return the conclusion, the changes of each case, and remarks, for a terminal."""
+    doubt, remarks = _doubt(compared), list(_remarks(compared))
+    return Group(
+        *([Text(doubt, style="yellow")] if doubt else []),
+        Text(f"{_conclusion(compared)}\n"),
+        grid_of(compared),
+        *required_as_table(compared.required),
+        *([Text()] if remarks else []),
+        *map(Text, remarks),
+        Text("\n" + "\n".join(_legend(compared)), style="dim"),
     )
 
 
+def as_markdown(compared: Compared) -> str:
+    """Return the same for a comment on a pull request."""
+    doubt = _doubt(compared)
+    parts = [
+        f"**{plain(doubt)}**" if doubt else "",
+        plain(_conclusion(compared)),
+        grid_of(compared).as_markdown(),
+        required_as_markdown(compared.required),
+        "\n".join(f"- {plain(remark)}" for remark in _remarks(compared)),
+        small_print(_legend(compared)),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _doubt(compared: Compared) -> str:
+    """Return why these results should perhaps not be compared; empty if nothing speaks against it."""
+    doubt = other_machine(compared.base, compared.new)
+    return f"Compared although {doubt}." if doubt else ""
+
+
+def _legend(compared: Compared) -> list[str]:
+    is_open = any(change.judgement == UNDECIDED for case in compared.cases for change in case.changes)
+    return [*LEGEND, *(["? one round can't tell, or a figure is missing"] if is_open else [])]
+
+
+def grid_of(compared: Compared) -> Grid:
+    """Return the changes of each case, and the smallest changes that could have been seen."""
+    axes = varying([pair.case for pair in compared.cases])
+    flagged = any(_verdicts(case) for case in compared.cases)
+    names = ["server" if compared.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])]
+    rows = []
+    for case in compared.cases:
+        of_case = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
+        style = _STYLES.get(case.judgement, "")
+        name_cells = [TableCell(name, style) for name in of_case + [_verdicts(case)] * flagged]
+        rows.append([*name_cells, *map(_cell, case.changes)])
+    visible = [_visible([case.changes[index] for case in compared.cases]) for index in range(len(FIGURES))]
+    if any(visible):
+        rows.append([TableCell(text, "dim") for text in (VISIBLE, *[""] * (len(names) - 1), *visible)])
+    return Grid(names, [Heading(column_of(figure).name) for figure in FIGURES], rows)
+
+
 def column_of(figure: Figure) -> columns.Column:
-    """That shows the figure in the table of a result."""
     return next(column for column in columns.FIGURES if column.figure == figure.name)
 
 
@@ -133,38 +137,31 @@ def percent(fraction: float) -> str:
     return f"{round(100 * fraction) + 0:+d} %"
 
 
-def _is_open(compared: Compared) -> bool:
-    return any(change.judgement == UNDECIDED for case in compared.cases for change in case.changes)
-
-
-def _line(case: Pair, axes: list[str], *, flagged: bool) -> Line:
-    names = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
-    return Line(names + [_verdicts(case)] * flagged, [_cell(change) for change in case.changes], case.judgement)
-
-
 def _verdicts(case: Pair) -> str:
     """Before and now, where they are not both `ok`."""
     before, now = (NOTHING if side is None else side.verdict for side in (case.base, case.new))
     return "" if before == now == OK else before if before == now else f"{before} → {now}"
 
 
-def _cell(change: Change) -> Cell:
-    """Such as `52.4 → 26.1 (-50 %) worse`; empty where there is no such figure on either side."""
+def _cell(change: Change) -> TableCell:
+    """Return a text such as `52.4 → 26.1 (-50 %) worse`; empty if neither side has such a figure."""
     texts = ["" if case is None else column_of(change.figure).text(case) for case in (change.base, change.new)]
     if not any(texts):
-        return Cell("")
-    shown = " → ".join(text or NOTHING for text in texts)
-    words = [shown, f"({percent(change.fraction)})" if change.fraction is not None else ""]
-    return Cell(" ".join(filter(None, [*words, _MARKS.get(change.judgement or "", "")])), change.judgement)
+        return TableCell("")
+    words = [
+        " → ".join(text or NOTHING for text in texts),
+        f"({percent(change.fraction)})" if change.fraction is not None else "",
+        _MARKS.get(change.judgement or "", ""),
+    ]
+    is_strong = change.judgement in (WORSE, BETTER)
+    return TableCell(" ".join(filter(None, words)), _STYLES.get(change.judgement or "", ""), is_strong)
 
 
 def _visible(changes: list[Change]) -> str:
-    """The range over all cases."""
     seen = [change.smallest_visible for change in changes if change.smallest_visible is not None]
     if not seen:
         return ""
-    least, most = (_size(edge) for edge in (min(seen), max(seen)))
-    return least if least == most else f"{least} to {most}"
+    return formatting.span([min(seen), max(seen)], _size)
 
 
 def _size(fraction: float) -> str:
@@ -173,7 +170,6 @@ def _size(fraction: float) -> str:
 
 
 def _conclusion(compared: Compared) -> str:
-    """What happened to whom, the gravest first."""
     told = {GONE: "Gone", FAILED: "Failed", WORSE: "Worse", UNDECIDED: "Undecided", BETTER: "Better", NEW: "New"}
     cases = [pair.case for pair in compared.cases]
     parts = []
@@ -188,13 +184,12 @@ def _conclusion(compared: Compared) -> str:
 
 
 def _what(case: Pair) -> str:
-    """The figures that a case is judged by."""
     figures = [column_of(change.figure).name for change in case.changes if change.judgement == case.judgement]
     return f" ({', '.join(figures)})" if figures else ""
 
 
-def _remarks(compared: Compared, cases: list[Case]) -> Iterator[str]:
-    """What can't be a row of figures."""
+def _remarks(compared: Compared) -> Iterator[str]:
+    cases = [pair.case for pair in compared.cases]
     for case in compared.cases:
         name = full_name(case.case, cases)
         for when, reasons in _flags(case):
@@ -230,7 +225,6 @@ def _of_both(base: Summary, new: Summary) -> Iterator[str]:
 
 
 def _of_the_speed(compared: Compared) -> Iterator[str]:
-    """Whether what is seen is the server or the machine."""
     both = [case for case in compared.cases if case.base and case.new]
     if not both:
         return
@@ -240,10 +234,8 @@ def _of_the_speed(compared: Compared) -> Iterator[str]:
     corrected = [change for case in both for change in case.changes if _is_corrected(change)]
     ratios = sorted(case.speed_ratio for case in both if case.speed_ratio is not None)
     if corrected and ratios:
-        low, high = (formatting.significant(edge) for edge in (ratios[0], ratios[-1]))
-        factor = low if low == high else f"{low} to {high}"
         yield (
-            f"The machine was {factor} times as fast now as before; "
+            f"The machine was {formatting.span(ratios, formatting.significant)} times as fast now as before; "
             "as far as a figure follows that, it is taken out of the change in %."
         )
 
@@ -271,82 +263,8 @@ def _is_corrected(change: Change) -> bool:
     return abs(float(np.log(new / base)) - change.ratio.log) > ACCURACY
 
 
-VISIBLE = "could have seen"
-_STYLES = {WORSE: "bold red", FAILED: "red", GONE: "red", BETTER: "bold green", UNDECIDED: "yellow"}
-
-
-def as_table(compared: Compared) -> RenderableType:
-    """For a terminal, as wide as that is."""
-    sheet = sheet_of(compared)
-    return Group(
-        *([Text(sheet.doubt, style="yellow")] if sheet.doubt else []),
-        *(Text(f"{paragraph}\n") for paragraph in sheet.above),
-        _Figures(sheet),
-        *required_as_table(compared.required),
-        *([Text()] if sheet.remarks else []),
-        *map(Text, sheet.remarks),
-        Text("\n" + "\n".join(sheet.legend), style="dim"),
-    )
-
-
-class _Figures:
-    """One table, or several where the terminal is too narrow for one: no figure is ever cut."""
-
-    def __init__(self, sheet: Sheet) -> None:
-        self._sheet = sheet
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from fitting(console, options, len(self._sheet.figures), self._table)
-
-    def _table(self, part: slice) -> Table:
-        sheet = self._sheet
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-        for heading in sheet.names:
-            table.add_column(heading, no_wrap=True)
-        for heading in sheet.figures[part]:
-            table.add_column(heading, justify="right", no_wrap=True)
-        for line in sheet.lines:
-            names = [Text(name, style=_STYLES.get(line.judgement, "")) for name in line.names]
-            table.add_row(*names, *map(_styled, line.figures[part]))
-        if any(sheet.visible):
-            blank = [""] * (len(sheet.names) - 1)
-            table.add_row(*(Text(text, style="dim") for text in [VISIBLE, *blank, *sheet.visible[part]]))
-        return table
-
-
-def _styled(cell: Cell) -> Text:
-    return Text(cell.text, style=_STYLES.get(cell.judgement or "", ""))
-
-
-def as_markdown(compared: Compared) -> str:
-    """For a comment on a pull request."""
-    sheet = sheet_of(compared)
-    parts = [
-        f"**{plain(sheet.doubt)}**" if sheet.doubt else "",
-        *map(plain, sheet.above),
-        "\n".join(_rows(sheet)),
-        required_as_markdown(compared.required),
-        "\n".join(f"- {plain(remark)}" for remark in sheet.remarks),
-        "<br>".join(f"<sub>{plain(line)}</sub>" for line in sheet.legend),
-    ]
-    return "\n\n".join(filter(None, parts))
-
-
-def _rows(sheet: Sheet) -> list[str]:
-    rows = [[*sheet.names, *sheet.figures], ["---"] * len(sheet.names) + ["---:"] * len(sheet.figures)]
-    for line in sheet.lines:
-        cells = [
-            f"**{plain(cell.text)}**" if cell.judgement in (WORSE, BETTER) else plain(cell.text)
-            for cell in line.figures
-        ]
-        rows.append([*map(plain, line.names), *cells])
-    if any(sheet.visible):
-        rows.append([VISIBLE, *[""] * (len(sheet.names) - 1), *sheet.visible])
-    return list(map(row, rows))
-
-
 def as_json(compared: Compared) -> str:
-    """For programs; the keys stand at the top of this module."""
+    """Return an object for programs; the docstring of this module lists the keys."""
     judgements = {case.judgement for case in compared.cases}
     grave = next((one for one in (FAILED, GONE, WORSE, UNDECIDED, BETTER) if one in judgements), "no difference")
     told = {

@@ -1,11 +1,9 @@
 """What one has to know about the machine and the versions to believe a result."""
 
-import json
 import platform
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,7 +14,7 @@ from common.cpus import usable_cpus
 from under_siege.model.record import Environment
 from under_siege.monitors.cpu_speed_probe import SPEED_PROBE
 from under_siege.paths import IS_INSTALLED, ROOT, server_environment
-from under_siege.targets.interpreter import Interpreter
+from under_siege.targets.interpreter import Interpreter, answer_of
 
 _PACKAGES = (
     *("aiohttp", "celery", "distributed", "flask", "gevent", "gunicorn", "kombu", "pebble", "psutil", "redis"),
@@ -25,13 +23,12 @@ _PACKAGES = (
 )
 _ASK = f"""
 import importlib.metadata, json
-versions = {{}}
+answer = {{}}
 for name in {_PACKAGES}:
     try:
-        versions[name] = importlib.metadata.version(name)
+        answer[name] = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         pass
-told = json.dumps(versions)
 """
 
 
@@ -59,22 +56,12 @@ def _work_of_the_metronome() -> str:
 
 
 def packages_of(python: str) -> dict[str, str]:
-    """Name and version of each package that servers need and the Python of that path has; none if it can't be asked."""
+    """Return name and version of the packages that servers need and that Python has; none if it can't be asked."""
     try:
-        versions: dict[str, str] = json.loads(_told_by(python))
+        versions: dict[str, str] = answer_of(python, _ASK, "-P")
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return versions
-
-
-def _told_by(python: str) -> bytes | str:
-    """What it says of its packages; the Python that runs this needs no process for that."""
-    if python == sys.executable:
-        told: dict[str, str] = {}
-        exec(_ASK, told)  # noqa: S102 (a constant)
-        return told["told"]
-    command = [python, "-P", "-c", f"{_ASK}print(told)"]
-    return subprocess.run(command, env=server_environment(), capture_output=True, timeout=30, check=True).stdout
 
 
 def _cpu_model() -> str:

@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.version import Version
+
 from common.server_contract import install_command
 from under_siege.errors import CaseFailedError
 from under_siege.model.record import Record
@@ -28,7 +30,7 @@ NOBODY = ("postgres", "redis", "nobody")  # as whom a service runs where the ben
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """How one is started: its programs, and the words for a folder and a port."""
+    """How one is started: its programs, and their arguments for a folder and a port."""
 
     name: str
     programs: tuple[str, ...]
@@ -39,18 +41,8 @@ class Service:
 
 
 def _initdb(program: str, folder: Path) -> list[str]:
-    return [
-        program,
-        "--pgdata",
-        str(folder / "data"),
-        "--username",
-        NAME,
-        "--auth",
-        "trust",
-        "--no-sync",
-        "--encoding",
-        "UTF8",
-    ]
+    options = f"--username {NAME} --auth trust --no-sync --encoding UTF8"
+    return [program, "--pgdata", str(folder / "data"), *options.split()]
 
 
 def _postgres(program: str, folder: Path, port: int) -> list[str]:
@@ -81,14 +73,14 @@ _TELLS_WHY = re.compile(r"\b(error|fatal|panic|could not|can't)\b", re.IGNORECAS
 
 
 class Services:
-    """Those that run, by name. Each is started when it is needed for the first time, and again if it died."""
+    """Those that run, by name. Each starts when it is first needed, and again if it died."""
 
-    def __init__(self) -> None:
-        self._stack = contextlib.AsyncExitStack()
+    def __init__(self, stack: contextlib.AsyncExitStack | None = None) -> None:
+        self._stack = stack or contextlib.AsyncExitStack()
         self._running: dict[str, _Running] = {}
 
     async def addresses(self, needs: Sequence[str]) -> dict[str, str]:
-        """Where those of them listen that are services.
+        """Return where those of them listen that are services.
 
         Raises:
             CaseFailedError: one is not installed, or can't be started.
@@ -103,7 +95,7 @@ class Services:
         return found
 
     async def must_live(self, needs: Sequence[str]) -> None:
-        """Returns if all of them that are services still run.
+        """Return if all of them that are services still run.
 
         Raises:
             CaseFailedError: one has died.
@@ -115,14 +107,14 @@ class Services:
                 raise CaseFailedError("service_died", f"{name}, which the server needs, {said}")
 
     def cpu_s(self, needs: Sequence[str]) -> float | None:
-        """The CPU time that those of them have used that run; None if none does."""
+        """Return the CPU time that those of them have used that run; None if none does."""
         running = [self._running[name].started.pid for name in needs if name in self._running]
         used = [usage.cpu_s for pid in running if (usage := tree_usage(pid, memory=False)) is not None]
         return sum(used) if used else None
 
     @contextlib.contextmanager
     def watching(self, needs: Sequence[str], record: Record) -> Iterator[None]:
-        """Writes into the record what those of them used while the body ran."""
+        """Write into the record what they use while the body runs."""
         before_s = self.cpu_s(needs)
         try:
             yield
@@ -130,10 +122,6 @@ class Services:
             after_s = self.cpu_s(needs)
             if before_s is not None and after_s is not None:
                 record.services_cpu_s = max(0.0, round(after_s - before_s, 4))
-
-    async def close(self) -> None:
-        """Ends all of them."""
-        await self._stack.aclose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +135,16 @@ class _Running:
         return f"; its last line: {lines[-1].strip()[:200]}" if lines else ""
 
     def last_error(self) -> str:
-        """Of a start that failed: what it says of that, which may not be the last thing that it says."""
+        """Return why a start failed, which may not be the last line."""
         lines = [line for tail in self.said for line in tail.text().splitlines() if _TELLS_WHY.search(line)]
         return f"; it says: {lines[-1].strip()[:200]}" if lines else self.last_line()
 
 
 @contextlib.asynccontextmanager
 async def services() -> AsyncIterator[Services]:
-    """None yet; whatever runs at the end is ended."""
-    all_of_them = Services()
-    try:
-        yield all_of_them
-    finally:
-        await all_of_them.close()
+    """Yield services, none of which runs yet; stop at the end those that run then."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield Services(stack)
 
 
 @contextlib.asynccontextmanager
@@ -167,11 +152,8 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
     programs = [_program(service, name) for name in service.programs]
     as_user, uid = _unprivileged()
     with contextlib.ExitStack() as stack:
-        folder = Path(
-            stack.enter_context(
-                tempfile.TemporaryDirectory(prefix=f"{service.name}-", dir="/tmp", ignore_cleanup_errors=True)
-            )
-        )
+        temporary = tempfile.TemporaryDirectory(prefix=f"{service.name}-", dir="/tmp", ignore_cleanup_errors=True)
+        folder = Path(stack.enter_context(temporary))
         stack.enter_context(kept().removing(folder))
         if uid is not None:
             os.chown(folder, uid, -1)
@@ -184,9 +166,8 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
             [*as_user, *service.command(programs[-1], folder, port)], environment=environment, folder=folder
         )
         try:
-            running = _Running(
-                started, (Tail(started.process.stdout), Tail(started.process.stderr)), service.address.format(port=port)
-            )
+            said = Tail(started.process.stdout), Tail(started.process.stderr)
+            running = _Running(started, said, service.address.format(port=port))
             await _answering(running, service.name, port)
             yield running
         finally:
@@ -194,24 +175,18 @@ async def _running(service: Service) -> AsyncIterator[_Running]:
 
 
 def _program(service: Service, name: str) -> str:
-    """Its path; Debian keeps those of PostgreSQL where no PATH leads."""
-    known = sorted(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{name}")), key=_version)
-    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin") or next(reversed(known), None)
+    """Return its path; Debian keeps those of PostgreSQL where no PATH leads."""
+    known = Path("/usr/lib/postgresql").glob(f"[0-9]*/bin/{name}")
+    newest = max(known, key=lambda path: Version(path.parts[4]), default=None)
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin") or newest
     if found is None:
         how = install_command(service.name)
         raise CaseFailedError("missing_program", f"{service.name} is not installed; install it with: {how}")
-    return found
-
-
-def _version(path: str) -> float:
-    try:
-        return float(path.split("/")[4])
-    except ValueError:
-        return 0.0
+    return str(found)
 
 
 def _unprivileged() -> tuple[list[str], int | None]:
-    """The words that give up all privileges, and whose it becomes; none where there are none to give up.
+    """Return the words that give up all privileges, and the user id after that; none if there are none to give up.
 
     In a namespace of its own the shared memory of a killed PostgreSQL goes with it.
     """
@@ -237,19 +212,12 @@ async def _done(command: list[str], environment: dict[str, str], name: str, fold
 
 
 async def _answering(running: _Running, name: str, port: int) -> None:
-    """Returns when it takes connections."""
-
-    async def connects() -> bool:
-        try:
-            _, writer = await asyncio.open_connection(HOST, port)
-        except OSError:
-            return False
-        writer.close()
-        return True
-
+    """Return when it accepts connections."""
     deadline_s = asyncio.get_running_loop().time() + READY_LIMIT_S
     while not running.started.ended() and asyncio.get_running_loop().time() < deadline_s:
-        if await connects():
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection(HOST, port)
+            writer.close()
             return
         await asyncio.sleep(0.02)
     await until(lambda: not any(tail.reading() for tail in running.said), 0.5)

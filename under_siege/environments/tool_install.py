@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion
 
 from common.errors import BadInputError
 from common.server_contract import install_one_of
-from under_siege.environments.dependencies import environment_of
+from under_siege.environments.venvs import environment_of
 from under_siege.load_tools.tool import Driver, LoadSpec
 from under_siege.paths import ROOT, server_environment
 from under_siege.targets.interpreter import interpreter

@@ -1,7 +1,5 @@
-"""The virtual environments that servers run in under another Python: each made once, and kept beside the project."""
+"""Virtual environments for servers and load tools, made with uv: each is made once, kept, and shared by all runs."""
 
-import asyncio
-import contextlib
 import fcntl
 import hashlib
 import json
@@ -9,10 +7,12 @@ import math
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
+
+from uv import find_uv_bin
 
 from common.errors import BadInputError
 from under_siege.paths import ROOT, cache_directory
@@ -20,24 +20,25 @@ from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, u
 from under_siege.processes.process_output import Tail
 from under_siege.targets.interpreter import Interpreter, interpreter
 
-FOLDER = cache_directory() / ".pythons"  # git ignores it
+DIRECTORY = cache_directory() / ".pythons"  # git ignores it
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
-MOST_SAID = 400  # signs of its last line
-_DONE = "missing.json"  # written last, if it is final: which packages there are no builds of
+_MOST_LETTERS = 400  # of an error
+_DONE = "done.json"  # written last: what the environment was made of, and the packages it can't have
+_UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
+_NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
+_FIRST_LETTERS = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # what uv prints before a reason
+_BUILT = ("build", "dist", "node_modules", "venv", "env")  # directories without sources
+_SOURCES = (".py", ".pyi", ".pyx", ".c", ".h", ".cpp", ".rs", "pyproject.toml", "setup.cfg", "Cargo.toml")
+_Missing = dict[str, str]  # the reason for each package
+_Tell = Callable[[str], None]
 
-# What pip logs of an index that can't be asked; with a 404 it has answered that there is no such package.
-_UNREACHED = re.compile(r"Retrying \(|ConnectionPool|HTTP error|is being ignored|Could not fetch URL(?!.* 404 )")
-_NO_BUILD = re.compile(r"No matching distribution|ResolutionImpossible")
 
-
-async def with_packages(
-    python: Interpreter, tell: Callable[[str], None], needed: Collection[str] | None = None
-) -> Interpreter:
-    """The Python with what the servers need, and with the user's own packages if it is of their environment.
+async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str] | None = None) -> Interpreter:
+    """Return the Python with what the servers need, and with the packages of the user's environment if it is of one.
 
     Args:
-        needed: the packages that are asked for; None: all that any server needs.
+        needed: the packages to install; None: all that any server needs.
 
     Raises:
         BadInputError: no virtual environment can be made with it.
@@ -46,32 +47,98 @@ async def with_packages(
         return python
     everything = _requirements()
     wanted = [one for one in everything if needed is None or _package(one) in needed]
-    folders = [FOLDER / _name(python, requirements) for requirements in (everything, wanted)]
-    folder = next((one for one in folders if (one / _DONE).exists()), folders[-1])
-    if (missing := _known_to_miss(folder)) is None:
-        async with making(folder, tell):
-            if (missing := _known_to_miss(folder)) is None:
-                tell(f"making a virtual environment for Python {python.version} in {folder}; this is done once")
-                missing = await _make(folder, python, wanted, tell)
+    directories = [_directory(python, *python.packages, *requirements) for requirements in (everything, wanted)]
+    directory = next((one for one in directories if (one / _DONE).exists()), directories[-1])
+    missing = await _made_once(directory, "", python, wanted, tell)
     for package, reason in missing.items():
         if package in map(_package, wanted):
             tell(f"Python {python.version} can't have {package}: {reason}")
-    return replace(python, path=str(folder / "bin" / "python"), missing=tuple(missing.items()))
+    return replace(python, path=str(directory / "bin" / "python"), missing=tuple(missing.items()))
 
 
-@contextlib.asynccontextmanager
-async def making(folder: Path, tell: Callable[[str], None]) -> AsyncIterator[None]:
-    """While one bench makes the folder, others that want it wait; what could not be completed is removed."""
-    folder.parent.mkdir(exist_ok=True)
-    with folder.with_name(f".{folder.name}.lock").open("w") as lock:  # unlocked by the system if this is killed
-        if not _locked(lock):
-            tell(f"another run makes {folder} at this moment, which is waited for")
-            await until(lambda: _locked(lock), math.inf, CALM_LOOK_S)
+async def environment_of(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: _Tell) -> Path:
+    """Return the directory of a virtual environment with these packages.
+
+    Args:
+        suite: the directory that paths in the requirements start from.
+
+    Raises:
+        BadInputError: they can't be installed.
+    """
+    contents = [_contents(one, suite) for one in sorted(requirements)]
+    directory = _directory(python, *sorted(requirements), *contents)
+    await _made_once(directory, _state_of_sources(requirements, suite), python, requirements, tell, suite)
+    return directory
+
+
+async def environment_with(requirements: tuple[str, ...], python: Interpreter, suite: Path, tell: _Tell) -> Path | str:
+    """Return what `environment_of` returns, or the reason why the packages can't be installed."""
+    try:
+        return await environment_of(requirements, python, suite, tell)
+    except BadInputError as error:
+        return f"its requirements can't be installed: {error}"
+
+
+def _directory(python: Interpreter, *parts: str) -> Path:
+    """Return where it is: named after the version, and a digest of all that it depends on."""
+    digest = hashlib.sha256(repr([python.prefix, python.build, *parts]).encode()).hexdigest()
+    return DIRECTORY / f"{python.version.split()[0]}-{digest[:12]}"
+
+
+def _contents(requirement: str, suite: Path) -> str:
+    """Return the text of a file of requirements; of a directory, which may change, its path."""
+    if requirement.startswith("-r "):
         try:
-            yield
+            return (suite / requirement[3:].strip()).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            return str(error)
+    return str(suite) if requirement.startswith(("-e ", ".")) else ""
+
+
+def _state_of_sources(requirements: Sequence[str], suite: Path) -> str:
+    """Return what changes with each edit of a directory that is installed: how many sources, and the newest one."""
+    states = []
+    for one in sorted(requirements):
+        if one.startswith("."):
+            changed_ns = [path.stat().st_mtime_ns for path in _sources(suite / one)]
+            states.append(f"{one}: {len(changed_ns)} sources until {max(changed_ns, default=0)}")
+    return "; ".join(states)
+
+
+def _sources(directory: Path) -> Iterator[Path]:
+    for where, names, files in os.walk(directory):
+        names[:] = [name for name in names if not name.startswith(".") and name not in _BUILT]
+        yield from (path for name in files if name.endswith(_SOURCES) and (path := Path(where, name)).is_file())
+
+
+async def _made_once(
+    directory: Path,
+    state: str,
+    python: Interpreter,
+    requirements: Sequence[str],
+    tell: _Tell,
+    suite: Path | None = None,
+) -> _Missing:
+    """Return the packages that the environment lacks; make it if it isn't there, or was made of another state."""
+    if (missing := _missing(directory, state)) is not None:
+        return missing
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with directory.with_name(f".{directory.name}.lock").open("w") as lock:  # the system unlocks it if this is killed
+        if not _locked(lock):
+            tell(f"waiting for another run that is making {directory}")
+            await until(lambda: _locked(lock), math.inf, CALM_LOOK_S)
+        if (missing := _missing(directory, state)) is not None:
+            return missing
+        packages = f" with {', '.join(requirements)}" if requirements else ""
+        tell(f"making a virtual environment for Python {python.version}{packages}; this is done once")
+        try:
+            missing, is_final = await _make(directory, python, requirements, suite, tell)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
             raise
+        if is_final:
+            (directory / _DONE).write_text(json.dumps({"state": state, "missing": missing}))
+        return missing
 
 
 def _locked(lock: IO[str]) -> bool:
@@ -82,78 +149,66 @@ def _locked(lock: IO[str]) -> bool:
     return True
 
 
-def _known_to_miss(folder: Path) -> dict[str, str] | None:
-    """The packages that it can't have, each with the reason; None if it is not there, or that is not final."""
-    done = folder / _DONE
-    missing: dict[str, str] | None = json.loads(done.read_text()) if done.exists() else None
-    return missing
-
-
-def _name(python: Interpreter, requirements: Sequence[str]) -> str:
-    """The version, and a digest of all that it depends on."""
-    parts = [python.prefix, python.build, *python.packages, *requirements]
-    return f"{python.version.split()[0]}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:8]}"
+def _missing(directory: Path, state: str) -> _Missing | None:
+    """Return the packages that it can't have; None if it is not there, not complete, or made of another state."""
+    try:
+        done = json.loads((directory / _DONE).read_text())
+    except FileNotFoundError:
+        return None
+    missing: _Missing = done["missing"]
+    return missing if done["state"] == state else None
 
 
 async def _make(
-    folder: Path, python: Interpreter, requirements: Sequence[str], tell: Callable[[str], None]
-) -> dict[str, str]:
-    """The packages that it lacks, each with the reason; only what will be so at the next run too is remembered."""
-    await run_command(
-        [python.path, "-m", "venv", "--clear", str(folder)], f"{python.path!r} can't make a virtual environment"
-    )
-    missing, final = await _install(folder, requirements, tell)
-    if python.packages:  # those of the servers come first
-        (_site_packages(folder) / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
-    if final:
-        (folder / _DONE).write_text(json.dumps(missing))
-    return missing
+    directory: Path, python: Interpreter, requirements: Sequence[str], suite: Path | None, tell: _Tell
+) -> tuple[_Missing, bool]:
+    """Return the packages that can't be installed, and whether that will be so at the next run, too.
 
-
-async def _install(
-    folder: Path, requirements: Sequence[str], tell: Callable[[str], None]
-) -> tuple[dict[str, str], bool]:
-    """Return the packages that can't be installed, each with the reason, and whether that is final.
-
-    If some package has no wheel for this Python, the requirements are installed one by one, and those that need it are
-    built from source.
+    Servers of a suite need all of theirs. Of ours only those lack something that need it.
     """
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pip += ["--root-user-action=ignore"]
-    missing, final = {}, True
+    try:
+        await _uv("venv", "--clear", "--python", python.path, str(directory))
+    except BadInputError as error:
+        raise BadInputError(f"{python.path!r} can't make a virtual environment: {error}") from None
+    install = ["pip", "install", "--compile-bytecode", "--python", str(directory / "bin" / "python")]
+    if suite is not None:
+        words = [part for one in requirements for part in (one.split(" ", 1) if one.startswith("-") else [one])]
+        await _uv(*install, *words, directory=suite)
+        return {}, True
+    if python.packages:  # those of the servers come first
+        (packages,) = (directory / "lib").glob("python3*/site-packages")
+        (packages / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
+    return await _install_separately(install, requirements, tell)
+
+
+async def _install_separately(
+    install: Sequence[str], requirements: Sequence[str], tell: _Tell
+) -> tuple[_Missing, bool]:
+    """Install from wheels; if that fails, one by one, from source where there is no wheel."""
+    missing, is_final = {}, True
     try:
         if requirements:
-            await run_command([*pip, "--only-binary=:all:", *requirements], "")
+            await _uv(*install, "--only-binary=:all:", *requirements)
     except BadInputError:
         for requirement in requirements:
-            package = _package(requirement)
-            log = folder / f"{package}.log"
             try:
-                await _install_one([*pip, "--retries=1"], requirement, log, tell)
+                await _install_one(install, requirement, tell)
             except BadInputError as error:
-                missing[package] = str(error)
-                if trouble := _passing_trouble(log, error):
-                    missing[package], final = f"{trouble}; this is tried again at the next run", False
-    return missing, final
+                reason = str(error)
+                if not _NO_BUILD.search(reason):
+                    reason, is_final = f"{reason}; this is tried again at the next run", False
+                missing[_package(requirement)] = reason
+    return missing, is_final
 
 
-async def _install_one(pip: Sequence[str], requirement: str, log: Path, tell: Callable[[str], None]) -> None:
-    """Install a package from wheels if possible, otherwise from source."""
+async def _install_one(install: Sequence[str], requirement: str, tell: _Tell) -> None:
     try:
-        await run_command([*pip, "--only-binary=:all:", f"--log={log}", requirement], "")
+        await _uv(*install, "--only-binary=:all:", requirement)
     except BadInputError as error:
-        if _passing_trouble(log, error):
+        if not _NO_BUILD.search(str(error)):
             raise
         tell(f"no wheel of {requirement} fits; trying to build it from source, which can take minutes")
-        await run_command([*pip, "--prefer-binary", requirement], "")
-
-
-def _passing_trouble(log: Path, error: BadInputError) -> str:
-    """What kept pip from finding out whether there is a build; empty if it did find out."""
-    logged = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    if _UNREACHED.search(logged):
-        return "no package index was reached"
-    return "" if _NO_BUILD.search(logged) else str(error)
+        await _uv(*install, requirement)
 
 
 def _requirements() -> list[str]:
@@ -162,43 +217,53 @@ def _requirements() -> list[str]:
 
 
 def _package(requirement: str) -> str:
-    """Its name, without versions and extras."""
+    """Return its name, without versions and extras."""
     return re.split(r"[^\w.-]", requirement)[0]
 
 
-def _site_packages(folder: Path) -> Path:
-    return next((folder / "lib").glob("python3*/site-packages"))
+async def _uv(*arguments: str, directory: Path | None = None) -> None:
+    command = [find_uv_bin(), "--quiet", "--color=never", *arguments]
+    await run_command(command, directory, reason=_reason_of_uv)
 
 
-async def run_pip(python: str, words: list[str], log: Path, folder: Path) -> None:
-    """Install with the pip of that Python, in that folder, which relative paths of requirements start from.
+def _reason_of_uv(output: str) -> str:
+    """Return in one line what uv says: the causes, and of a build the hint, or the last error of the compiler."""
+    if _UNREACHED.search(output):
+        return f"no package index was reached ({next(iter(re.findall(r'https?://[^/)]+', output)), 'offline')})"
+    head, _, build = output.partition("[std")
+    lines = [_FIRST_LETTERS.sub("", line) for line in head.splitlines() if line.strip()]
+    errors = [line for line in build.splitlines() if line.startswith("hint:") or re.search(r"[eE]rror\b", line)]
+    return "; ".join(line.strip() for line in (*lines, *(_FIRST_LETTERS.sub("", line) for line in errors[-1:])))
 
-    Raises:
-        BadInputError: pip failed. It reports a missing package if no index can be reached, and the error says so.
-    """
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
-    try:
-        await run_command([*pip, f"--log={log}", *words], "", folder)
-    except BadInputError as error:
-        seems_missing = _NO_BUILD.search(str(error))
-        raise BadInputError((seems_missing and _passing_trouble(log, error)) or str(error)) from None
-    await asyncio.to_thread(log.unlink, missing_ok=True)  # of many megabytes
+
+def _last_error(output: str) -> str:
+    lines = [line for line in output.splitlines() if line.strip()]
+    last = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "it printed nothing")
+    return last.strip()
 
 
 async def run_command(
-    command: list[str], otherwise: str, folder: Path | None = None, environment: dict[str, str] | None = None
+    command: list[str],
+    directory: Path | None = None,
+    environment: dict[str, str] | None = None,
+    reason: Callable[[str], str] = _last_error,
 ) -> None:
-    """Raises BadInputError with `otherwise` and the last line that it said, if it fails."""
-    started = ManagedProcess(command, environment=environment or dict(os.environ), folder=folder)
-    said, errors = Tail(started.process.stdout), Tail(started.process.stderr)
+    """Run it to its end.
+
+    Args:
+        reason: from its output, why it failed.
+
+    Raises:
+        BadInputError: it failed, or took too long.
+    """
+    started = ManagedProcess(command, environment=environment or dict(os.environ), folder=directory)
+    outputs = Tail(started.process.stdout), Tail(started.process.stderr)
     try:
         in_time = await started.wait(LIMIT_S)
     finally:
         await started.stop()
-    await until(lambda: not errors.reading() and not said.reading(), 1.0)
-    if not in_time or started.process.returncode != 0:
-        lines = [line for line in (said.text() + "\n" + errors.text()).splitlines() if line.strip()]
-        last = next((line for line in reversed(lines) if "rror" in line), lines[-1] if lines else "it said nothing")
-        reason = last.strip().removeprefix("ERROR: ") if in_time else f"it took longer than {LIMIT_S:.0f} s"
-        reason = reason[:MOST_SAID]
-        raise BadInputError(f"{otherwise}: {reason}" if otherwise else reason)
+    await until(lambda: not any(output.reading() for output in outputs), 1.0)
+    if not in_time:
+        raise BadInputError(f"it took longer than {LIMIT_S:.0f} s")
+    if started.process.returncode != 0:
+        raise BadInputError(reason("\n".join(output.all_kept() for output in outputs))[:_MOST_LETTERS])

@@ -1,104 +1,159 @@
-"""A drill as a table for a terminal, as Markdown, and as data."""
+"""A drill as text: its conclusion, and its matrix as a table, Markdown, CSV and data."""
 
-import csv
-import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
-from under_siege.faults.drill_text import HEADINGS, conclusion, footnote, marked, table_of
-from under_siege.faults.survival_marks import DEAD, HIDDEN, HURT, Cell, cells_of
-from under_siege.model.record import Result
-from under_siege.report.csv_export import as_cell
-from under_siege.report.labels import with_name
-from under_siege.report.markdown_table import plain, row
-from under_siege.report.split_table import fitting
+from under_siege.faults.drill_result import FAULTS, FaultOutcome, fault_outcomes
+from under_siege.faults.fault import DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
+from under_siege.model.record import LeftOut, Result
+from under_siege.report import grid
+from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
+from under_siege.report.labels import in_brief, in_plain_words, name_of, with_capital, with_name
 
+MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
+LEGEND = f"~ hurt · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} can't happen to it"
 _WIDE = 23  # letters of a plain name beside each other: its cells have two lines, too
 _STYLES = {HURT: "yellow", DEAD: "red", HIDDEN: "bold red"}
+Rows = list[tuple[str, str, list[FaultOutcome | None]]]
+
+
+def heading(fault: str) -> tuple[str, str, str]:
+    """Return the three lines above the cells of a fault."""
+    return FAULTS[fault].heading, *FAULTS[fault].columns
+
+
+def marked(outcome: FaultOutcome) -> tuple[str, str]:
+    """Return the two lines of a cell; a dash where the fault can't happen, `failed` where it could not be tried."""
+    if not outcome.figures:
+        return ("failed" if outcome.failure else NOT_POSSIBLE), ""
+    first, second = FAULTS[outcome.fault].texts(outcome.figures)
+    return f"{first} {MARKS.get(outcome.mark, '')}".rstrip(), second
+
+
+def matrix_of(outcomes: Sequence[FaultOutcome]) -> tuple[list[str], Rows]:
+    """Return the faults that happened to any server; for each server its plain name, its name, and its cells."""
+    happened = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure}
+    shown = happened or {outcome.fault for outcome in outcomes}
+    faults = [name for name in FAULTS if name in shown]
+    cases = [outcome.case for outcome in outcomes]
+    rows: dict[tuple[str, str], dict[str, FaultOutcome]] = {}
+    for outcome in outcomes:
+        name, server = name_of(outcome.case, cases), outcome.case.server
+        plain_name = f"{in_plain_words(server, outcome.title)}{name.removeprefix(server)}"
+        rows.setdefault((plain_name, name), {})[outcome.fault] = outcome
+    return faults, [(*names, [cells.get(fault) for fault in faults]) for names, cells in rows.items()]
+
+
+def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
+    """Yield sentences: which servers survive everything, which seem to live but do no work, and what is not known."""
+    servers = {one.case.server: _called(one) for one in outcomes}
+    hurt = {one.case.server for one in outcomes if one.mark in (HURT, DEAD, HIDDEN)}
+    unknown = {one.case.server for one in outcomes if one.failure}
+    known = {one.case.server for one in outcomes if one.mark}
+    if well := [name for name in servers if name in known - unknown - hurt]:
+        who = with_capital(_listed([servers[name] for name in well]), well[0])
+        yield f"{who} {'survives' if len(well) == 1 else 'survive'} all of it."
+    else:
+        yield "None survives everything unhurt." if hurt.issuperset(servers) else "None is known to survive all of it."
+    pinged = {one.case.server for one in outcomes if any(incident.pings.due_s for incident in one.incidents)}
+    for mark, is_pinged, words in (
+        (HIDDEN, True, "A health check would keep a broken server in service: {}."),
+        (DEAD, True, "Dead, and a health check would notice: {}."),
+        (DEAD, False, "Dead: {}."),
+    ):
+        if of_these := [one for one in outcomes if one.mark == mark and (one.case.server in pinged) == is_pinged]:
+            yield words.format(_listed(list(map(_at_fault, of_these))))
+    replaced = [_at_fault(one) for one in outcomes if any(incident.left_whole is False for incident in one.incidents)]
+    if replaced:
+        yield f"Did not recover in time and was replaced before the next fault: {_listed(replaced)}."
+    for name, why in {_called(one): one.unusable for one in outcomes if one.unusable}.items():
+        yield f"Unusable: {name}: {why}, so no fault can be judged."
+    if untold := [f"{_at_fault(one)}: {one.failure}" for one in outcomes if one.failure and not one.unusable]:
+        yield f"Could not be told: {'; '.join(untold)}."
+    for lacking in left_out:
+        name = in_brief(lacking.server, lacking.server, lacking.title)
+        yield f"Not drilled: {name}, because it {lacking.reason}."
+
+
+def _called(outcome: FaultOutcome, *more: str) -> str:
+    return in_brief(outcome.case.server, outcome.case.server, outcome.title, *more)
+
+
+def _at_fault(outcome: FaultOutcome) -> str:
+    return _called(outcome, FAULTS[outcome.fault].heading)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def as_table(result: Result) -> RenderableType:
-    """Who survives what: a row for each server, a column for each fault."""
-    cells = cells_of(result)
-    told = (Text(f"{sentence}\n") for sentence in conclusion(cells, result.left_out))
-    return Group(*told, _Matrix(cells), Text(f"\n{_footnote(result)}", style="dim"))
+    """Return the conclusion and the matrix: a row for each server, a column for each fault."""
+    outcomes = fault_outcomes(result.incidents)
+    sentences = (Text(f"{sentence}\n") for sentence in conclusion(outcomes, result.left_out))
+    return Group(*sentences, _grid(outcomes), Text(f"\n{_footnote(result)}", style="dim"))
 
 
 def _footnote(result: Result) -> str:
-    rounds = max((one.round for one in result.incidents), default=1)
+    rounds = max((incident.round for incident in result.incidents), default=1)
+    legend = f"{LEGEND} · medians of {rounds} rounds" if rounds > 1 else LEGEND
     machine = result.environment
-    return f"{footnote(rounds)}\n{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · seed {result.seed}"
+    return f"{legend}\n{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · seed {result.seed}"
 
 
-class _Matrix:
-    """One table, or several where the terminal is too narrow for all columns."""
-
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self._faults, self._rows = table_of(cells)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from fitting(console, options, len(self._faults), self._table)
-
-    def _table(self, part: slice) -> Table:
-        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("server", no_wrap=True)
-        for fault in self._faults[part]:
-            table.add_column("\n".join(HEADINGS[fault]), justify="right", no_wrap=True)
-        for plain_name, name, cells in self._rows:
-            names = dict.fromkeys([*textwrap.wrap(plain_name, max(_WIDE, len(name))), name])
-            table.add_row(Text("\n".join(names)), *map(_text, cells[part]))
-            table.add_row()
-        return table
+def _grid(outcomes: Sequence[FaultOutcome]) -> Grid:
+    faults, rows = matrix_of(outcomes)
+    headings = map(heading, faults)
+    return Grid(
+        ["server"],
+        [Heading(f"{what}: {first}, {second}", f"{what}\n{first}\n{second}") for what, first, second in headings],
+        [[_server(plain_name, name), *map(_cell, cells)] for plain_name, name, cells in rows],
+        gap=2,
+        is_spaced=True,
+    )
 
 
-def _text(cell: Cell | None) -> Text:
-    return Text("\n".join(filter(None, marked(cell))), style=_STYLES.get(cell.mark, "")) if cell else Text()
+def _server(plain_name: str, name: str) -> TableCell:
+    names = dict.fromkeys([*textwrap.wrap(plain_name, max(_WIDE, len(name))), name])
+    return TableCell(with_name(plain_name, name), in_terminal="\n".join(names))
+
+
+def _cell(outcome: FaultOutcome | None) -> TableCell:
+    lines = list(filter(None, marked(outcome))) if outcome else []
+    return TableCell("; ".join(lines), _STYLES.get(outcome.mark, "") if outcome else "", in_terminal="\n".join(lines))
 
 
 def as_markdown(result: Result) -> str:
-    """The same for a page of text."""
-    cells = cells_of(result)
-    faults, rows = table_of(cells)
-    lines = [
-        row(["server", *(f"{HEADINGS[fault][0]}: {', '.join(HEADINGS[fault][1:])}" for fault in faults)]),
-        row(["---"] + ["---:"] * len(faults)),
-    ]
-    for plain_name, name, found in rows:
-        texts = ["; ".join(filter(None, marked(one))) if one else "" for one in found]
-        lines.append(row([plain(with_name(plain_name, name)), *map(plain, texts)]))
-    told = "\n\n".join(plain(sentence) for sentence in conclusion(cells, result.left_out))
-    notes = "<br>".join(f"<sub>{plain(line)}</sub>" for line in _footnote(result).splitlines())
-    return "\n\n".join([told, "\n".join(lines), notes])
+    """Return the conclusion and the matrix as Markdown."""
+    outcomes = fault_outcomes(result.incidents)
+    sentences = map(plain, conclusion(outcomes, result.left_out))
+    return "\n\n".join([*sentences, _grid(outcomes).as_markdown(), small_print(_footnote(result).splitlines())])
 
 
 def as_csv(result: Result) -> str:
-    """A line for each figure of each cell; what was never reached is left empty."""
-    page = io.StringIO()
-    writer = csv.writer(page, lineterminator="\n")
-    writer.writerow(["server", "fault", "figure", "value", "mark"])
-    for cell in cells_of(result):
-        for name, value in cell.drilled.figures.items():
-            told = "" if value is None else value
-            writer.writerow([as_cell(cell.drilled.case.server), cell.drilled.fault, name, told, cell.mark])
-    return page.getvalue().rstrip("\n")
+    """Return a line for each figure of each cell; what was never reached is empty."""
+    rows = (
+        [outcome.case.server, outcome.fault, name, value, outcome.mark]
+        for outcome in fault_outcomes(result.incidents)
+        for name, value in outcome.figures.items()
+    )
+    return grid.as_csv(["server", "fault", "figure", "value", "mark"], rows)
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:
-    """For programs: an object for each cell; the keys are a contract."""
+    """Return an object for each cell; the keys are a contract."""
     return [
         {
-            "server": one.drilled.case.server,
-            "parameters": {**dict(one.drilled.case.values)},
-            "fault": one.drilled.fault,
-            "figures": one.drilled.figures,
-            "mark": one.mark or None,
-            "why_not": one.drilled.failure or one.drilled.without or None,
+            "server": outcome.case.server,
+            "parameters": {**dict(outcome.case.values)},
+            "fault": outcome.fault,
+            "figures": outcome.figures,
+            "mark": outcome.mark or None,
+            "why_not": outcome.failure or outcome.without or None,
         }
-        for one in cells_of(result)
+        for outcome in fault_outcomes(result.incidents)
     ]

@@ -1,43 +1,46 @@
 """The page of a drill: the matrix, and a timeline for each server under each fault."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from under_siege.charts.canvas import Sheet
-from under_siege.charts.html import Explained, Picture, Section, rendered
-from under_siege.charts.theme import Drawing, Look
-from under_siege.faults.drill_text import HEADINGS, LEGEND, conclusion, marked, table_of
-from under_siege.faults.fault import FAULTS
-from under_siege.faults.fault_metrics import drilled
-from under_siege.faults.survival_marks import cells_of
+from under_siege.charts.canvas import Drawing, Look, Sheet
+from under_siege.charts.html import Picture, Section, page
+from under_siege.faults.drill_export import LEGEND, conclusion, heading, marked, matrix_of
+from under_siege.faults.drill_result import FAULTS, FaultOutcome, fault_outcomes
+from under_siege.faults.incident_metrics import right_s
+from under_siege.formatting import capitalized
 from under_siege.model.record import Incident, Result
 from under_siege.report.labels import in_brief, in_plain_words, short
 
 _LANE, _GAP, _BIN_S = 34, 12, 0.1  # pixels, pixels, seconds
 _TALLEST_PING_S = 1.0  # as tall as the lane; what waits longer, or for ever, is no taller
+MOST_TIMELINES = 30  # servers in one picture
 
 
 def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
-    """A lane for each; the line at 0 is the moment of the fault."""
+    """Draw a lane for each incident; the line at 0 is the moment of the fault."""
     names = 40 if look.is_narrow else 250
     width = look.width - names - 10
-    from_s = -max((one.fault_at_s or 0.0 for one in incidents), default=0.0)
-    to_s = max((one.ended_s - (one.fault_at_s or 0.0) for one in incidents), default=1.0)
+    from_s = -max((incident.fault_at_s or 0.0 for incident in incidents), default=0.0)
+    to_s = max((incident.ended_s - (incident.fault_at_s or 0.0) for incident in incidents), default=1.0)
     height = len(incidents) * (_LANE + _GAP)
     axis = {"title": "seconds since it went wrong", "tickCount": width // 90}
     sheet = Sheet(width, height, {"domain": [from_s, to_s], "nice": False}, axis)
     work, pings, labels = [], [], []
-    for place, one in enumerate(incidents):
-        floor = place * (_LANE + _GAP) + _LANE
-        bins = _rates(one)
-        most = max(bins.values(), default=1) or 1
+    for index, incident in enumerate(incidents):
+        floor, fault_at_s = index * (_LANE + _GAP) + _LANE, incident.fault_at_s or 0.0
+        bins = Counter(int(ended_s / _BIN_S) for ended_s in right_s(incident))
         for number, count in bins.items():
-            at_s = number * _BIN_S - (one.fault_at_s or 0.0)
-            work.append({"x": at_s, "x2": at_s + _BIN_S, "y": floor - _LANE * count / most, "y2": floor})
-        for due_s, waited_s, problem in zip(one.pings.due_s, one.pings.waited_s, one.pings.problem, strict=True):
+            at_s = number * _BIN_S - fault_at_s
+            top = floor - _LANE * count / max(bins.values())
+            work.append({"x": at_s, "x2": at_s + _BIN_S, "y": top, "y2": floor})
+        columns = incident.pings
+        for due_s, waited_s, problem in zip(columns.due_s, columns.waited_s, columns.problem, strict=True):
             tall = min(1.0, (_TALLEST_PING_S if problem else waited_s) / _TALLEST_PING_S)
-            pings.append({"x": due_s - (one.fault_at_s or 0.0), "y": floor, "y2": floor - max(1.0, _LANE * tall)})
-        name = short(one.server) if look.is_narrow else in_brief(one.server, one.server, one.title)
+            pings.append({"x": due_s - fault_at_s, "y": floor, "y2": floor - max(1.0, _LANE * tall)})
+        server = incident.server
+        name = short(server) if look.is_narrow else in_brief(server, server, incident.title)
         labels.append({"y": floor - _LANE / 2, "text": name})
     return sheet.drawn(
         sheet.bars("work", work, color=look.wait),
@@ -47,57 +50,43 @@ def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
     )
 
 
-def _rates(one: Incident) -> dict[int, int]:
-    """How many right answers came in each tenth of a second."""
-    counts: dict[int, int] = {}
-    for ended_s, outcome in zip(one.requests.ended_s, one.requests.outcome, strict=True):
-        if not outcome:
-            counts[int(ended_s / _BIN_S)] = counts.get(int(ended_s / _BIN_S), 0) + 1
-    return counts
-
-
-MOST_TIMELINES = 30  # servers; of more only so many are drawn
-
-
 def drill_as_html(result: Result) -> str:
-    """One page that holds everything."""
-    cells = cells_of(result)
-    faults, rows = table_of(cells)
-    return rendered(
+    """Return one page that holds everything."""
+    outcomes = fault_outcomes(result.incidents)
+    faults, rows = matrix_of(outcomes)
+    return page(
         "drill.html",
-        explained=Explained(),
+        result,
         heading="Who survives when things go wrong?",
-        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
-        answer=list(conclusion(cells, result.left_out)),
-        headings=[HEADINGS[fault] for fault in faults],
+        answer=list(conclusion(outcomes, result.left_out)),
+        headings=[heading(fault) for fault in faults],
         rows=[
-            (plain, name, [(marked(one), one.mark) if one else None for one in of_server])
-            for plain, name, of_server in rows
+            (plain, name, [(marked(cell), cell.mark) if cell else None for cell in cells])
+            for plain, name, cells in rows
         ],
         legend=LEGEND,
         sections=[Section("What happened when", list(drill_pictures(result)))],
-        command=" ".join(result.command),
-        machine=result.environment,
     )
 
 
 def drill_pictures(result: Result) -> Iterator[Picture]:
-    """One for each fault, with the first round of each server."""
-    for fault in FAULTS:
-        drawn = [one for one in map(_first, (cell for cell in drilled(result.incidents) if cell.fault == fault)) if one]
+    """Yield a picture for each fault, with the first round of each server."""
+    outcomes = fault_outcomes(result.incidents)
+    for fault in FAULTS.values():
+        drawn = [incident for one in outcomes if one.fault == fault.name and (incident := _first(one))]
         if drawn:
-            names = ", ".join(in_plain_words(one.server, one.title) for one in drawn)
+            names = ", ".join(in_plain_words(incident.server, incident.title) for incident in drawn)
             yield Picture(
-                f"drill-{fault}",
-                HEADINGS[fault][0],
-                f"{FAULTS[fault].what[:1].upper()}{FAULTS[fault].what[1:]}. The area is how many right answers came, "
+                f"drill-{fault.name}",
+                fault.heading,
+                f"{capitalized(fault.description)}. The area is how many right answers came, "
                 "each lane by its own scale; the posts are pings, as tall as they had to wait, a whole lane for 1 s.",
                 partial(drill_chart, drawn[:MOST_TIMELINES]),
-                f"{HEADINGS[fault][0]}: answers and pings over time for {names}",
+                f"{fault.heading}: answers and pings over time for {names}",
             )
 
 
-def _first(cell: object) -> Incident | None:
-    """Of the rounds of a cell the first that happened and has anything to draw."""
-    found = [one for one in getattr(cell, "incidents", ()) if not one.failure and not one.without]
-    return next((one for one in found if one.requests.ended_s), None)
+def _first(outcome: FaultOutcome) -> Incident | None:
+    """Return the first round that happened, if it has anything to draw."""
+    happened = (one for one in outcome.incidents if not one.failure and not one.without)
+    return next((incident for incident in happened if incident.requests.ended_s), None)

@@ -1,73 +1,55 @@
-"""Conducting a drill: each fault for each server, in rounds, and every incident kept whatever becomes of it."""
+"""Run a drill: plan it, inject each fault into each server, in rounds, and record every incident."""
 
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from common.errors import one_line
 from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
-from under_siege.faults import injection, job_faults
-from under_siege.faults.fault import CONTROL, FAULTS
+from under_siege.faults.drill_result import FAULTS
+from under_siege.faults.fault import CONTROL, Fault
 from under_siege.faults.fault_broker import PROGRAM
-from under_siege.faults.fault_context import Scene
-from under_siege.faults.server_fixture import Stage, stage
-from under_siege.model.case import Case
+from under_siege.faults.fault_context import STEADY_CPU_S, USERS, ServerFixture, computing, warm_server
+from under_siege.faults.job_faults import NO_JOBS
+from under_siege.model.case import Case, Value
 from under_siege.model.record import Failure, Incident, Result
-from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import ProgressListener
+from under_siege.model.suite import Suite
+from under_siege.run.plan import Plan, ProgressListener, make_plan
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
+from under_siege.targets.selection import DRILL, refuse_unsupported
+from under_siege.targets.strategies import by_hand
 
-_DRILLS: Mapping[str, Callable[[Scene], Awaitable[None]]] = {
-    CONTROL: injection.nothing,
-    "worker": injection.kill_a_worker,
-    "stop": injection.stop,
-    "stop_long": injection.stop_long,
-    "leave": injection.leave,
-    "overload": injection.overload,
-    "endless": injection.endless,
-    "slow": injection.slow,
-    "malformed": injection.malformed,
-    "jobs_worker": job_faults.kill_a_worker,
-    "jobs_server": job_faults.kill_the_server,
-    "jobs_server_apart": job_faults.kill_the_server,
-    "jobs_broker": job_faults.kill_the_broker,
-    "jobs_broker_disk": job_faults.kill_the_broker,
-}
-_PARTS = {
-    "worker": ("worker", "jobs_worker"),
-    "stop": ("stop", "stop_long"),
-    "server": ("jobs_server", "jobs_server_apart"),
-    "broker": ("jobs_broker", "jobs_broker_disk"),
-}
-_OF_JOBS = tuple(name for name in FAULTS if name.startswith("jobs_"))
-_BROKER_ON_DISK = {"jobs_server_apart": False, "jobs_broker": False, "jobs_broker_disk": True}  # one that is apart
-_ALONE = ("jobs_server", *_BROKER_ON_DISK)  # for a server of its own, and only where it takes jobs
-_ONCE = (CONTROL, "stop_long", "malformed", *_OF_JOBS)  # they give the same every time
-_LAST = ("stop", "stop_long", "endless")  # no server goes on after these
-_OF_OUR_TASKS = ("stop_long", "endless", *_OF_JOBS)
-_NOT_ELSEWHERE = (
-    "worker",
-    "stop",
-    "stop_long",
-    "leave",
-    "malformed",
-    *_OF_JOBS,
-)  # what runs elsewhere is not ours to harm
+Chain = list[tuple[Case, Incident]]
 
 
-def with_parts(names: Sequence[str]) -> list[str]:
-    """The faults of these names, or all, the control first; one that has two parts as both."""
-    chosen = {CONTROL, *(part for name in names or FAULTS for part in _PARTS.get(name, (name,)))}
-    return [name for name in FAULTS if name in chosen]
+def drill_plan(
+    suite: Suite, options: Sequence[str], axes: Mapping[str, Sequence[Value]], *, rounds: int, seed: int | None
+) -> tuple[Plan, int]:
+    """Return the plan, with tasks whose length can be set, and its number of incidents.
+
+    Raises:
+        BadInputError: as `make_plan`.
+    """
+    refuse_unsupported(DRILL, suite)
+    tasks = {"task": [computing(STEADY_CPU_S)]} if suite.has_task else {}
+    targets = tuple(by_hand(target) for target in suite.targets)  # with the queue that they have by default
+    no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
+    plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
+    return plan, sum(map(len, chains(plan, selected(options))))
+
+
+def selected(options: Sequence[str]) -> list[Fault]:
+    """Return the faults that these values of --fault select, or all; the control is always among them."""
+    return [fault for fault in FAULTS.values() if not options or {CONTROL, *options} & {fault.name, fault.option}]
 
 
 def run_drill(
     plan: Plan,
-    names: Sequence[str],
+    options: Sequence[str],
     out: Path,
     watcher: ProgressListener,
     command: Sequence[str],
@@ -76,40 +58,39 @@ def run_drill(
     """Inject these faults into each server, and save the result after each incident; see `run_and_save`."""
 
     async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
-        await drill(ready, with_parts(names), expectations, services, watcher, keep)
+        drill = Drill(ready, expectations, services, watcher, keep)
+        for chain in chains(ready, selected(options)):
+            await drill.play(chain)
 
     return run_and_save(plan, out, watcher, command, work, meanwhile)
 
 
-Chain = list[tuple[Case, Incident]]
+def chains(plan: Plan, faults: Sequence[Fault]) -> Iterator[Chain]:
+    """Yield all incidents, round after round, each shuffled; those of one chain happen to one server.
 
-
-def chains(plan: Plan, names: Sequence[str]) -> Iterator[Chain]:
-    """All that is to happen, round after round, each of them shuffled: what is in a chain happens to one server.
-
-    Each chain has at its end a fault after which no server goes on; the others are dealt out among them. The control
-    comes first, while the server is fresh. Then come those that have a server for themselves.
+    A fault that ends its server is the last of a chain; the others are distributed among the chains. The control comes
+    first, while the server is fresh. Faults that need a server of their own come at the end of each round.
     """
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
-    for round_ in range(1, plan.rounds + 1):
-        now = [name for name in names if round_ == 1 or name not in _ONCE]
-        last, alone = [name for name in now if name in _LAST], [name for name in now if name in _ALONE]
-        control = [name for name in now if name == CONTROL]
-        others = [name for name in now if name not in (*control, *last, *alone)]
-        of_this_round, after_it = [], []
+    for case_round in range(1, plan.rounds + 1):
+        now = [fault for fault in faults if case_round == 1 or not fault.is_once]
+        last, apart = [one for one in now if one.ends_server], [one for one in now if one.has_own_server]
+        control = [fault for fault in now if fault.name == CONTROL]
+        others = [fault for fault in now if fault not in (*control, *last, *apart)]
+        shared, separate = [], []
         for case in plan.cases:
-            shuffled, hands = order.sample(others, len(others)), max(1, len(last))
-            dealt = [[*shuffled[hand::hands], *last[hand : hand + 1]] for hand in range(hands)]
+            shuffled, count = order.sample(others, len(others)), max(1, len(last))
+            dealt = [[*shuffled[index::count], *last[index : index + 1]] for index in range(count)]
             dealt[0] = [*control, *dealt[0]]
-            of_this_round += [[(case, _incident(plan, case, name, round_)) for name in hand] for hand in dealt if hand]
-            after_it += [[(case, _incident(plan, case, name, round_))] for name in alone]
-        yield from order.sample(of_this_round, len(of_this_round))
-        yield from order.sample(after_it, len(after_it))
+            shared += [[_incident(plan, case, fault, case_round) for fault in hand] for hand in dealt if hand]
+            separate += [[_incident(plan, case, fault, case_round)] for fault in apart]
+        yield from order.sample(shared, len(shared))
+        yield from order.sample(separate, len(separate))
 
 
-def _incident(plan: Plan, case: Case, name: str, round_: int) -> Incident:
-    title = plan.targets[case.server].title
-    return Incident(server=case.server, title=title, values=dict(case.values), fault=name, round=round_)
+def _incident(plan: Plan, case: Case, fault: Fault, case_round: int) -> tuple[Case, Incident]:
+    title, values = plan.targets[case.server].title, dict(case.values)
+    return case, Incident(server=case.server, title=title, values=values, fault=fault.name, round=case_round)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,49 +102,48 @@ class Drill:
     services: Services
     watcher: ProgressListener
     keep: Callable[[Incident], None]
-    jobless: set[Case] = field(default_factory=set)  # who has said so
+    jobless: set[Case] = field(default_factory=set)  # known to take no jobs
 
     async def play(self, chain: Chain) -> None:
-        """Let one fault after the other happen to a server, and start a fresh one if it does not recover."""
+        """Inject one fault after the other into a server, and start a fresh one if it does not recover."""
         async with contextlib.AsyncExitStack() as stack:
-            on: Stage | None = None
+            fixture: ServerFixture | None = None
             for case, incident in chain:
                 self.watcher.case_begins(f"round {incident.round}  {incident.fault}  {case.server}", 0.0)
-                incident.without = self._why_not(case, incident.fault)
+                incident.without = self._why_not(case, FAULTS[incident.fault])
                 if not incident.without:
-                    on = await self._happen(case, incident, stack, on)
-                if incident.without == job_faults.NO_JOBS:
+                    fixture = await self._inject(case, incident, stack, fixture)
+                if incident.without == NO_JOBS:
                     self.jobless.add(case)
                 self.keep(incident)
                 self.watcher.case_ends()
 
-    def _why_not(self, case: Case, fault: str) -> str:
-        if self.plan.targets[case.server].url and fault in _NOT_ELSEWHERE:
+    def _why_not(self, case: Case, fault: Fault) -> str:
+        target = self.plan.targets[case.server]
+        if target.url and not fault.is_remote:
             return "it was not started here"
-        if fault in _BROKER_ON_DISK and self.plan.targets[case.server].requires != PROGRAM:
+        if fault.broker_on_disk is not None and target.requires != PROGRAM:
             return "it has no broker"
-        if fault in _OF_JOBS and case in self.jobless:
-            return job_faults.NO_JOBS
-        return "its tasks are its own" if not case.task and fault in _OF_OUR_TASKS else ""
+        if fault.posts_jobs and case in self.jobless:
+            return NO_JOBS
+        return "its tasks are its own" if not case.task and fault.needs_own_tasks else ""
 
-    async def _happen(
-        self, case: Case, incident: Incident, stack: contextlib.AsyncExitStack, on: Stage | None
-    ) -> Stage | None:
-        """The incident, whatever becomes of the server; gives that for the next one, if it is whole."""
-        began = False
+    async def _inject(
+        self, case: Case, incident: Incident, stack: contextlib.AsyncExitStack, fixture: ServerFixture | None
+    ) -> ServerFixture | None:
+        """Inject the fault, whatever becomes of the server; return that for the next one if it has recovered."""
+        fault, began = FAULTS[incident.fault], False
         try:
             try:
-                if on is None:
-                    expected, on_disk = (
-                        self.plan.expected_of(case, self.expectations),
-                        _BROKER_ON_DISK.get(incident.fault),
-                    )
+                if fixture is None:
+                    expected = self.plan.expected_of(case, self.expectations)
                     needs = (self.plan, case, expected, self.services, incident.round)
-                    on = await stack.enter_async_context(stage(*needs, broker_on_disk=on_disk))
-                began, scene = True, on.scene(incident)
-                await _DRILLS[incident.fault](scene)
-                if incident.fault not in (*_LAST, *_ALONE) and incident.left_whole is None:
-                    incident.left_whole = bool(incident.without) or await on.has_recovered(scene)
+                    fixture = await stack.enter_async_context(warm_server(*needs, broker_on_disk=fault.broker_on_disk))
+                began, context = True, fixture.context(incident)
+                await fault.inject(context)
+                goes_on = not fault.ends_server and not fault.has_own_server
+                if goes_on and incident.left_whole is None:
+                    incident.left_whole = bool(incident.without) or await fixture.has_recovered(context)
             finally:
                 if not incident.left_whole:
                     await stack.aclose()
@@ -172,18 +152,4 @@ class Drill:
                 incident.failure = Failure(failed.code, str(failed))
         except Exception as error:  # a mistake of this program must not cost the other incidents
             incident.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
-        return on if incident.left_whole else None
-
-
-async def drill(
-    plan: Plan,
-    names: Sequence[str],
-    expectations: Expectations,
-    services: Services,
-    watcher: ProgressListener,
-    keep: Callable[[Incident], None],
-) -> None:
-    """Lets everything happen, and keeps each incident as soon as it is over."""
-    one = Drill(plan, expectations, services, watcher, keep)
-    for chain in chains(plan, names):
-        await one.play(chain)
+        return fixture if incident.left_whole else None

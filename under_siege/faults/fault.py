@@ -1,34 +1,82 @@
-"""Faults: what goes wrong on purpose."""
+"""What a fault consists of, and how its figures are shown and marked."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-CONTROL = "none"  # no fault at all
+from under_siege import formatting
+from under_siege.faults.fault_context import FaultContext
+from under_siege.faults.incident_metrics import Figures
+from under_siege.model.record import Incident
+
+CONTROL = "none"
+OK, HURT, DEAD, HIDDEN, UNMARKED = "ok", "hurt", "dead", "ping_fine_work_dead", ""
+NOT_POSSIBLE = "–"  # noqa: RUF001 (as a table has it)
+NEVER = -1.0  # in `Incident.seen`, because JSON has no infinity
+PING_FINE_S = 0.1  # a health check answered within this passes
+RECOVERY_LIMIT_S = 1.0
+SOON_S = 0.001  # shorter times are shown as "at once"
+LEFT_DEAD, LEFT_OK = 0.05, 0.3  # shares of the rate
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One of them."""
+    """One fault: what is done, on which servers, and how the outcome is measured, shown and marked.
+
+    Each part of a fault that has several, such as SIGTERM with short and with long tasks, is a fault of its own.
+    """
 
     name: str
-    what: str  # is done
+    description: str
+    heading: str
+    columns: tuple[str, str]  # the headings of the two lines of its cells
+    inject: Callable[[FaultContext], Awaitable[None]]
+    texts: Callable[[Figures], tuple[str, str]]
+    mark: Callable[[Figures], str] = lambda _: UNMARKED
+    measure: Callable[[Incident], Figures] = lambda _: {}  # figures in addition to `Incident.seen`
+    option: str = ""  # value of --fault that selects it; empty: its name
+    is_once: bool = False  # it has the same outcome in every round, so that one is enough
+    ends_server: bool = False
+    has_own_server: bool = False  # nothing else happens to that server
+    is_remote: bool = False  # it can happen to a server that was not started here
+    needs_own_tasks: bool = False
+    posts_jobs: bool = False
+    broker_on_disk: bool | None = None  # whether the separate broker that it needs keeps its data on disk
 
 
-FAULTS = {
-    fault.name: fault
-    for fault in (
-        Fault(CONTROL, "nothing goes wrong"),
-        Fault("worker", "SIGKILL to one process that works"),
-        Fault("stop", "SIGTERM while tasks run that are shorter than the grace"),
-        Fault("stop_long", "SIGTERM while tasks run that are longer than the grace"),
-        Fault("leave", "25 clients ask and go"),
-        Fault("overload", "ten times the users at once"),
-        Fault("endless", "one task that never ends, then one for each worker"),
-        Fault("slow", "50 connections that send half a request and stay"),
-        Fault("malformed", "10,000 requests that are no HTTP, or ambiguous"),
-        Fault("jobs_worker", "40 jobs are posted, then SIGKILL to one process that works"),
-        Fault("jobs_server", "40 jobs are posted, then SIGKILL to the server, which is started again"),
-        Fault("jobs_server_apart", "the same with a broker that is not the server's own"),
-        Fault("jobs_broker", "40 jobs are posted, then SIGKILL to a broker without a disk, which is started again"),
-        Fault("jobs_broker_disk", "the same with a broker that keeps all on disk"),
-    )
-}
+def dead(ping_s: float | None) -> str:
+    """Return the mark of a server that does no work any more."""
+    return HIDDEN if ping_s is not None and ping_s <= PING_FINE_S else DEAD
+
+
+def mark_of_rate(left: float | None, ping_s: float | None) -> str:
+    """Return the mark of a server that has this share of its rate left."""
+    left = left or 0.0
+    return dead(ping_s) if left < LEFT_DEAD else OK if left >= LEFT_OK else HURT
+
+
+def seconds(value: float | None) -> str:
+    """Format a duration; None is never."""
+    return "never" if value is None else formatting.seconds(value)
+
+
+def after(value: float | None) -> str:
+    """Format a recovery time."""
+    return "at once" if value is not None and value < SOON_S else seconds(value)
+
+
+def ping(figures: Figures, name: str = "ping_p99_s") -> str:
+    """Format a ping latency, if there is one."""
+    if name not in figures:
+        return NOT_POSSIBLE
+    value = figures[name]
+    return "no answer" if value is None else formatting.seconds(value)
+
+
+def share(value: float | None) -> str:
+    """Format a share."""
+    return formatting.share(value or 0.0)
+
+
+def count(value: float | None) -> str:
+    """Format a count; None is not known."""
+    return "?" if value is None else f"{value:,.0f}"

@@ -1,153 +1,157 @@
-"""The scene of a fault: a server under a steady load and pings, and what can be seen of it."""
+"""What faults happen in: a warm server under a steady load and pings, and what can be seen of it."""
 
 import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import aiohttp
 import psutil
 
-from under_siege.faults.fault_broker import Broker
-from under_siege.faults.users import Crowd
-from under_siege.model.record import Incident
+from under_siege.environments.services import Services
+from under_siege.errors import CaseFailedError
+from under_siege.faults.fault_broker import Broker, broker_apart
+from under_siege.faults.incident_metrics import SETTLE_S, WINDOW_S, rate_between, recovery_s
+from under_siege.faults.users import Users
+from under_siege.http_client import client, get
+from under_siege.model.case import Case
+from under_siege.model.record import Incident, Record
 from under_siege.model.requests import FAILED_OUTCOMES
 from under_siege.monitors.ping import probing
 from under_siege.monitors.resource_usage import tree_usage
-from under_siege.run.server import Server
+from under_siege.paths import environment_variable
+from under_siege.run.plan import Plan, new_record
+from under_siege.run.server import Server, running
+from under_siege.run.warm_up import warm_up
+from under_siege.targets.expectation import Expectation
 
-BEGUN, ENDLESS, LASTS = "begun", "endless-", "lasts"  # as common.task.drill_tasks has them
-USERS = 8  # as many as wait in the line of two workers that refuse beyond it
+# As in common.task.drill_tasks.
+FOLDER, BEGUN, ENDLESS, LASTS = "UNDER_SIEGE_DRILL", "begun", "endless-", "lasts"
+USERS = 8  # as many as wait in the queue of two workers that refuse beyond it
 PING_EVERY_S = 0.025
-BEFORE_S = 0.8  # of load, before something goes wrong
-SETTLE_S = 0.3  # of that, in which the queue gets its length
+BEFORE_S = 0.8  # of load before the fault
 LOOK_S = 0.02
-CALM_S, CALM = 0.15, 0.3  # nobody is computed for: less than so much of a CPU over so long
-WHOLE, WINDOW_S = 0.8, 0.5  # of the rate before, over so long: then it is whole again
-MARGIN_S = 0.1  # of load after that window, so that the report, which rounds times, finds the window, too
+CALM_S, CALM = 0.15, 0.3  # idle: less than this share of a CPU over so long
+MARGIN_S = 0.1  # of load after the recovery, so that the report, which rounds times, finds its window, too
+STEADY_CPU_S = 0.02  # of a task, unless its fault needs others
+STOP_S = 0.05  # for a server to end after the last fault
+PATIENCE_S = 5.0  # of a user
+IN_A_ROW = 20  # right answers; for each listening process, if answers don't tell which one they come from
+AT_ONCE = 4  # requests of the recovery check, few enough that no server sheds load
+RECOVERY_LIMIT_S = 5.0  # until it is idle again, and for the answers after that
+FINE_S = 0.1  # for a ping
+QUICK, LEAST_QUICK_S = 4.0, 0.2  # times the idle response time, and at least so long, still counts as quick
 
 
 def computing(cpu_s: float) -> str:
-    """The task that does it for so long."""
+    """Return the task that computes for so long."""
     return f"common.task.drill_tasks:compute({cpu_s:g})"
 
 
-class Scene:
-    """A server that runs, and its incident, which is filled by whatever happens."""
+def quick_s(idle_answer_s: float | None) -> float:
+    """Return how long a lone answer may take to be called quick."""
+    return max(LEAST_QUICK_S, QUICK * (idle_answer_s or 0.0))
 
-    def __init__(
-        self, server: Server, session: aiohttp.ClientSession, crowd: Crowd, folder: Path, incident: Incident
-    ) -> None:
-        self.server, self.session, self.crowd, self.folder, self.incident = server, session, crowd, folder, incident
-        self.began_s = time.monotonic()
-        self.broker: Broker | None = None  # where it is not the server's own
+
+@dataclass
+class FaultContext:
+    """A running server, and the incident that is recorded."""
+
+    server: Server
+    session: aiohttp.ClientSession
+    users: Users
+    folder: Path  # shared with the tasks
+    incident: Incident
+    broker: Broker | None = None  # unless it is the server's own
+    began_s: float = field(default_factory=time.monotonic)
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """Return the host and port that it listens on."""
         host, _, port = self.server.url.removeprefix("http://").rpartition(":")
         return host, int(port)
 
     @property
     def has_our_tasks(self) -> bool:
-        """Whether its tasks tell that they begin, and take as long as they are told."""
+        """Return whether its tasks report that they begin, and take as long as they are told."""
         return self.incident.values.get("task") is not None
 
     def now_s(self) -> float:
-        """Since the load began."""
+        """Return the time since the load began."""
         return time.monotonic() - self.began_s
 
-    def let_tasks_take(self, cpu_s: float) -> None:
-        """From now on in this incident, if they are ours."""
+    def set_task_cpu(self, cpu_s: float) -> None:
+        """Set the CPU time of all tasks that begin from now on, if they are ours, and record it."""
         if self.has_our_tasks:
             self.set_length(cpu_s)
             self.incident.values["task"] = computing(cpu_s)
 
     def set_length(self, cpu_s: float) -> None:
-        """Of every task that begins from now on."""
+        """Set the CPU time of all tasks that begin from now on."""
         new = self.folder / f"{LASTS}.new"
         new.write_text(str(cpu_s), encoding="ascii")
         new.rename(self.folder / LASTS)  # nobody reads half of it
 
     def let_be_endless(self, name: str) -> None:
-        """The next task that begins."""
+        """Let the next task that begins never end."""
         (self.folder / f"{ENDLESS}{name}").touch()
 
     def endless_to_begin(self) -> bool:
-        """Whether there is one that none has become yet."""
+        """Return whether an endless task has not begun yet."""
         return any(self.folder.glob(f"{ENDLESS}*"))
 
+    def begun(self) -> int:
+        """Return how many tasks have begun."""
+        return (self.folder / BEGUN).stat().st_size
+
     @contextlib.asynccontextmanager
-    async def under_load(self, users: int = USERS) -> AsyncIterator[None]:
-        """So many users and the pings beside them; the body begins when the rate before is known."""
-        incident = self.incident
-        self.began_s = time.monotonic()
+    async def under_load(self) -> AsyncIterator[None]:
+        """Run the load and the pings; the body begins when the rate before the fault is known."""
+        incident, self.began_s = self.incident, time.monotonic()
         pinging = probing(
             self.session, self.server.url, self.server.ping, 1.0, incident.pings, self.began_s, PING_EVERY_S
         )
-        async with pinging, self.crowd.asking(users, incident.requests, self.began_s):
+        async with pinging, self.users.asking(USERS, incident.requests, self.began_s):
             await asyncio.sleep(BEFORE_S)
             yield
             incident.ended_s = self.now_s()
 
-    def fault_now(self) -> None:
-        """Something goes wrong at this moment."""
+    def fault_now(self) -> float:
+        """Record this moment as that of the fault."""
         self.incident.fault_at_s = self.now_s()
-
-    def rate(self, from_s: float, to_s: float) -> float:
-        """Right answers per second between two times."""
-        return len(self._right_between(from_s, to_s)) / (to_s - from_s)
+        return self.incident.fault_at_s
 
     def rate_before(self) -> float:
-        """Until something went wrong."""
-        at_s = self.incident.fault_at_s
-        assert at_s is not None
-        return self.rate(SETTLE_S, at_s)
+        """Return the rate until the fault."""
+        assert self.incident.fault_at_s is not None
+        return rate_between(self.incident, SETTLE_S, self.incident.fault_at_s)
 
-    def failures_since(self, from_s: float) -> int:
-        """Return how many requests have ended since then without a right answer, refusals not counted."""
-        ended = zip(self.incident.requests.ended_s, self.incident.requests.outcome, strict=True)
-        return sum(ended_s >= from_s and outcome in FAILED_OUTCOMES for ended_s, outcome in ended)
-
-    async def until_whole(self, limit_s: float) -> bool:
+    async def recovers_within(self, limit_s: float) -> bool:
         """Wait until the rate is back and no request fails any more; return whether that was within the limit."""
-        at_s, before = self.incident.fault_at_s, self.rate_before()
-        assert at_s is not None
-        seen_s = at_s
-        while self.now_s() < at_s + limit_s:
-            to_s = self.now_s() - WINDOW_S - MARGIN_S
-            for from_s in self._right_between(seen_s, to_s):  # the windows with the most answers begin with one
-                is_back = self.rate(from_s, from_s + WINDOW_S) >= WHOLE * before
-                if is_back and not self.failures_since(from_s):
-                    return True
-            seen_s = max(seen_s, to_s)
+        assert self.incident.fault_at_s is not None
+        while (now_s := self.now_s()) < self.incident.fault_at_s + limit_s:
+            if recovery_s(self.incident, now_s - WINDOW_S - MARGIN_S) is not None:
+                return True
             await asyncio.sleep(LOOK_S)
         return False
 
-    def _right_between(self, from_s: float, to_s: float) -> list[float]:
-        """Return when right answers came between two times."""
-        ended = zip(self.incident.requests.ended_s, self.incident.requests.outcome, strict=True)
-        return [ended_s for ended_s, outcome in ended if from_s <= ended_s < to_s and not outcome]
-
-    def begun(self) -> int:
-        """How many tasks have begun, as they say."""
-        return (self.folder / BEGUN).stat().st_size
-
     def cpu_s(self) -> float:
-        """What the server and all below it have used."""
+        """Return the CPU time that the server and all its children have used."""
         usage = tree_usage(self.server.pid, memory=False) if self.server.pid is not None else None
         return usage.cpu_s if usage else 0.0
 
     async def is_calm(self) -> bool:
-        """Whether it computes less than it would for anybody; some have their own things to do all the time."""
+        """Return whether it computes less than it would for a client; some have background work all the time."""
         before_s, began_s = self.cpu_s(), time.monotonic()
         await asyncio.sleep(CALM_S)
         return self.cpu_s() - before_s < CALM * (time.monotonic() - began_s)
 
     def family(self) -> list[psutil.Process]:
-        """The processes below the server's first one."""
+        """Return the processes below the server's first one."""
         if self.server.pid is None:
             return []
         with contextlib.suppress(psutil.Error):
@@ -155,7 +159,109 @@ class Scene:
         return []
 
     def signal(self, number: int) -> None:
-        """To the first process of the server."""
+        """Send a signal to the first process of the server."""
         assert self.server.pid is not None
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.server.pid, number)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFixture:
+    """A warm server for one fault after another, as long as it recovers from each."""
+
+    server: Server
+    session: aiohttp.ClientSession
+    users: Users
+    folder: Path
+    warm: Record
+    processes: int  # that answered during the warm-up
+    broker: Broker | None = None
+
+    def context(self, incident: Incident) -> FaultContext:
+        """Return the context of the next fault."""
+        incident.workers, incident.idle_answer_s = self.warm.workers, self.warm.idle_answer_s
+        context = FaultContext(self.server, self.session, self.users, self.folder, incident, self.broker)
+        context.set_task_cpu(STEADY_CPU_S)
+        return context
+
+    async def has_recovered(self, context: FaultContext) -> bool:
+        """Return whether the server is idle again soon and then passes the recovery check."""
+        context.set_length(STEADY_CPU_S)
+        return await self._is_idle_soon(context) and await self.passes_check(context)
+
+    async def passes_check(self, context: FaultContext) -> bool:
+        """Ask until enough answers in a row are right and all processes are among them, or one of them fails.
+
+        Each request has a connection of its own, so that every process that listens gets some.
+        """
+        incident = context.incident
+        incident.recovery_answers = IN_A_ROW if self.processes else IN_A_ROW * self.server.listening_processes()
+        incident.recovery_processes = self.processes
+        limit_s = max(RECOVERY_LIMIT_S, QUICK * incident.recovery_answers * (self.warm.idle_answer_s or 0.0))
+        deadline_s, at_once = time.monotonic() + limit_s, max(AT_ONCE, 2 * self.processes)
+        while not incident.has_recovered and time.monotonic() < deadline_s:
+            await asyncio.gather(*(self.users.check(incident.recovery, context.began_s) for _ in range(at_once)))
+            if any(outcome in FAILED_OUTCOMES for outcome in incident.recovery.outcome):
+                break
+        return bool(incident.has_recovered)
+
+    async def _is_idle_soon(self, context: FaultContext) -> bool:
+        deadline_s = time.monotonic() + RECOVERY_LIMIT_S
+        while time.monotonic() < deadline_s and self.server.alive():
+            if await self._answers_soon() and await context.is_calm():
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
+
+    async def _answers_soon(self) -> bool:
+        if await self.users.ask(patience_s=quick_s(self.warm.idle_answer_s)):
+            return False
+        if (ping := self.server.ping) is None:
+            return True
+        try:
+            pong = await get(self.session, self.server.url + ping.path, FINE_S)
+        except (CaseFailedError, aiohttp.ClientError):
+            return False
+        return ping.fits(pong.status, pong.body)
+
+
+@contextlib.asynccontextmanager
+async def warm_server(
+    plan: Plan,
+    case: Case,
+    expected: Expectation,
+    services: Services,
+    case_round: int,
+    *,
+    broker_on_disk: bool | None = None,
+) -> AsyncIterator[ServerFixture]:
+    """Start and warm up a server of the case; stop it at the end.
+
+    Args:
+        broker_on_disk: whether the separate broker that it gets has a disk; None: it keeps its own.
+
+    Raises:
+        CaseFailedError: it can't be started.
+    """
+    record = new_record(plan, case, 0.0, case_round)
+    async with contextlib.AsyncExitStack() as stack:
+        folder, broker = stack.enter_context(_task_folder()), None
+        if broker_on_disk is not None:
+            apart = broker_apart(plan.python_of(case).path, record.workers, on_disk=broker_on_disk)
+            broker = await stack.enter_async_context(apart)
+        fresh = await stack.enter_async_context(client())
+        session = await stack.enter_async_context(client(keep_alive=plan.load_of(case).keep_alive))
+        server = await stack.enter_async_context(running(plan, case, record, services))
+        processes = await warm_up(server, fresh, expected, record)
+        server.grace_s = STOP_S  # how it stops is a fault of its own
+        users = Users(session, server.load_url, expected, PATIENCE_S, fresh)
+        yield ServerFixture(server, session, users, folder, record, len(processes), broker)
+
+
+@contextlib.contextmanager
+def _task_folder() -> Iterator[Path]:
+    """Create the folder in which tasks report that they begin, known to all processes started meanwhile."""
+    with TemporaryDirectory(prefix="drill-", dir=os.environ.get("TMPDIR")) as folder:
+        (Path(folder) / BEGUN).touch()
+        with environment_variable(FOLDER, folder):
+            yield Path(folder)

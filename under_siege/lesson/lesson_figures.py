@@ -17,7 +17,7 @@ from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_result import Capacity, capacities
 from under_siege.checks.verdict import FAILED, SUSPECT, Reason
-from under_siege.faults.fault_metrics import Drilled, drilled
+from under_siege.faults.drill_result import FaultOutcome, fault_outcomes
 from under_siege.lesson.capacity_figures import OF_CAPACITIES, Amount, counted
 from under_siege.model.case import Case
 from under_siege.model.record import Result, Trace
@@ -53,8 +53,8 @@ class ResultView:
         return min([self._result.environment.usable_cpus, *users])
 
     @cached_property
-    def _drilled(self) -> list[Drilled]:
-        return drilled(self._result.incidents)
+    def _drilled(self) -> list[FaultOutcome]:
+        return fault_outcomes(self._result.incidents)
 
     def amount(self, what: str, who: str) -> Amount:
         """Return a figure of a case.
@@ -140,7 +140,7 @@ class ResultView:
     def _of_drill(self, what: str, who: str) -> Amount:
         fault, _, figure = what.partition(" ")
         one = _only(f"drill of {fault}", who, [one for one in self._drilled if one.fault == fault])
-        if not one.has_figures:
+        if not one.figures:
             return Amount("?", doubt=one.failure or one.without)
         value = one.figures[figure]
         if value is None:

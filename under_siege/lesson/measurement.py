@@ -16,16 +16,14 @@ from under_siege import formatting
 from under_siege.capacity.capacity_result import wanted
 from under_siege.capacity.capacity_run import capacity_plan, run_capacity
 from under_siege.checks.evidence import OTHER_WORK
-from under_siege.faults.drill_plan import drill_plan
-from under_siege.faults.drill_run import run_drill
+from under_siege.faults.drill_run import drill_plan, run_drill
 from under_siege.lesson.assertions import found_in
 from under_siege.lesson.lesson_figures import OF_TRACES, ResultView, fits
 from under_siege.lesson.step import Page, Run
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Result, save
 from under_siege.paths import ROOT
-from under_siege.run.plan import Plan, make_plan
-from under_siege.run.progress_listener import ProgressListener
+from under_siege.run.plan import Plan, ProgressListener, make_plan
 from under_siege.run.session import run_plan
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.interpreter import interpreter

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from under_siege.load_tools.tool import (
+    Driver,
     LoadSpec,
-    TellsTotals,
     ToolOutput,
     Totals,
     only_asks,
@@ -26,39 +26,21 @@ _LABEL = re.compile(r"^([A-Z][A-Za-z0-9 -]{1,40}):[ \t]+(\d{1,15}(?:\.\d{1,9})?)
 _KINDS = re.compile(r"(Connect|Receive|Length|Exceptions): (\d{1,15})", re.ASCII)
 
 
-class Ab(TellsTotals):
-    """As a driver; see `under_siege.load_tools.tool`. It has one thread."""
+class Ab(Driver):
+    """ab, which has one thread."""
 
     name = program = "ab"
     packages = MappingProxyType(
-        {
-            "apt-get": "apache2-utils",
-            "dnf": "httpd-tools",
-            "apk": "apache2-utils",
-            "pacman": "apache",
-            "brew": "httpd",
-        }
+        dict.fromkeys(("apt-get", "apk"), "apache2-utils") | {"dnf": "httpd-tools", "pacman": "apache", "brew": "httpd"}
     )
     is_imitated, results = True, (_PERCENTILES,)
-
-    def version_command(self, program: str) -> list[str]:
-        """The words that make it say which it is."""
-        return [program, "-V"]
-
-    def version(self, said: str) -> str:
-        """Such as `2.3`."""
-        found = re.search(r"ApacheBench, Version (\S+)", said)
-        return found[1] if found else "unknown"
+    version_words, version_pattern = ("-V",), r"ApacheBench, Version (\S+)"
 
     def refusal(self, order: LoadSpec) -> str:
         """It has one thread, and wants at least one request for each user."""
         if order.requests is not None and order.requests < order.users:
             return f"ab can't share {order.requests} requests among {order.users} users; take more requests"
         return only_asks(self.name, order) or only_one_thread(self.name, order)
-
-    def cpus(self, order: LoadSpec) -> int:  # noqa: ARG002 (as the others)
-        """One thread, one CPU."""
-        return 1
 
     def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
         """Whose length is not the first one's is let pass (`-l`), a broken connection is counted (`-r`)."""
@@ -72,20 +54,20 @@ class Ab(TellsTotals):
         words = [program, "-q", "-l", "-r", "-c", str(order.users), *length, *patience, *keep]
         return [*words, "-e", str(home / _PERCENTILES), *order.options, order.url]
 
-    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:
+    def totals(self, output: ToolOutput, order: LoadSpec) -> Totals | None:
         """Its rate is not read: complete requests and the time that they took are."""
-        labels = _labels(told.stdout)
+        labels = _labels(output.stdout)
         complete, took_s = labels.get("Complete requests"), labels.get("Time taken for tests")
         if complete is None or not took_s:
-            return _without_figures(told, order)
-        kinds = {kind: int(count) for kind, count in _KINDS.findall(told.stdout)}
+            return _without_figures(output, order)
+        kinds = {kind: int(count) for kind, count in _KINDS.findall(output.stdout)}
         # What broke off while it was read (with -r) is among the complete ones; what else went wrong is not.
         broken = min(int(complete), kinds.get("Receive", 0))
         wrong = min(int(labels.get("Non-2xx responses", 0)), int(complete) - broken)
         answered = int(complete) - broken
         unanswered = broken + kinds.get("Connect", 0) + kinds.get("Exceptions", 0)
         nothing_came = labels.get("Total transferred") == 0  # then the connections themselves were refused
-        percentiles = _percentiles_s(told.files, int(complete)) if answered and not nothing_came else {}
+        percentiles = _percentiles_s(output.files, int(complete)) if answered and not nothing_came else {}
         kept = labels.get("Keep-Alive requests")
         body = labels.get("HTML transferred")
         return Totals(
@@ -103,11 +85,11 @@ class Ab(TellsTotals):
         )
 
 
-def _without_figures(told: ToolOutput, order: LoadSpec) -> Totals | None:
+def _without_figures(output: ToolOutput, order: LoadSpec) -> Totals | None:
     """It gives up, and says nothing but why."""
-    if told.status == _REFUSED:
+    if output.status == _REFUSED:
         return Totals(0, 0, unanswered=1, connect_errors=1)
-    if told.status == _TIMED_OUT:
+    if output.status == _TIMED_OUT:
         return Totals(0, 0, unanswered=order.users)
     return None
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from under_siege.load_tools.tool import LoadSpec, TellsTotals, ToolOutput, Totals, only_for_a_time, whole_seconds
+from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, only_for_a_time, whole_seconds
 
 _FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
 # Its CSV files are written once a second and not at the end, so that they lack the last second.
@@ -117,33 +117,21 @@ WRONG = "wrong contents"  # what we and scripts call an answer that is none
 _MOST = 2**53
 
 
-class Locust(TellsTotals):
-    """As a driver; see `under_siege.load_tools.tool`.
+class Locust(Driver):
+    """Locust.
 
     It is Python, with a process for each thread that is asked for. Its percentiles have two digits.
     """
 
     name = program = "locust"
     requirement = "locust~=2.47"
+    version_pattern = r"\Alocust (\S+)"
     least_s, start_s = 3.0, 1.5
     results = (_RESULT,)
-
-    def version_command(self, program: str) -> list[str]:
-        """The words that make it say which it is."""
-        return [program, "--version"]
-
-    def version(self, said: str) -> str:
-        """Such as `2.47.0`, from `locust 2.47.0 from ...`."""
-        words = said.split()
-        return words[1] if len(words) > 1 and words[0] == "locust" else "unknown"
 
     def refusal(self, order: LoadSpec) -> str:
         """It can't count."""
         return only_for_a_time(self.name, order)
-
-    def cpus(self, order: LoadSpec) -> int:
-        """One for each process."""
-        return order.threads
 
     def files(self, order: LoadSpec) -> Mapping[str, str]:
         """All that a user of it does."""
@@ -159,10 +147,10 @@ class Locust(TellsTotals):
         words += ["-t", f"{whole_seconds(order.time_s) + LONGER_S}s", "--only-summary", "-f", str(home / _FILE)]
         return [*words, *_processes(order), *order.options]
 
-    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:  # noqa: ARG002 (as the others)
+    def totals(self, output: ToolOutput, order: LoadSpec) -> Totals | None:  # noqa: ARG002
         """Right are those of 2xx."""
         try:
-            return _totals(json.loads(told.files.get(_RESULT, "")))
+            return _totals(json.loads(output.files.get(_RESULT, "")))
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return None
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from under_siege.load_tools.tool import LoadSpec, ToolOutput, ToolResponse, Totals, only_asks
+from under_siege.load_tools.tool import Driver, LoadSpec, ToolResponse, only_asks
 
 # The user's own siege.conf changes every default, so siege gets a file of ours and a home of ours.
 _RC = """\
@@ -42,17 +42,14 @@ _LINE = re.compile(
 )
 
 
-class Siege:
-    """As a driver; see `under_siege.load_tools.tool`."""
+class Siege(Driver):
+    """siege, which has a thread for each user."""
 
     name = program = "siege"
-    streams_responses = tells_percentiles = True
-    is_imitated, waits_to_begin = True, False
-    step_s, supports_multiple_paths = 0.01, False
-    least_s = start_s = 0.0
-    results = ()
+    version_pattern = r"SIEGE (\S+)"
+    streams_responses = is_imitated = True
+    step_s, least_s, start_s = 0.01, 0.0, 0.0
     packages = MappingProxyType(dict.fromkeys(("apt-get", "dnf", "apk", "pacman", "brew"), "siege"))
-    requirement = ""
     # Without a siege.conf there, siege writes one and two lines about it on stdout.
     settings = MappingProxyType({".siege/siege.conf": _RC.format(connection="close")})
 
@@ -81,19 +78,6 @@ class Siege:
     def cpus(self, order: LoadSpec) -> int:
         """It has a thread for each user."""
         return order.users
-
-    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:  # noqa: ARG002 (as the others)
-        """It tells of every answer."""
-        return None
-
-    def version_command(self, program: str) -> list[str]:
-        """The words that make it say which it is."""
-        return [program, "--version"]
-
-    def version(self, said: str) -> str:
-        """Such as `4.0.7`."""
-        found = re.search(r"SIEGE (\S+)", said)
-        return found[1] if found else "unknown"
 
     def arrival(self, line: str) -> ToolResponse | None:
         """An answer; siege tells how long it took in steps of 10 ms."""

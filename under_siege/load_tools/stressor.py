@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from textwrap import indent
 
-from under_siege.load_tools.tool import LoadSpec, TellsTotals, ToolOutput, Totals, only_for_a_time, only_one_thread
+from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, only_for_a_time, only_one_thread
 
 _FILE = "load.yaml"
 # The whole of it, because `-o sessions.count:2` is ignored without a word. Values are JSON, which is YAML, too.
@@ -46,30 +46,18 @@ _LOST, _WRONG = ("ActivityError", "ActivityTimeoutError"), ("ActivityAssertionEr
 _NO_CONNECTION = re.compile(r"NewConnectionError|Connection refused|Cannot assign requested address")
 
 
-class Stressor(TellsTotals):
-    """Python with a thread for each user; its summary has no percentiles. See `under_siege.load_tools.tool`."""
+class Stressor(Driver):
+    """Python with a thread for each user; its summary has no percentiles."""
 
     name = program = "stressor"
     requirement = "stressor~=0.6.0"
+    version_pattern = r"(\d+\.\d+\S*)"
     tells_percentiles = False
     least_s, start_s = 2.0, 1.0
-
-    def version_command(self, program: str) -> list[str]:
-        """The words that make it say which it is."""
-        return [program, "--version"]
-
-    def version(self, said: str) -> str:
-        """Such as `0.6.0`."""
-        found = re.search(r"\d+\.\d+\S*", said)
-        return found[0] if found else "unknown"
 
     def refusal(self, order: LoadSpec) -> str:
         """It can't count, and its threads take turns."""
         return only_for_a_time(self.name, order) or only_one_thread(self.name, order)
-
-    def cpus(self, order: LoadSpec) -> int:  # noqa: ARG002 (as the others)
-        """Its threads share a GIL."""
-        return 1
 
     def files(self, order: LoadSpec) -> Mapping[str, str]:
         """All that it is to do."""
@@ -89,9 +77,9 @@ class Stressor(TellsTotals):
         """Errors are written down one by one, and with more than one -q the summary is not."""
         return [program, "run", str(home / _FILE), "-q", "--no-color", *order.options]
 
-    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:  # noqa: ARG002 (as the others)
+    def totals(self, output: ToolOutput, order: LoadSpec) -> Totals | None:  # noqa: ARG002
         """`Executed` contains errors; of which kind they are it tells of the last one only."""
-        report = _COLOUR.sub("", f"{told.stdout}\n{told.stderr}")
+        report = _COLOUR.sub("", f"{output.stdout}\n{output.stderr}")
         run_time, activities = _RUN_TIME.search(report), list(_ACTIVITY.finditer(report))
         requests = [one for one in activities if "Request(" in one["name"]]  # the others are what a script looks at
         took_s = _seconds(run_time) if run_time else 0.0
@@ -99,7 +87,7 @@ class Stressor(TellsTotals):
             return None
         done = sum(_number(one["count"]) for one in requests)
         errors = min(done, sum(_number(one["errors"]) for one in activities))
-        kinds = [(int(count), kind) for count, kind in _ERRORS.findall(told.stdout)]
+        kinds = [(int(count), kind) for count, kind in _ERRORS.findall(output.stdout)]
         lost = min(errors, sum(count for count, kind in kinds if kind in _LOST))
         # After a PUT that went wrong nobody knows what is right to read.
         only_wrong = bool(kinds) and all(kind in _WRONG for _, kind in kinds)
@@ -107,7 +95,7 @@ class Stressor(TellsTotals):
             right=done - errors,
             wrong_status=errors - lost,
             unanswered=lost,
-            connect_errors=lost if _NO_CONNECTION.search(told.stdout) else 0,
+            connect_errors=lost if _NO_CONNECTION.search(output.stdout) else 0,
             took_s=took_s,
             max_s=max(map(_seconds, requests)) if done > errors else None,
             wrong_contents=errors if only_wrong else 0,

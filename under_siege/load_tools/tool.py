@@ -4,11 +4,11 @@ A tool either tells of every single answer as it comes (siege), or only totals w
 then it is run in bursts, one after the other, so that one can see how far they differ.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,133 +69,82 @@ class Totals:
     odd_bytes: int | None = None  # so many more or fewer than those of the paths that were asked for
 
 
-class Driver(Protocol):
-    """One load tool. Nothing here starts anything."""
+class Driver:
+    """One load tool: its command line, and what its output means. It starts nothing.
 
-    @property
-    def name(self) -> str:
-        """Of its program."""
+    A tool that tells of every answer as it comes overrides `arrival`, any other one `totals`.
+    """
 
-    @property
-    def program(self) -> str:
-        """What is looked for on the PATH, or where it is."""
+    name = ""
+    program = ""  # looked up on the PATH, or a path
+    packages: Mapping[str, str] = MappingProxyType({})  # that bring it, for each package manager of a system
+    requirement = ""  # the package on PyPI that brings it, with the supported versions
+    settings: Mapping[str, str] = MappingProxyType({})  # files in its home, whatever it is to do
+    version_words: Sequence[str] = ("--version",)  # that make it print its version
+    version_pattern = ""  # finds that
+    streams_responses = False  # whether it tells of every answer as it comes
+    tells_percentiles = True  # or of every answer
+    is_imitated = False  # whether requests of ours are to be like its own, because it only counts what comes
+    supports_multiple_paths = False  # whether it can request one of several paths at random
+    results: Sequence[str] = ()  # files that it writes in its home
+    least_s = 1.0  # no burst is shorter: the tool would tell too little, or only start
+    start_s = 0.02  # about how long it takes to its first request, and from its last answer to its end
+    step_s = 0.0  # the resolution of its response times, if it streams them
+    waits_to_begin = False  # whether it prints `ready` after a long start, and begins when it gets a line
 
-    @property
-    def packages(self) -> Mapping[str, str]:
-        """The package that brings it, for each package manager of a system that has one."""
+    def version_command(self, program: str) -> list[str]:
+        """Return the words that make it print its version."""
+        return [program, *self.version_words]
 
-    @property
-    def requirement(self) -> str:
-        """The package on PyPI that brings it, with the versions that this driver supports; empty if there is none."""
-
-    @property
-    def settings(self) -> Mapping[str, str]:
-        """The files that it wants to find in its home whatever it is to do, by their paths there."""
-
-    def version_command(self, program: str) -> Sequence[str]:
-        """The words that make it say which it is."""
-
-    def version(self, said: str) -> str:
-        """From what it says then; such as `4.0.7`."""
+    def version(self, output: str) -> str:
+        """Return the version in that output, such as `4.0.7`."""
+        found = re.search(self.version_pattern, output, re.MULTILINE)
+        return found[1] if found else "unknown"
 
     def refusal(self, order: LoadSpec) -> str:
-        """Why it can't do that, in one line; empty if it can."""
+        """Return in one line why it can't do that; empty if it can."""
+        raise NotImplementedError
 
-    def files(self, order: LoadSpec) -> Mapping[str, str]:
-        """The files that it wants to find in its home for this, by their names there."""
-
-    def command(self, program: str, home: Path, order: LoadSpec) -> Sequence[str]:
-        """The words that start it. It is ended by SIGTERM."""
-
-    @property
-    def tells_percentiles(self) -> bool:
-        """Whether it tells of single answers, or how long so many per cent of them took."""
-
-    @property
-    def is_imitated(self) -> bool:
-        """Whether requests of ours are to be like its own, because it only counts what comes."""
-
-    @property
-    def supports_multiple_paths(self) -> bool:
-        """Whether it can ask for one of several paths at random."""
-
-    @property
-    def streams_responses(self) -> bool:
-        """Whether it tells of single answers; the next four are for those that do, and the rest for the others."""
-
-    @property
-    def step_s(self) -> float:
-        """In which it tells how long a request took."""
-
-    def arrival(self, line: str) -> ToolResponse | None:
-        """What a line of its stdout means; None if it is no answer."""
-
-    @property
-    def waits_to_begin(self) -> bool:
-        """Whether it takes long to start: it prints `ready` then, and begins when it gets a line."""
-
-    def failures(self, report: str, statuses: Sequence[int]) -> int:
-        """How many requests got no answer at all, given the end of its stderr and the statuses of all answers."""
-
-    @property
-    def least_s(self) -> float:
-        """No burst is shorter, because the tool would tell too little, or spend its time with starting."""
-
-    @property
-    def start_s(self) -> float:
-        """How long it takes about until it asks for the first time, and from its last answer to its end."""
-
-    @property
-    def results(self) -> Sequence[str]:
-        """The names of the files that it writes in its home."""
-
-    def cpus(self, order: LoadSpec) -> int:
-        """How many CPUs it can use at the most."""
-
-    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:
-        """What it means that it said all this; None if it tells nothing."""
-
-
-class TellsTotals:
-    """What all drivers have in common whose tools tell nothing before their end."""
-
-    packages: Mapping[str, str] = MappingProxyType({})
-    requirement = ""
-    settings: Mapping[str, str] = MappingProxyType({})
-    streams_responses = supports_multiple_paths = waits_to_begin = is_imitated = False
-    tells_percentiles = True
-    step_s = 0.0
-    least_s, start_s = 1.0, 0.02
-    results: Sequence[str] = ()
-
-    def files(self, order: LoadSpec) -> Mapping[str, str]:  # noqa: ARG002 (as the others)
-        """None."""
+    def files(self, order: LoadSpec) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the files that it needs in its home for this, by their names."""
         return {}
 
-    def arrival(self, line: str) -> ToolResponse | None:  # noqa: ARG002 (as the others)
-        """Never one."""
+    def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
+        """Return the words that start it. SIGTERM ends it."""
+        raise NotImplementedError
+
+    def cpus(self, order: LoadSpec) -> int:
+        """Return how many CPUs it can use at most."""
+        return order.threads
+
+    def arrival(self, line: str) -> ToolResponse | None:  # noqa: ARG002
+        """Return what a line of its stdout means; None if it is no answer."""
         return None
 
-    def failures(self, report: str, statuses: Sequence[int]) -> int:  # noqa: ARG002 (as the others)
-        """They are in the totals."""
+    def failures(self, report: str, statuses: Sequence[int]) -> int:  # noqa: ARG002
+        """Return how many requests got no answer, from the end of its stderr and the statuses of all answers."""
         return 0
+
+    def totals(self, output: ToolOutput, order: LoadSpec) -> Totals | None:  # noqa: ARG002
+        """Return what its output means; None if it has no totals."""
+        return None
 
 
 def whole_seconds(time_s: float) -> int:
-    """For a tool that knows no others."""
+    """Return the time for a tool that knows only whole seconds."""
     return max(1, round(time_s))
 
 
 def only_for_a_time(name: str, order: LoadSpec) -> str:
-    """The refusal of a tool that can't count."""
+    """Return the refusal of a tool that can't count."""
     return f"{name} can't send a number of requests, only run for a time; take time, or ab" if order.requests else ""
 
 
 def only_asks(name: str, order: LoadSpec) -> str:
-    """The refusal of a tool that has no scripts of ours."""
+    """Return the refusal of a tool that can't run our scripts."""
     return f"{name} can't perform a script; take locust, or stressor" if order.script else ""
 
 
 def only_one_thread(name: str, order: LoadSpec) -> str:
-    """The refusal of a tool that has no more."""
+    """Return the refusal of a tool with a single thread."""
     return f"{name} has one thread, not {order.threads}; take threads = 1, or wrk" if order.threads > 1 else ""

@@ -1,15 +1,14 @@
 """wrk: how it is called, and what the line means that a script of ours makes it print."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from under_siege.load_tools.tool import (
+    Driver,
     LoadSpec,
-    TellsTotals,
     ToolOutput,
     Totals,
     only_asks,
@@ -81,8 +80,8 @@ _FIGURES = (
 _MOST = 2**53
 
 
-class Wrk(TellsTotals):
-    """As a driver; see `under_siege.load_tools.tool`.
+class Wrk(Driver):
+    """wrk.
 
     It adds invented samples to its latencies where answers were late (against coordinated omission), so that rate
     times latency can exceed the users.
@@ -90,17 +89,9 @@ class Wrk(TellsTotals):
 
     name = program = "wrk"
     packages = MappingProxyType(dict.fromkeys(("apt-get", "apk", "pacman", "brew"), "wrk"))
-    settings: Mapping[str, str] = MappingProxyType({_SCRIPT_NAME: _SCRIPT, _SEVERAL: _SCRIPT_FOR_SEVERAL})
+    version_pattern = r"^wrk \D*([\d.]+)"
+    settings = MappingProxyType({_SCRIPT_NAME: _SCRIPT, _SEVERAL: _SCRIPT_FOR_SEVERAL})
     supports_multiple_paths = is_imitated = True
-
-    def version_command(self, program: str) -> list[str]:
-        """The words that make it say which it is."""
-        return [program, "--version"]
-
-    def version(self, said: str) -> str:
-        """Such as `4.1.0`; Debian says `debian/4.1.0-3`."""
-        found = re.search(r"^wrk \D*([\d.]+)", said, re.MULTILINE)
-        return found[1] if found else "unknown"
 
     def refusal(self, order: LoadSpec) -> str:
         """It can't count, and would leave out users that its threads can't share evenly."""
@@ -110,10 +101,6 @@ class Wrk(TellsTotals):
                 f"{order.threads} threads; take another number of either"
             )
         return only_asks(self.name, order) or only_for_a_time(self.name, order)
-
-    def cpus(self, order: LoadSpec) -> int:
-        """One for each thread."""
-        return order.threads
 
     def files(self, order: LoadSpec) -> Mapping[str, str]:
         """The right answer, if there is one, and the paths, if there are several."""
@@ -135,11 +122,11 @@ class Wrk(TellsTotals):
             order.url,
         ]
 
-    def totals(self, told: ToolOutput, order: LoadSpec) -> Totals | None:
+    def totals(self, output: ToolOutput, order: LoadSpec) -> Totals | None:
         """An answer below 400 counts as right; one that never came is told nowhere."""
-        lines = [line for line in told.stdout.splitlines() if line.startswith("{")]
+        lines = [line for line in output.stdout.splitlines() if line.startswith("{")]
         figures = _figures(lines[-1]) if lines else None
-        if figures is None and "unable to connect" in told.stderr:  # before it starts
+        if figures is None and "unable to connect" in output.stderr:  # before it starts
             return Totals(0, 0, unanswered=1, connect_errors=1)
         if figures is None or not figures["duration_us"]:
             return None

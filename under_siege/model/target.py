@@ -9,6 +9,9 @@ from typing import ClassVar
 
 from under_siege.model.case import Case
 
+SERVICES = ("postgresql", "redis")  # of what a target may need; the rest are programs and libraries
+LONGEST_S = 86_400.0
+_UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _NAME = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
@@ -25,6 +28,13 @@ def filled(text: str, values: Mapping[str, object]) -> str:
 def filled_words(words: Iterable[str], values: Mapping[str, object]) -> list[str]:
     """The same for each word."""
     return [filled(word, values) for word in words]
+
+
+def seconds(text: str) -> float | None:
+    """Return the seconds of `30`, `30s`, `500ms`, `2m` or `1h`; None if it is no time, or not within a day."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", text, re.ASCII)
+    value_s = float(found[1]) * _UNITS_S[found[2]] if found else 0.0
+    return value_s if 0 < value_s <= LONGEST_S else None
 
 
 class Kind(StrEnum):

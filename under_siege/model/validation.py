@@ -1,74 +1,35 @@
-"""What can be true of a result: a file may come from anybody, and the report counts with what it says."""
+"""Limits of the values in a result file, which may come from anybody, and which the report computes with."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 LONGEST_S, MOST = 1e6, 10**6  # far beyond any siege, and still nothing that the report could not allocate
 FAR_S, LARGEST = 1e10, 2**53
 
-# From where to where the numbers of a field may be, whatever it is a field of.
-_RANGES: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("round", "rounds", "workers", "usable_cpus", "cpus"), (1, MOST)),
-    "answer_bytes": (-1, LARGEST),
-    "warm_up_answers": (0, LARGEST),
-    "warm_up_cpu_s": (0, FAR_S),
-    **dict.fromkeys(("size_bytes", "memory_bytes", "socket_failures", "tool_unknown"), (0, LARGEST)),
-    **dict.fromkeys(("time_s", "finished_s", "waited_s", "idle_answer_s", "ready_s", "warm_s"), (0, LONGEST_S)),
-    **dict.fromkeys(
-        ("stop_s", "case_s", "tool_cpu_s", "bench_cpu_s", "services_cpu_s", "server_cpu_s"), (0, LONGEST_S)
-    ),
-    **dict.fromkeys(("alone_wall_s", "alone_cpu_s", "cpu_s", "total_s"), (0, FAR_S)),
-    **dict.fromkeys(("due_s", "sent_s", "answered_s", "at_s", "alone_at_s"), (-LONGEST_S, LONGEST_S)),
-    **dict.fromkeys(("busy_s", "steal_s", "idle_s", "load_began_s"), (-FAR_S, FAR_S)),
-    **dict.fromkeys(("user", "cpu", "alone_on_cpu"), (-1, MOST)),
-    **dict.fromkeys(("load_average", "load_average_after", "processes"), (0, MOST)),
-    **dict.fromkeys(
-        ("right", "wrong_status", "wrong_contents", "unanswered", "connect_errors", "kept_alive", "body_bytes"),
-        (0, LARGEST),
-    ),
-    "odd_bytes": (0, LARGEST),
-    **dict.fromkeys(("p50_s", "p95_s", "p99_s", "max_s"), (0, LONGEST_S)),
-    **dict.fromkeys(("ended_s", "fault_at_s", "seen_until_s"), (-LONGEST_S, LONGEST_S)),
-    "arrivals_per_s": (1e-6, MOST),
-    "seen": (-LARGEST, LARGEST),
-    **dict.fromkeys(("recovery_answers", "recovery_processes"), (0, MOST)),
-    **dict.fromkeys(("taken", "tool_awake", "generator_awake"), (0, MOST)),
-    **dict.fromkeys(("port_range", "tool_cpus"), (1, MOST)),
-    "began_s": (-LONGEST_S, LONGEST_S),
-    **dict.fromkeys(("status", "answer_status"), (0, 999)),
-    "schema": (1, MOST),
-    "seed": (-(10.0**300), 10.0**300),
-}
-_RANGES_IN: dict[tuple[str, str], tuple[float, float]] = {  # of fields that others have, too
-    ("Record", "load_s"): (1e-3, LONGEST_S),
-    ("Transactions", "took_s"): (0, LONGEST_S),
-    ("Bursts", "took_s"): (1e-6, LONGEST_S),
-    ("Beats", "took_s"): (0, LONGEST_S),
-    ("Record", "tool_step_s"): (0, LONGEST_S),
-}
+Positive = Annotated[int, Meta(ge=1, le=MOST)]
+Few = Annotated[int, Meta(ge=0, le=MOST)]
+Count = Annotated[int, Meta(ge=0, le=LARGEST)]
+Bytes = Annotated[int, Meta(ge=-1, le=LARGEST)]  # -1: they differ
+Number = Annotated[int, Meta(ge=-1, le=MOST)]  # of a CPU or a user; -1: not known
+Status = Annotated[int, Meta(ge=0, le=999)]
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
+PositiveSeconds = Annotated[float, Meta(ge=1e-6, le=LONGEST_S)]  # something is divided by them
+CpuSeconds = Annotated[float, Meta(ge=0, le=FAR_S)]
+Moment = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]  # since the load began, which may be later
+Clock = Annotated[float, Meta(ge=-FAR_S, le=FAR_S)]
+Share = Annotated[float, Meta(ge=0, le=MOST)]  # of a CPU
+Rate = Annotated[float, Meta(ge=1e-6, le=MOST)]
+Seen = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+
 _NUMBERS = ("users", "workers")  # axes whose values are whole numbers
 _TABLES = (
-    "Transactions",
-    "Bursts",
-    "Pings",
-    "Checks",
-    "TracedRequests",
-    "Beats",
-    "CpuTimes",
-    "Samples",
-    "Ports",
-    "Requests",
-    "Recovery",
-    "Arrivals",
+    *("Transactions", "Bursts", "Pings", "Checks", "TracedRequests", "Beats"),
+    *("CpuTimes", "Samples", "Ports", "Requests", "Recovery", "Arrivals"),
 )
-_MAY_LACK = (
-    "memory_bytes",
-    "odd_bytes",
-    "wrong_contents",
-    "waited_s",
-)  # what is not known of the bare case, or of older ones
+_MAY_LACK = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # unknown without a server, or in older files
 
 
 def faults(result: msgspec.Struct) -> Iterator[str]:
@@ -82,47 +43,29 @@ def _faults(value: Any, where: str) -> Iterator[str]:
             yield from _unequal(value, where)
             yield from _back_in_time(value, where)
         for name in value.__struct_fields__:
-            yield from _field(value, name, f"{where}.{name}" if where else name)
+            yield from _field(getattr(value, name), name, f"{where}.{name}" if where else name)
     elif isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
         for place, one in enumerate(value):
             yield from _faults(one, f"{where}[{place}]")
 
 
-def _field(struct: msgspec.Struct, name: str, where: str) -> Iterator[str]:
-    value = getattr(struct, name)
-    limits = _RANGES_IN.get((type(struct).__name__, name)) or _RANGES.get(name)
+def _field(value: Any, name: str, where: str) -> Iterator[str]:
     if name == "ran_s":
-        yield from _stretches(value, where)
+        yield from _spans(value, where)
     elif name == "values":
         yield from _values(value, where)
-    elif limits is None:
-        yield from _faults(value, where)
     else:
-        columns = (
-            [[*value.values()]]
-            if name == "seen"
-            else value.values()
-            if isinstance(value, dict)
-            else [value if isinstance(value, list) else [value]]
-        )
-        for column in columns:
-            yield from _beyond([number for number in column if number is not None], limits, where)
+        yield from _faults(value, where)
 
 
 def _values(values: dict[str, Any], where: str) -> Iterator[str]:
-    """On axes that are known: a number where one is meant."""
+    """Yield axes whose value is no number, or too small or large."""
     for axis, value in values.items():
+        least, most = (1, MOST) if axis in _NUMBERS else (-LARGEST, LARGEST)
         if axis in _NUMBERS and not isinstance(value, int):
             yield f"{where}.{axis} is not a number"
-        elif isinstance(value, int):
-            yield from _beyond([value], (1, MOST) if axis in _NUMBERS else (-LARGEST, LARGEST), f"{where}.{axis}")
-
-
-def _beyond(numbers: list[float], limits: tuple[float, float], where: str) -> Iterator[str]:
-    if numbers and not limits[0] <= (least := min(numbers)):
-        yield f"{where} is {least:.6g}"
-    elif numbers and not (most := max(numbers)) <= limits[1]:
-        yield f"{where} is {_short(most)}"
+        elif isinstance(value, int) and not least <= value <= most:
+            yield f"{where}.{axis} is {_short(value)}"
 
 
 def _short(number: float) -> str:
@@ -152,8 +95,8 @@ def _back_in_time(table: msgspec.Struct, where: str) -> Iterator[str]:
         last[cpu] = at
 
 
-def _stretches(requests: list[list[tuple[float, float, float | None]]], where: str) -> Iterator[str]:
-    for since, to, cpu_s in (stretch for request in requests for stretch in request):
+def _spans(requests: list[list[tuple[float, float, float | None]]], where: str) -> Iterator[str]:
+    for since, to, cpu_s in (span for request in requests for span in request):
         if not -LONGEST_S <= since <= to <= LONGEST_S or not 0 <= (cpu_s or 0) <= LONGEST_S:
-            yield f"{where} has a stretch from {_short(since)} to {_short(to)}"
+            yield f"{where} has a span from {_short(since)} to {_short(to)}"
             return

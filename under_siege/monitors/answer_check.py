@@ -1,6 +1,6 @@
-"""The checker: asks for the task while the siege is on and reads the answer, because siege only counts its bytes.
+"""The answer check: request the task during the load and read the answers, because siege only counts their bytes.
 
-Like the probe it does not wait for one answer before it asks again. What it asks for is work, and is counted as such.
+It is an open loop like the ping probe. Its requests are work, and are counted as work.
 It begins together with the users: joining later it would make the queue longer in the middle of the measurement.
 """
 
@@ -12,26 +12,24 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from under_siege.errors import CaseFailedError
 from under_siege.model.record import Checks
+from under_siege.monitors.ping import cancel, send_when_due
 
 Verify = Callable[[int], Awaitable[object]]
 
 
 def interval_s(task_s: float) -> float:
-    """Once a second, or less often where the task takes so long that this would be a load of its own.
-
-    A server that does one task after the other spends at most a tenth of its time on the checks.
-    """
+    """Return 1 s, or more for long tasks: a server that does one after the other spends at most 10 % on checks."""
     return max(1.0, 10 * task_s)
 
 
 class Checker:
-    """Asks, compares, and writes down what came of it."""
+    """Send requests, compare the answers, and record the outcomes."""
 
     def __init__(self, verify: Verify, checks: Checks, began_s: float) -> None:
         self._verify, self._checks, self._began_s = verify, checks, began_s
 
     async def check(self, in_a_row: int = 1) -> None:
-        """Asks once; so many times where a connection is kept, in which what comes first may be another answer."""
+        """Ask once; so many times where a connection is kept, in which what comes first may be another answer."""
         sent_s, code, problem = time.monotonic(), "no_answer", "GET / was not answered"
         try:
             await self._verify(in_a_row)
@@ -46,26 +44,18 @@ class Checker:
 
     @contextlib.asynccontextmanager
     async def checking(self, every_s: float, end_s: Callable[[], float]) -> AsyncIterator[None]:
-        """Asks at a fixed rate as long as the body runs, then waits for the answers still missing.
+        """Check at a fixed rate while the body runs, then wait for the answers still missing.
 
         Args:
-            end_s: when the siege will end, as far as that is known now; nothing is asked for at its very end.
+            end_s: when the siege will end, as far as that is known now; nothing is sent after that.
         """
         waiting: set[asyncio.Task[None]] = set()
-
-        async def ask() -> None:
-            for number in itertools.takewhile(lambda number: number * every_s < end_s(), itertools.count()):
-                await asyncio.sleep(self._began_s + number * every_s - time.monotonic())
-                task = asyncio.create_task(self.check())
-                waiting.add(task)
-                task.add_done_callback(waiting.discard)
-
-        asking = asyncio.create_task(ask())
+        after_s = itertools.takewhile(lambda at_s: at_s < end_s(), (number * every_s for number in itertools.count()))
+        times_s = (self._began_s + at_s for at_s in after_s)
+        asking = asyncio.create_task(send_when_due(lambda _: self.check(), times_s, waiting))
         try:
             yield
             asking.cancel()
             await asyncio.gather(*waiting)
         finally:
-            for task in (asking, *waiting):
-                task.cancel()
-            await asyncio.gather(asking, *waiting, return_exceptions=True)
+            await cancel([asking, *waiting])

@@ -19,7 +19,7 @@ from under_siege.processes.process_output import reading_lines
 
 @contextlib.asynccontextmanager
 async def watching_machine(record: Record) -> AsyncIterator[None]:
-    """Writes into the record what all CPUs, and this program itself, did while the body ran."""
+    """Record what all CPUs, and this program itself, did while the body ran."""
     before, own_before_s = psutil.cpu_times(), time.process_time()
     try:
         yield
@@ -30,7 +30,7 @@ async def watching_machine(record: Record) -> AsyncIterator[None]:
 
 
 def machine_between(before: object, after: object) -> Machine:
-    """What the CPUs did between two readings of `psutil.cpu_times()`."""
+    """Return what the CPUs did between two readings of `psutil.cpu_times()`."""
     spent = _fields(after)
     for name, earlier_s in _fields(before).items():
         spent[name] -= earlier_s
@@ -43,18 +43,18 @@ def machine_between(before: object, after: object) -> Machine:
 
 
 def busy_s(times: object) -> float:
-    """How long a CPU has worked for processes, from a reading of `psutil.cpu_times()`."""
+    """Return how long a CPU has worked for processes, from a reading of `psutil.cpu_times()`."""
     return _busy_s(_fields(times))
 
 
 def _fields(times: object) -> dict[str, float]:
-    """Guest times are left out: they are part of user time already (proc(5))."""
+    """Return the times without guest times, which are part of user time already (proc(5))."""
     names = getattr(times, "_fields", ())
     return {name: getattr(times, name) for name in names if name not in ("guest", "guest_nice")}
 
 
 def _busy_s(spent: dict[str, float]) -> float:
-    """Interrupts are no process's work; here they are those of our own connections."""
+    """Return the busy time without interrupts, which are no process's work."""
     others = ("idle", "iowait", "steal", "irq", "softirq")
     return sum(spent.values()) - sum(spent.get(name, 0.0) for name in others)
 
@@ -72,7 +72,7 @@ class SpeedProbe:
         self._recent: deque[tuple[float, int, float]] = deque()
 
     def take(self, line: str, _arrived_s: float) -> None:
-        """A line that it printed."""
+        """Parse a line that it printed."""
         at_s, cpu, took_s = line.split(",")
         beat = float(at_s), int(cpu), float(took_s)
         self._recent.append(beat)
@@ -83,7 +83,7 @@ class SpeedProbe:
 
     @contextlib.asynccontextmanager
     async def beside(self, record: Record, since_s: float = math.inf) -> AsyncIterator[None]:
-        """Writes every beat into the record as long as the body runs; times are of `time.monotonic`.
+        """Record every sample while the body runs; times are of `time.monotonic`.
 
         Args:
             since_s: recent ones, too, from then on.
@@ -110,7 +110,7 @@ def _append(record: Record, beat: tuple[float, int, float]) -> None:
 
 @contextlib.asynccontextmanager
 async def speed_probe() -> AsyncIterator[SpeedProbe]:
-    """The metronome, which is gone at the end."""
+    """Start the speed probe; stop it at the end."""
     process, ticking = ManagedProcess(SPEED_PROBE, environment=server_environment(), may_hide=False), SpeedProbe()
     try:
         assert process.process.stdout is not None

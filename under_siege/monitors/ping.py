@@ -1,15 +1,16 @@
-"""The ping probe: what everybody else on that server feels while the siege is on.
+"""The ping probe: the latency of other requests to a server while it is under load.
 
-It is an open loop: each ping is sent when it is due, whether or not the earlier ones were answered,
-and its latency counts from then. A closed loop would ask less of a server that stalls, and so hide the stall
-(Gil Tene calls that coordinated omission).
+It is an open loop: each ping is sent when it is due, whether or not the earlier ones were answered, and its latency
+counts from then. A closed loop would send fewer requests to a server that stalls, and so hide the stall (coordinated
+omission).
 """
 
 import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any
 
 import aiohttp
 
@@ -19,6 +20,25 @@ from under_siege.model.record import Pings
 from under_siege.model.suite import Ping
 
 INTERVAL_S = 0.05
+
+
+async def send_when_due(
+    send: Callable[[float], Coroutine[Any, Any, None]], times_s: Iterable[float], waiting: set[asyncio.Task[None]]
+) -> None:
+    """Start a task at each of these times of `time.monotonic`; it is in `waiting` until it is done."""
+    for due_s in times_s:
+        await asyncio.sleep(due_s - time.monotonic())
+        task = asyncio.create_task(send(due_s))
+        waiting.add(task)
+        task.add_done_callback(waiting.discard)
+
+
+async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
@@ -32,7 +52,7 @@ async def probing(
     interval_s: float = INTERVAL_S,
     after_s: float = 0.0,
 ) -> AsyncIterator[None]:
-    """Pings at a fixed rate as long as the body runs, then waits so long for the answers that are still missing.
+    """Send pings at a fixed rate while the body runs, then wait for missing answers for `patience_s`.
 
     Args:
         after_s: from the beginning until the first one is due.
@@ -40,53 +60,35 @@ async def probing(
     if ping is None:
         yield
         return
-    probe = _Probe(session, url, ping, pings, began_s)
-    sending = asyncio.create_task(probe.send(interval_s, after_s))
-    wait_s = 0.0  # if the body fails
+    waiting: set[asyncio.Task[None]] = set()
+    times_s = (began_s + after_s + number * interval_s for number in itertools.count())
+
+    async def send(due_s: float) -> None:
+        await _ping(session, url, ping, pings, began_s, due_s)
+
+    sending = asyncio.create_task(send_when_due(send, times_s, waiting))
     try:
         yield
-        wait_s = patience_s
+        await cancel([sending])
+        if waiting:
+            await asyncio.wait(waiting, timeout=patience_s)
     finally:
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-        await probe.finish(wait_s)
+        await cancel([sending, *waiting])
 
 
-class _Probe:
-    def __init__(self, session: aiohttp.ClientSession, url: str, asked: Ping, pings: Pings, began_s: float) -> None:
-        self._session, self._url, self._fits = session, url + asked.path, asked.fits
-        self._pings, self._began_s = pings, began_s
-        self._waiting: set[asyncio.Task[None]] = set()
-
-    async def send(self, interval_s: float, after_s: float) -> None:
-        for number in itertools.count():
-            due_s = self._began_s + after_s + number * interval_s
-            await asyncio.sleep(due_s - time.monotonic())
-            ping = asyncio.create_task(self._ping(due_s))
-            self._waiting.add(ping)
-            ping.add_done_callback(self._waiting.discard)
-
-    async def finish(self, wait_s: float) -> None:
-        if self._waiting and wait_s:
-            await asyncio.wait(self._waiting, timeout=wait_s)
-        for ping in self._waiting:
-            ping.cancel()
-        await asyncio.gather(*self._waiting, return_exceptions=True)
-
-    async def _ping(self, due_s: float) -> None:
-        sent_s, problem = time.monotonic(), "not answered"
-        try:
-            answer = await get(self._session, self._url)
-            problem = "" if self._fits(answer.status, answer.body) else answer.described()
-        except aiohttp.ClientConnectorError as error:
-            problem = f"not connected: {error.strerror}"
-        except CaseFailedError as error:
-            problem = str(error)
-        finally:
-            self._write_down(due_s, sent_s, problem)
-
-    def _write_down(self, due_s: float, sent_s: float, problem: str) -> None:
-        self._pings.due_s.append(round(due_s - self._began_s, 6))
-        self._pings.sent_s.append(round(sent_s - self._began_s, 6))
-        self._pings.waited_s.append(round(time.monotonic() - due_s, 6))
-        self._pings.problem.append(problem)
+async def _ping(
+    session: aiohttp.ClientSession, url: str, ping: Ping, pings: Pings, began_s: float, due_s: float
+) -> None:
+    sent_s, problem = time.monotonic(), "not answered"
+    try:
+        answer = await get(session, url + ping.path)
+        problem = "" if ping.fits(answer.status, answer.body) else answer.described()
+    except aiohttp.ClientConnectorError as error:
+        problem = f"not connected: {error.strerror}"
+    except CaseFailedError as error:
+        problem = str(error)
+    finally:
+        pings.due_s.append(round(due_s - began_s, 6))
+        pings.sent_s.append(round(sent_s - began_s, 6))
+        pings.waited_s.append(round(time.monotonic() - due_s, 6))
+        pings.problem.append(problem)

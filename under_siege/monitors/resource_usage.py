@@ -1,7 +1,8 @@
-"""The sampler: CPU seconds and memory of a server with all its children, several times a second."""
+"""What is used while the load is on: CPU time and memory of a server with all its children, and local ports."""
 
 import asyncio
 import contextlib
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +16,7 @@ from under_siege.processes.managed_process import offspring
 
 
 def used_cpu_s(process: psutil.Process) -> float:
-    """CPU seconds of all its threads, those that have ended among them, but not of its children.
+    """Return the CPU time of all its threads, including those that have ended, without its children.
 
     Linux gives them in nanoseconds by a clock of each process (clock_getcpuclockid(3)). What /proc has of it, and so
     psutil, is cut to steps of 10 ms, twice: in a short siege that is a good part of what a light task takes.
@@ -33,6 +34,8 @@ def used_cpu_s(process: psutil.Process) -> float:
 
 
 PROC = Path("/proc")
+_IPV4 = PROC / "sys/net/ipv4"
+INTERVAL_S = 0.25
 FEWEST_LOOKS = 5
 
 
@@ -44,13 +47,13 @@ class Wakefulness:
         self._looks: list[tuple[float, float]] = []  # when, and seconds awake since it was started
 
     def look(self) -> None:
-        """Writes down how long it was awake until now, if it is still there."""
+        """Record how long it was awake until now, if it is still there."""
         awake_s = sum(sum(scheduled(pid)) for pid in _family(self._pid))
         if awake_s and awake_s >= (self._looks[-1][1] if self._looks else 0.0):
             self._looks.append((time.monotonic(), awake_s))
 
     def cpus(self, last_s: float) -> float | None:
-        """How many CPUs would have kept it awake that long, in the last so many seconds; None if that isn't known."""
+        """Return the mean number of CPUs on which it was awake in the last seconds; None if that isn't known."""
         if not self._looks:
             return None
         looks = [look for look in self._looks if look[0] >= self._looks[-1][0] - last_s]
@@ -91,9 +94,6 @@ def _words(path: Path) -> list[str]:
         return []
 
 
-INTERVAL_S = 0.25
-
-
 class Usage(NamedTuple):
     """What a process tree uses."""
 
@@ -106,7 +106,7 @@ class Usage(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def sampling(pid: int, record: Record, began_s: float, *, memory: bool = True) -> AsyncIterator[None]:
-    """Samples the process and its children into the record as long as the body runs, once more at its end."""
+    """Sample the process and its children while the body runs, and once more at its end."""
     stop = asyncio.Event()
     task = asyncio.create_task(_sample(pid, record, began_s, stop, memory=memory))
     try:
@@ -137,7 +137,7 @@ async def _sample(pid: int, record: Record, began_s: float, stop: asyncio.Event,
 
 
 def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
-    """What the process and all below it use now; None if it is gone."""
+    """Return what the process and all below it use now; None if it is gone."""
     try:
         root = psutil.Process(pid)
         processes = [root, *offspring(pid)]
@@ -158,7 +158,7 @@ def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
 
 
 def _memory(process: psutil.Process) -> tuple[int, str]:
-    """PSS, because RSS counts what processes share once for each; USS or RSS where there is no PSS."""
+    """Return PSS, because RSS counts shared memory once for each process; USS or RSS where there is no PSS."""
     try:
         full = process.memory_full_info()
     except psutil.AccessDenied:
@@ -167,3 +167,33 @@ def _memory(process: psutil.Process) -> tuple[int, str]:
         if (size := getattr(full, kind, 0)) > 0:
             return int(size), kind
     return full.rss, "rss"
+
+
+@contextlib.asynccontextmanager
+async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
+    """Record how many local ports are taken while the body runs, because a load tool may use them up."""
+    span, reuse = _words(_IPV4 / "ip_local_port_range"), _words(_IPV4 / "tcp_tw_reuse")
+    if len(span) == 2 and all(word.isdecimal() for word in span):
+        record.port_range = max(1, int(span[1]) - int(span[0]) + 1)
+        record.ports_are_reused = reuse not in ([], ["0"])  # 1: always, 2: on the loopback interface, where we are
+    watching = asyncio.create_task(_watch(record, began_s))
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _watch(record: Record, began_s: float) -> None:
+    while (taken := taken_ports()) is not None:
+        record.ports.at_s.append(round(time.monotonic() - began_s, 4))
+        record.ports.taken.append(taken)
+        await asyncio.sleep(INTERVAL_S)
+
+
+def taken_ports() -> int | None:
+    """Return how many TCP sockets have a port, including TIME_WAIT; None if the system does not tell."""
+    counts = re.search(
+        r"^TCP: inuse (\d+) .*\btw (\d+)", " ".join(_words(PROC / "net/sockstat")).replace(" TCP: ", "\nTCP: "), re.M
+    )
+    return int(counts[1]) + int(counts[2]) if counts else None

@@ -18,7 +18,7 @@ MOST_RUNS, ENOUGH_S = 3, 0.25  # at a time: so many, or as many as begin in so l
 FRESH_S = 1.0  # what was run after a case, and began no longer ago, is also what is run before the next one
 
 
-class Soloist:
+class BaselineWorker:
     """A process that has the task ready, and waits to be asked."""
 
     def __init__(self, process: ManagedProcess, patience_s: float) -> None:
@@ -29,17 +29,17 @@ class Soloist:
         self._last_of: Record | None = None
 
     def take(self, line: str, _arrived_s: float) -> None:
-        """A line that it printed."""
+        """Parse a line that it printed."""
         if re.fullmatch(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", line, re.ASCII):  # anything else was printed by the task
             self._lines.append([float(word) for word in line.split(",")])
 
     def fresh_since_s(self, record: Record) -> float:
-        """When the runs began that were made right before this case, after another one; infinite if there are none."""
+        """Return when the runs began that were made right before this case, after another one; infinite without any."""
         is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < FRESH_S
         return self._last[0][0] if is_fresh else math.inf
 
     async def perform(self, record: Record) -> None:
-        """Some runs of the task, written into the record; times are of `time.monotonic`. None if it can't any more."""
+        """Record some runs of the task, none if it can't any more; times are of `time.monotonic`."""
         if self.fresh_since_s(record) == math.inf:
             self._last = await self._runs()
         self._last_of = record
@@ -73,14 +73,14 @@ class Soloist:
 @contextlib.asynccontextmanager
 async def baseline_worker(
     task: str, python: Interpreter, patience_s: float, folder: Path | None = None
-) -> AsyncIterator[Soloist]:
-    """A soloist for the task, which is gone at the end."""
+) -> AsyncIterator[BaselineWorker]:
+    """Start a baseline worker for the task; stop it at the end."""
     command = [python.path, *script("baseline_worker"), task]
     process = ManagedProcess(command, environment=server_environment(), stdin=subprocess.PIPE, folder=folder)
     Tail(process.process.stderr)  # or it would have to wait when it has printed much
     try:
         assert process.process.stdout is not None
-        one = Soloist(process, patience_s)
+        one = BaselineWorker(process, patience_s)
         with reading_lines(process.process.stdout.fileno(), one.take):
             yield one
     finally:

@@ -8,35 +8,32 @@ from under_siege import formatting
 from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.threshold_check import judged
-from under_siege.charts.html import Explained, rendered
+from under_siege.charts.html import page
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.record import Result
 from under_siege.pages.page_sections import sections
 from under_siege.report.columns import Column, columns_for, figures
-from under_siege.report.conclusion import conclusion
-from under_siege.report.footnote import footnote
+from under_siege.report.conclusion import conclusion, in_sentences
+from under_siege.report.grid import TableCell
 from under_siege.report.labels import at, cases_of, columned, in_plain_words, with_name
-from under_siege.report.notes import flags, notes
-from under_siege.report.sweep_text import in_sentences
+from under_siege.report.notes import flags, footnote, notes
 from under_siege.report.threshold_text import HEADINGS, in_short, lines
 
 MOST_ROWS = 400
 
 
 def as_html(result: Result, *, corrected: bool = True) -> str:
-    """Return the whole page, as one file."""
     comparison = summarize(result, corrected=corrected)
     found = judged(result, comparison)
     ordered = [*comparison.ceilings, *comparison.cases]
     columns = columns_for([one for one in ordered if one.verdict != FAILED])
     differing = columned(cases_of(comparison.cases))
-    return rendered(
+    return page(
         "template.html",
+        result,
         heading=_heading(result),
         noun=comparison.noun,
-        began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         answer=[*conclusion(comparison), *in_sentences(comparison)],
-        explained=Explained(),
         rows=[_row(summary, comparison, columns, differing) for summary in ordered[:MOST_ROWS]],
         left_out=max(0, len(ordered) - MOST_ROWS),
         caption=footnote(result, comparison).splitlines()[0].replace("* not", "★ not") if ordered else "",
@@ -75,19 +72,13 @@ def _heading(result: Result) -> str:
 def _row(
     summary: Summary, comparison: Comparison, columns: Sequence[Column], differing: Sequence[str]
 ) -> dict[str, Any]:
-    if summary.verdict == FAILED:
-        cells = [(column.name, {"text": "", "best": False}) for column in columns]
-    else:
-        shown = figures(summary, columns)
-        cells = [
-            (column.name, {"text": cell.text, "best": cell.best}) for column, cell in zip(columns, shown, strict=True)
-        ]
+    cells = [TableCell("")] * len(columns) if summary.verdict == FAILED else figures(summary, columns)
     return {
         "server": summary.server,
         "plain": in_plain_words(summary.server, summary.title),
         "is_ceiling": summary in comparison.ceilings,
         "setting": [(name, value or "") for name, value in zip(differing, at(summary.case, differing), strict=True)],
-        "cells": cells,
+        "cells": list(zip((column.name for column in columns), cells, strict=True)),
         "verdict": summary.verdict if summary.verdict != OK else "",
         "codes": ", ".join(reason.code.replace("_", " ") for reason in summary.reasons),
         "reasons": [reason.message for reason in summary.reasons],
@@ -116,7 +107,6 @@ def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _packages(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield one line of packages for each Python."""
     of_each = result.environment.packages_of or {"": result.environment.packages}
     for python, packages in of_each.items():
         name = f"packages of Python {python}" if len(of_each) > 1 else "packages"

@@ -1,23 +1,31 @@
 """The charts of the page: which ones a result has, how to read each, and its text alternative."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from under_siege import formatting
-from under_siege.analysis.metric_value import known
+from under_siege.analysis.metric_value import known, spent_beside, task_cpu_s
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Sweep, sweeps
-from under_siege.charts.axis_curves import FIGURES, Over, curves
-from under_siege.charts.heatmap import heat_map
+from under_siege.charts.axis_charts import FIGURES, Over, curves, heat_map
+from under_siege.charts.canvas import Drawing, Look
 from under_siege.charts.html import Picture, Section
+from under_siege.charts.row_charts import cpu_chart, moments_chart, pings_chart, throughput_chart
+from under_siege.charts.scatter import memory_chart, tradeoff_chart
 from under_siege.checks.verdict import FAILED
+from under_siege.formatting import capitalized
 from under_siege.model.record import Result
-from under_siege.pages.siege_charts import Field, siege_pictures
-from under_siege.report.footnote import of_siege, of_traces
-from under_siege.report.labels import across, cases_of, full_name, in_words, load_in_words
+from under_siege.report import headlines
+from under_siege.report.labels import across, cases_of, full_name, in_words, label, load_in_words
+from under_siege.report.notes import of_siege, of_traces
+from under_siege.stats.estimates import Estimate
+from under_siege.stats.rounds_data import Round, alone_wall_s
 from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_chart import timeline_chart
-from under_siege.trace.trace_text import GIL, HOW, headline, missing
+from under_siege.trace.timeline_text import GIL, HOW, headline, missing
 
 MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two
 ON_PAGE = ("rate", "p99", "ping")  # of the figures along an axis
@@ -25,6 +33,17 @@ _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Others would differ a little, so don't compare throughput here."
 )
 MOST_ROWS = 15  # in rows beyond that there are fewer marks, or the page would grow too large
+MOST_STEPS = 600  # of a curve
+MOST_ON_SLIDE = 12
+_BRACKET = (
+    "Names in a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "
+    "if the points are side by side."
+)
+_WHY = (
+    "\nThreads, greenlets and the event loop use no more than one core, because only the thread that holds the GIL can "
+    "run Python code. Each process has its own GIL."
+)
+_CEILING = "The dashed line is the ceiling, the rate that the same users reach {}; the grey band is its 95 % interval."
 
 
 def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
@@ -49,7 +68,6 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
 
 
 def traced(result: Result, columns: int = 1) -> Picture:
-    """Return all timelines, in one column or more."""
     drawn, absent = timelines(result.traces), missing(result)
     untold = " A dotted line is a request to a server that doesn't report when it computes."
     untold = untold if any(one.is_untold for one in drawn) else ""
@@ -103,7 +121,7 @@ def _sweeps(result: Result, comparison: Comparison) -> Iterator[Picture]:
                     lambda look, places=places, along=sweep.along, over=over: curves(  # type: ignore[misc]
                         comparison, places, along, over, look
                     ),
-                    f"{over.title[:1].upper()}{over.title[1:]}. Rates: {told}",
+                    f"{capitalized(over.title)}. Rates: {told}",
                     on_page=number < MOST_SETTINGS and over.name in ON_PAGE,
                     conditions=of_siege(result, [comparison.cases[place] for place in places]),
                 )
@@ -114,12 +132,11 @@ def _title(over: Over, sweep: Sweep, what: str) -> str:
     figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU for each answer"}
     told = f"more {sweep.along}"
     told = told if over.name == "rate" else f"{figures.get(over.name, over.name)} with {told}"
-    return f"{what}: {told}" if what else f"{told[:1].upper()}{told[1:]}"
+    return f"{what}: {told}" if what else capitalized(told)
 
 
 def _how(over: Over, sweep: Sweep, comparison: Comparison) -> str:
-    """Return how to read a chart along an axis."""
-    what = f"{over.title[:1].upper()}{over.title[1:]}, over the number of {sweep.along}"
+    what = f"{capitalized(over.title)}, over the number of {sweep.along}"
     ceiling = ", against the ceiling" if over.figure == "rate_per_s" and comparison.ceilings else ""
     upright = "; vertical lines are 95 % confidence intervals" if sweep.lines[0].knows_noise else ""
     return f"{what}{ceiling}{upright}. Suspect, unclear and missing values are left out."
@@ -127,3 +144,195 @@ def _how(over: Over, sweep: Sweep, comparison: Comparison) -> str:
 
 def _rate(case: Summary) -> str:
     return f"{formatting.rate(case.usual_rate_per_s)}/s" if case.rate_per_s else case.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Cases with the same load that have numbers, by their places in the comparison."""
+
+    result: Result
+    comparison: Comparison
+    places: list[int]
+    detail: float  # of all marks, so many are drawn
+
+    def of(self, look: Look) -> Field:
+        """Return the field unchanged; on a slide only the fastest cases, the fastest first."""
+        if not look.is_slide:
+            return self
+        by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].usual_rate_per_s)
+        return Field(self.result, self.comparison, by_rate[:MOST_ON_SLIDE], self.detail)
+
+    @property
+    def cases(self) -> list[Summary]:
+        return [self.comparison.cases[place] for place in self.places]
+
+    @property
+    def rounds(self) -> list[list[Round]]:
+        return [self.comparison.rounds[place] for place in self.places]
+
+    @property
+    def ceilings(self) -> list[Summary | None]:
+        found = {id(one): place for place, case in enumerate(self.comparison.ceiling_rounds) for one in case}
+        places = [found.get(id(case[0].ceiling)) for case in self.rounds]
+        return [None if place is None else self.comparison.ceilings[place] for place in places]
+
+    @property
+    def alone_s(self) -> float | None:
+        """Return how long the task takes alone; None if the cases have different tasks."""
+        works = {one.case.work for one in self.cases}
+        return alone_wall_s(self.comparison.rounds_of(works.pop())) if len(works) == 1 else None
+
+    @property
+    def task_cpu(self) -> Estimate | None:
+        works = {one.case.work for one in self.cases}
+        return task_cpu_s(self.comparison, works.pop()) if len(works) == 1 else None
+
+
+def siege_pictures(field: Field) -> Iterator[Picture]:
+    conditions = of_siege(field.result, field.cases)
+    yield from (*_work(field, conditions), *_costs(field, conditions))
+
+
+def _work(field: Field, conditions: str) -> Iterator[Picture]:
+    cases, dots = field.cases, next(count for count in (100, 50, 20) if count <= 100 * field.detail or count == 20)
+    has_ceiling, alone = any(field.ceilings), field.alone_s
+    ceiling = f" {_CEILING.format(_at_the_ceiling(field.comparison))}" if has_ceiling else ""
+    yield Picture(
+        "throughput",
+        "Throughput",
+        "Correct answers per second, adjusted to the mean CPU speed of this run. The thin line is the 95 % confidence "
+        f"interval.{ceiling} ★ marks cases that are not significantly slower than the fastest. That does not make them "
+        f"equal: more rounds may separate them.{_why(field)}",
+        lambda look: throughput_chart(field.of(look).cases, look, field.of(look).ceilings),
+        "Requests per second: " + _each(cases, _rate),
+        headline=headlines.of_throughput(cases),
+        conditions=conditions,
+    )
+    yield Picture(
+        "pings",
+        "Health-check latency under load",
+        f"How long a ping to the same server took while the load was on. Each dot is {100 // dots} % of the pings, and "
+        "the black line is the median. Further left is better. On the logarithmic axis each step is ten times as long. "
+        + ("The dashed line shows how long one task takes alone. Pings right of it took longer." if alone else ""),
+        lambda look: _pings(field.of(look), dots, look),
+        "Ping, 99th percentile: "
+        + _each(cases, lambda case: formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "none"),
+        headline=headlines.of_pings(cases, alone),
+        conditions=conditions,
+    )
+    if any(case.ping_s for case in cases):
+        yield _tradeoff(field, conditions)
+    yield _moments(field, conditions)
+
+
+def _tradeoff(field: Field, conditions: str) -> Picture:
+    return Picture(
+        "tradeoff",
+        "Throughput and health-check latency",
+        "Further up is more throughput, further left is shorter pings (p99): the upper left corner is best. ★ marks "
+        "cases that are not significantly worse than the best in both. The thin crosses are 95 % confidence intervals. "
+        f"{_BRACKET}",
+        lambda look: _scattered(field, look),
+        "Throughput and pings: " + _each(field.cases, lambda case: f"{_rate(case)} and {_ping(case)}"),
+        headline=headlines.of_tradeoff(field.cases),
+        conditions=conditions,
+    )
+
+
+def _moments(field: Field, conditions: str) -> Picture:
+    cases = field.cases
+    return Picture(
+        "moments",
+        "The course of the siege",
+        "The blue line counts correct answers, so its slope is the rate. The rate is measured after nine of ten users "
+        "have had an answer; it is not all answers divided by all seconds. A step is a batch of answers that came at "
+        "the same moment. Below, each ping is a bar whose height is its time: tall bars show that the server was "
+        "blocked. At the end users send no new requests, and the bars get shorter. All rows have the same scales, see "
+        "the dotted lines. A siege lasts longer if answers take longer. The chart shows the first round, not "
+        "adjusted; the table has all rounds.",
+        lambda look: moments_chart(field.of(look).cases, field.of(look).rounds, int(MOST_STEPS * field.detail), look),
+        "Correct answers in the first round: " + _each(cases, lambda case: str(_first(field, case).completed)),
+        headline=headlines.of_moments(cases, field.rounds),
+        conditions=conditions,
+    )
+
+
+def _costs(field: Field, conditions: str) -> Iterator[Picture]:
+    cases, task = field.cases, field.task_cpu
+    both = any(case.rank == 1 and "memory_bytes" in case.best for case in cases)
+    star = " ★ marks cases that are not significantly worse than the best in both." if both else ""
+    spent = spent_beside(field.comparison, field.places, task)
+    yield Picture(
+        "memory",
+        "Cost: memory",
+        f"Further up is more throughput, further left is less memory.{star} {_BRACKET}",
+        lambda look: memory_chart(field.of(look).cases, look),
+        "Memory: " + _each(cases, lambda case: formatting.megabytes(case.memory_bytes or 0)),
+        headline=headlines.of_memory(cases),
+        conditions=conditions,
+    )
+    beside = f"on top of the {formatting.seconds(task.mean)} that the task itself needs" if task else "of the server"
+    yield Picture(
+        "cpu",
+        "Cost: CPU time for each answer",
+        f"CPU time for each correct answer {beside}, speed-adjusted{_by_the_clock(field)}. The thin line is the 95 % "
+        "confidence interval. A pale bar is not significantly different from 0. The table has the CPU time with the "
+        "task, as measured."
+        if task
+        else "CPU time of the server and all its child processes for each correct answer. The thin line is the 95 % "
+        "confidence interval.",
+        lambda look: _cpu(field.of(look), task, look),
+        f"CPU time for each answer {beside}: "
+        + ", ".join(f"{label(case, cases)} {_in_ms(one.value)}" for case, one in zip(cases, spent, strict=True)),
+        headline=headlines.of_cpu(cases, spent, task.mean if task else None),
+        conditions=conditions,
+    )
+
+
+def _by_the_clock(field: Field) -> str:
+    """Return the wall-clock time of the task, which other charts on the page show."""
+    alone_s = field.alone_s
+    return f" (its wall-clock time, as measured, was {formatting.seconds(alone_s)})" if alone_s else ""
+
+
+def _why(field: Field) -> str:
+    """Return the explanation of the GIL, for strategies with a task that holds it, on several cores."""
+    holds = {case.task for case in field.cases} == {"primes"} and field.result.suite is None
+    return _WHY if holds and field.result.environment.usable_cpus > 1 else ""
+
+
+def _pings(field: Field, dots: int, look: Look) -> Drawing:
+    return pings_chart(field.cases, field.rounds, field.alone_s, dots, look)
+
+
+def _scattered(field: Field, look: Look) -> Drawing:
+    ceilings = {one.case: one for one in field.ceilings if one is not None}
+    return tradeoff_chart(field.cases, next(iter(ceilings.values())) if len(ceilings) == 1 else None, look)
+
+
+def _cpu(field: Field, task: Estimate | None, look: Look) -> Drawing:
+    places = [place for place in field.places if field.comparison.cases[place].cpu_s_per_transaction is not None]
+    cases = [field.comparison.cases[place] for place in places]
+    return cpu_chart(cases, spent_beside(field.comparison, places, task), look, beside_task=task is not None)
+
+
+def _first(field: Field, case: Summary) -> Round:
+    return field.rounds[field.cases.index(case)][0]
+
+
+def _at_the_ceiling(comparison: Comparison) -> str:
+    """Return how the ceiling is reached: by a server of the suite, or without one."""
+    names = {one.server for one in comparison.ceilings if not one.title.startswith("No server")}
+    return f"with {next(iter(names))}" if names else "without a server"
+
+
+def _each(cases: Sequence[Summary], told: Callable[[Summary], str]) -> str:
+    return ", ".join(f"{label(case, cases)} {told(case)}" for case in cases)
+
+
+def _ping(case: Summary) -> str:
+    return formatting.seconds(case.ping_s.p99 or case.ping_s.max) if case.ping_s else "no pings"
+
+
+def _in_ms(value_s: float | None) -> str:
+    return "unknown" if value_s is None else f"{1000 * value_s:.1f} ms"

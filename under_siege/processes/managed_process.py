@@ -1,4 +1,4 @@
-"""Processes that are started here: each in a session of its own, and every one of them ended again."""
+"""Start processes, each in a session of its own, and stop every one of them, also at a signal."""
 
 import asyncio
 import contextlib
@@ -7,9 +7,9 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
 
@@ -29,7 +29,7 @@ def how_it_ended(status: int) -> str:
 
 
 class ManagedProcess:
-    """A process that leads a session of its own. It, and all that it starts in turn, descends from the keeper."""
+    """A process that leads a session of its own. It, and all that it starts in turn, descends from the supervisor."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class ManagedProcess:
         self._began_s = psutil.Process(self.pid).create_time()  # it is there until it is reaped
 
     def ended(self) -> bool:
-        """Whether it has ended. It is not reaped yet, so that its number can't become someone else's."""
+        """Return whether it has ended. It is not reaped yet, so its pid can't be reused."""
         return self.process.poll() is not None
 
     async def wait(self, limit_s: float, look_s: float = LOOK_S) -> bool:
-        """Whether it ended within the limit."""
+        """Return whether it ended within the limit."""
         return await until(self.ended, limit_s, look_s)
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
-        """SIGTERM, time to finish, then SIGKILL to the group and to whoever left it. Nothing is left after."""
+        """Send SIGTERM, wait, then send SIGKILL to the group and to processes that left it. Nothing is left after."""
         if not self.ended():
             self.process.terminate()
             await self.wait(grace_s)
@@ -78,10 +78,10 @@ class ManagedProcess:
                     process.kill()
             await until(lambda: not any(map(_works, left)), deadline_s - time.monotonic())
         self.process.close()
-        self.process.keeper.end_if_idle()
+        self.process.supervisor.end_if_idle()
 
     async def _let_tidy(self) -> None:
-        """Ends all but Python's resource trackers, which then remove the semaphores of those."""
+        """Kill all but Python's resource trackers, which then remove the semaphores of the others."""
         left = self._left()
         if trackers := [process for process in left if is_tracker(process.pid)]:
             for process in left:
@@ -91,14 +91,14 @@ class ManagedProcess:
             await until(lambda: not any(map(_works, trackers)), TIDY_S)
 
     def _left(self) -> list[psutil.Process]:
-        """Who has the mark; and those without any that became children of the keeper since this was started.
+        """Who has the mark; and those without any that became children of the supervisor since this was started.
 
         They have cleared their environment. Which of several has started them nobody knows any more: not those that
         never hide anybody.
         """
         left = processes(who_has(MARK, self._mark))
         if self._may_hide:
-            for orphan in self.process.keeper.orphans():
+            for orphan in self.process.supervisor.orphans():
                 with contextlib.suppress(psutil.Error):
                     if orphan.create_time() >= self._began_s and inherited(orphan.pid, MARK) is None:
                         left += [orphan, *offspring(orphan.pid)]
@@ -106,12 +106,12 @@ class ManagedProcess:
 
 
 def offspring(pid: int) -> list[psutil.Process]:
-    """Its children, theirs, and so on, as far as they are still there."""
+    """Return its descendants that still exist."""
     return processes(descendants(pid))
 
 
 def processes(pids: Iterable[int]) -> list[psutil.Process]:
-    """Those that are still there."""
+    """Return those that still exist."""
     found = []
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -120,7 +120,7 @@ def processes(pids: Iterable[int]) -> list[psutil.Process]:
 
 
 def _works(process: psutil.Process) -> bool:
-    """Whether it is still there and no zombie, which only its parent can remove."""
+    """Return whether it exists and is no zombie, which only its parent can remove."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -128,7 +128,7 @@ def _works(process: psutil.Process) -> bool:
 
 
 async def until(condition: Callable[[], bool], limit_s: float, look_s: float = LOOK_S) -> bool:
-    """Whether the condition came true within the limit (which may be `math.inf`); looks that often."""
+    """Return whether the condition came true within the limit (which may be `math.inf`)."""
     deadline_s = time.monotonic() + limit_s
     while not condition():
         left_s = deadline_s - time.monotonic()
@@ -136,3 +136,31 @@ async def until(condition: Callable[[], bool], limit_s: float, look_s: float = L
             return False
         await asyncio.sleep(min(look_s, left_s))
     return True
+
+
+def until_signal(work: Coroutine[Any, Any, None]) -> int | None:
+    """Do the work; cancel it at the first SIGINT or SIGTERM, and return the number of that signal.
+
+    Cancelling reaches the work only where it waits, so that no process is started and then forgotten,
+    and only once, so that impatience does not interrupt the cleaning up.
+    """
+    stopped_by: list[int] = []
+
+    async def supervised() -> None:
+        task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+
+        def stop(number: int) -> None:
+            if not stopped_by:
+                stopped_by.append(number)
+                task.cancel()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop, number)
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not stopped_by:
+                raise
+
+    asyncio.run(supervised())
+    return stopped_by[0] if stopped_by else None

@@ -1,7 +1,6 @@
-"""A network of one's own: no ports that others have left in TIME_WAIT, counters that are only ours.
+"""A network namespace for one run: no ports that others have left in TIME_WAIT, and counters of its own.
 
-A namespace of Linux (network_namespaces(7)). It is that of this thread, in which the probes run, and of a keeper that
-is started in it: so the load tool and the servers are in it, too.
+This thread enters it (network_namespaces(7)), and so do a supervisor that it starts, the load tool and the servers.
 """
 
 import contextlib
@@ -14,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from under_siege.processes.supervisor_client import another_keeper
+from under_siege.processes.supervisor_client import another_supervisor
 
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # linux/sockios.h, linux/if.h
@@ -50,7 +49,7 @@ def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterat
             if ports is not None:
                 (_SETTINGS / "ip_local_port_range").write_text(f"{_FIRST_PORT} {_FIRST_PORT + ports - 1}")
                 (_SETTINGS / "tcp_tw_reuse").write_text("0")
-            with another_keeper():
+            with another_supervisor():
                 yield True
         finally:
             _call("setns", before, _CLONE_NEWNET)

@@ -44,11 +44,11 @@ _LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 
 
-def must_be_its_own(pid: int, port: int, keeper_pid: int | None = None) -> None:
+def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> None:
     """Returns if the process or one below it listens on the port, or nobody any more, or if the system doesn't tell.
 
     Args:
-        keeper_pid: of the process that inherits those that have left the server's session, where there is one.
+        supervisor_pid: of the process that inherits those that have left the server's session, where there is one.
 
     Raises:
         CaseFailedError: somebody else does.
@@ -56,7 +56,7 @@ def must_be_its_own(pid: int, port: int, keeper_pid: int | None = None) -> None:
     try:
         if port in set(_ports(pid)) or port_is_free(port):
             return
-        if keeper_pid is not None and port in set(_ports(keeper_pid)):
+        if supervisor_pid is not None and port in set(_ports(supervisor_pid)):
             return
     except psutil.Error:
         return

@@ -1,9 +1,9 @@
-"""The keeper: a process that starts all others for the bench, and ends them when the bench is gone, however it went.
+"""The process that starts all others for the bench, and kills them when the bench is gone, however it ended.
 
-Only the kernel knows for certain who descends from whom, even if somebody forks twice, leaves its session and clears
-its environment: on Linux the orphans of a subreaper's descendants become its own children (prctl(2)). So the keeper is
-the parent of all. Where there are no subreapers, those are found that still have the mark of the run in their
-environment. It waits without looking, and so takes nothing from what is measured.
+Only the kernel knows all descendants of a process: some fork twice, leave their session and clear their environment.
+On Linux the orphans of a subreaper's descendants become its own children (prctl(2)), so the supervisor is the parent of
+all. Elsewhere it finds the processes that have the mark of the run in their environment. It waits without polling, and
+so takes no CPU time from what is measured.
 
 Lines of JSON come on a socket: `{"start": words, ...}` with three descriptors, `{"reap": pid}`, `{"folder": path}` and
 `{"forget": path}`, and go back: `{"pid": ...}` or `{"error": [...]}` for each start, and
@@ -30,8 +30,8 @@ LIMIT_S, LOOK_S = 10.0, 0.01  # for ending what is left
 TIDY_S = 2.0  # within which Python's resource tracker has removed what those whom it follows had
 
 
-class Keeper:
-    """What it has started, and the folders that have to go at the end."""
+class Supervisor:
+    """What it has started, and the directories to remove at the end."""
 
     def __init__(self, bench: socket.socket, mark: str) -> None:
         self._bench, self._mark = bench, mark
@@ -41,7 +41,7 @@ class Keeper:
         self._folders: list[str] = []
 
     def serve(self, woken: int) -> None:
-        """Does what it is told, until nobody tells it anything any more."""
+        """Do what the bench orders until its end of the socket is closed."""
         sources: list[Any] = [self._bench, woken]
         while True:
             ready, _, _ = select.select(sources, [], [])
@@ -100,7 +100,7 @@ class Keeper:
             self._bench.sendall(json.dumps(what).encode() + b"\n")
 
     def _look_who_ended(self) -> None:
-        """Tells of those that were started, which keep their number until they are reaped, and reaps all orphans."""
+        """Report processes that ended, which keep their pid until they are reaped, and reap all orphans."""
         for pid in self._started.keys() - self._told:
             end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if end is not None:
@@ -113,7 +113,7 @@ class Keeper:
                     os.waitpid(pid, os.WNOHANG)
 
     def end_all(self) -> None:
-        """Ends whatever is left, and removes the folders."""
+        """Kill whatever is left, and remove the directories."""
         began_s = time.monotonic()
         while (left := self._left()) and (for_s := time.monotonic() - began_s) < LIMIT_S:
             for pid in left:
@@ -131,7 +131,7 @@ class Keeper:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _left(self) -> list[int]:
-        """Descendants, and whoever has the mark."""
+        """Return descendants, and processes that have the mark."""
         ours = {*descendants(os.getpid()), *who_has(RUN_MARK, self._mark)}
         return [pid for pid in ours if pid != os.getpid() and works(pid)]
 
@@ -146,11 +146,11 @@ def main(descriptor: int, mark: str) -> None:
     # Not ignored, which those that it starts would inherit: it has to outlive the bench, whatever the bench is sent.
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    keeper = Keeper(socket.socket(fileno=descriptor), mark)
+    supervisor = Supervisor(socket.socket(fileno=descriptor), mark)
     try:
-        keeper.serve(woken)
+        supervisor.serve(woken)
     finally:
-        keeper.end_all()
+        supervisor.end_all()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A child of the keeper: what `subprocess.Popen` is for a child of our own."""
+"""Start processes as children of the supervisor, as `subprocess.Popen` starts children of our own."""
 
 import atexit
 import contextlib
@@ -27,7 +27,7 @@ FLAGS = ("-P", "-S") if IS_TOLD else ("-P",)  # -S: where it needs no psutil, no
 
 
 class SupervisorClient:
-    """Our end of the socket to the keeper."""
+    """The bench's end of the socket to the supervisor."""
 
     def __init__(self) -> None:
         self.mark = uuid.uuid4().hex
@@ -59,7 +59,7 @@ class SupervisorClient:
             self._process.wait(LIMIT_S + 1)
 
     def lives(self) -> bool:
-        """Whether it is still there."""
+        """Return whether it still runs."""
         if not self.is_lost:
             with self._lock:
                 self._hear(wait=False)
@@ -68,7 +68,7 @@ class SupervisorClient:
     def start(
         self, words: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
     ) -> int:
-        """The number of the process that it has started, in that folder or in ours; raises OSError."""
+        """Start a process in that directory or in ours, and return its pid; raise OSError if it can't be started."""
         order = {
             "start": list(words),
             "environment": {**environment, RUN_MARK: self.mark},
@@ -80,7 +80,7 @@ class SupervisorClient:
             self._socket.sendall(data[sent:])
             while not self._answers and not self.is_lost:
                 self._hear(wait=True)
-            lost: dict[str, Any] = {"error": [errno.ESRCH, "the keeper was killed"]}
+            lost: dict[str, Any] = {"error": [errno.ESRCH, "the supervisor was killed"]}
             answer = self._answers.pop() if self._answers else lost
         if "error" in answer:
             self.end_if_idle()
@@ -89,7 +89,7 @@ class SupervisorClient:
         return int(answer["pid"])
 
     def status(self, pid: int, *, wait: bool = False) -> int | None:
-        """How it ended, negative if by a signal; None if it has not. Its number stays its own until it is reaped."""
+        """Return its exit status, negative if by a signal; None while it runs. Its pid is not reused until `reap`."""
         with self._lock:
             self._hear(wait=False)
             while wait and pid not in self._statuses and not self.is_lost:
@@ -97,20 +97,20 @@ class SupervisorClient:
             return self._statuses.get(pid, -signal.SIGKILL if self.is_lost else None)
 
     def reap(self, pid: int) -> None:
-        """Gives up the number of a process that has ended."""
+        """Let the system reuse the pid of a process that has ended."""
         with self._lock:
             self._tell({"reap": pid})
             self._started.discard(pid)
             self._statuses.pop(pid, None)
 
     def end_if_idle(self) -> None:
-        """Ends it, and with it all that it has inherited, if it has nothing to keep."""
+        """End it, and with it all processes that it has inherited, if it has nothing to supervise."""
         if not self._started and not self.folders:
             self.is_lost = True
             self._close()
 
     def orphans(self) -> list[psutil.Process]:
-        """Whom it has inherited, and not started."""
+        """Return the processes that it has inherited, and not started."""
         found = []
         for pid in children(self.pid):
             with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
@@ -120,7 +120,7 @@ class SupervisorClient:
 
     @contextlib.contextmanager
     def removing(self, folder: Path) -> Iterator[None]:
-        """Has the folder removed, should we not live to do it."""
+        """Have the directory removed if the bench is killed while the body runs."""
         with self._lock:
             self._tell({"folder": str(folder)})
         self.folders.append(folder)
@@ -137,7 +137,7 @@ class SupervisorClient:
             self._socket.sendall(json.dumps(order).encode() + b"\n")
 
     def _hear(self, *, wait: bool) -> None:
-        """Takes in what it has told; if there is nothing, waits for a while."""
+        """Read its messages; if there are none, wait for a while."""
         self._socket.settimeout(PATIENCE_S if wait else 0.0)
         try:
             chunk = self._socket.recv(65536)
@@ -163,14 +163,14 @@ _KEPT: list[SupervisorClient] = []
 
 
 def kept() -> SupervisorClient:
-    """The keeper of this process, started when it is asked for the first time, and again if it was killed."""
+    """The supervisor of this process, started when it is asked for the first time, and again if it was killed."""
     if not _KEPT or not _KEPT[-1].lives():
         _KEPT.append(SupervisorClient())
     return _KEPT[-1]
 
 
 @contextlib.contextmanager
-def another_keeper() -> Iterator[None]:
+def another_supervisor() -> Iterator[None]:
     """What is started while the body runs is kept by one that is started for that; the former one is left as it is.
 
     It removes the same folders: whom it ends may write into them until then.
@@ -179,12 +179,12 @@ def another_keeper() -> Iterator[None]:
     _KEPT[:] = [SupervisorClient()]
     try:
         with contextlib.ExitStack() as stack:
-            for folder in [folder for keeper in former for folder in keeper.folders]:
+            for folder in [folder for supervisor in former for folder in supervisor.folders]:
                 stack.enter_context(_KEPT[0].removing(folder))
             yield
     finally:
-        for keeper in _KEPT:
-            keeper.end_if_idle()
+        for supervisor in _KEPT:
+            supervisor.end_if_idle()
         _KEPT[:] = former
 
 
@@ -201,13 +201,13 @@ class Child:
         stderr: int,
         folder: Path | None = None,
     ) -> None:
-        self.keeper, self.returncode = kept(), None
+        self.supervisor, self.returncode = kept(), None
         with contextlib.ExitStack() as theirs:
             self.stdin, reads = _stream(stdin, theirs, we_write=True)
             self.stdout, writes = _stream(stdout, theirs)
             self.stderr, complains = _stream(stderr, theirs)
             try:
-                self.pid = self.keeper.start(words, environment, [reads, writes, complains], folder)
+                self.pid = self.supervisor.start(words, environment, [reads, writes, complains], folder)
             except BaseException:
                 self.close()
                 raise
@@ -216,14 +216,14 @@ class Child:
 
     def poll(self) -> int | None:
         """How it ended, or None; it is not reaped yet, so that its number can't become someone else's."""
-        return self.returncode if self.returncode is not None else self.keeper.status(self.pid)
+        return self.returncode if self.returncode is not None else self.supervisor.status(self.pid)
 
     def wait(self) -> int:
-        """How it ended; reaps it."""
+        """Wait for its end, reap it, and return its exit status."""
         if self.returncode is None:
-            status = self.keeper.status(self.pid, wait=True)
+            status = self.supervisor.status(self.pid, wait=True)
             assert status is not None
-            self.keeper.reap(self.pid)
+            self.supervisor.reap(self.pid)
             self.returncode = status
         return self.returncode
 
@@ -234,7 +234,7 @@ class Child:
                 os.kill(self.pid, signal.SIGTERM)
 
     def close(self) -> None:
-        """Closes our ends of its pipes."""
+        """Close our ends of its pipes."""
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 with contextlib.suppress(OSError):  # what was written is not read any more

@@ -2,19 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from under_siege import formatting
 from under_siege.analysis.summary import Interval, Latency, Speed, Summary
+from under_siege.report.grid import Heading, TableCell
 
+STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
 Text = Callable[[Summary], str]
-
-
-class Cell(NamedTuple):
-    """A formatted figure, and whether it is not significantly worse than the best in its column."""
-
-    text: str
-    best: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,34 +16,36 @@ class Column:
     """A figure of the summary, with its name and its format; empty for a case that does not have it."""
 
     name: str
-    heading: str  # the name in two lines; if it begins with a line break, the first line is that of the column before
+    in_terminal: str  # its heading in two lines, as in `Heading`
     text: Text
     figure: str = ""  # its name in `Summary.best`; empty if "best" has no meaning
 
-    def cell(self, summary: Summary) -> Cell:
+    @property
+    def heading(self) -> Heading:
+        return Heading(self.name, self.in_terminal)
+
+    def cell(self, summary: Summary) -> TableCell:
         """Return the figure of one case; best if none is significantly better, but one is significantly worse."""
-        return Cell(self.text(summary), self.figure in summary.best)
+        text = self.text(summary)
+        if self.figure in summary.best:  # the star is for those who can't see bold letters
+            return TableCell(text, "bold green", is_strong=True, in_terminal=f"{text} *")
+        return TableCell(text, STYLES.get(summary.verdict, ""), in_terminal=f"{text}  " if self.figure else text)
 
 
 def _figure(value: Callable[[Summary], float | None], text: Callable[[float], str]) -> Text:
     """Return a format for a figure that may be missing."""
-
-    def shown(summary: Summary) -> str:
-        found = value(summary)
-        return "" if found is None else text(found)
-
-    return shown
+    return lambda summary: "" if (known := value(summary)) is None else text(known)
 
 
 def _wait(latency: Callable[[Summary], Latency | None], name: str) -> Text:
     """Return a format for a percentile, or for its lower bound if it was not reached."""
 
     def shown(summary: Summary) -> str:
-        found = latency(summary)
-        if found is None:
+        waits = latency(summary)
+        if waits is None:
             return ""
-        value: float | None = getattr(found, name)
-        return f"> {formatting.seconds(found.max)}" if value is None else formatting.seconds(value)
+        value: float | None = getattr(waits, name)
+        return f"> {formatting.seconds(waits.max)}" if value is None else formatting.seconds(value)
 
     return shown
 
@@ -104,12 +100,13 @@ def columns_for(shown: Sequence[Summary]) -> list[Column]:
     Comparisons use the speed-adjusted rate, so that column has the stars if it is shown. All strategies start in about
     the same time, so "ready after" is shown for suites only.
     """
-    needless = {"ready"} if any(summary.task for summary in shown) else set()
+    hidden = {"ready"} if any(summary.task for summary in shown) else set()
+    columns = list(FIGURES)
     if is_corrected(shown):
-        columns = [replace(one, figure="") if one.name == "trans/s" else one for one in FIGURES]
+        columns = [replace(column, figure="") if column.name == "trans/s" else column for column in FIGURES]
     else:
-        columns, needless = list(FIGURES), {*needless, "speed-adjusted"}
-    return [one for one in columns if one.name not in needless and any(one.text(summary) for summary in shown)]
+        hidden.add("speed-adjusted")
+    return [column for column in columns if column.name not in hidden and any(map(column.text, shown))]
 
 
 def is_corrected(shown: Sequence[Summary]) -> bool:
@@ -117,6 +114,6 @@ def is_corrected(shown: Sequence[Summary]) -> bool:
     return any(summary.rate_at_usual_speed_per_s for summary in shown)
 
 
-def figures(summary: Summary, columns: Sequence[Column]) -> list[Cell]:
+def figures(summary: Summary, columns: Sequence[Column]) -> list[TableCell]:
     """Return the cells of a case that has numbers."""
     return [column.cell(summary) for column in columns]

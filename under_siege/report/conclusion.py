@@ -1,18 +1,22 @@
-"""The conclusion: what a comparison recommends, in plain words, and the figures behind it."""
+"""The conclusion of a comparison in plain words: what it recommends, and how throughput scales."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from under_siege import formatting
 from under_siege.analysis.report_data import Comparison, is_worse, level
 from under_siege.analysis.summary import Summary
+from under_siege.analysis.sweep import Line, Part, Scaling, Sweep, sweeps, told
 from under_siege.checks.verdict import FAILED, OK, SUSPECT, UNCLEAR
+from under_siege.formatting import between, listed
 from under_siege.report.labels import (
     LONGEST_PLAIN,
     cases_of,
     in_brief,
+    in_words,
     load_in_words,
     name_of,
     with_capital,
@@ -61,7 +65,6 @@ class _Candidate:
 
     @property
     def ping(self) -> str:
-        """The 99th percentile of its pings."""
         ping = self.case.ping_s
         if ping is None:
             return "an unknown time"
@@ -69,13 +72,11 @@ class _Candidate:
 
     @property
     def ping_s(self) -> float:
-        """For sorting."""
         ping = self.case.ping_s
         return math.inf if ping is None else ping.p99 or ping.max
 
     @property
     def memory_bytes(self) -> int:
-        """For sorting and for a sentence."""
         return self.case.memory_bytes or 0
 
 
@@ -107,7 +108,6 @@ class _Field:
         return _Candidate(case, name_of(case.case, self._everything), measured, rate, short)
 
     def told(self) -> Iterator[list[str]]:
-        """Yield the sentences of each paragraph."""
         yield [*self._prefix, *self._answer()]
         if self._first and len(self._sound) > 1:
             yield [self._fastest(), self._detectable(), self._pings(), *self._left_out()]
@@ -144,7 +144,6 @@ class _Field:
         ]
 
     def _described(self, one: _Candidate) -> Iterator[str]:
-        """Describe a case that nothing is compared with."""
         edges = one.rate.interval()
         interval = f" (95 % CI {formatting.rate(edges[0])} to {formatting.rate(edges[1])})" if edges else ""
         of_ceiling = f", {_shares([one])} of the ceiling" if _shares([one]) else ""
@@ -173,14 +172,14 @@ class _Field:
         quick = [one for one in self._sound if one.keeps_pings_short]
         if quick:
             best = max(quick, key=lambda one: one.rate.log)
-            part = _part(best, chosen)
+            part = _share_of(best, chosen)
             yield f"If they must be fast: with {best.plain} they take {best.ping}, at {part} of the throughput."
 
     def _if_memory_is_short(self, chosen: _Candidate) -> Iterator[str]:
         lean = [one for one in self._sound if self._is_leaner(one, chosen)]
         if lean:
             best = max(lean, key=lambda one: (one in self._first, one.rate.log))
-            same = "the same throughput" if best in self._first else f"{_part(best, chosen)} of the throughput"
+            same = "the same throughput" if best in self._first else f"{_share_of(best, chosen)} of the throughput"
             blocks = chosen.keeps_pings_short and not best.keeps_pings_short
             pings = f", but health checks take up to {best.ping}" if blocks else ""
             sizes = f"{formatting.megabytes(best.memory_bytes)} instead of {formatting.megabytes(chosen.memory_bytes)}"
@@ -197,7 +196,7 @@ class _Field:
         contenders = [one for one in self._uncertain if not is_worse(one.rate, chosen.rate, self._alpha)]
         if contenders:
             which = "its throughput is" if len(contenders) == 1 else "their throughputs are"
-            names = _listed([one.brief for one in contenders])
+            names = listed([one.brief for one in contenders], MOST_NAMES)
             yield f"{with_capital(names, contenders[0].case.server)} may be as fast: {which} uncertain."
 
     def _fastest(self) -> str:
@@ -206,7 +205,7 @@ class _Field:
         if not rest:
             return f"No {self._noun} is significantly faster than another: all serve {_rates(first)}{share}."
         following = max(rest, key=lambda one: one.rate.log)
-        names = with_capital(_listed([one.brief for one in first]), first[0].case.server)
+        names = with_capital(listed([one.brief for one in first], MOST_NAMES), first[0].case.server)
         are = "is the fastest with" if len(first) == 1 else "are not significantly different:"
         return f"{names} {are} {_rates(first)}{share}; next is {following.brief} with {_rates([following])}."
 
@@ -230,18 +229,17 @@ class _Field:
         short = [one for one in pinged if one.keeps_pings_short]
         slow = sorted((one for one in pinged if not one.keeps_pings_short), key=lambda one: one.ping_s)
         task = "task" if self._noun == "strategy" else "answer"
-        limit = _between(formatting.seconds(known[0]), formatting.seconds(known[-1]))
+        limit = between(formatting.seconds(known[0]), formatting.seconds(known[-1]))
         if not short:
             return (
                 f"No {self._noun} keeps health checks (p99) shorter than one {task} alone ({limit}): "
                 f"the best is {slow[0].brief} with {slow[0].ping}."
             )
-        told = _listed([f"{one.brief} {one.ping}" for one in short])
-        rest = f"; with the others {_between(slow[0].ping, slow[-1].ping)}" if slow else ""
+        told = listed([f"{one.brief} {one.ping}" for one in short], MOST_NAMES)
+        rest = f"; with the others {between(slow[0].ping, slow[-1].ping)}" if slow else ""
         return f"Health checks (p99) take less than one {task} alone ({limit}) with {told}{rest}."
 
     def _left_out(self) -> Iterator[str]:
-        """Name the cases that are not ranked, by their verdict."""
         for verdict, why in (
             (UNCLEAR, "Not ranked, because the figures are uncertain"),
             (SUSPECT, "Not ranked, because the figures can't be believed"),
@@ -253,28 +251,125 @@ class _Field:
                 if case.verdict == verdict
             ]
             if names:
-                yield f"{why}: {_listed(names)}."
+                yield f"{why}: {listed(names, MOST_NAMES)}."
 
 
 def _shares(candidates: Sequence[_Candidate]) -> str:
     shares = sorted(one.case.of_ceiling.mean for one in candidates if one.case.of_ceiling is not None)
-    return _between(formatting.share(shares[0]), formatting.share(shares[-1])) if shares else ""
+    return between(formatting.share(shares[0]), formatting.share(shares[-1])) if shares else ""
 
 
-def _part(one: _Candidate, chosen: _Candidate) -> str:
+def _share_of(one: _Candidate, chosen: _Candidate) -> str:
     return formatting.share(math.exp(one.rate.log - chosen.rate.log))
 
 
 def _rates(candidates: Sequence[_Candidate]) -> str:
     rates = sorted(one.case.usual_rate_per_s for one in candidates)
-    return f"{_between(formatting.rate(rates[0]), formatting.rate(rates[-1]))} requests/s"
+    return f"{between(formatting.rate(rates[0]), formatting.rate(rates[-1]))} requests/s"
 
 
-def _between(low: str, high: str) -> str:
-    return low if low == high else f"{low} to {high}"
+def in_sentences(comparison: Comparison) -> Iterator[str]:
+    """Yield a paragraph for each axis and load with a finding."""
+    for sweep in sweeps(comparison):
+        if sentences := [*of_sweep(sweep, comparison)]:
+            load = in_words(sweep.lines[0].case, [name for name, _ in sweep.load if _differs(name, comparison)])
+            yield " ".join([f"More {sweep.along}{f', {load}' if load else ''}:", *sentences])
 
 
-def _listed(names: Sequence[str], word: str = "and") -> str:
-    if len(names) > MOST_NAMES + 1:
-        names = [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} others"]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}"
+def of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
+    cases = cases_of(comparison.cases)
+    named = [(line, name_of(line.case, cases, without=[sweep.along])) for line in sweep.lines]
+    if knees := "; ".join(_knees(named, sweep.along)):
+        yield f"{knees}."
+    for line, name in named:
+        yield from _of_line(line, name, sweep.along)
+    yield from _of_laws(named, sweep.along)
+
+
+def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
+    known = [(line.numbers[line.knee], line, name) for line, name in named if line.knee is not None]
+    for at in sorted({at for at, _, _ in known}):
+        ended = [(line, name) for number, line, name in known if number == at and line.numbers[-1] > at]
+        if ended:
+            names, rates = listed([name for _, name in ended], MOST_NAMES), _knee_rates([line for line, _ in ended])
+            yield f"beyond {told(along, at)} throughput does not grow with {names} ({rates})"
+        if going := [name for number, line, name in known if number == at == line.numbers[-1]]:
+            names = listed(going, MOST_NAMES)
+            yield f"with {names} throughput grows up to {told(along, at)}, the most that was measured"
+
+
+def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
+    if line.lost:
+        yield f"At {told(along, line.numbers[-1])} throughput of {name} is {formatting.share(line.lost)} lower."
+    grown = line.pings_grow
+    if grown is not None and line.pings is not None:
+        first, then, last = (formatting.seconds(line.pings[place].mean) for place in (0, grown, -1))
+        values = f"{first}, {then} ... {last}" if grown < len(line.pings) - 1 else f"{first}, {then}"
+        yield f"Pings of {name} grow from {told(along, line.numbers[grown])} on ({values}, p99)."
+
+
+def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
+    """Yield the parameters of the law for servers that follow it, and the misfit of those that do not."""
+    laws = [(law, line, name) for line, name in named if (law := line.scaling) is not None]
+    for law, line, name in laws:
+        if law.fits:
+            parts = f"σ = {_part(law.contention)}, κ = {_part(law.coherency)}"  # noqa: RUF001 (as Gunther has them)
+            end = _peak(law, along, line.numbers[-1])
+            yield f"{name} follows the Universal Scalability Law with {parts}{end}."
+    if others := [(law.misfit, name) for law, _, name in laws if not law.fits]:
+        do, off = "does" if len(others) == 1 else "do", formatting.share(max(others)[0])
+        names = listed([name for _, name in others], MOST_NAMES)
+        yield f"{names} {do} not follow the Universal Scalability Law: a point is {off} off, which is significant."
+
+
+def _peak(law: Scaling, along: str, last: float) -> str:
+    if law.peak is None or law.peak < 1:
+        return ""
+    beyond = ", beyond the measured range" if law.peak > last else ""
+    return f", with its peak at {formatting.significant(law.peak, 2)} {along}{beyond}"
+
+
+def _part(part: Part) -> str:
+    """Return a parameter with its interval; negative values are shown as 0."""
+    value, low, high = (_small(max(0.0, one)) for one in part)
+    return f"{value} ({low} to {high})"
+
+
+def _small(value: float) -> str:
+    return "0" if value < 1e-9 else f"{value:.2g}"
+
+
+def _knee_rates(lines: list[Line]) -> str:
+    rates = sorted(line.rates[line.knee or 0].mean for line in lines)
+    return formatting.span(rates, lambda rate: f"{formatting.rate(rate)}/s")
+
+
+def _differs(name: str, comparison: Comparison) -> bool:
+    return len({case.case.get(name) for case in comparison.cases}) > 1
+
+
+def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
+    """An object for each server along each axis of numbers; null is what can't be told.
+
+    `knee` is the first number that none beyond it does more than, `lost` how much less the last one does, as a
+    fraction; `scaling` the Universal Scalability Law, of five points or more.
+    """
+    return [
+        {
+            "along": sweep.along,
+            "server": line.case.server,
+            "values": dict(line.case.without([sweep.along]).values),
+            "numbers": line.numbers,
+            "rates_per_s": [one.mean for one in line.rates],
+            "knee": None if line.knee is None else line.numbers[line.knee],
+            "lost": line.lost,
+            "scaling": line.scaling and _law(line.scaling),
+        }
+        for sweep in sweeps(comparison)
+        for line in sweep.lines
+    ]
+
+
+def _law(law: Scaling) -> dict[str, Any]:
+    parts = {name: getattr(law, name)._asdict() for name in ("alone", "contention", "coherency")}
+    return {**parts, "fits": law.fits, "misfit": law.misfit, "peak": law.peak if law.fits else None}

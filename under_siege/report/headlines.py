@@ -5,12 +5,13 @@ A headline with too many names gives their number, and a second line lists them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from under_siege import formatting
 from under_siege.analysis.metric_value import MetricValue
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import OK
+from under_siege.formatting import listed, span
 from under_siege.report.labels import plain_name, with_capital
 from under_siege.stats.rounds_data import Round
 
@@ -18,22 +19,20 @@ _MOST_NAMES = 3
 
 
 def of_throughput(cases: Sequence[Summary]) -> str:
-    """Return which cases are the fastest."""
     first = [case for case in cases if case.rank == 1 and case.rate_per_s]
     if not first:
         return "No throughput could be ranked"
     rates = sorted(case.usual_rate_per_s for case in first)
     if len(first) == len([case for case in cases if case.verdict == OK]) > 1:
-        return f"No significant difference: all serve {_between(rates, formatting.rate)} requests per second"
+        return f"No significant difference: all serve {span(rates, formatting.rate)} requests per second"
     if len(first) == 1:
         name = with_capital(_names(first, cases), first[0].server)
-        return f"{name} is the fastest: {_between(rates, formatting.rate)} requests per second"
-    told = f"share first place: {_between(rates, formatting.rate)} requests per second"
+        return f"{name} is the fastest: {span(rates, formatting.rate)} requests per second"
+    told = f"share first place: {span(rates, formatting.rate)} requests per second"
     return _said(first, cases, told, "Fastest")
 
 
 def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
-    """Return which cases answer pings sooner than one task takes."""
     pinged = [case for case in cases if case.ping_s and case.verdict == OK]
     if not pinged or task_s is None:
         return "Health-check latency under load"
@@ -44,16 +43,15 @@ def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
     if len(short) == len(pinged):
         return f"In every case pings (p99) take at most {formatting.seconds(longest)}"
     rest = sorted(_ping_s(case) for case in pinged if case not in short)
-    within = _between(sorted(map(_ping_s, short)), formatting.seconds)
+    within = span(sorted(map(_ping_s, short)), formatting.seconds)
     told = (
         f"answer{'s' if len(short) == 1 else ''} pings (p99) within {within}, "
-        f"the rest within {_between([rest[0], rest[-1]], formatting.seconds)}"
+        f"the rest within {span([rest[0], rest[-1]], formatting.seconds)}"
     )
     return _said(short, cases, told, "Quick")
 
 
 def of_tradeoff(cases: Sequence[Summary]) -> str:
-    """Return which cases are best in both throughput and pings."""
     best = [case for case in cases if case.rank == 1 and "ping_p99_s" in case.best]
     if best:
         told = (
@@ -78,14 +76,13 @@ def of_moments(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]]) -> s
 
 
 def of_memory(cases: Sequence[Summary]) -> str:
-    """Return how much memory the fastest and the leanest case use."""
     first = sorted(case.memory_bytes for case in cases if case.rank == 1 and case.memory_bytes)
     everything = sorted(case.memory_bytes for case in cases if case.memory_bytes)
     if not first:
-        return f"Memory: {_between(everything, formatting.megabytes)}" if everything else "Memory was not measured"
+        return f"Memory: {span(everything, formatting.megabytes)}" if everything else "Memory was not measured"
     least = "" if first[0] == everything[0] else f"; the leanest uses {formatting.megabytes(everything[0])}"
     fastest = "The fastest case uses" if len(first) == 1 else "The fastest cases use"
-    return f"{fastest} {_between(first, formatting.megabytes)} of memory{least}"
+    return f"{fastest} {span(first, formatting.megabytes)} of memory{least}"
 
 
 def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float | None) -> str:
@@ -93,7 +90,7 @@ def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float
     known = [(one.value, one, case) for one, case in zip(spent, cases, strict=True) if one.value is not None]
     if task_s is None:
         values = sorted(value for value, *_ in known)
-        return f"An answer costs {_between(values, formatting.seconds)} of CPU time" if values else "CPU time"
+        return f"An answer costs {span(values, formatting.seconds)} of CPU time" if values else "CPU time"
     task = f"a task of {formatting.seconds(task_s)}"
     if not any(one.high is not None for _, one, _ in known):
         return f"CPU time for each answer on top of {task}"
@@ -121,10 +118,4 @@ def _said(found: Sequence[Summary], cases: Sequence[Summary], told: str, label: 
 
 
 def _names(found: Sequence[Summary], cases: Sequence[Summary]) -> str:
-    names = [plain_name(case, cases) for case in found]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _between(values: Sequence[float], text: Callable[[float], str]) -> str:
-    low, high = text(values[0]), text(values[-1])
-    return low if low == high else f"{low} to {high}"
+    return listed([plain_name(case, cases) for case in found])

@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from under_siege.analysis.summary import Summary
+from under_siege.formatting import capitalized
 from under_siege.model.case import Case, Value, axis
 
 SHORT = 8  # letters
@@ -46,7 +47,6 @@ def label(summary: Summary, beside: Sequence[Summary], without: Collection[str] 
 
 
 def cases_of(summaries: Sequence[Summary]) -> list[Case]:
-    """What they are the summaries of."""
     return [one.case for one in summaries]
 
 
@@ -68,7 +68,6 @@ def load_in_words(case: Case, beside: Sequence[Case] = ()) -> str:
 
 
 def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:
-    """Its values on some axes."""
     return tuple(case.get(name) for name in names)
 
 
@@ -105,7 +104,7 @@ def in_brief(name: str, server: str, title: str, *more: str) -> str:
 
 def with_capital(what: str, server: str) -> str:
     """As a sentence begins, unless that is with the name of the server itself."""
-    return what if what.startswith(server) else f"{what[:1].upper()}{what[1:]}"
+    return what if what.startswith(server) else capitalized(what)
 
 
 def without_capital(what: str) -> str:

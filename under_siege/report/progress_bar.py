@@ -53,12 +53,10 @@ class ProgressBar:
             self.warn(message)
 
     def case_begins(self, what: str, time_s: float) -> None:
-        """Show the current case."""
         self._began_s, self._answers, self._time_s = 0.0, 0, time_s
         self._progress.update(self._task, description=what, rate="")
 
     def answer_came(self) -> None:
-        """Update the live rate."""
         now_s = time.monotonic()
         self._began_s = self._began_s or now_s
         self._answers += 1
@@ -69,6 +67,5 @@ class ProgressBar:
             self._progress.update(self._task, completed=self._cases_done + part, rate=live)
 
     def case_ends(self) -> None:
-        """Advance the bar."""
         self._cases_done += 1
         self._progress.update(self._task, completed=self._cases_done)

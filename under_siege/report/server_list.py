@@ -8,7 +8,6 @@ from under_siege.model.target import Target
 
 
 def catalogue_as_text(strategies: Sequence[Target]) -> str:
-    """A line for each strategy: its name and its title."""
     width = max((len(strategy.name) for strategy in strategies), default=0)
     return "\n".join(f"{strategy.name:{width}}  {strategy.title}{_needs(strategy)}" for strategy in strategies)
 
@@ -19,7 +18,6 @@ def _needs(strategy: Target) -> str:
 
 
 def catalogue_as_json(strategies: Sequence[Target]) -> str:
-    """A list with one object for each strategy."""
     entries = [
         {
             "number": strategy.number,

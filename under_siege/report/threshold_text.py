@@ -2,24 +2,21 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from rich.box import SIMPLE_HEAD
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
 from under_siege.analysis.metric_value import MetricValue
 from under_siege.analysis.threshold_check import MET, MISSED, UNDECIDED, Judged
+from under_siege.report.grid import markdown_table, plain, plain_table
 from under_siege.report.labels import cases_of, full_name
 
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class ThresholdLine(NamedTuple):
     """The outcome of a requirement for one case."""
 
     requirement: str
@@ -28,13 +25,15 @@ class Line:
     measured: str
 
 
-def lines(found: Sequence[Judged]) -> list[Line]:
+def lines(found: Sequence[Judged]) -> list[ThresholdLine]:
     """Return one line per requirement and case, grouped by requirement, missed ones first."""
     order = [MISSED, UNDECIDED, MET]
     texts = list(dict.fromkeys(one.goal.text for one in found))
     ordered = sorted(found, key=lambda one: (texts.index(one.goal.text), order.index(one.outcome)))
     cases = cases_of([one.case for one in found])
-    return [Line(one.goal.text, one.outcome, full_name(one.case.case, cases), _measured(one)) for one in ordered]
+    return [
+        ThresholdLine(one.goal.text, one.outcome, full_name(one.case.case, cases), _measured(one)) for one in ordered
+    ]
 
 
 def in_short(found: Sequence[Judged]) -> str:
@@ -80,21 +79,15 @@ def _why_open(one: Judged) -> str:
 def amount(value: float, one: Judged) -> str:
     """Return the figure with its unit, with enough digits to show on which side of the limit it is."""
     figure = one.goal.figure
-    if one.goal.of_base:
-        return f"{_exact(100 * value)} %"
+    if one.goal.of_base or figure == "of_ceiling":
+        return f"{formatting.significant(100 * value)} %"
     if figure == "rate_per_s":
-        return f"{_exact(value)}/s"
-    if figure == "of_ceiling":
-        return f"{_exact(100 * value)} %"
+        return f"{formatting.significant(value)}/s"
     if figure == "availability_pct":
         return _availability(value)
     if figure == "memory_bytes":
-        return f"{_exact(value / 1e6)} MB"
-    return f"{_exact(1000 * value)} ms" if value < 0.9995 else f"{_exact(value)} s"
-
-
-def _exact(value: float) -> str:
-    return formatting.significant(value)
+        return f"{formatting.significant(value / 1e6)} MB"
+    return f"{formatting.significant(1000 * value)} ms" if value < 0.9995 else f"{formatting.significant(value)} s"
 
 
 def _availability(value: float) -> str:
@@ -109,12 +102,12 @@ _STYLES = {MET: "green", MISSED: "bold red", UNDECIDED: "yellow"}
 
 
 def required_as_table(found: Sequence[Judged]) -> Iterator[RenderableType]:
-    """A line for each; nothing where nothing was required."""
+    """Yield a table with a line for each requirement and case; nothing without requirements."""
     if not found:
         return
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    table = plain_table(1)
     for heading in HEADINGS:
-        table.add_column(heading, overflow="fold", no_wrap=heading == HEADINGS[1])
+        table.add_column(heading, overflow="fold", no_wrap=heading == "outcome")
     before = ""
     for line in lines(found):
         requirement, before = "" if line.requirement == before else line.requirement, line.requirement
@@ -124,23 +117,30 @@ def required_as_table(found: Sequence[Judged]) -> Iterator[RenderableType]:
     yield table
 
 
-def required_as_data(found: Sequence[Judged]) -> list[dict[str, Any]]:
-    """An object for each, with what identifies the case as in `cases`; null is what isn't known, or has no end.
+def required_as_markdown(found: Sequence[Judged]) -> str:
+    """Return the same as Markdown; empty without requirements."""
+    if not found:
+        return ""
+    rows = [
+        [f"`{text}`", outcome if outcome == MET else f"**{outcome}**", plain(name), plain(measured)]
+        for text, outcome, name, measured in lines(found)
+    ]
+    return f"{in_short(found)}\n\n{markdown_table(HEADINGS, rows, names=len(HEADINGS))}"
 
-    With `of_base` the figures are multiples of what the base had.
+
+def required_as_data(found: Sequence[Judged]) -> list[dict[str, Any]]:
+    """Return an object for each, which names the case as `cases` does; null is unknown or infinite.
+
+    With `of_base` the figures are multiples of those of the base.
     """
     return [
         {
             "requirement": one.goal.text,
-            "server": one.case.server,
-            "task": one.case.task,
-            "users": one.case.users,
-            "python": one.case.python,
-            "parameters": one.case.parameters,
+            **{name: getattr(one.case, name) for name in ("server", "task", "users", "python", "parameters")},
             "outcome": one.outcome,
             "figure": one.goal.figure,
             "of_base": one.goal.of_base,
-            **dict(zip(("value", "low", "high"), _required_figures(one), strict=True)),
+            **{name: _finite(getattr(one.known, name, None)) for name in ("value", "low", "high")},
             "more_requests": one.more,
             "doubt": one.doubt,
         }
@@ -148,8 +148,5 @@ def required_as_data(found: Sequence[Judged]) -> list[dict[str, Any]]:
     ]
 
 
-def _required_figures(one: Judged) -> list[float | None]:
-    if one.known is None:
-        return [None, None, None]
-    told = (one.known.value, one.known.low, one.known.high)
-    return [None if value is None or math.isinf(value) else value for value in told]
+def _finite(value: float | None) -> float | None:
+    return None if value is None or math.isinf(value) else value

@@ -1,10 +1,10 @@
-"""A turn: one case, measured once, and recorded whatever becomes of it."""
+"""Measure the cases of every round, one after the other, and record each outcome, including failures."""
 
 import contextlib
+import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import aiohttp
 import msgspec
@@ -21,24 +21,23 @@ from under_siege.model.case import Case
 from under_siege.model.record import Bursts, Failure, Record, Transactions
 from under_siege.model.suite import Load
 from under_siege.monitors.answer_check import Checker, interval_s
-from under_siege.monitors.cpu_speed_probe import machine_between, watching_machine
+from under_siege.monitors.cpu_speed_probe import SpeedProbe, machine_between, speed_probe, watching_machine
 from under_siege.monitors.ping import INTERVAL_S, probing
-from under_siege.monitors.port_usage import watching_ports
-from under_siege.monitors.resource_usage import sampling, tree_usage
+from under_siege.monitors.resource_usage import sampling, tree_usage, watching_ports
+from under_siege.monitors.task_baseline import BaselineWorker, baseline_worker
 from under_siege.run.ceiling import compute_bare
 from under_siege.run.duration import Length
 from under_siege.run.load_run import Running, at_the_start, drive, order_of
-from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import ProgressListener
-from under_siege.run.request_replay import IN_A_ROW, Imitation, Imitations
+from under_siege.run.plan import Plan, ProgressListener, new_record
+from under_siege.run.request_replay import IN_A_ROW, ReplayedRequest, RequestReplays
 from under_siege.run.server import Server, running
 from under_siege.run.start_command import checking
 from under_siege.run.warm_up import last_pong, verify, warm_up
-from under_siege.targets.expectation import Expectation, Files
+from under_siege.targets.expectation import Expectation, Expectations, Files
 
 
 async def check_afterwards(plan: Plan, case: Case, server: Server, record: Record, services: Services) -> None:
-    """Returns if it ends with 0, or if the suite has none.
+    """Run the suite's own check, if it has one.
 
     Raises:
         CaseFailedError: with the last line that it said.
@@ -51,7 +50,7 @@ async def check_afterwards(plan: Plan, case: Case, server: Server, record: Recor
     places = {"url": server.load_url, "folder": server.folder, "answers": answers, "bytes": bytes_}
     start = checking(plan, case, places | await services.addresses(plan.targets[case.server].needs))
     try:
-        await run_command(start.words, "", start.folder, start.environment)
+        await run_command(start.words, start.folder, start.environment)
     except BadInputError as error:
         raise CaseFailedError("wrong_answer", f"the suite's own check, after the load: {error}") from None
     except OSError as error:
@@ -63,13 +62,13 @@ FIRST_PART = 6  # the first sixth of a warm-up tells what answers cost before th
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class CaseRun:
     """All that measuring a case needs, and the record that it fills."""
 
     plan: Plan
     case: Case
     tool: Tool
-    imitations: Imitations
+    replays: RequestReplays
     expected: Expectation
     length: Length
     services: Services
@@ -78,7 +77,7 @@ class Turn:
     after_siege: AfterSiege | None = None  # who goes on with the server, before it is stopped
 
     async def measure(self) -> None:
-        """Measures the case. Whatever goes wrong with the server is a failure in the record."""
+        """Measure the case. Whatever goes wrong with the server is a failure in the record."""
         began_s, record = time.monotonic(), self.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         try:
@@ -106,7 +105,7 @@ class Turn:
                 await self.after_siege(self.case, server, session, self.record)
 
     async def _load_that_does_not_count(self, server: Server) -> None:
-        """The same load before, as much as the suite says: what compiles while it serves has done so then."""
+        """Run the suite's warm-up load, in which servers compile what they compile while they serve."""
         load, users = self.plan.warm_up_of(self.case), self.record.users
         if load is None:
             return
@@ -122,7 +121,7 @@ class Turn:
             await self._unseen(server, rest)
 
     async def _unseen(self, server: Server, load: Load) -> int:
-        """A load that leaves nothing in the record; how many answers came."""
+        """Run a load that leaves nothing in the record; return how many answers came."""
         unseen = msgspec.structs.replace(
             self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
         )
@@ -142,7 +141,7 @@ class Turn:
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession) -> None:
         order = self._order(server, self.plan.load_of(self.case), self.length)
-        like = await self.imitations.of(order)
+        like = await self.replays.of(order)
         async with at_the_start(self.tool, order, self.record) as running:
             await self._loaded(server, session, order, running, like)
 
@@ -152,7 +151,7 @@ class Turn:
         session: aiohttp.ClientSession,
         order: LoadSpec,
         running: Running | None,
-        like: Imitation | None,
+        like: ReplayedRequest | None,
     ) -> None:
         record, patience_s = self.record, self.expected.patience_s(self.record.users)
 
@@ -191,19 +190,71 @@ def _cpu_s(server: Server) -> float | None:
     return used.cpu_s if used else None
 
 
-def new_record(plan: Plan, case: Case, time_s: float, round_: int) -> Record:
-    """An empty record for a case that is about to be measured."""
-    workers = case.get("workers")
-    return Record(
-        server=case.server,
-        title=plan.targets[case.server].title,
-        values=dict(case.values),
-        is_ceiling=case in plan.ceilings,
-        has_ceiling=bool(plan.ceilings),
-        has_task=plan.suite.has_task,
-        workers=None if workers is None else int(workers),
-        round=round_,
-        time_s=time_s,
-        began_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        load_average=psutil.getloadavg()[0],
-    )
+Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
+
+
+async def run(
+    plan: Plan,
+    tool: Tool,
+    expectations: Expectations,
+    services: Services,
+    watcher: ProgressListener,
+    save: Callable[[Record], None],
+    choose: Choose,
+    after_last_siege: AfterSiege | None = None,
+) -> None:
+    """Measure the cases of every round that are chosen, and save each record as soon as it is complete.
+
+    Args:
+        choose: returns those cases of a round that are measured, given how long each took the last time.
+        after_last_siege: goes on with each server in the last planned round, before it is stopped.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        ticking = await stack.enter_async_context(speed_probe())
+        baselines = await _baseline_workers(plan, expectations, stack)
+        replays, took_s = RequestReplays(tool), dict[Case, float]()
+        for round_, cases in enumerate(plan.in_order(), 1):
+            chosen = choose(cases, took_s)
+            for case in chosen:
+                began_s = time.monotonic()
+                jobs = plan.load.posts_jobs
+                expected = replace(expectations[case.work], headers=plan.headers_of(case), of_a_job=jobs)
+                length = Length(plan.load.time_s, case.users, expected)
+                record = new_record(plan, case, length.end_s, round_)
+                watcher.case_begins(f"round {round_}  {record.server}", length.end_s)
+                async with beside_the_machine(record, ticking, baselines.get(case.work)):
+                    after = after_last_siege if round_ == plan.rounds else None
+                    case_run = CaseRun(plan, case, tool, replays, expected, length, services, record, watcher, after)
+                    await case_run.measure()
+                save(record)
+                took_s[case] = time.monotonic() - began_s
+                watcher.case_ends()
+            if not chosen:
+                return
+
+
+async def _baseline_workers(
+    plan: Plan, expectations: Expectations, stack: contextlib.AsyncExitStack
+) -> dict[object, BaselineWorker]:
+    """Start a process for each task that performs it alone, between sieges."""
+    workers = dict[object, BaselineWorker]()
+    for case in {case.work: case for case in plan.cases if plan.suite.has_task}.values():
+        patience_s = expectations[case.work].patience_s(users=1)
+        worker = baseline_worker(case.task, plan.python_of(case), patience_s, plan.suite.folder)
+        workers[case.work] = await stack.enter_async_context(worker)
+    return workers
+
+
+@contextlib.asynccontextmanager
+async def beside_the_machine(record: Record, ticking: SpeedProbe, alone: BaselineWorker | None) -> AsyncIterator[None]:
+    """Record the speed of the machine: the speed probe, and the task alone before and after the body."""
+    began_s = time.monotonic()
+    async with ticking.beside(record, math.inf if alone is None else alone.fresh_since_s(record)):
+        if alone is not None:
+            await alone.perform(record)
+        yield
+        if alone is not None:
+            await alone.perform(record)
+    zero_s = began_s if record.load_began_s is None else record.load_began_s
+    for column in (record.beats.at_s, record.cpu_times.at_s, record.alone_at_s):
+        column[:] = [round(at_s - zero_s, 4) for at_s in column]

@@ -29,12 +29,12 @@ SLOWER = 3  # than when it was tried a task may be, beside others
 
 
 def processes_for(users: int) -> int:
-    """How many processes the users are spread over."""
+    """Return how many processes the users are spread over."""
     return min(users, PROCESSES_PER_CPU * usable_cpus())
 
 
 def ready_limit_s(processes: int, expected: Expectation) -> float:
-    """How long they may take to import the task and to perform it once.
+    """Return how long the processes may take to import the task and to perform it once.
 
     The CPUs are shared by the processes, and each of those imports and computes for itself.
     """
@@ -51,7 +51,7 @@ async def compute_bare(
     tell: Callable[[], None],
     folder: Path | None = None,
 ) -> None:
-    """Lets all users compute for that length and writes every task that was done into the record.
+    """Let all users compute for that length and record every task that was done.
 
     Raises:
         CaseFailedError: they could not begin, or ended by themselves.

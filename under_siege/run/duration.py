@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
+from common.cpus import usable_cpus
 from under_siege.model.case import Case
-from under_siege.run.plan import Plan
+from under_siege.run.plan import Plan, ProgressListener
 from under_siege.targets.expectation import Expectation, Expectations
 
 # Shorter sieges would more often rank equal servers differently on a machine whose speed changes.
@@ -36,7 +37,7 @@ class Length:
         self.end_s = asked_s or max(LEAST_S, SLOWER * most_needed_s(users, expected))  # since it began
 
     def answer(self, user: int, at_s: float) -> None:
-        """The user got an answer so many seconds after the siege began."""
+        """Take note that a user got an answer."""
         if self._asked_s is not None or len(self._answered) >= self._needed:
             return
         self._answered.add(user)
@@ -44,7 +45,7 @@ class Length:
             self.end_s = min(self.end_s, max(LEAST_S, TIMES_SETTLED * at_s))
 
     def bursts(self, least_s: float) -> tuple[int, float]:
-        """How many bursts the siege is cut into, none shorter than that, and how long each of them is.
+        """Return how many bursts the siege is cut into, none shorter than `least_s`, and how long each of them is.
 
         What is in flight at the end of a burst is lost, and its work is in the way of the next one. So where a user
         may have to wait for long there are few bursts, or one.
@@ -54,12 +55,12 @@ class Length:
 
 
 def most_needed_s(users: int, expected: Expectation) -> float:
-    """What a server needs that performs one task after the other; the checks stand in the same line."""
+    """Return what a server needs that performs one task after the other, checks included."""
     return TIMES_SETTLED * (users + 1) * max(expected.task_s, expected.cpu_s)
 
 
 def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
-    """What a server needs that uses every CPU and lets all wait at the same time."""
+    """Return what a server needs that uses every CPU and waits for all tasks at the same time."""
     return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
 
 
@@ -90,16 +91,42 @@ def _undisturbed(expected: Expectation) -> Expectation:
 
 
 def in_words(least_s: float, most_s: float) -> str:
-    """Such as `about 2 min` or `2 to 7 min`."""
+    """Format a range such as `about 2 min` or `2 to 7 min`."""
     least, most = (f"{limit_s:.0f} s" if limit_s < 100 else f"{limit_s / 60:.0f} min" for limit_s in (least_s, most_s))
     return f"about {least}" if most_s < 1.3 * least_s else f"{least} to {most}"
 
 
 def too_short_for(plan: Plan, expectations: Expectations) -> Iterable[tuple[Case, float]]:
-    """The cases whose rate the asked time may not tell, one of each job, and how long that would take."""
+    """Return the cases for which the given time is too short, one of each job, and the time that they need."""
     needed: dict[object, tuple[Case, float]] = {}
     for case in plan.cases:
         least_s = most_needed_s(case.users, expectations[case.work])
         if plan.load.time_s is not None and plan.load.time_s < least_s > needed.get(case.job, (case, 0.0))[1]:
             needed[case.job] = case, float(math.ceil(least_s))
     return needed.values()
+
+
+def say_how_long(
+    plan: Plan, expectations: Expectations, watcher: ProgressListener, *, most_s: float = math.inf
+) -> None:
+    """Announce how long the run will take, and warn about tasks that are too long for the sieges.
+
+    Args:
+        most_s: the time budget of a run whose number of rounds is not fixed.
+    """
+    for case, least_s in too_short_for(plan, expectations):
+        what = case.task or plan.load_of(case).path
+        watcher.warn(
+            f"--time {plan.load.time_s:g}s is short for {what} with {case.users} users: "
+            f"use --time auto, or {least_s:.0f}s or more"
+        )
+    if plan.load.requests is not None:
+        return
+    rounds = LEAST_ROUNDS if most_s < math.inf else plan.rounds
+    shortest_s, longest_s = run_length_s(plan, usable_cpus(), expectations, rounds)
+    if most_s < math.inf:
+        about = in_words(shortest_s, min(longest_s, most_s))
+        watcher.say(f"{len(plan.cases)} cases take {about}; close contests get more rounds, up to {most_s:.0f} s")
+        return
+    sieges = "1 siege takes" if plan.turns() == 1 else f"{plan.turns()} sieges take"
+    watcher.say(f"{sieges} {in_words(shortest_s, longest_s)}")

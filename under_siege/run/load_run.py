@@ -1,5 +1,9 @@
-"""Driving the load: runs the tool, for an exact time where it tells of each answer, whose lines are stamped then."""
+"""Run the load tool: for an exact time if it reports each answer, or several times, back to back, if only totals.
 
+In the latter case each run is a burst.
+"""
+
+import asyncio
 import contextlib
 import math
 import os
@@ -8,21 +12,27 @@ import subprocess
 import time
 import tty
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 
 import psutil
 
 from under_siege.environments.tool_install import Tool
 from under_siege.errors import CaseFailedError
-from under_siege.load_tools.tool import LoadSpec, ToolResponse
-from under_siege.model.record import Record
+from under_siege.load_tools.tool import LoadSpec, ToolOutput, ToolResponse, Totals
+from under_siege.model.record import Bursts, Record
 from under_siege.model.suite import Load
-from under_siege.monitors.resource_usage import used_cpu_s
+from under_siege.monitors.resource_usage import Wakefulness, tree_usage, used_cpu_s
 from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, until
+from under_siege.processes.ports import claimed_port
 from under_siege.processes.process_output import Tail, reading_lines
-from under_siege.run.batch_runs import REQUESTS_LIMIT_S, drive_in_bursts
 from under_siege.run.duration import Length
 
+OVERRUN_S = 60.0  # that a burst may take longer than it was told: a stuck server, or a tool that waits for answers
+REQUESTS_LIMIT_S = 3600.0  # within which a number of requests has to be sent
+SHORTEST_S = 1e-3
+MOST_KEPT = 4000  # characters of what a tool has written
+FIRST_PORT = 5557  # Locust's own
 START_LIMIT_S = 30.0
 LIFT_LIMIT_S = 5.0  # how long the tool may take to end; 0.02 s is usual
 UNKNOWN_LINES_KEPT = 20
@@ -33,7 +43,7 @@ Running = tuple[ManagedProcess, int]  # and where its lines come
 def order_of(
     load: Load, users: int, time_s: float = 0.0, url: str = "", paths: Paths = (), folder: str = ""
 ) -> LoadSpec:
-    """What a tool is told to do for a load.
+    """Return what a tool has to do for a load.
 
     Args:
         paths: to be asked for at random in place of that of the URL, each with the bytes of its answer.
@@ -45,7 +55,7 @@ def order_of(
 
 @contextlib.asynccontextmanager
 async def at_the_start(tool: Tool, order: LoadSpec, record: Record) -> AsyncIterator[Running | None]:
-    """The tool, waiting for its line, if it takes long to start; else none, and `drive` starts it.
+    """Start a tool that takes long to start, and yield it waiting for its line; yield None for any other tool.
 
     Raises:
         CaseFailedError: it does not start.
@@ -69,24 +79,22 @@ async def drive(
     tell: Callable[[], None],
     running: Running | None = None,
 ) -> None:
-    """Puts the load on the URL for that length and writes what comes of it into the record.
+    """Send the load to the URL for that length and write the results into the record.
 
     Args:
-        tell: called for each answer, if the tool tells of single ones.
+        tell: called for each answer, if the tool reports single ones.
         running: from `at_the_start`.
 
     Raises:
-        CaseFailedError: the tool ended by itself, or told nothing.
+        CaseFailedError: the tool ended by itself, or reported nothing.
     """
     record.tool, record.tool_step_s = tool.driver.name, tool.driver.step_s
     record.keep_alive, record.tool_cpus = order.keep_alive, tool.driver.cpus(order)
     if not tool.driver.streams_responses:
-        await drive_in_bursts(tool, order, record, length)
-    elif running is None and tool.driver.waits_to_begin:
-        async with at_the_start(tool, order, record) as running:
-            await _drive_and_listen(tool, order, record, length, tell, running)
-    else:
-        await _drive_and_listen(tool, order, record, length, tell, running)
+        await _drive_in_bursts(tool, order, record, length)
+        return
+    async with contextlib.nullcontext(running) if running else at_the_start(tool, order, record) as started:
+        await _drive_and_listen(tool, order, record, length, tell, started)
 
 
 async def _drive_and_listen(
@@ -125,7 +133,7 @@ async def _drive_and_listen(
 
 
 def _let_begin(process: ManagedProcess) -> float:
-    """Gives the tool the line that it waits for; how many CPU seconds it has started for, none of them the server's."""
+    """Send the tool the line that it waits for; return the CPU seconds that its start took."""
     start_s = _cpu_s(process.pid) or 0.0
     assert process.process.stdin is not None
     process.process.stdin.write(b"go\n")
@@ -135,7 +143,7 @@ def _let_begin(process: ManagedProcess) -> float:
 
 @contextlib.asynccontextmanager
 async def _process(tool: Tool, order: LoadSpec, record: Record) -> AsyncIterator[Running]:
-    """The tool, writing to a terminal of ours, because into a pipe it would write its lines in blocks."""
+    """Start the tool with a terminal as its stdout, because it would write to a pipe in blocks."""
     command = tool.command(order)
     record.tool_command = [Path(word).name if word == tool.program else word for word in command]
     ours, theirs = pty.openpty()
@@ -172,3 +180,78 @@ def _cpu_s(pid: int, before_s: float = 0.0) -> float | None:
         return used_cpu_s(psutil.Process(pid)) - before_s
     except psutil.Error:
         return None
+
+
+async def _drive_in_bursts(tool: Tool, order: LoadSpec, record: Record, length: Length) -> None:
+    """Run the tool as often as there is time for, and write the totals of each run into the record.
+
+    Raises:
+        CaseFailedError: the tool reported nothing, or did not end.
+    """
+    assert record.load_began_s is not None
+    count, each_s = (1, order.time_s) if order.requests else length.bursts(tool.driver.least_s)
+    length.end_s = REQUESTS_LIMIT_S if order.requests else count * (each_s + tool.driver.start_s)
+    record.tool_cpu_s = 0.0
+    for _ in range(count):
+        await _burst(tool, replace(order, time_s=each_s), record)
+    record.load_s = time.monotonic() - record.load_began_s
+    length.end_s = record.load_s if order.requests else length.end_s
+
+
+async def _burst(tool: Tool, order: LoadSpec, record: Record) -> None:
+    """Run the tool once; if it has several processes, they talk over a port which no other run takes meanwhile."""
+    with contextlib.nullcontext() if order.threads == 1 else claimed_port(FIRST_PORT) as claim:
+        port = claim.getsockname()[1] if claim else None
+        await _burst_with(tool, replace(order, port=port), record)
+
+
+async def _burst_with(tool: Tool, order: LoadSpec, record: Record) -> None:
+    limit_s = REQUESTS_LIMIT_S if order.requests else order.time_s + tool.driver.start_s + OVERRUN_S
+    command = await asyncio.to_thread(tool.command, order)  # it may write many paths, which must not delay a ping
+    record.tool_command = [Path(word).name if word == tool.program else word for word in command]
+    began_s = time.monotonic()
+    process = ManagedProcess(command, environment=tool.environment(), may_hide=False)
+    stdout, stderr = Tail(process.process.stdout), Tail(process.process.stderr)
+    try:
+        awake = await _watched(process, began_s + limit_s)
+        ended_s = time.monotonic()
+        if not process.ended():
+            raise CaseFailedError(f"{tool.driver.name}_failed", f"{tool.driver.name} did not end in {limit_s:.0f} s")
+        await until(lambda: not stdout.reading() and not stderr.reading(), 1.0)
+        used = await asyncio.to_thread(tree_usage, process.pid, memory=False)  # it is there until it is reaped
+        output = ToolOutput(process.process.poll() or 0, stdout.text(), stderr.text(), tool.results())
+    finally:
+        await process.stop(grace_s=0)
+        texts = stdout.text(), stderr.text(), *(text[:MOST_KEPT] for text in tool.results().values())
+        record.tool_report = "\n".join(filter(None, [record.tool_report, *texts]))
+    totals = tool.driver.totals(output, order)
+    if totals is None:
+        raise CaseFailedError(f"{tool.driver.name}_failed", _last_words(tool.driver.name, output))
+    took_s = max(SHORTEST_S, totals.took_s or ended_s - began_s)
+    _append_totals(record.bursts, totals, ended_s - took_s - (record.load_began_s or 0.0), took_s)
+    record.bursts.tool_cpu_s.append(round(used.cpu_s if used else 0.0, 4))
+    record.bursts.tool_awake.append(awake.cpus(took_s))
+    record.tool_cpu_s = sum(record.bursts.tool_cpu_s)
+
+
+async def _watched(process: ManagedProcess, deadline_s: float) -> Wakefulness:
+    """Return how long it was awake until it ended."""
+    awake = Wakefulness(process.pid)
+    while not process.ended() and time.monotonic() < deadline_s:
+        awake.look()
+        await process.wait(CALM_LOOK_S, CALM_LOOK_S / 2)
+    return awake
+
+
+def _last_words(name: str, output: ToolOutput) -> str:
+    lines = [line.strip() for line in f"{output.stdout}\n{output.stderr}".splitlines() if line.strip()]
+    said = f"its last line: {lines[-1][:300]}" if lines else "it said nothing"
+    return f"{name} ended with exit code {output.status} and without any figures; {said}"
+
+
+def _append_totals(columns: Bursts, totals: Totals, began_s: float, took_s: float) -> None:
+    columns.began_s.append(round(began_s, 6))
+    columns.took_s.append(round(took_s, 6))
+    for field in fields(totals):
+        if field.name != "took_s":
+            getattr(columns, field.name).append(getattr(totals, field.name))

@@ -5,12 +5,16 @@ import math
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
+
+import psutil
 
 from common.errors import BadInputError
 from common.server_contract import remedy, unmet
 from under_siege.model.case import Case, Value, case_of
-from under_siege.model.record import LeftOut
+from under_siege.model.record import LeftOut, Record
 from under_siege.model.suite import Load, Suite
 from under_siege.model.target import Amount, Target, filled
 from under_siege.targets.expectation import Expectation, Expectations
@@ -39,23 +43,23 @@ class Plan:
     unprepared: Mapping[Case, str] = field(default_factory=dict)  # what could not be prepared, and why
 
     def in_order(self) -> Iterator[list[Case]]:
-        """The cases of round after round: every round shuffles them anew, the ceilings among them."""
+        """Yield the cases of each round, ceilings included, in an order that is shuffled for each round."""
         order = random.Random(self.seed)  # noqa: S311 (not for secrets)
         everything = [*self.ceilings, *self.cases]
         for _ in range(self.rounds):
             yield order.sample(everything, len(everything))
 
     def among(self, cases: Sequence[Case], wanted: Collection[Case]) -> list[Case]:
-        """Those of the cases that are wanted, and the ceilings of those."""
+        """Return those of the cases that are wanted, and their ceilings."""
         needed = {one for one in self.ceilings for case in wanted if one.covers(case)}
         return [case for case in cases if case in needed or case in wanted]
 
     def python_of(self, case: Case) -> Interpreter:
-        """The Python that serves, or the first one where that does not matter to the target."""
+        """Return the Python that serves, or the first one if that does not matter to the target."""
         return self.pythons.get(case.python) or next(iter(self.pythons.values()))
 
     def load_of(self, case: Case) -> Load:
-        """What is sent in this case."""
+        """Return what is sent in this case."""
         path = filled(str(case.get("path") or self.load.path), {"task": case.task})
         keep_alive = case.get("keep_alive")
         return replace(
@@ -63,14 +67,14 @@ class Plan:
         )
 
     def warm_up_of(self, case: Case) -> Load | None:
-        """What is sent before that and does not count; None where nothing is."""
+        """Return the load of the warm-up, which does not count; None if there is none."""
         wanted = self.targets[case.server].warm_up or self.load.warm_up
         if wanted is None or wanted == Amount():
             return None
         return replace(self.load_of(case), requests=wanted.requests, time_s=wanted.time_s)
 
     def headers_of(self, case: Case) -> tuple[tuple[str, str], ...]:
-        """What each right answer has beside its body."""
+        """Return the headers that each right answer must have."""
         values = dict(case.values)
         return tuple((name, filled(text, values)) for name, text in self.targets[case.server].headers)
 
@@ -79,14 +83,14 @@ class Plan:
         return replace(expectations[case.work], headers=self.headers_of(case))
 
     def turns(self) -> int:
-        """How many measurements there are at the most."""
+        """Return the maximum number of measurements."""
         return self.rounds * (len(self.ceilings) + len(self.cases))
 
 
 def make_plan(
     suite: Suite, axes: Mapping[str, Sequence[Value]], *, time_s: float | None, rounds: int, seed: int | None = None
 ) -> Plan:
-    """The plan for the targets of a suite at every value of every axis; of `python` the paths of interpreters.
+    """Return the plan for the targets of a suite at every value of every axis (`python`: paths of interpreters).
 
     Args:
         axes: values that are asked for instead of the suite's own, where there are any.
@@ -126,7 +130,7 @@ def make_plan(
 
 
 def _why_none(left_out: Sequence[LeftOut]) -> str:
-    """Why nothing is left, and what to try in place of servers that take no jobs."""
+    """Return why no case is left, and what to try in place of servers that take no jobs."""
     why = "; ".join(f"{one.server} {one.reason}" for one in left_out)
     if all(one.reason != _NO_JOBS for one in left_out):
         return why
@@ -135,7 +139,7 @@ def _why_none(left_out: Sequence[LeftOut]) -> str:
 
 
 def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
-    """What is asked for must make a difference; strategies are asked for workers whether they have several or not."""
+    """Raise BadInputError for an axis that no target depends on; strategies always accept workers."""
     used = {name for target in suite.targets for name in target.axes} | {"users"}
     for name in axes:
         if suite.title and name not in used and name != "python":
@@ -146,7 +150,7 @@ def _refuse_unused(suite: Suite, axes: Mapping[str, Sequence[Value]]) -> None:
 
 
 def _points(targets: Sequence[Target], axes: Mapping[str, Sequence[Value]]) -> list[Case]:
-    """Each target at every value of the axes that it depends on, once."""
+    """Return each target at every value of the axes that it depends on, once."""
     given = {name: values for name, values in axes.items() if values}
     if (many := math.prod(map(len, given.values()))) > MOST_POINTS:
         raise BadInputError(f"all axes together have {many:,} points: expected no more than {MOST_POINTS:,}")
@@ -156,13 +160,13 @@ def _points(targets: Sequence[Target], axes: Mapping[str, Sequence[Value]]) -> l
 
 
 def _at_its_path(point: dict[str, Value]) -> dict[str, Value]:
-    """With the values of the point in its path, but for the task, which has a place of its own wherever it is shown."""
+    """Fill in the values in the path, except for the task, which is shown separately."""
     others = {name: value for name, value in point.items() if name != "task"}
     return point | ({"path": filled(str(point["path"]), others)} if "path" in point else {})
 
 
 def _named_apart(suite: Suite) -> list[Target]:
-    """The targets with as many folders before a name as it takes to tell it from the others, and from the ceiling."""
+    """Return the targets with as many directories before a name as make it unique, also among ceilings."""
     if any(one.path is None for one in suite.targets):
         return list(suite.targets)  # the servers of a suite have names that differ
     paths = {one: one.path.with_suffix("").as_posix() for one in suite.targets if one.path}
@@ -180,6 +184,43 @@ def _least_name(path: str, others: list[str]) -> str:
 
 
 def cannot_run(target: Target, python: Interpreter) -> str:
-    """Why the target can't run with that Python, and what to do about it; empty if it can."""
+    """Return why the target can't run with that Python, and what to do about it; empty if it can."""
     lacking = unmet(target.requires, python.minor)
     return f"{lacking}: {remedy(target.requires)}" if lacking else ""
+
+
+def new_record(plan: Plan, case: Case, time_s: float, round_: int) -> Record:
+    """Return an empty record for a case that is about to be measured."""
+    workers = case.get("workers")
+    return Record(
+        server=case.server,
+        title=plan.targets[case.server].title,
+        values=dict(case.values),
+        is_ceiling=case in plan.ceilings,
+        has_ceiling=bool(plan.ceilings),
+        has_task=plan.suite.has_task,
+        workers=None if workers is None else int(workers),
+        round=round_,
+        time_s=time_s,
+        began_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        load_average=psutil.getloadavg()[0],
+    )
+
+
+class ProgressListener(Protocol):
+    """Shows it to somebody, or not."""
+
+    def warn(self, message: str) -> None:
+        """Warn about something that makes the result worse than it could be."""
+
+    def say(self, message: str) -> None:
+        """Report something that is good to know."""
+
+    def case_begins(self, what: str, time_s: float) -> None:
+        """Report that a server is about to be started, and how long it will be under load."""
+
+    def answer_came(self) -> None:
+        """Report that the load tool got an answer."""
+
+    def case_ends(self) -> None:
+        """Report that the case is measured and its server is gone."""

@@ -1,27 +1,32 @@
-"""The Python that each server runs in: an environment with what it needs, and what is in that."""
+"""Prepare a run: environments with what the servers need, what suites prepare, and the expected answers."""
 
 import ast
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import aiohttp
+
 from common.errors import BadInputError
-from under_siege.environments.dependencies import environment_with
 from under_siege.environments.machine_info import packages_of
-from under_siege.environments.venvs import run_command, with_packages
+from under_siege.environments.services import Services
+from under_siege.environments.venvs import environment_with, run_command, with_packages
 from under_siege.errors import CaseFailedError
+from under_siege.http_client import Answer, client
 from under_siege.model.case import Case
+from under_siege.model.suite import ANY, SAME
 from under_siege.model.target import filled_words
 from under_siege.paths import ROOT
-from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import ProgressListener
+from under_siege.run.plan import Plan, ProgressListener, new_record
+from under_siege.run.server import Server, running
 from under_siege.run.start_command import Start, missing_library, preparing, preparing_all
+from under_siege.targets.expectation import Expectation, Expectations, Files, Work, try_task
 from under_siege.targets.strategies import SERVERS
 
 
 def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] | None:
-    """By the names that they are imported by; None where a script or a task of the user's may need any."""
+    """Return the import names of packages; None if a script or a task of the user's may need any."""
     paths = list(servers)
     if any(path is None or path.parent != SERVERS for path in paths) or any(":" in task for task in tasks):
         return None
@@ -40,7 +45,7 @@ def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] 
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """The modules that it names, and what it takes from them, which may be modules, too."""
+    """Yield the modules that a file imports, and the names it imports from them, which may be modules, too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names)
@@ -49,7 +54,7 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
-    """The same plan once all that has run, each command once; and which cases can't be measured for want of it."""
+    """Run each prepare command once; return the plan with the cases that can't be measured because one failed."""
     if plan.suite.prepare and (why := await _ran(preparing_all(plan), watcher)):
         return replace(plan, unprepared=dict.fromkeys((*plan.cases, *plan.ceilings), why))
     found: dict[tuple[str, ...], str] = {}
@@ -70,11 +75,11 @@ async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
 
 
 async def _ran(start: Start, watcher: ProgressListener) -> str:
-    """Why it could not be run; empty if it was."""
+    """Return why it could not be run; empty if it was."""
     command = " ".join(start.words)
     watcher.say(f"first: {command}")
     try:
-        await run_command(start.words, "", start.folder, start.environment)
+        await run_command(start.words, start.folder, start.environment)
     except BadInputError as error:
         return f"what it needs could not be prepared with {command!r}: {error}"
     except OSError as error:
@@ -83,7 +88,7 @@ async def _ran(start: Start, watcher: ProgressListener) -> str:
 
 
 async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
-    """The same plan with Pythons that have what the servers need, or with the environments that they name."""
+    """Return the plan with Pythons that have what the servers need, or with the environments that they name."""
     if (folder := plan.suite.folder) is not None:
         wanted = {
             (_requirements(plan, case), case.python): plan.python_of(case)
@@ -106,12 +111,12 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
 
 
 async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
-    """Of the packages that servers need, for each Python that has some."""
+    """Return the versions of the packages that servers need, for each Python that has some."""
     return {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(plan)}
 
 
 def _pythons_with_packages(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What each is called, and its path: the environments of a suite, or else the Pythons."""
+    """Yield name and path of each environment of a suite, or else of each Python."""
     made = {key: folder for key, folder in plan.environments.items() if not isinstance(folder, str)}
     for (requirements, version), folder in made.items():
         yield f"{version} with {', '.join(requirements)}", str(folder / "bin" / "python")
@@ -121,3 +126,90 @@ def _pythons_with_packages(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _requirements(plan: Plan, case: Case) -> tuple[str, ...]:
     return tuple(filled_words(plan.targets[case.server].requirements, dict(case.values)))
+
+
+MOST_BYTES = 16_000_000
+ASKED = 3  # times, and the quickest tells how long an answer takes
+UNKNOWN_S = 0.1  # how long it is taken to need where no server has answered
+
+
+async def ask_for_references(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
+    """Return the right answer for each request, whatever serves it."""
+    found: Expectations = {}
+    by_job: dict[Work, Expectation] = {}
+    for case in plan.cases:
+        if case.job not in by_job:
+            alike = [one for one in (*plan.cases, *plan.ceilings) if one.job == case.job]
+            by_job[case.job] = await _reference(plan, alike, services, watcher)
+        found[case.work] = by_job[case.job]
+    return found | {case.work: by_job[case.job] for case in plan.ceilings if case.job in by_job}
+
+
+async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: ProgressListener) -> Expectation:
+    """Return the answer of the first server with the right status; each is started once, however many cases it has."""
+    expect, tried = plan.suite.expect, set()
+    if plan.load.files:
+        return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
+    for case in cases:
+        if case.server in tried:
+            continue
+        tried.add(case.server)
+        watcher.case_begins(f"the right answer  {case.server}", 0.0)
+        try:
+            answers, took_s = await _asked(plan, case, services)
+        except CaseFailedError:
+            continue  # it will fail in its turn, which says why
+        first = answers[0].body if expect.reference is None else expect.reference
+        expectation = Expectation(first, took_s, 0.0, expect.status, expect.body)
+        if odd := next((one for one in answers[1:] if not expectation.fits(one.status, one.body)), None):
+            watcher.warn(
+                f"{case.server} does not give the same answer twice: {odd.described()} after {answers[0].described()}; "
+                f'if that is by design, put body = "json" or body = "any" under [expect]'
+            )
+        return expectation
+    return Expectation(
+        expect.reference or b"", UNKNOWN_S, 0.0, expect.status, ANY if expect.reference is None else SAME
+    )
+
+
+def _files(plan: Plan) -> Files:
+    folder = (plan.suite.folder or Path()) / plan.load.files
+    if not (files := Files(folder)).sizes:
+        raise BadInputError(
+            f"{plan.suite.source} [load] files: there are none in {str(folder)!r}; expected at least one"
+        )
+    return files
+
+
+async def _asked(plan: Plan, case: Case, services: Services) -> tuple[list[Answer], float]:
+    """Return answers with the right status, and how long the quickest took; raise CaseFailedError."""
+    async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
+        await server.while_alive(server.ready(session))
+        times, answers = [], []
+        for _ in range(ASKED):
+            asked_s = server.age_s()
+            answers.append(await server.while_alive(_answer(server, session, plan.suite.expect.status)))
+            times.append(server.age_s() - asked_s)
+        return answers, min(times)
+
+
+async def _answer(server: Server, session: aiohttp.ClientSession, status: int) -> Answer:
+    try:
+        answer = await server.asking(session, server.load_url, 60.0, MOST_BYTES)
+    except aiohttp.ClientConnectorError as error:
+        raise CaseFailedError("refused", f"GET {server.load_url} was refused: {error.strerror}") from None
+    if answer.status != status:
+        raise CaseFailedError("error_answer", f"GET {server.load_url} gives {answer.described()} instead of {status}")
+    return answer
+
+
+async def expectations_of(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
+    """Return the right answers and their durations, from the tasks under each interpreter or from the first server.
+
+    Raises:
+        BadInputError: a task can't be performed; no server was started.
+    """
+    if not plan.suite.has_task:
+        return await ask_for_references(plan, services, watcher)
+    asked, folder = {case.work: case for case in plan.cases}, plan.suite.folder
+    return {work: await try_task(case.task, plan.python_of(case), folder) for work, case in asked.items()}

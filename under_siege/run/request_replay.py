@@ -1,4 +1,4 @@
-"""Imitation: requests of ours that no server can tell from those of a load tool, but whose answers are read.
+"""Replayed requests, which no server can tell from those of a load tool, but whose answers are read.
 
 Some tools only count what comes. A server that knows them by the way they ask could give them anything.
 """
@@ -24,7 +24,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Imitation:
+class ReplayedRequest:
     """The bytes of a tool's request, and the place that they were sent to."""
 
     tool: str
@@ -33,7 +33,7 @@ class Imitation:
     in_a_row: int = 1  # on one connection
 
     async def ask(self, url: str, limit_s: float, expected_bytes: int) -> Answer:
-        """The answer to such a request, the last one of those in a row.
+        """Send such requests in a row; return the last answer.
 
         Raises:
             CaseFailedError: nobody listens there, no answer in time, or something that isn't HTTP.
@@ -101,15 +101,15 @@ async def _of_chunks(reader: asyncio.StreamReader, most_bytes: int) -> bytes:
     return bytes(body)
 
 
-class Imitations:
+class RequestReplays:
     """Of one tool, which asks in one way where it keeps its connections, and in another where it does not."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
-        self._seen: dict[bool, Imitation] = {}
+        self._seen: dict[bool, ReplayedRequest] = {}
 
-    async def of(self, order: LoadSpec) -> Imitation | None:
-        """How the tool asks; None where it, or a script, compares what comes itself.
+    async def of(self, order: LoadSpec) -> ReplayedRequest | None:
+        """Return the tool's request; None if the tool, or a script, checks answers itself.
 
         Raises:
             CaseFailedError: it does not ask.
@@ -117,12 +117,12 @@ class Imitations:
         if not self._tool.driver.is_imitated:
             return None
         if order.keep_alive not in self._seen:
-            self._seen[order.keep_alive] = await _imitation(self._tool, order)
+            self._seen[order.keep_alive] = await _captured(self._tool, order)
         return self._seen[order.keep_alive]
 
 
-async def _imitation(tool: Tool, order: LoadSpec) -> Imitation:
-    """As is seen by letting it ask us."""
+async def _captured(tool: Tool, order: LoadSpec) -> ReplayedRequest:
+    """Let the tool send a request to a socket of ours."""
     seen: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -147,4 +147,4 @@ async def _imitation(tool: Tool, order: LoadSpec) -> Imitation:
             raise CaseFailedError(f"{tool.driver.name}_failed", why) from None
         finally:
             await process.stop(grace_s=0)
-    return Imitation(tool.driver.name, request, asked)
+    return ReplayedRequest(tool.driver.name, request, asked)

@@ -63,11 +63,11 @@ class Server:
         self.pid = self._started.pid if self._started and self._port is not None else None
 
     def age_s(self) -> float:
-        """Seconds since it was started, or first looked at."""
+        """Return the seconds since it was started, or first looked at."""
         return time.monotonic() - self.started_s
 
     def alive(self) -> bool:
-        """Whether its process is still there, as far as that is known here."""
+        """Return whether its process is still there, as far as that is known here."""
         return self._started is None or not self._started.ended()
 
     def listening_processes(self) -> int:
@@ -75,19 +75,19 @@ class Server:
         return 1 if self.pid is None or self._port is None else listening_processes(self.pid, self._port)
 
     def lines_said(self) -> int:
-        """How many lines it has printed."""
+        """Return how many lines it has printed."""
         return sum(tail.lines for tail in (self._stdout, self._stderr) if tail)
 
     def exit_status(self) -> int | None:
-        """How it ended, negative if by a signal; None if it has not, or that is not known here."""
+        """Return its exit status, negative for a signal; None if it runs, or that is not known here."""
         return self._started.process.poll() if self._started else None
 
     def last_words(self) -> str:
-        """The last lines that it printed on stderr."""
+        """Return the last lines that it printed on stderr."""
         return self._stderr.text() if self._stderr else ""
 
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work results in, unless the server dies first, or is about to when the work fails.
+        """Return the result of the work, unless the server dies first, or is about to when the work fails.
 
         Raises:
             CaseFailedError: it died; the work is cancelled.
@@ -105,7 +105,7 @@ class Server:
             await asyncio.gather(task, begun, return_exceptions=True)
 
     async def explaining(self, work: Awaitable[T]) -> T:
-        """What the work results in; beside an answer that is an error stands what the server's own traceback says."""
+        """Return the result of the work; add the last line of the server's traceback to an error."""
         try:
             return await work
         except CaseFailedError as failed:
@@ -126,7 +126,7 @@ class Server:
         return last_error(self._stderr.all_kept()) if self._stderr else ""
 
     async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
-        """Returns if it lives and goes on living for so long: a request may notice that it dies before we can see it.
+        """Return if it still lives after that time: a request may fail before the end of the process is visible.
 
         Raises:
             CaseFailedError: it died.
@@ -140,7 +140,7 @@ class Server:
         stderr, process = self._stderr, self._started.process
         await until(lambda: not stderr.reading(), 1.0)  # a child that lives on may keep it open
         status = process.wait()
-        if process.keeper.is_lost:
+        if process.supervisor.is_lost:
             return CaseFailedError("died", "the process that had started the server was killed, perhaps by it")
         lines = _lines_of(stderr) or _lines_of(self._stdout)
         if lines and (lacking := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
@@ -157,7 +157,7 @@ class Server:
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
     async def ready(self, session: aiohttp.ClientSession) -> Answer:
-        """Its first right answer to a ping; where nothing is pinged, to what the load asks for.
+        """Return its first right answer to a ping or, without a ping, to the request of the load.
 
         Raises:
             CaseFailedError: there is none in time, or somebody else gives it.
@@ -169,7 +169,7 @@ class Server:
                 answer = await ask(session, url, left_s)
                 if self._is_right(answer):
                     if self._port is not None and self.pid is not None:
-                        must_be_its_own(self.pid, self._port, self._keeper_pid())
+                        must_be_its_own(self.pid, self._port, self._supervisor_pid())
                     return answer
                 seen = f"GET {url.removeprefix(self.url)} gives {answer.described()}"
             except aiohttp.ClientConnectorDNSError as error:
@@ -187,8 +187,8 @@ class Server:
         seen = seen or f"nothing listens at {self.url}{where}"
         raise CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {seen}")
 
-    def _keeper_pid(self) -> int | None:
-        return self._started.process.keeper.pid if self._started else None
+    def _supervisor_pid(self) -> int | None:
+        return self._started.process.supervisor.pid if self._started else None
 
     def _is_right(self, answer: Answer) -> bool:
         if self.ping is None:
@@ -196,7 +196,7 @@ class Server:
         return self.ping.fits(answer.status, answer.body)
 
     async def start_again(self) -> None:
-        """The same words once more, where it listened before; what is left of it is ended.
+        """Stop what is left of it and start it again on the same port.
 
         Raises:
             CaseFailedError: its port is still taken.
@@ -206,7 +206,7 @@ class Server:
         self._begin()
 
     async def stop(self) -> None:
-        """Ends it and all that it started, and makes sure that its port is free again."""
+        """Stop it and all that it started, and make sure that its port is free again."""
         if self._started is None:
             return
         await self._started.stop(self.grace_s)
@@ -216,7 +216,7 @@ class Server:
 
 
 def _lines_of(tail: Tail | None) -> list[str]:
-    """What it said there, without rules and empty lines."""
+    """Return its lines, without rules and empty lines."""
     return [line for line in tail.text().splitlines() if re.search(r"\w", line)] if tail else []
 
 
@@ -232,7 +232,7 @@ def _begun(start: Start) -> ManagedProcess:
 
 @contextlib.asynccontextmanager
 async def running(plan: Plan, case: Case, record: Record, services: Services) -> AsyncIterator[Server]:
-    """The server of a case, started; stopped at the end whatever happens, and the record says how long that took.
+    """Start the server of a case; stop it at the end whatever happens, and record how long that took.
 
     Raises:
         CaseFailedError: it can't be started, or something that it needs is missing.

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import math
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,23 +20,22 @@ from under_siege.environments.doctor import OtherWork, examine, in_one_line
 from under_siege.environments.machine_info import describe_environment
 from under_siege.environments.services import Services, services
 from under_siege.environments.tool_install import Tool, check, tool_in
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import Driver
 from under_siege.model.case import Case
 from under_siege.model.record import Compared, Incident, Record, Result, Step, Trace, save
 from under_siege.model.result_file import UnwritableError
 from under_siege.model.sanitize import made_legible
 from under_siege.model.suite import OPEN, Suite
-from under_siege.paths import PROGRAM
+from under_siege.paths import PROGRAM, environment_variable
+from under_siege.processes.managed_process import until_signal
 from under_siege.processes.netns import own_network
-from under_siege.processes.signals import until_signal
 from under_siege.processes.supervisor_client import kept
-from under_siege.run.duration import budget_s
+from under_siege.run.case_run import run
+from under_siege.run.duration import budget_s, say_how_long
 from under_siege.run.load_run import order_of
-from under_siege.run.plan import Plan
-from under_siege.run.prepare import package_versions, prepared, with_environments
-from under_siege.run.progress_listener import ProgressListener
-from under_siege.run.rounds import expectations_of, run, say_how_long
+from under_siege.run.plan import Plan, ProgressListener
+from under_siege.run.prepare import expectations_of, package_versions, prepared, with_environments
 from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectations
 
@@ -59,14 +57,6 @@ class Tracer(Protocol):
         """Trace all others, each with a server of its own."""
 
 
-class _NoTracer:
-    async def after_siege(self, *_: object) -> None:
-        """Trace nothing."""
-
-    async def rest(self, *_: object) -> None:
-        """Trace nothing."""
-
-
 def run_plan(
     plan: Plan,
     out: Path,
@@ -83,14 +73,12 @@ def run_plan(
 
     Args:
         wanted: returns which cases need another round, the most urgent first; by default all do.
-        make_tracer: returns what traces each strategy after its last siege.
         meanwhile, adapted: are called while the run is prepared; the latter may change the plan.
-        is_bounded: whether there is a time budget.
 
     Returns:
         What was measured, the number of the signal that stopped it or None, and whether the file holds all of it.
     Raises:
-        BadInputError: the load tool can't make the load, or a task can't be performed; nothing runs.
+        BadInputError: the load tool can't make the load, or a task can't be performed.
     """
     with _home() as home:
         result = _empty_result(plan, command, until_certain=wanted is not None)
@@ -102,9 +90,11 @@ def run_plan(
                 most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else math.inf
                 choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
                 await _say_what_to_expect(ready, expectations, others, watcher, most_s)
-                tracer = make_tracer(ready, expectations, raw.keep) if make_tracer else _NoTracer()
-                await run(ready, tool, expectations, needed, watcher, raw.keep, choose, tracer.after_siege)
-                await tracer.rest(needed, watcher)
+                tracer = make_tracer(ready, expectations, raw.keep) if make_tracer else None
+                after = tracer.after_siege if tracer else None
+                await run(ready, tool, expectations, needed, watcher, raw.keep, choose, after)
+                if tracer:
+                    await tracer.rest(needed, watcher)
 
         return result, until_signal(go()), raw.are_saved
 
@@ -132,7 +122,7 @@ def _chosen(
 
 
 def _driver_for(plan: Plan) -> Driver:
-    """The load tool's, if that can make this load, and reach every server from a network of our own."""
+    """Return the driver of the load tool, if that can make this load."""
     if plan.load.tool == OPEN:
         raise BadInputError(f'tool = "open" offers rates of arrivals: expected {PROGRAM} capacity, or another tool')
     driver = DRIVERS[plan.load.tool]
@@ -150,34 +140,21 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
     return tool
 
 
-@contextlib.contextmanager
-def _temporary_files_in(folder: Path) -> Iterator[None]:
-    """Those of all that is started: who is killed does not remove its own, such as multiprocessing's sockets."""
-    before = os.environ.get("TMPDIR")
-    if len(str(folder)) <= LONGEST_FOLDER:
-        os.environ["TMPDIR"] = str(folder)
-    try:
-        yield
-    finally:
-        os.environ.pop("TMPDIR", None)
-        if before is not None:
-            os.environ["TMPDIR"] = before
-
-
 class RawValues:
-    """The file of a result, traces in the order of the plan. On a full disk the run goes on without it."""
+    """The file of a result, if it has one, traces in the order of the plan. On a full disk the run goes on."""
 
-    def __init__(self, result: Result, plan: Plan, path: Path, watcher: ProgressListener) -> None:
-        self._result, self._path, self._watcher, self.are_saved = result, path, watcher, True
-        self._places = {traced_case(case): place for place, case in enumerate(plan.cases)}
+    def __init__(self, result: Result, plan: Plan, path: Path | None, watcher: ProgressListener) -> None:
+        self._result, self._path, self._watcher, self.are_saved = result, path, watcher, path is not None
+        self._order = {traced_case(case): index for index, case in enumerate(plan.cases)}
 
     def keep(self, kept: Record | Trace | Incident | Step) -> None:
-        """Writes it with all that there is; says it once if that can't be done."""
+        """Add it to the result and save that; warn once if that can't be done."""
         result = self._result
         of_each_kind = {Record: result.records, Trace: result.traces, Incident: result.incidents, Step: result.steps}
-        of_its_kind = of_each_kind[type(kept)]
-        of_its_kind.append(made_legible(kept))  # type: ignore[attr-defined]
-        result.traces.sort(key=lambda trace: self._places.get(trace.case, len(self._places)))
+        of_each_kind[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
+        result.traces.sort(key=lambda trace: self._order.get(trace.case, len(self._order)))
+        if self._path is None:
+            return
         try:
             save(self._result, self._path)
         except UnwritableError as error:
@@ -190,13 +167,13 @@ class RawValues:
 
 def run_and_save(
     plan: Plan,
-    out: Path,
+    out: Path | None,
     watcher: ProgressListener,
     command: Sequence[str],
     work: Callable[[Plan, Result, Expectations, Services, Keep], Awaitable[None]],
-    meanwhile: Meanwhile | None,
+    meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Do work that needs no load tool, until it is done or a signal arrives, and save what it keeps.
+    """Do work that needs no load tool, until it is done or a signal arrives; save what it keeps if there is a file.
 
     Returns:
         As `run_plan`.
@@ -214,23 +191,6 @@ def run_and_save(
         return result, until_signal(go()), raw.are_saved
 
 
-def run_unsaved(
-    plan: Plan,
-    watcher: ProgressListener,
-    command: Sequence[str],
-    work: Callable[[Plan, Result, Expectations, Services], Awaitable[None]],
-) -> tuple[Result, int | None]:
-    """Do the same without a file; return the result and the number of the signal that stopped it, or None."""
-    result = _empty_result(plan, command)
-
-    async def go() -> None:
-        async with _prepared(plan, result, watcher) as (ready, expectations, needed):
-            await work(ready, result, expectations, needed)
-
-    with _home():
-        return result, until_signal(go())
-
-
 def traced_case(case: Case) -> Case:
     """Return the case that a trace is of: there is one trace, however many users the sieges have."""
     return case.without(["users"])
@@ -238,13 +198,14 @@ def traced_case(case: Case) -> Case:
 
 @contextlib.contextmanager
 def _home() -> Iterator[Path]:
-    """A folder for all that is temporary, which is gone whatever happens."""
-    with (
-        TemporaryDirectory(prefix="under-siege-") as name,
-        kept().removing(home := Path(name)),
-        _temporary_files_in(home),
-    ):
-        yield home
+    """Create a directory for all temporary files, which is removed whatever happens.
+
+    Processes that are killed don't remove their own, such as multiprocessing's sockets.
+    """
+    with TemporaryDirectory(prefix="under-siege-") as name, kept().removing(home := Path(name)):
+        is_short = len(name) <= LONGEST_FOLDER
+        with environment_variable("TMPDIR", name) if is_short else contextlib.nullcontext():
+            yield home
 
 
 def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = False) -> Result:
@@ -277,7 +238,7 @@ async def _prepared(
     meanwhile: Meanwhile | None = None,
     adapted: Adapted | None = None,
 ) -> AsyncIterator[tuple[Plan, Expectations, Services]]:
-    """The same plan with Pythons that have what the servers need, the right answers, and the services.
+    """Prepare the plan; yield it with the right answers and the services.
 
     The result gets versions. The body runs in a network of its own, if the load is to.
     """

@@ -12,11 +12,11 @@ from pathlib import Path
 from common.server_contract import SYSTEM, install_command
 from under_siege.errors import CaseFailedError
 from under_siege.model.case import Case
-from under_siege.model.target import Target, filled, filled_words
+from under_siege.model.target import SERVICES, Target, filled, filled_words
 from under_siege.paths import HOST, server_environment
 from under_siege.processes.supervisor_client import kept
 from under_siege.run.plan import Plan
-from under_siege.targets.suite_server import SERVICES, template_text
+from under_siege.targets.suite_file import template_text
 
 _LIBRARY = "lib"  # what a need begins with that is no program
 
@@ -33,7 +33,7 @@ class Start:
 
 @contextlib.contextmanager
 def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> Iterator[Start]:
-    """How the target of the case is started on that port; it may have a folder, which is removed at the end.
+    """Return how to start the target on that port; it may have a directory, which is removed at the end.
 
     Args:
         services: the addresses of those that the target needs.
@@ -63,21 +63,21 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
 
 
 def preparing(plan: Plan, case: Case) -> Start:
-    """What prepares the target of the case, in its environment; raises CaseFailedError as `start_of`."""
+    """Return what prepares the target of the case, in its environment; raise CaseFailedError as `start_of`."""
     target, environment = plan.targets[case.server], _complete_environment(plan, case)
     values = {**dict(case.values), **_places(plan, environment["PATH"], plan.python_of(case).path)}
     return Start(filled_words(target.prepare, values), environment, plan.suite.folder)
 
 
 def checking(plan: Plan, case: Case, places: Mapping[str, object]) -> Start:
-    """What checks the target of the case after its load, in its environment; raises CaseFailedError as `start_of`."""
+    """Return what checks the target after its load, in its environment; raise CaseFailedError as `start_of`."""
     environment = _complete_environment(plan, case)
     values = {**dict(case.values), **_places(plan, environment["PATH"], plan.python_of(case).path), **places}
     return Start(filled_words(plan.suite.expect.check, values), environment, plan.suite.folder)
 
 
 def preparing_all(plan: Plan) -> Start:
-    """What prepares the whole suite, with the first Python that was named."""
+    """Return what prepares the whole suite, with the first Python that was named."""
     python = next(iter(plan.pythons.values())).path
     environment = dict(os.environ)
     environment["PATH"] = os.pathsep.join([str(Path(python).parent), environment.get("PATH", os.defpath), *SYSTEM])
@@ -86,7 +86,7 @@ def preparing_all(plan: Plan) -> Start:
 
 
 def _places(plan: Plan, path: str, python: str) -> dict[str, object]:
-    """The Python that is found there first, and the folders of the suite."""
+    """Return the values of {python}, {suite} and {files}."""
     suite = plan.suite.folder or Path()
     return {
         "python": shutil.which("python", path=path) or python,
@@ -96,7 +96,7 @@ def _places(plan: Plan, path: str, python: str) -> dict[str, object]:
 
 
 def _complete_environment(plan: Plan, case: Case) -> dict[str, str]:
-    """With all that the target needs; raises CaseFailedError if something is missing."""
+    """Return the environment; raise CaseFailedError if something that the target needs is missing."""
     target = plan.targets[case.server]
     if library := missing_library(target):
         raise CaseFailedError("missing_library", f"{library} is missing; install it with: {install_command(library)}")
@@ -106,7 +106,7 @@ def _complete_environment(plan: Plan, case: Case) -> dict[str, str]:
 
 
 def missing_library(target: Target) -> str:
-    """The first of the libraries that it needs, as `libev`, that is not there; empty if all are."""
+    """Return the first missing library that it needs, such as `libev`; empty if there is none."""
     return next((name for name in _libraries(target) if find_library(name.removeprefix(_LIBRARY)) is None), "")
 
 
@@ -126,7 +126,7 @@ def _must_have(programs: Sequence[str], path: str) -> None:
 
 
 def _environment(plan: Plan, case: Case) -> dict[str, str]:
-    """This process's own, with the programs of the target's Python first."""
+    """Return this process's environment with the programs of the target's Python first."""
     target, python = plan.targets[case.server], plan.python_of(case)
     bin_folder = Path(python.path).parent
     environment = dict(os.environ)
@@ -148,7 +148,7 @@ def _environment(plan: Plan, case: Case) -> dict[str, str]:
 
 
 def _settings(word: str, suite: Path | None, folder: Path, values: Mapping[str, object]) -> str:
-    """The word; if it names a file of the suite with `{port}` in it, the path of that file filled in."""
+    """Return the argument; for a file of the suite that contains `{port}`, the path of a filled-in copy."""
     text = template_text(word, suite) if suite is not None else None
     if text is None:
         return word

@@ -13,7 +13,7 @@ from common.server_contract import MOST_WORKERS
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer, get, get_job
 from under_siege.model.record import Record
-from under_siege.run.request_replay import Imitation
+from under_siege.run.request_replay import ReplayedRequest
 from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectation
 
@@ -58,23 +58,23 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
 
 
 def _is_the_server(server: Server, answer: Answer) -> bool:
-    """Whether the very process that listens has worked: what is loaded there all of its threads have."""
+    """Return whether the process that listens did the work: its threads share what is loaded."""
     process, _, thread = answer.headers.get("x-worker", "").partition("/")
     return process == str(server.pid) and not thread.startswith("Interpreter")  # which shares nothing with others
 
 
 def _processes(workers: Iterable[str | None]) -> set[str]:
-    """Those of workers such as `4711/MainThread`."""
+    """Return the process ids of workers such as `4711/MainThread`."""
     return {worker.partition("/")[0] for worker in workers if worker}
 
 
 def _are_threads(workers: Collection[str | None]) -> bool:
-    """Whether some of them are of one process."""
+    """Return whether some of them are in the same process."""
     return len(workers) > len(_processes(workers))
 
 
 def _workers_told(pong: Answer) -> int | None:
-    """How many workers the server says it has; None if that can't be."""
+    """Return how many workers the server says it has; None if that can't be true."""
     told = re.fullmatch(r"[0-9]{1,4}", pong.headers.get("x-workers", ""))
     return int(told[0]) if told and 1 <= int(told[0]) <= MOST_WORKERS else None
 
@@ -84,9 +84,9 @@ async def _all(batch: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:
 
 
 async def verify(
-    session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, like: Imitation | None = None
+    session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, like: ReplayedRequest | None = None
 ) -> Answer:
-    """The answer to what the load asks for; `like` the load tool asks, if that is given.
+    """Send the request of the load, in the form of the load tool if `like` is given; return the answer.
 
     Raises:
         CaseFailedError: it isn't the right one, or there is none.
@@ -113,7 +113,7 @@ def _right(answer: Answer, url: str, expected: Expectation, method: str, like: s
 
 
 async def last_pong(session: aiohttp.ClientSession, server: Server, patience_s: float) -> Answer | None:
-    """What is answered to a ping after the siege; None if nothing, which costs the server no figure if it lives."""
+    """Return the answer to a ping after the siege; None if there is none, which is no failure if the server lives."""
     if server.ping is None:
         return None
     try:

@@ -13,7 +13,7 @@ from common.task import perform
 
 
 def main(spec: str) -> None:
-    """The first line comes after a run that finds and warms what the task needs."""
+    """Perform the task once to warm it, then once for each line."""
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the task prints must not get into our lines
     perform(spec)
@@ -23,7 +23,7 @@ def main(spec: str) -> None:
 
 
 def last_cpu() -> int:
-    """The CPU that this process ran on last (proc(5), field 39 of stat); -1 where the system doesn't tell."""
+    """Return the CPU that this process ran on last (proc(5), field 39 of stat); -1 if unknown."""
     try:
         return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[36])
     except (OSError, ValueError, IndexError):

@@ -25,7 +25,7 @@ WORK = f"{TIMES} x {PRODUCTS} products of {ONE.bit_length()} bits"  # what makes
 
 
 def main() -> None:
-    """A process for each CPU that may be used, pinned to it; their beats are spread evenly over the interval."""
+    """Fork a process for each usable CPU, pinned to it; their samples are spread evenly over the interval."""
     cpus = usable_cpu_numbers()
     began_s = time.monotonic()
     for place, cpu in enumerate(cpus[1:], 1):
@@ -50,7 +50,7 @@ def _beat_for_ever(cpu: int, due_s: float) -> NoReturn:
 
 
 def beat() -> float:
-    """CPU seconds that the work took: the least of some times, after one that brings what it needs into the caches."""
+    """Return the CPU time of the work: the least of some runs, after one that warms the caches."""
     _work()
     took_s = []
     for _ in range(TIMES):

@@ -32,7 +32,7 @@ class JobLoad:
         self._url, self._patience_s, self.lost = url, patience_s, 0
 
     async def visit(self, session: aiohttp.ClientSession, user: int) -> None:
-        """What a user does until it is cancelled."""
+        """Post jobs, one after the other, until cancelled."""
         while True:
             posted_s, found = time.monotonic(), None
             with contextlib.suppress(aiohttp.ClientError, ValueError, OSError):  # a TimeoutError is one
@@ -46,7 +46,7 @@ class JobLoad:
                 os.write(1, f"{user},{status},{time.monotonic() - posted_s:.6f},{size}\n".encode())
 
     async def _job(self, session: aiohttp.ClientSession) -> Found:
-        """What came of one; raises ValueError if it is elsewhere than where it was posted."""
+        """Post a job and return its outcome; raise ValueError if its address is on another server."""
         async with session.post(self._url, allow_redirects=False) as posted:
             if posted.status != 202:
                 return await _read(posted)
@@ -73,7 +73,7 @@ async def _read(response: aiohttp.ClientResponse) -> Found:
 
 
 def _pause_s(retry_after: str) -> float:
-    """RFC 9110, 10.2.3; a date is taken as nothing."""
+    """Parse Retry-After (RFC 9110, 10.2.3); a date is ignored."""
     seconds = float(retry_after) if retry_after.isdecimal() and len(retry_after) < 10 else USUAL_S
     return min(LATEST_S, max(SOONEST_S, seconds))
 

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -26,13 +27,12 @@ from common.errors import one_line
 from common.parent_watch import follow_server
 from common.task import TaskError, TaskRun, UnknownTaskError, perform
 
-CHECKER = (
-    -1
-)  # the user that asks once in a while, as the harness does to verify answers; `check` where lines are printed
+CHECKER = -1  # the user that asks once in a while, as the bench does to verify answers; printed as `check`
 # How long a thread may keep the GIL that others wait for. With Python's 5 ms, 13 to 100 threads of a loop in Python did
 # 2 to 6 % less for each second of CPU than one alone; with 0.1 s at most 1 % less (medians, on a busy 2-CPU machine).
 SWITCH_S = 0.1
 READY, GO = "ready", "go"
+FAILING = threading.Lock()
 
 
 class Crew(NamedTuple):
@@ -43,7 +43,7 @@ class Crew(NamedTuple):
 
 
 def main() -> None:
-    """Lets all users begin at the same time."""
+    """Let all users begin at the same time."""
     options = _options()
     _silence_task()
     context = _forkserver()
@@ -71,17 +71,17 @@ def _options() -> argparse.Namespace:
 
 
 def spread(users: int, processes: int) -> list[list[int]]:
-    """The numbers of the users for each process; none is left without a user, and they differ by one at the most."""
+    """Return the numbers of the users for each process, as evenly as possible."""
     return [list(range(users))[first::processes] for first in range(min(users, processes))]
 
 
 def _silence_task() -> None:
-    """What the task prints must not get into our lines."""
+    """Discard what the task prints: it must not get into our lines."""
     sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (for as long as the process lives)
 
 
 def _forkserver() -> ForkServerContext:
-    """Started, with all imported, before the task is looked for: that puts the user's folder first on sys.path."""
+    """Start the fork server, with all imported, before the task is: that puts the user's folder first on sys.path."""
     context = get_context("forkserver")
     context.set_forkserver_preload(["common.task", "common.parent_watch"])
     first = context.Process(target=int)
@@ -99,7 +99,7 @@ def _started(context: ForkServerContext, users: Sequence[int], task: str, pause_
 
 
 def _hear(crews: Sequence[Crew]) -> int:
-    """Waits for news and gives the number of crews that have become ready; if one can't go on, it ends all."""
+    """Wait for messages and return how many crews have become ready; end all if one can't go on."""
     wait([end for crew in crews for end in (crew.pipe, crew.process.sentinel)])
     ready = 0
     for crew in crews:
@@ -130,25 +130,25 @@ def _give_up(crews: Sequence[Crew], reason: str) -> NoReturn:
 
 
 def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) -> None:
-    """The life of such a process: imports and warms the task, says so, and lets its users begin when it is told."""
+    """Import and warm the task, report that, and let the users of this process begin when it is told."""
     _follow_parent()
     _silence_task()
     sys.setswitchinterval(SWITCH_S)
-    go, fail = _Go(), _Fail(pipe)
+    go = Future[float]()  # the moment when all users begin, however long each thread waits for its first turn
     try:
         _perform(task)
         for user in users:
-            threading.Thread(target=_user, args=(user, task, pause_s, go, fail), daemon=True).start()
-    except BaseException as error:  # whatever it is, it has to be told
-        fail(error)
+            threading.Thread(target=_user, args=(user, task, pause_s, go, pipe), daemon=True).start()
+    except BaseException as error:  # whatever it is, it has to be reported
+        _fail(pipe, error)
     pipe.send(READY)
     pipe.recv()
-    go.give()
+    go.set_result(time.monotonic())
     threading.Event().wait()  # the users are at work until the process is killed
 
 
 def _follow_parent() -> None:
-    """Ends with the parent, at once: among threads that hold the GIL in turn, another thread may wait for seconds."""
+    """End with the parent, at once: among threads that hold the GIL in turn, another thread may wait for seconds."""
     follow_server()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -158,37 +158,16 @@ def _follow_parent() -> None:
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC | fcntl.fcntl(parent.sentinel, fcntl.F_GETFL))
 
 
-class _Go:
-    """The moment when all users begin, however long it takes until each of their threads has its first turn."""
-
-    def __init__(self) -> None:
-        self._given, self._at_s = threading.Event(), 0.0
-
-    def give(self) -> None:
-        self._at_s = time.monotonic()
-        self._given.set()
-
-    def wait(self) -> float:
-        """When it was."""
-        self._given.wait()
-        return self._at_s
+def _fail(pipe: Connection, error: BaseException) -> NoReturn:
+    """Report why the process can't go on, and end it."""
+    FAILING.acquire()  # for ever: only the first reason is reported
+    pipe.send(_reason(error))
+    os._exit(1)  # without waiting for other threads
 
 
-class _Fail:
-    """Tells why the process can't go on, and ends it."""
-
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe, self._lock = pipe, threading.Lock()
-
-    def __call__(self, error: BaseException) -> NoReturn:
-        self._lock.acquire()  # for ever: only the first reason is told
-        self._pipe.send(_reason(error))
-        os._exit(1)  # without waiting for other threads
-
-
-def _user(user: int, task: str, pause_s: float, go: _Go, fail: _Fail) -> None:
-    """One user: performs the task again and again, or once every so often."""
-    asked_s = began_s = go.wait()
+def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connection) -> None:
+    """Perform the task again and again, or once every so often."""
+    asked_s = began_s = go.result()
     try:
         for number in itertools.count():
             if pause_s:
@@ -199,11 +178,11 @@ def _user(user: int, task: str, pause_s: float, go: _Go, fail: _Fail) -> None:
             _say("check" if user == CHECKER else user, asked_s, run.finished_s, len(run.answer.encode()))
             asked_s = run.finished_s
     except BaseException as error:
-        fail(error)
+        _fail(pipe, error)
 
 
 def _perform(task: str) -> TaskRun:
-    """Performs it; a child that it forked and did not end must not go on as one more user."""
+    """Perform the task; a child that it forked and did not end must not go on as one more user."""
     us = os.getpid()
     run = perform(task)
     if os.getpid() != us:
@@ -218,7 +197,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _say(*words: object) -> None:
-    """One line in one write, so that the lines of many processes don't mix."""
+    """Write a line in one call, so that the lines of many processes don't mix."""
     os.write(1, (",".join(map(str, words)) + "\n").encode())
 
 

@@ -40,7 +40,7 @@ class OpenLoad:
         self._lines: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Sends all, and tells of each, until it is stopped."""
+        """Send all requests, and report each, until stopped."""
         connector = aiohttp.TCPConnector(limit=0, force_close=not self._keep_alive)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
@@ -84,7 +84,7 @@ class OpenLoad:
         return body == self._answer if self._body == "same" else _as_json(body) == self._as_json
 
     async def _tell(self) -> None:
-        """Some lines at once: who reads them has other things to do."""
+        """Write several lines at once, because the reader has other things to do."""
         while True:
             await asyncio.sleep(TELL_EVERY_S)
             self._flush()
@@ -97,7 +97,7 @@ class OpenLoad:
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """As much of it as could be right."""
+    """Read as much of the body as could be right."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk

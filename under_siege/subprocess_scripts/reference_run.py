@@ -16,7 +16,7 @@ from common.task import TaskError, UnknownTaskError, perform, resolve
 
 
 def main(spec: str) -> None:
-    """Tries the task as the server with the process pool would.
+    """Perform the task as the server with the process pool would.
 
     The worker is forked before the task is looked for, while there is no thread yet: it knows as little of the task as
     one of the server's, and needs no fork server, which takes as long as all else here.

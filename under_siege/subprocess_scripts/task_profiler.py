@@ -36,7 +36,7 @@ Found = dict[str, Any]
 
 
 def main(spec: str) -> None:
-    """All steps; what the task itself prints is kept apart."""
+    """Run all steps; keep apart what the task itself prints."""
     report = os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryFile() as printed:
         os.dup2(printed.fileno(), 1)
@@ -74,7 +74,7 @@ def _step(report: Any, name: str, found: Callable[[], Found]) -> Found:
 
 
 def _once(spec: str) -> TaskRun:
-    """Performs the task; a child that it forked and did not end must not go on with our work."""
+    """Perform the task; a child that it forked and did not end must not go on with our work."""
     us = os.getpid()
     run = perform(spec)
     if os.getpid() != us:
@@ -83,7 +83,7 @@ def _once(spec: str) -> TaskRun:
 
 
 def _alone(spec: str) -> Found:
-    """Its first run, with what it takes of memory."""
+    """Measure the first run, with its memory."""
     task = resolve(spec)
     before = _peak_bytes()
     run, cpu_s = _once_with_threads(spec)
@@ -94,14 +94,14 @@ def _alone(spec: str) -> Found:
 
 
 def _once_with_threads(spec: str) -> tuple[TaskRun, float]:
-    """A run, and what all threads of this process computed meanwhile: a task may have some of its own."""
+    """Perform the task; return the run and the CPU time of all threads: a task may have some of its own."""
     before_s = time.process_time()
     run = _once(spec)
     return run, max(run.cpu_s, time.process_time() - before_s)
 
 
 def _has_cache(task: Callable[[], object]) -> bool:
-    """Whether it is one of `functools.cache` or `functools.lru_cache`."""
+    """Return whether it is wrapped by `functools.cache` or `functools.lru_cache`."""
     return hasattr(getattr(task, "function", task), "cache_info")
 
 
@@ -112,7 +112,7 @@ class _Machine:
         self._before = self._now()
 
     def others(self) -> Found:
-        """As a share of all CPUs, since the beginning."""
+        """Return the CPU time of others as a share of all CPUs, since the beginning."""
         time.sleep(max(0.0, LEAST_S - (time.monotonic() - self._before[0])))
         watched_s, busy_s, own_s = (now - before for now, before in zip(self._now(), self._before, strict=True))
         return {"others_pct": max(0.0, 100 * (busy_s - own_s) / (watched_s * (psutil.cpu_count() or 1)))}
@@ -126,7 +126,7 @@ class _Machine:
 
 
 def _peak_bytes() -> int:
-    """The most memory that was resident since this was last called, or ever where the system can't tell that."""
+    """Return the peak of resident memory since the last call, or ever if the system can't tell that."""
     try:
         peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
         Path("/proc/self/clear_refs").write_text("5")  # proc(5): begins anew
@@ -140,7 +140,7 @@ def _times(run: TaskRun, cpu_s: float) -> Found:
 
 
 def _again(spec: str) -> Found:
-    """Some more runs: the fastest, and how many different answers there were."""
+    """Repeat the run; return the fastest, and the number of different answers."""
     runs, began_s = [_once_with_threads(spec)], time.monotonic()
     while len(runs) < RUNS and time.monotonic() - began_s < ENOUGH_S:
         runs.append(_once_with_threads(spec))
@@ -149,7 +149,7 @@ def _again(spec: str) -> Found:
 
 
 def _yields(spec: str) -> Found:
-    """How often it gives way, and for how long it does not."""
+    """Measure how often it yields, and the longest time that it does not."""
     made, pauses, waits = resolve(spec)(), _Pauses(), 0
     if inspect.iscoroutine(made):
         import asyncio  # which takes longer than all else here, and few tasks need it
@@ -250,7 +250,7 @@ def _interpreters() -> futures.Executor:
 
 
 def _elsewhere(spec: str, work: Callable[[str], TaskRun], made: Callable[[], futures.Executor]) -> Found:
-    """Once to start the worker, once to see what sending there and back costs.
+    """Run once to start the worker, once to measure the cost of sending there and back.
 
     A sub-interpreter gets `perform`, because importing this module there fails: psutil can't be loaded twice.
     """

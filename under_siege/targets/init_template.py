@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.load_tools.registry import DRIVERS
+from under_siege.load_tools import DRIVERS
 from under_siege.model.suite import JOBS
 from under_siege.paths import PROGRAM
-from under_siege.targets.suite_server import is_path
+from under_siege.targets.suite_schema import is_path
 
 _WSGI = {"Flask", "Bottle", "get_wsgi_application", "Pyramid", "make_wsgi_app"}
 _ASGI = {"FastAPI", "Starlette", "Quart", "Litestar", "Sanic", "get_asgi_application"}

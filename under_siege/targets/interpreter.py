@@ -5,9 +5,11 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from typing import Any
 
 from common.errors import BadInputError
 from under_siege.model.sanitize import legible
+from under_siege.paths import server_environment
 
 _ASK = """
 import json, platform, sys, sysconfig
@@ -15,7 +17,7 @@ free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 version = platform.python_version() + ("t" if free else "")
 packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 in_venv = sys.prefix != sys.base_prefix
-told = json.dumps([version, " ".join(sys.version.split()), sys.version_info[:2], sys.prefix, in_venv * packages])
+answer = [version, " ".join(sys.version.split()), sys.version_info[:2], sys.prefix, in_venv * packages]
 """
 
 
@@ -41,7 +43,7 @@ class Interpreter:
 
 
 def interpreter(path: str = sys.executable) -> Interpreter:
-    """Asks the interpreter who it is.
+    """Return the interpreter as it describes itself.
 
     Raises:
         BadInputError: it isn't there, isn't a Python, or is older than 3.11.
@@ -50,7 +52,7 @@ def interpreter(path: str = sys.executable) -> Interpreter:
     if found is None:
         raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python")
     try:
-        version, build, minor, prefix, packages = json.loads(_told_by(found))
+        version, build, minor, prefix, packages = answer_of(found, _ASK)
     except (OSError, subprocess.SubprocessError, ValueError):
         raise BadInputError(f"{path!r} is not a Python that runs") from None
     if tuple(minor) < (3, 11):
@@ -58,23 +60,29 @@ def interpreter(path: str = sys.executable) -> Interpreter:
     return Interpreter(found, version, build, tuple(minor), prefix, tuple(packages))
 
 
-def _told_by(path: str) -> bytes | str:
-    """What it says of itself; the Python that runs this needs no process for that."""
-    if path == sys.executable:
-        told: dict[str, str] = {}
-        exec(_ASK, told)  # noqa: S102 (a constant)
-        return told["told"]
-    command = [path, "-c", f"{_ASK}print(told)"]
-    return subprocess.run(command, capture_output=True, timeout=30, check=True).stdout
+def answer_of(python: str, source: str, *options: str) -> Any:
+    """Return the JSON value of `answer` once the Python has run the source; the Python of the bench needs no process.
+
+    Raises:
+        OSError, subprocess.SubprocessError, ValueError: it can't run.
+    """
+    if python == sys.executable:
+        names: dict[str, Any] = {}
+        exec(source, names)  # noqa: S102 (a constant)
+        return json.loads(json.dumps(names["answer"]))
+    command = [python, *options, "-c", f"{source}\nprint(json.dumps(answer))"]
+    return json.loads(
+        subprocess.run(command, env=server_environment(), capture_output=True, timeout=30, check=True).stdout
+    )
 
 
 def each_once(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """The same, without those that are another name for one before them."""
-    return [one for number, one in enumerate(interpreters) if not any(map(one.is_same_as, interpreters[:number]))]
+    """Return them without those that are another name for one before them."""
+    return [one for index, one in enumerate(interpreters) if not any(map(one.is_same_as, interpreters[:index]))]
 
 
 def told_apart(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """The same, with the folder behind the version of those that share it with another."""
+    """Return them with the directory behind the version of those that share it with another."""
     versions = [one.version for one in interpreters]
     return [
         replace(one, version=legible(f"{one.version} in {one.prefix}")) if versions.count(one.version) > 1 else one

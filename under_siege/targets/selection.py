@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
+from under_siege.load_tools import DRIVERS
 from under_siege.model.sanitize import legible
 from under_siege.model.suite import JOBS, OPEN, Load, Ping, Suite
 from under_siege.model.target import Amount, Target
+from under_siege.model.threshold import goal_names, required, together
 from under_siege.paths import PROGRAM
 from under_siege.targets.strategies import strategies_suite
 from under_siege.targets.suite_file import NAME, read_suite, suite_path
-from under_siege.targets.suite_server import address, path_of, ping_path
+from under_siege.targets.suite_schema import address, path_of, ping_path
 
 WAITING = "waiting"
 STYLES = (WAITING, JOBS)
@@ -172,3 +174,36 @@ def _running_suite(addresses: Sequence[str], ping: str | None) -> Suite:
         title="Servers that run already",
         has_task=False,
     )
+
+
+def with_required(suite: Suite, texts: Sequence[str]) -> Suite:
+    """Return the suite with these requirements, too.
+
+    Raises:
+        BadInputError: one can't be read, is about a metric that is not measured, or about another result.
+    """
+    given = required(texts)
+    for one in given:
+        if one.goal.of_base:
+            raise BadInputError(f"{one.text!r}: a run has no base: expected that with {PROGRAM} compare, or in a suite")
+    everything = together(suite.required, given)
+    unmeasured = dict(_unmeasured(suite))
+    for one in everything:
+        if why := unmeasured.get(one.goal.figure):
+            known = ", ".join(name for name, figure in goal_names().items() if figure not in unmeasured)
+            raise BadInputError(f"{one.text!r}: {why}: expected one of {known}")
+    return replace(suite, required=tuple(everything))
+
+
+def _unmeasured(suite: Suite) -> Iterator[tuple[str, str]]:
+    """Yield the metrics that no case of the suite will have, and why."""
+    driver = DRIVERS.get(suite.load.tool)
+    for figure in goal_names().values():
+        if figure.startswith("ping_") and suite.ping is None:
+            yield figure, "no pings are sent; name a path under [ping], or with --ping"
+        elif figure.startswith("response_") and driver and not driver.tells_percentiles:
+            yield figure, f"{suite.load.tool} tells no percentiles"
+        elif figure == "of_ceiling" and suite.ceiling is None:
+            yield figure, "there is no ceiling"
+        elif figure in ("cpu_s_per_transaction", "memory_bytes") and not any(one.command for one in suite.targets):
+            yield figure, "that is not known of servers that run already"

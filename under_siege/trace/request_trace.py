@@ -16,19 +16,16 @@ from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer, client
 from under_siege.model.case import Case
 from under_siege.model.record import Failure, Record, Result, Trace
-from under_siege.model.sanitize import made_legible
+from under_siege.model.target import SERVICES
 from under_siege.model.validation import LONGEST_S
 from under_siege.monitors.cpu_speed_probe import machine_between
 from under_siege.monitors.ping import probing
 from under_siege.monitors.resource_usage import tree_usage
-from under_siege.run.case_run import new_record
-from under_siege.run.plan import Plan
-from under_siege.run.progress_listener import ProgressListener
+from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
-from under_siege.run.session import run_unsaved, traced_case
+from under_siege.run.session import Keep, run_and_save, traced_case
 from under_siege.run.warm_up import verify, warm_up
 from under_siege.targets.expectation import Expectation, Expectations
-from under_siege.targets.suite_server import SERVICES
 from under_siege.trace.timeline import is_crowded
 
 PING_INTERVAL_S = 0.025
@@ -49,11 +46,10 @@ def trace_servers(
         BadInputError: a task can't be performed; nothing was started.
     """
 
-    async def work(ready: Plan, result: Result, expectations: Expectations, services: Services) -> None:
-        tracer = Tracer(ready, expectations, lambda trace: result.traces.append(made_legible(trace)), requests)
-        await tracer.rest(services, watcher)
+    async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
+        await Tracer(ready, expectations, keep, requests).rest(services, watcher)
 
-    return run_unsaved(plan, watcher, command, work)
+    return run_and_save(plan, None, watcher, command, work)[:2]
 
 
 class Tracer:

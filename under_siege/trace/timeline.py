@@ -1,13 +1,26 @@
-"""The timelines of traces, ready to be drawn: which request was where when, and how long each ping had to wait."""
+"""The timelines of traces: which request was where when, and what they show: tasks at once, and stuck pings."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from under_siege import formatting
 from under_siege.model.case import Value, axis
 from under_siege.model.record import Trace
 
+UNTOLD = "it doesn't tell when it computes"
 ROOM_FOR_TWO = 1.5  # CPUs: with fewer, two tasks at once look much like one at a time
+MORE_THAN_ONE = 1.2  # on average: with less, one thread computed, and what is above 1 is how exact the clocks are
+WAITS = 0.1  # a task that computes less of the time waits, and at once is then what was begun and not yet done
+BUSY = 0.7  # with less of a core, one at a time is not the reason: the task waits in between, or others had the cores
+STUCK = 0.25  # of the time until all was done: a ping that waits longer waits for the tasks
+LATE = 0.2  # of that time: so long is a computed answer on its way only if something is in it
+HARDLY = 0.05  # of a core: with tasks that compute more, one that pauses may just be kept from it by other programs
+OTHERS = 0.5  # of a pause: if others of the same process ran for so much of it, it waited for its turn
+SHORT_S = 0.001  # such a pause nobody can see
 
 
 def other_work(trace: Trace) -> float | None:
@@ -36,6 +49,11 @@ class Ran:
     to_s: float
     share: float | None  # None where the server doesn't tell
 
+    @property
+    def computing(self) -> float:
+        """Return the share; all of it if that is unknown."""
+        return 1.0 if self.share is None else self.share
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -48,24 +66,17 @@ class Bar:
 
     def share_between(self, from_s: float, to_s: float) -> float:
         """How much of the time between the two it computed; where that isn't known, as if always while it ran."""
-        inside = (
-            (1.0 if ran.share is None else ran.share) * max(0.0, min(to_s, ran.to_s) - max(from_s, ran.from_s))
-            for ran in self.ran
-        )
+        inside = (ran.computing * max(0.0, min(to_s, ran.to_s) - max(from_s, ran.from_s)) for ran in self.ran)
         return sum(inside) / (to_s - from_s)
 
     @property
     def done_s(self) -> float | None:
-        """When its task was done; None where the server doesn't tell."""
         return min(self.ran[-1].to_s, self.answered_s) if self.ran else None
 
     @property
     def late_s(self) -> float | None:
         """How long it was computed and not yet answered."""
         return None if self.done_s is None else self.answered_s - self.done_s
-
-
-UNTOLD = "it doesn't tell when it computes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Ping:
+class PingSpan:
     """Due when, answered when."""
 
     due_s: float
@@ -91,23 +102,20 @@ class Timeline:
     name: str  # of its file, and what it was traced with where that differs
     title: str
     lanes: tuple[Lane, ...]
-    pings: tuple[Ping, ...]
+    pings: tuple[PingSpan, ...]
     failure: str = ""
     other_work: float | None = None  # the share of the CPUs that it had, if so much that nothing ran in parallel
 
     @property
     def done_s(self) -> float:
-        """When the last request was answered."""
         return max((bar.answered_s for lane in self.lanes for bar in lane.bars), default=0.0)
 
     @property
     def requests(self) -> int:
-        """How many were sent."""
         return sum(len(lane.bars) for lane in self.lanes)
 
     @property
     def longest_ping_s(self) -> float:
-        """How long the ping had to wait that waited longest."""
         return max((ping.until_s - ping.due_s for ping in self.pings), default=0.0)
 
     @property
@@ -116,11 +124,10 @@ class Timeline:
         return any(not bar.ran for lane in self.lanes for bar in lane.bars)
 
     def described(self) -> str:
-        """In words, for those who can't see it."""
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
         count = self.requests
-        where = "" if self.is_untold else f" on {_plural(len(self.lanes), 'worker')}"
+        where = "" if self.is_untold else f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}"
         untold = f", but {UNTOLD}" if self.is_untold else ""
         return (
             f"{self.name}: {count} requests{where} done after {formatting.seconds(self.done_s)}{untold}; "
@@ -137,20 +144,9 @@ def timelines(traces: Sequence[Trace]) -> list[Timeline]:
     return [_timeline(trace, differing) for trace, differing in zip(traces, told, strict=True)]
 
 
-def span_s(drawn: Sequence[Timeline]) -> tuple[float, float]:
-    """From the requests to the last answer of all of them: one axis, so that the eye compares.
-
-    The pings before that only show that the server was at rest; nobody has to look at them.
-    """
-    last = max((max(ping.until_s for ping in one.pings) for one in drawn if one.pings), default=0.0)
-    return 0.0, max([last, 0.001, *(one.done_s for one in drawn)])
-
-
-def ticks_s(to_s: float, most: int) -> list[float]:
-    """Round times from when the requests were sent, at most so many steps of them."""
-    steps = (factor * 10.0**power for power in range(-4, 4) for factor in (1, 2, 5))
-    step_s = next((step for step in steps if to_s / step <= max(1, most)), to_s)
-    return [number * step_s for number in range(int(to_s / step_s) + 1)]
+def end_s(drawn: Sequence[Timeline]) -> float:
+    """Return when the last answer of all of them came: they share one axis, so that the eye compares."""
+    return max([0.001, *(ping.until_s for one in drawn for ping in one.pings), *(one.done_s for one in drawn)])
 
 
 def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
@@ -160,19 +156,14 @@ def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
         return Timeline(name, trace.title, (), (), said)
     zero_s = min(trace.requests.sent_s)
     pings = zip(trace.pings.due_s, trace.pings.waited_s, strict=True)
-    drawn = tuple(Ping(due_s - zero_s, due_s - zero_s + waited_s) for due_s, waited_s in sorted(pings))
+    drawn = tuple(PingSpan(due_s - zero_s, due_s - zero_s + waited_s) for due_s, waited_s in sorted(pings))
     share = other_work(trace) if is_crowded(trace) else None
     return Timeline(name, trace.title, tuple(_lanes(trace, zero_s)), drawn, other_work=share)
 
 
 def _lanes(trace: Trace, zero_s: float) -> list[Lane]:
-    columns = zip(
-        trace.requests.sent_s,
-        trace.requests.answered_s,
-        trace.requests.worker,
-        trace.requests.ran_s,
-        strict=True,
-    )
+    requests = trace.requests
+    columns = zip(requests.sent_s, requests.answered_s, requests.worker, requests.ran_s, strict=True)
     in_turn = sorted(columns, key=lambda request: request[3][0][0] if request[3] else request[1])
     bars: dict[str, list[Bar]] = {}
     for number, (sent_s, answered_s, worker, ran_s) in enumerate(in_turn, 1):
@@ -201,5 +192,145 @@ def _names(workers: Sequence[str]) -> list[str]:
     return [f"{processes.index(worker.partition('/')[0]) + 1}/{worker.partition('/')[2]}" for worker in workers]
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What the timelines of a group have in common."""
+
+    at_once: bool | None  # several tasks, or one at a time; None where nobody can tell, or it failed
+    is_stuck: bool  # whether pings had to wait for tasks
+    is_failed: bool = False
+    is_crowded: bool = False  # whether other work on the machine is the reason why nobody can tell
+
+
+ORDER = (
+    Pattern(at_once=True, is_stuck=False),
+    Pattern(at_once=True, is_stuck=True),
+    Pattern(at_once=False, is_stuck=False),
+    Pattern(at_once=False, is_stuck=True),
+    Pattern(at_once=None, is_stuck=False),
+    Pattern(at_once=None, is_stuck=True),
+    Pattern(at_once=None, is_stuck=False, is_crowded=True),
+    Pattern(at_once=None, is_stuck=False, is_failed=True),
+)
+CROWDED = ORDER[-2]
+
+
+def pattern(one: Timeline) -> Pattern:
+    """Which of them it is, from its requests and pings alone."""
+    if one.failure:
+        return ORDER[-1]
+    count = at_once(one)
+    if count is None and one.other_work is not None:
+        return CROWDED
+    return Pattern(None if count is None else count > 1, is_stuck(one))
+
+
+def grouped(drawn: Sequence[Timeline]) -> list[tuple[Pattern, list[Timeline]]]:
+    found = [(kind, [one for one in drawn if pattern(one) == kind]) for kind in ORDER]
+    return [(kind, members) for kind, members in found if members]
+
+
+def at_once(one: Timeline) -> int | None:
+    """How many tasks were computed at the same time, on average, but 2 where it was more than one.
+
+    Of tasks that hardly compute: how many were begun and not yet done. None where the server doesn't tell, or where
+    the cores had so much else to do that nobody can.
+    """
+    bars = bars_of(one)
+    if not bars or not all(bar.ran and all(ran.share is not None for ran in bar.ran) for bar in bars):
+        return None
+    begun, computed = (_on_average(bars, of_each) for of_each in (in_hand_s, computed_s))
+    if begun <= MORE_THAN_ONE or (computed >= WAITS and len(one.lanes) == 1):
+        return 1
+    count = begun if computed < WAITS else computed
+    if count > MORE_THAN_ONE:
+        return max(2, round(count))
+    return 1 if computed >= BUSY and one.other_work is None else None
+
+
+def _on_average(bars: Sequence[Bar], of_each: Callable[[Bar], float]) -> float:
+    """How many at the same time, from when the first task was begun until the last one was done."""
+    lasted_s = max(bar.ran[-1].to_s for bar in bars) - min(bar.ran[0].from_s for bar in bars)
+    return sum(map(of_each, bars)) / max(lasted_s, 1e-9)
+
+
+def is_stuck(one: Timeline) -> bool:
+    """Whether the slowest tenth of the pings that were due meanwhile waited as long as a stuck server lets them."""
+    waited_s = [ping.until_s - ping.due_s for ping in one.pings if 0 <= ping.due_s <= one.done_s]
+    return bool(waited_s) and float(np.percentile(waited_s, 90)) > STUCK * one.done_s
+
+
+def take_turns(one: Timeline) -> bool:
+    """Whether more tasks were begun at once than were computed at once."""
+    bars, count = bars_of(one), at_once(one)
+    if count is None:
+        return False
+    return _on_average(bars, in_hand_s) > 1.5 * count
+
+
+def longest_late_s(one: Timeline) -> float:
+    """How long the answer that was computed and not sent was kept back; 0 where that is not worth a word."""
+    late_s = max((late for bar in bars_of(one) if (late := bar.late_s) is not None), default=0.0)
+    return late_s if late_s > LATE * one.done_s else 0.0
+
+
+def bars_of(one: Timeline) -> list[Bar]:
+    return [bar for lane in one.lanes for bar in lane.bars]
+
+
+def computed_s(bar: Bar) -> float:
+    """How long it computed; as if always while it ran, where that isn't known."""
+    return sum(ran.computing * (ran.to_s - ran.from_s) for ran in bar.ran)
+
+
+def in_hand_s(bar: Bar) -> float:
+    return bar.ran[-1].to_s - bar.ran[0].from_s if bar.ran else 0.0
+
+
+def waits_elsewhere(lanes: Sequence[Lane]) -> dict[int, list[tuple[float, float]]]:
+    """From when to when each request waits so, by its number.
+
+    It has paused, or computed next to nothing, while none of the same process was in its way.
+    """
+    found: dict[int, list[tuple[float, float]]] = {}
+    for lane in lanes:
+        beside = [bar for other in lanes if _process(other) == _process(lane) for bar in other.bars]
+        if not all(bar.ran for bar in beside) or sum(map(computed_s, beside)) >= HARDLY * _lasted_s(beside):
+            continue
+        for bar in lane.bars:
+            found[bar.number] = list(_waits(bar, _Ran([one for one in beside if one is not bar])))
+    return found
+
+
+class _Ran:
+    """What others of the process did."""
+
+    def __init__(self, bars: Sequence[Bar]) -> None:
+        rows = [(ran.from_s, ran.to_s, ran.computing) for bar in bars for ran in bar.ran]
+        self._from_s, self._to_s, self._share = np.array(rows).reshape(-1, 3).T
+
+    def between(self, from_s: float, to_s: float) -> tuple[float, float]:
+        """For how much of that time they ran, and how much of it they computed, as fractions."""
+        inside = np.maximum(0.0, np.minimum(to_s, self._to_s) - np.maximum(from_s, self._from_s)) / (to_s - from_s)
+        return float(inside.sum()), float((inside * self._share).sum())
+
+
+def _waits(bar: Bar, others: _Ran) -> Iterator[tuple[float, float]]:
+    for ran in bar.ran:
+        hardly = ran.share is not None and ran.share < HARDLY and ran.to_s - ran.from_s > SHORT_S
+        if hardly and others.between(ran.from_s, ran.to_s)[1] < HARDLY:
+            yield ran.from_s, ran.to_s
+    for before, after in zip(bar.ran, bar.ran[1:], strict=False):
+        if after.from_s - before.to_s > SHORT_S and others.between(before.to_s, after.from_s)[0] < OTHERS:
+            yield before.to_s, after.from_s
+
+
+def _lasted_s(bars: Sequence[Bar]) -> float:
+    """From when the first task was begun until the last one was done."""
+    return max(bar.ran[-1].to_s for bar in bars) - min(bar.ran[0].from_s for bar in bars)
+
+
+def _process(lane: Lane) -> str:
+    """Threads of one process have one lock and one loop; the others have nothing of each other."""
+    kind = lane.worker.partition("/")[0]
+    return "" if kind.startswith("thread") else kind

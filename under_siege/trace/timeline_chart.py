@@ -5,11 +5,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from under_siege import formatting
-from under_siege.charts.canvas import Sheet, quantity
-from under_siege.charts.theme import Drawing, Look
-from under_siege.trace.timeline import Bar, Timeline, span_s, ticks_s
-from under_siege.trace.timeline_patterns import Pattern, grouped, pattern, waits_elsewhere
-from under_siege.trace.trace_text import heading, in_a_line, in_short, name_of_timeline, plain_name_of_timeline
+from under_siege.charts.canvas import Drawing, Look, Sheet, quantity
+from under_siege.trace.timeline import Bar, Pattern, Timeline, end_s, grouped, pattern, waits_elsewhere
+from under_siege.trace.timeline_text import heading, in_a_line, in_short, name_of_timeline, plain_name_of_timeline
 
 _BAR, _LANE_GAP, _PING, _GAP, _LINE = 11, 5, 2.5, 14, 16  # pixels
 _BARS_OF_A_SLIDE = (11, 9, 8, 7, 6, 5, 4, 3)
@@ -37,8 +35,8 @@ Row = dict[str, Any]
 class _Canvas:
     """Rows of data for each kind of mark, placed in pixels."""
 
-    def __init__(self, look: Look, span: tuple[float, float], columns: int, bar: float) -> None:
-        self.look, self._span, self._columns, self._bar = look, span, columns, bar
+    def __init__(self, look: Look, end_s: float, columns: int, bar: float) -> None:
+        self.look, self._end_s, self._columns, self._bar = look, end_s, columns, bar
         self._margin = 92 if columns == 1 else 62
         self._wide = (look.width - 8 - _BETWEEN * (columns - 1)) / columns
         self._left, self.height = 0.0, 0.0
@@ -67,7 +65,6 @@ class _Canvas:
         self._text("legend", mark["x"] + 24, y + _BAR / 2, text)
 
     def group(self, kind: Pattern, members: Sequence[Timeline]) -> None:
-        """What these have in common, and below that one after the other."""
         for line in self._wrapped(heading(kind, members), 9.2):
             self._text("groups", 0, self.height + 10, line)
             self.height += 20
@@ -87,7 +84,6 @@ class _Canvas:
             self.height = bottom
 
     def panel(self, one: Timeline, column: int) -> None:
-        """A strategy, below what is there in this column."""
         self._left = column * (self._wide + _BETWEEN)
         is_alone = self._columns == 1
         short = (
@@ -121,7 +117,7 @@ class _Canvas:
             self.rows["grid"].append({"x": self._x(at_s), "y": top, "y2": self.height})
 
     def _ticks(self) -> list[float]:
-        return ticks_s(self._span[1], int((self._wide - self._margin) / 62))
+        return formatting.ticks(self._end_s, int((self._wide - self._margin) / 62))
 
     def _axis(self, y: float) -> None:
         for at_s in self._ticks():
@@ -156,7 +152,7 @@ class _Canvas:
         most = _PING_ROWS_OF_A_SLIDE if self.look.is_slide else _PING_ROWS
         step = max(3.2, 4.0 * self._bar / _BAR)
         free_at_s: list[float] = []
-        for ping in (ping for ping in one.pings if ping.due_s >= self._span[0]):
+        for ping in (ping for ping in one.pings if ping.due_s >= 0):
             row = next((row for row, free_s in enumerate(free_at_s) if free_s < ping.due_s), len(free_at_s))
             free_at_s[row : row + 1] = [ping.until_s + 0.004]
             y = self.height + 4 + step * (row % most)
@@ -164,7 +160,6 @@ class _Canvas:
         self.height += max(self._bar, 8 + step * min(len(free_at_s), most))
 
     def say(self, text: str) -> None:
-        """A sentence below everything."""
         for line in self._wrapped(text, _LETTER):
             self._text("results", 0, self.height + 6, line, left=0.0)
             self.height += _LINE
@@ -173,9 +168,7 @@ class _Canvas:
         self._text("labels", self._margin - 6, self.height + max(self._bar, 9) / 2, text)
 
     def _x(self, at_s: float) -> float:
-        from_s, to_s = self._span
-        per_s = (self._wide - self._margin - 16) / (to_s - from_s)
-        return self._left + self._margin + (at_s - from_s) * per_s
+        return self._left + self._margin + at_s * ((self._wide - self._margin - 16) / self._end_s)
 
     def _text(self, layer: str, x: float, y: float, text: str, left: float | None = None) -> None:
         self.rows[layer].append({"x": (self._left if left is None else left) + x, "y": y, "text": text})
@@ -202,7 +195,7 @@ def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, miss
 
 
 def _drawn(drawn: Sequence[Timeline], look: Look, columns: int, bar: float, missing: Sequence[str]) -> _Canvas:
-    canvas = _Canvas(look, span_s(drawn), columns, bar)
+    canvas = _Canvas(look, end_s(drawn), columns, bar)
     late = any((one.late_s or 0) > 0.0005 for timeline in drawn for lane in timeline.lanes for one in lane.bars)
     there = {"late": late, "untold": any(one.is_untold for one in drawn)}
     there["elsewhere"] = any(any(waits_elsewhere(one.lanes).values()) for one in drawn)

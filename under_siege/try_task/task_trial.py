@@ -14,9 +14,8 @@ from under_siege.environments.venvs import with_packages
 from under_siege.model.sanitize import made_legible
 from under_siege.model.task_profile import Findings
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import LOOK_S, ManagedProcess, until
+from under_siege.processes.managed_process import LOOK_S, ManagedProcess, until, until_signal
 from under_siege.processes.process_output import Tail
-from under_siege.processes.signals import until_signal
 from under_siege.targets.interpreter import Interpreter
 
 _RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0  # no step performs the task more often; slower than alone by so much

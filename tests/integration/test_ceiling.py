@@ -1,0 +1,286 @@
+"""The ceiling: users without a server, as threads of a few processes."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, SUPPORT, gone, wait_until
+from planned import plan_of
+
+from common.cpus import usable_cpus
+from under_siege.errors import CaseFailedError
+from under_siege.model.case import Case
+from under_siege.model.record import Record
+from under_siege.monitors.answer_check import interval_s
+from under_siege.paths import script
+from under_siege.processes.managed_process import offspring
+from under_siege.run import ceiling
+from under_siege.run.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
+from under_siege.run.duration import LEAST_S, Length
+from under_siege.run.plan import new_record
+from under_siege.subprocess_scripts.no_server_baseline import CHECKER, spread
+from under_siege.targets.expectation import Expectation
+from under_siege.targets.interpreter import interpreter
+
+BESIDES = (
+    5  # processes without users: the supervisor, the first one, its forkserver and resource tracker, the checker's
+)
+NO_LIMIT_S = 1000.0
+EXPECTED = Expectation(b"done", 0.1, 0.0)
+
+DIARY = """
+import os
+import time
+from pathlib import Path
+
+{imports}
+
+def write(what):
+    with open("diary", "a") as diary:
+        diary.write(f"{{what}} {{os.getpid()}} {{time.monotonic()}}\\n")
+
+write("imported")
+
+def task():
+    write("began")
+    {body}
+    write("ended")
+    return "done"
+"""
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def bring(name: str, body: str = "time.sleep(0.05)", imports: str = "") -> str:
+    """Writes a task into the current folder."""
+    Path(f"{name}.py").write_text(DIARY.format(body=body, imports=imports))
+    return f"{name}:task"
+
+
+def diary(what: str) -> list[tuple[int, float]]:
+    """The processes that wrote it, and when."""
+    entries = [line.split() for line in Path("diary").read_text().splitlines()]
+    return [(int(pid), float(at)) for word, pid, at in entries if word == what]
+
+
+def new_bare(task: str, users: int, time_s: float = NO_LIMIT_S) -> tuple[Case, Record]:
+    plan = plan_of("2", task=task, users=users)
+    (case,) = plan.ceilings
+    record = new_record(plan, case, time_s, 1)
+    record.answer_bytes = len("done")
+    return case, record
+
+
+def length(record: Record) -> Length:
+    return Length(record.time_s, record.users, EXPECTED)
+
+
+def computed(task: str, users: int, time_s: float = 1.0) -> Record:
+    case, record = new_bare(task, users, time_s)
+    asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
+    return record
+
+
+def until_everybody_worked(task: str, users: int, look: Callable[[], None]) -> Record:
+    """Ends when every user has had an answer; looks before it does."""
+    case, record = new_bare(task, users)
+    seen: set[int] = set()
+
+    async def go() -> None:
+        everybody = asyncio.Event()
+
+        def tell() -> None:
+            seen.add(record.transactions.user[-1])
+            if len(seen) == users:
+                everybody.set()
+
+        running = asyncio.ensure_future(compute_bare(case, interpreter(), EXPECTED, record, length(record), tell))
+        worked = asyncio.ensure_future(everybody.wait())
+        await asyncio.wait({running, worked}, return_when=asyncio.FIRST_COMPLETED)
+        with contextlib.suppress(asyncio.CancelledError):
+            if not running.done():
+                look()
+                running.cancel()
+            await running
+
+    asyncio.run(go())
+    assert seen == set(range(users))
+    return record
+
+
+@contextlib.contextmanager
+def bare(task: str, users: int, processes: int) -> Iterator[subprocess.Popen[str]]:
+    """The bare case as a process, after its users have begun."""
+    words = ["--task", task, "--users", str(users), "--processes", str(processes), "--check-every", "1"]
+    process = subprocess.Popen(
+        [sys.executable, *script("no_server_baseline"), *words],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        while not (line := process.stdout.readline()).startswith("go,"):
+            assert line, process.stderr.read()
+        process.go_s = float(line.split(",")[1])
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.parametrize(("users", "processes"), [(25, 4), (400, 8), (3, 8), (1, 1), (8, 8)])
+def test_every_user_is_in_one_process_and_no_process_has_two_more_than_another(users, processes) -> None:
+    shares = spread(users, processes)
+    assert sorted(user for share in shares for user in share) == list(range(users))
+    assert len(shares) == min(users, processes)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_400_users_begin_and_work_in_a_few_processes() -> None:
+    task, looks = bring("jobs"), []
+    record = until_everybody_worked(task, 400, lambda: looks.append(offspring(os.getpid())))
+    assert processes_for(400) == PROCESSES_PER_CPU * usable_cpus()
+    assert 1 < len(looks[0]) <= processes_for(400) + BESIDES
+    assert record.failure is None
+    assert record.ready_s < ready_limit_s(processes_for(400), Expectation(b"done", 0.1, 0.0))
+    with_users = {pid for pid, _ in diary("began")} & {process.pid for process in looks[0]}
+    assert processes_for(400) <= len(with_users) <= processes_for(400) + 2  # the checker's, and the first one
+
+
+def test_few_users_have_a_process_each() -> None:
+    assert processes_for(1) == 1
+    looks: list[int] = []
+    until_everybody_worked(bring("jobs"), 1, lambda: looks.append(len(offspring(os.getpid()))))
+    assert looks[0] <= 1 + BESIDES
+
+
+def test_every_process_has_imported_and_performed_the_task_before_the_users_begin() -> None:
+    task = bring("heavy", imports="import numpy\ntime.sleep(0.3)  # as heavy imports do")
+    with bare(task, users=6, processes=3) as process:
+        performed = [next(line for line in process.stdout if line[:1].isdigit()) for _ in range(12)]
+    assert len(performed) == 12
+    imported = dict(diary("imported"))
+    assert len(imported) == 3 + 1  # those with users, and the checker's
+    assert max(imported.values()) < process.go_s
+    before_go = Counter(pid for pid, at in diary("ended") if at < process.go_s)
+    assert set(before_go) == set(imported)
+    assert set(before_go.values()) == {1}
+
+
+def test_users_whose_task_imports_numpy_begin_within_the_length_of_a_task() -> None:
+    length_s = 1.0
+    task = bring("heavy", f"time.sleep({length_s})", "import numpy\ntime.sleep(1)  # as heavier imports do")
+    columns = until_everybody_worked(task, 10, lambda: None).transactions
+    began_s = [ended - took for ended, took in zip(columns.finished_s, columns.took_s, strict=True)]
+    assert 0 <= min(began_s[:10]) <= max(began_s[:10]) < length_s
+
+
+def test_a_folder_of_the_user_does_not_hide_the_package_of_this_name() -> None:
+    Path("common").mkdir()
+    Path("common", "__init__.py").write_text("raise RuntimeError('not this one')")
+    Path("common", "task.py").write_text("raise RuntimeError('nor this one')")
+    record = until_everybody_worked(bring("jobs"), 3, lambda: None)
+    assert set(record.transactions.user) == {0, 1, 2}
+
+
+BREAKS = """if Path("break").exists(): {how}
+    time.sleep(0.02)"""
+IN_CHILDREN = "if __import__('multiprocessing').parent_process(): {how}"
+
+
+RAISES = ("raise ValueError('out of luck')", "exit code 1; its last line: the task raised ValueError: out of luck")
+KILLED = ("os.kill(os.getpid(), 9)", "exit code 1; its last line: a process with users was ended by SIGKILL")
+HEIR = ("os.fork() or time.sleep(60); os._exit(3)", "its last line: a process with users ended with exit code 3")
+
+
+@pytest.mark.parametrize(
+    ("body", "how", "reason"),
+    [
+        pytest.param(BREAKS, *RAISES, id="raises later"),
+        pytest.param(BREAKS, "raise SystemExit('enough')", "the task raised SystemExit: enough", id="exits later"),
+        pytest.param(BREAKS, *KILLED, id="is killed later"),
+        pytest.param(BREAKS, *HEIR, id="leaves a child later"),
+        pytest.param(IN_CHILDREN, *RAISES, id="raises before they begin"),
+        pytest.param(IN_CHILDREN, *KILLED, id="is killed before they begin"),
+        pytest.param(IN_CHILDREN, *HEIR, id="leaves a child before they begin"),
+    ],
+)
+def test_a_task_that_fails_ends_the_bare_case_with_its_reason(body, how, reason) -> None:
+    case, record = new_bare(bring("jobs", body.format(how=how)), 3)
+    with pytest.raises(CaseFailedError) as failed:
+        asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), Path("break").touch))
+    assert failed.value.code == "died"
+    assert str(failed.value).endswith(reason)
+    assert not offspring(os.getpid())
+
+
+def test_a_task_that_can_not_be_performed_alone_is_one_line() -> None:
+    case, record = new_bare(bring("jobs", "raise ValueError('never')"), 2)
+    with pytest.raises(CaseFailedError, match=r"exit code 1; its last line: the task raised ValueError: never$"):
+        asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
+
+
+def test_a_child_that_the_task_has_forked_is_not_one_more_user() -> None:
+    with bare(bring("jobs", "pid = os.fork()\n    if pid: os.waitpid(pid, 0)"), users=2, processes=1) as process:
+        assert all(process.stdout.readline() for _ in range(20))
+    assert {pid for pid, _ in diary("began")} == {pid for pid, _ in diary("imported")}
+
+
+@pytest.mark.parametrize("task", ["sample_tasks:half_a_second_of_computing", "sample_tasks:half_a_second"])
+def test_nothing_is_left_when_the_first_process_is_killed(task, monkeypatch) -> None:
+    monkeypatch.chdir(SUPPORT)
+    with bare(task, users=60, processes=2) as process:
+        family = offspring(process.pid)
+        assert len(family) >= 3
+        process.kill()
+        wait_until(lambda: all(gone(one) for one in family))
+
+
+def test_the_time_to_become_ready_follows_from_the_task_and_the_processes() -> None:
+    short, long = Expectation(b"", 0.01, 0.01), Expectation(b"", 5.0, 5.0)
+    assert ready_limit_s(8, long) > ready_limit_s(8, short) + 5 * (5 + 8 / usable_cpus())
+    assert ready_limit_s(64 * usable_cpus(), long) > ready_limit_s(usable_cpus(), long) + 64 * 5
+
+
+def test_what_it_prints_becomes_answers_and_checks_and_what_the_task_prints_nothing() -> None:
+    record, told = new_record(plan_of("2"), plan_of("2").ceilings[0], 4.0, 1), []
+    length = Length(None, 1, Expectation(b"", 60.0, 60.0))
+    lines = ["go,100.5", "7,100.75,101.0,5", "check,101.0,101.75,5", "7,101.0,103.5,9"]
+    printed = [
+        "7,101.0,103.5",
+        "7,101.0,103.5,9,1",
+        "a,101.0,103.5,9",
+        "go,1",
+        "check,101.0,103.5",
+        "\u0667,1.0,2.0,3",
+        "",
+    ]
+    bare = ceiling._Bare(record, length, lambda: told.append(1))
+    for line in (*lines, *printed):
+        bare.take(line, 0.0)
+    columns = record.transactions
+    assert (bare.began_s, record.load_began_s, len(told)) == (100.5, 100.5, 2)
+    assert (columns.finished_s, columns.took_s, columns.user) == ([0.5, 3.0], [0.25, 2.5], [7, 7])
+    assert (columns.status, columns.size_bytes) == ([200, 200], [5, 9])
+    assert (record.checks.sent_s, record.checks.answered_s, record.checks.code) == ([0.5], [1.25], [""])
+    assert length.end_s == LEAST_S  # it was told that the only user had an answer
+
+
+def test_the_checker_asks_beside_the_users() -> None:
+    record = computed(bring("jobs"), users=2)
+    assert CHECKER not in record.transactions.user
+    assert set(record.checks.code) == {""}
+    assert len(record.checks.code) <= 1 + record.load_s / interval_s(0.1)

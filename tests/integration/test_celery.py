@@ -1,0 +1,272 @@
+"""12_async_celery with a broker and a worker that are started by hand, and with its private ones."""
+
+import contextlib
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import LIMIT_S, ROOT, SUPPORT, Answer, Served, gone, receive, serving, start, wait_until
+
+from common import server_contract
+from common.server_contract import path_of, remedy, unmet
+from under_siege.report.server_list import catalogue_as_text
+from under_siege.run.plan import make_plan
+from under_siege.targets.strategies import strategies_suite
+
+SERVER = ROOT / "servers" / "12_async_celery.py"
+needs_redis = pytest.mark.skipif(bool(unmet("redis-server")), reason=unmet("redis-server"))
+
+
+@contextlib.contextmanager
+def started(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program in a session of its own, ended with all that it started."""
+    process = subprocess.Popen(
+        words,
+        cwd=SUPPORT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+class Elsewhere:
+    """A broker that keeps what it is given on disk, and one Celery worker with two processes."""
+
+    def __init__(self, stack: contextlib.ExitStack, folder: Path) -> None:
+        self._stack, self._folder, self.socket = stack, folder, folder / "redis.sock"
+        self.address = f"redis+socket://{self.socket}"
+        self.start_broker()
+
+    def start_broker(self) -> None:
+        self.socket.unlink(missing_ok=True)
+        listen = ("--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder))
+        disk = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
+        self.broker = self._stack.enter_context(started(path_of("redis-server"), *listen, *disk))
+        wait_until(self.socket.exists)
+
+    def start_worker(self) -> None:
+        celery = str(Path(sys.executable).with_name("celery"))
+        words = ("worker", "--concurrency", "2", "--without-gossip", "--without-mingle")
+        self.worker = self._stack.enter_context(started(celery, "--app", "common.kits.celery_app", *words))
+
+    def processes(self) -> list[psutil.Process]:
+        return psutil.Process(self.worker.pid).children(recursive=True)
+
+    def revoked(self) -> list[str]:
+        """Return the ids of the tasks that the worker will not start."""
+        from celery import Celery  # takes long to import, and only the process that runs this test needs it
+
+        with Celery(broker=self.address, set_as_current=False) as app:
+            return [task for tasks in (app.control.inspect().revoked() or {}).values() for task in tasks]
+
+
+@needs_redis
+def test_with_a_broker_and_a_worker_of_others(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Start one broker, one worker and one server for all checks, because they take long to start."""
+    chosen = tmp_path / "chosen"
+    chosen.write_text("short")
+    monkeypatch.setenv("CHOSEN", str(chosen))
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    with contextlib.ExitStack() as stack:
+        elsewhere = Elsewhere(stack, tmp_path_factory.mktemp("r"))
+        monkeypatch.setenv("CELERY_BROKER_URL", elsewhere.address)
+        elsewhere.start_worker()
+        with serving(SERVER, "--task", "sample_tasks:chosen", "--queue", "20") as served:
+            tasks_run_in_its_processes(served, elsewhere)
+            the_task_of_a_killed_process_is_done_again(served, elsewhere, chosen, tmp_path)
+            a_task_that_always_kills_its_process_fails(served, chosen)
+            tasks_of_clients_that_disconnected_are_revoked(served, elsewhere, chosen, tmp_path)
+            a_job_tells_how_far_it_is(served, chosen, tmp_path)
+            a_job_that_raises_fails_with_one_line(served, chosen)
+            requests_fail_while_the_broker_is_stopped(served, elsewhere, chosen)
+            requests_fail_when_the_broker_is_killed_until_it_is_back(served, elsewhere, chosen)
+            job = asked(served, "POST", "/jobs").headers["location"]
+            served.process.terminate()
+            assert served.process.wait(timeout=20) == 0
+            assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
+        with serving(SERVER, "--task", "sample_tasks:chosen") as another:
+            assert asked(another, "GET", job, wait_s=10).body == "at last"
+        a_task_that_its_workers_cannot_import_ends_the_start(tmp_path)
+
+
+def tasks_run_in_its_processes(served: Served, elsewhere: Elsewhere) -> None:
+    assert not psutil.Process(served.process.pid).children()
+    ran_in = {receive(request).headers["x-worker"].split("/")[0] for request in [served.send("/") for _ in range(4)]}
+    assert {int(pid) for pid in ran_in} <= {process.pid for process in elsewhere.processes()}
+
+
+def the_task_of_a_killed_process_is_done_again(
+    served: Served, elsewhere: Elsewhere, chosen: Path, folder: Path
+) -> None:
+    chosen.write_text("waits_to_be_told")
+    begun = folder / "begun"
+    requests = [served.send("/") for _ in range(4)]
+    wait_until(lambda: begun.exists() and begun.read_text() == "xx")
+    elsewhere.processes()[0].kill()
+    wait_until(lambda: begun.read_text() == "xxx")
+    (folder / "told").touch()
+    assert [receive(request).body for request in requests] == ["told"] * 4
+
+
+def a_task_that_always_kills_its_process_fails(served: Served, chosen: Path) -> None:
+    chosen.write_text("ends_its_process")
+    answer = served.request("/")
+    assert (answer.status, "\n" in answer.body) == (500, False)
+    assert answer.body.startswith("WorkerLostError: Worker exited prematurely")
+
+
+def tasks_of_clients_that_disconnected_are_revoked(
+    served: Served, elsewhere: Elsewhere, chosen: Path, folder: Path
+) -> None:
+    begun, told = folder / "begun", folder / "told"
+    chosen.write_text("waits_to_be_told")
+    for file in (begun, told):
+        file.unlink()
+    requests = [served.send("/") for _ in range(6)]
+    wait_until(lambda: begun.exists() and begun.read_text() == "xx")
+    for request in requests:
+        request.close()
+    wait_until(lambda: len(elsewhere.revoked()) == len(requests))
+    told.touch()
+    assert served.request("/").body == "told"
+    assert begun.read_text() == "xxx"  # two were running; this one is the third
+
+
+def requests_fail_while_the_broker_is_stopped(served: Served, elsewhere: Elsewhere, chosen: Path) -> None:
+    chosen.write_text("half_a_second")
+    requests = [served.send("/") for _ in range(3)]
+    elsewhere.broker.send_signal(signal.SIGSTOP)
+    all_are_refused(served, requests)
+    elsewhere.broker.send_signal(signal.SIGCONT)
+    it_works_again(served)
+
+
+def requests_fail_when_the_broker_is_killed_until_it_is_back(
+    served: Served, elsewhere: Elsewhere, chosen: Path
+) -> None:
+    requests = [served.send("/") for _ in range(3)]
+    elsewhere.broker.kill()
+    all_are_refused(served, requests)
+    elsewhere.start_broker()
+    it_works_again(served)
+
+
+def all_are_refused(served: Served, waiting: list[http.client.HTTPConnection]) -> None:
+    """Those that wait, those that come now, and the readiness check."""
+    answers = [receive(request) for request in [*waiting, *(served.send("/") for _ in range(3))]]
+    wait_until(lambda: served.request("/ready").status == 503)
+    for answer in [*answers, served.request("/ready"), asked(served, "POST", "/jobs")]:
+        assert (answer.status, "\n" in answer.body) == (503, False)
+        assert "broker" in answer.body
+        assert int(answer.headers["retry-after"]) > 0
+    assert served.request("/ping").body == "pong"
+
+
+def it_works_again(served: Served) -> None:
+    wait_until(lambda: served.request("/ready").status == 200)
+    assert served.request("/").body == "at last"
+
+
+def asked(served: Served, method: str, path: str, wait_s: int = 0) -> Answer:
+    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=LIMIT_S)
+    connection.request(method, path, headers={"Prefer": f"wait={wait_s}"} if wait_s else {})
+    return receive(connection)
+
+
+def a_job_tells_how_far_it_is(served: Served, chosen: Path, folder: Path) -> None:
+    (folder / "told").unlink()
+    chosen.write_text("waits_to_be_told")
+    taken = asked(served, "POST", "/jobs")
+    assert (taken.status, taken.body) == (202, "queued")
+    job = taken.headers["location"]
+    wait_until(lambda: asked(served, "GET", job).body == "running")
+    answer = asked(served, "GET", job)
+    assert (answer.status, answer.headers["retry-after"]) == (202, "1")
+    (folder / "told").touch()
+    answer = asked(served, "GET", job, wait_s=10)
+    assert (answer.status, answer.body) == (200, "told")
+    assert asked(served, "GET", job).body == "told"
+    assert asked(served, "GET", "/jobs/0123").status == 404
+    head = asked(served, "HEAD", job)
+    assert (head.status, head.headers["content-length"], head.body) == (200, "4", "")
+    for method, path, allowed in (("GET", "/jobs", "POST"), ("DELETE", job, "GET, HEAD")):
+        answer = asked(served, method, path)
+        assert (answer.status, answer.headers["allow"]) == (405, allowed)
+        assert answer.body == f"405 Method Not Allowed: only {allowed}"
+
+
+def a_job_that_raises_fails_with_one_line(served: Served, chosen: Path) -> None:
+    chosen.write_text("raises")
+    answer = asked(served, "GET", asked(served, "POST", "/jobs").headers["location"], wait_s=10)
+    assert (answer.status, answer.body) == (500, "ValueError: the first line and a second one")
+
+
+def a_task_that_its_workers_cannot_import_ends_the_start(folder: Path) -> None:
+    (folder / "only_here.py").write_text("def work():\n    return 1\n")
+    process = start(SERVER, "--port", "0", "--task", "only_here:work", cwd=folder)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors.count("\n")) == (2, "", 1)
+    assert errors.startswith("12_async_celery: a Celery worker says: cannot import task 'only_here:work' from ")
+
+
+@needs_redis
+@pytest.mark.parametrize("name", ["Redis", "Celery worker"])
+def test_without_its_private_broker_or_worker_it_refuses_requests_and_leaves_nothing_behind(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory() as temporary:  # a short path, as a Unix socket needs it
+        monkeypatch.setenv("TMPDIR", temporary)
+        with serving(SERVER, "--task", "sample_tasks:half_a_minute", "--workers", "1") as served:
+            family = psutil.Process(served.process.pid).children(recursive=True)
+            broker = next(one for one in family if "redis" in one.name())
+            worker = next(one for one in family if one.children())
+            requests = [served.send("/") for _ in range(2)]
+            (broker if name == "Redis" else worker).kill()
+            assert {receive(request).status for request in requests} == {503}
+            reason = f"503 Service Unavailable: the private {name} has ended; restart the server"
+            wait_until(lambda: served.request("/ready").body == reason)
+            assert (served.request("/").body, served.request("/ping").body) == (reason, "pong")
+            served.process.kill()
+            wait_until(lambda: all(map(gone, family)))
+            wait_until(lambda: not list(Path(temporary).iterdir()))
+
+
+@pytest.mark.parametrize("address", ["redis://127.0.0.1:1/0", "amqp://127.0.0.1:1"])
+def test_without_a_broker_it_does_not_start(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERY_BROKER_URL", address)
+    process = start(SERVER, "--port", "0")
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors.count("\n")) == (2, "", 1)
+    assert f"CELERY_BROKER_URL='{address}'" in errors
+
+
+def test_a_program_that_is_not_there_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
+    monkeypatch.setattr(server_contract, "path_of", lambda _program: None)
+    assert unmet("redis-server") == "needs redis-server"
+    assert remedy("redis-server").startswith("install it with: ")
+    suite = strategies_suite(["2", "12"])
+    plan = make_plan(suite, {"python": ["python3"]}, time_s=None, rounds=1)
+    assert [(one.server, one.reason.split(":")[0]) for one in plan.left_out] == [
+        ("12_async_celery", "needs redis-server")
+    ]
+    assert "(needs redis-server: install it with: " in catalogue_as_text(suite.targets)
+    monkeypatch.setenv("CELERY_BROKER_URL", "redis://somewhere")
+    assert unmet("redis-server") == ""

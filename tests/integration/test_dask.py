@@ -1,0 +1,140 @@
+"""10_async_dask on a cluster of other processes, started with Dask's own commands."""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import ROOT, SUPPORT, Served, receive, serving, start, wait_until
+
+from common.logging_setup import quieten
+
+SERVER = ROOT / "servers" / "10_async_dask.py"
+DASK = str(Path(sys.executable).with_name("dask"))
+
+
+@contextlib.contextmanager
+def dask(*words: str) -> Iterator[subprocess.Popen[str]]:
+    """One of Dask's commands, ended with all that it started."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{SUPPORT}"}
+    process = subprocess.Popen(
+        [DASK, *words, "--no-dashboard"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+class Cluster:
+    """A scheduler and two workers."""
+
+    def __init__(self, stack: contextlib.ExitStack, folder: Path) -> None:
+        file = folder / "scheduler.json"  # it chooses its port, and writes its address there
+        listen = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
+        self.scheduler = stack.enter_context(dask("scheduler", *listen))
+        options = ("--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
+        self.workers = [stack.enter_context(dask("worker", *options)) for _ in range(2)]
+        wait_until(lambda: file.exists() and file.read_text(), 60)
+        self.address = json.loads(file.read_text())["address"]
+        wait_until(lambda: all(self._is_connected(worker) for worker in self.workers), 60)
+
+    def _is_connected(self, worker: subprocess.Popen[str]) -> bool:
+        port = int(self.address.rpartition(":")[2])
+        connections = psutil.Process(worker.pid).net_connections("tcp")
+        return any(one.raddr and one.raddr.port == port and one.status == "ESTABLISHED" for one in connections)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
+    with contextlib.ExitStack() as stack:
+        started = Cluster(stack, tmp_path)
+        monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", started.address)
+        yield started
+
+
+def test_tasks_run_on_a_cluster_and_survive_a_worker_and_its_end_is_told_in_one_line(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """One cluster and one server for all of it, because they take long to start."""
+    with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
+        tasks_run_on_its_workers(served, cluster)
+        a_job_is_taken_and_done(served)
+        the_loss_of_a_worker_costs_no_answer(served, cluster, tmp_path / "begun")
+        without_its_scheduler_a_request_is_told_so(served, cluster, tmp_path / "begun")
+        assert served.request("/ping").body == "pong"
+        served.process.terminate()
+        assert served.process.wait(timeout=20) == 0
+
+
+def tasks_run_on_its_workers(served: Served, cluster: Cluster) -> None:
+    answers = [receive(request) for request in [served.send("/") for _ in range(4)]]
+    ran_in = {int(answer.headers["x-worker"].split("/")[0]) for answer in answers}
+    assert ran_in == {worker.pid for worker in cluster.workers}
+    assert not psutil.Process(served.process.pid).children(recursive=True)
+
+
+def a_job_is_taken_and_done(served: Served) -> None:
+    taken = served.request("/jobs", "POST")
+    assert (taken.status, taken.body) == (202, "queued")
+    job = taken.headers["location"]
+    assert served.request(job).status == 202
+    wait_until(lambda: served.request(job).status == 200)
+    assert served.request(job).body == "computed"
+    assert served.request("/jobs/0123").status == 404
+
+
+def the_loss_of_a_worker_costs_no_answer(served: Served, cluster: Cluster, begun: Path) -> None:
+    begun.unlink()
+    requests = [served.send("/") for _ in range(6)]
+    wait_until(begun.exists)
+    cluster.workers[0].kill()
+    answers = [receive(request) for request in requests]
+    assert [(answer.status, answer.body) for answer in answers] == [(200, "computed")] * 6
+
+
+def without_its_scheduler_a_request_is_told_so(served: Served, cluster: Cluster, begun: Path) -> None:
+    begun.unlink()
+    request = served.send("/")
+    wait_until(begun.exists)
+    cluster.scheduler.kill()
+    for answer in (receive(request), served.request("/")):
+        assert answer.status == 500
+        assert answer.body.startswith("FutureCancelledError: ")
+        assert "\n" not in answer.body
+    unready = served.request("/ready")
+    assert (unready.status, unready.body.count("the Dask cluster is ")) == (503, 1)
+    refused = served.request("/jobs", "POST")
+    assert (refused.status, refused.body.count("the Dask cluster is ")) == (503, 1)
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])
+def test_without_a_scheduler_it_does_not_start(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", address)
+    process = start(SERVER, "--port", "0")
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (2, "")
+    assert errors.startswith(f"10_async_dask: no Dask scheduler at '{address}'")
+    assert errors.count("\n") == 1
+
+
+def test_parts_of_a_library_with_a_level_of_their_own_are_quiet_too() -> None:
+    part = logging.getLogger("some_library.part")
+    part.setLevel(logging.WARNING)
+    quieten("some_library")
+    assert not part.isEnabledFor(logging.CRITICAL)

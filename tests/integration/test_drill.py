@@ -1,0 +1,536 @@
+"""The drill: what incidents say in figures and marks, and real ones before servers that survive them and do not."""
+
+import asyncio
+import contextlib
+import copy
+import dataclasses
+import itertools
+import json
+import math
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from conftest import LIMIT_S, ROOT, TESTS
+from simulated_record import result_of
+
+from under_siege.errors import CaseFailedError
+from under_siege.faults import drill_run, fault_context, job_faults
+from under_siege.faults.drill_export import conclusion, marked
+from under_siege.faults.drill_result import FAULTS, FaultOutcome, exit_code, fault_outcomes, figures_of
+from under_siege.faults.drill_run import chains, drill_plan, selected
+from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, OK
+from under_siege.faults.users import AMBIGUOUS, Users, malformed
+from under_siege.http_client import client
+from under_siege.model.record import Failure, Incident, LeftOut, Pings, Result, load, save
+from under_siege.model.requests import Recovery, Requests
+from under_siege.render import dressed
+from under_siege.report.progress_bar import ProgressBar
+from under_siege.targets.expectation import Expectation
+from under_siege.targets.selection import suite_of
+
+Asked = Callable[..., subprocess.CompletedProcess[str]]
+RATE = 40.0  # answers per second
+
+
+def incident(
+    fault: str = "worker", *, gap_s: float = 0.0, gone: int = 0, ping_s: float = 0.002, server: str = "4_pool", **seen
+) -> Incident:
+    """A second of load, then the fault, then a gap, then all is as before, until 5 s after it."""
+    times = [number / RATE for number in range(int(6 * RATE))]
+    right = [at_s for at_s in times if not 1.0 <= at_s < 1.0 + gap_s]
+    wrong = [1.0 + number / 1000 for number in range(gone)]
+    ended = sorted([(at_s, "") for at_s in right] + [(at_s, "lost") for at_s in wrong])
+    due_s = [number / 40 for number in range(240)]
+    waited_s = [ping_s if due >= 1.0 else 0.002 for due in due_s]
+    problem = ["not answered" if wait == math.inf else "" for wait in waited_s]
+    return Incident(
+        server=server,
+        title="In a pool",
+        values={"task": "t", "users": 8, "python": "3.11.7"},
+        fault=fault,
+        round=1,
+        workers=2,
+        requests=Requests(
+            [at_s - 0.1 for at_s, _ in ended], [at_s for at_s, _ in ended], [outcome for _, outcome in ended]
+        ),
+        pings=Pings(due_s, due_s, [min(wait, 1.0) for wait in waited_s], problem),
+        fault_at_s=1.0,
+        ended_s=6.0,
+        seen=seen,
+    )
+
+
+def result(*found: Incident) -> Result:
+    one = result_of([])
+    one.incidents.extend(found)
+    return one
+
+
+class FakeServer:
+    """A server that is whole after everything but half requests."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.is_gone = False
+
+    def context(self, incident: Incident) -> Incident:
+        self.seen.append(incident.fault)
+        return incident
+
+    async def has_recovered(self, context: Incident) -> bool:
+        return context.fault != "slow"
+
+
+def outcomes(*incidents: Incident) -> list[FaultOutcome]:
+    return fault_outcomes(incidents)
+
+
+def mark(one: Incident) -> str:
+    (cell,) = outcomes(one)
+    return cell.mark
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.3, 1.0, 3.0])
+def test_the_rate_is_whole_again_when_it_is(gap_s: float) -> None:
+    figures = figures_of(incident(gap_s=gap_s))
+    assert figures["before_per_s"] == pytest.approx(RATE, rel=0.05)
+    assert figures["whole_s"] == pytest.approx(max(0.0, gap_s - 0.1), abs=0.11)  # 80 % of half a second are enough
+
+
+def test_what_never_comes_back_is_never_whole() -> None:
+    assert figures_of(incident(gap_s=5.0))["whole_s"] is None
+
+
+def checked(one: Incident, outcomes: list[str], processes: Sequence[str] = ("1", "2")) -> Incident:
+    """Return the incident with a recovery check whose requests had these outcomes, from these processes in turn."""
+    times = [7.0 + number / 100 for number in range(len(outcomes))]
+    turns = [processes[number % len(processes)] for number in range(len(outcomes))]
+    one.recovery = Recovery(times, [at_s + 0.005 for at_s in times], outcomes, turns)
+    one.recovery_answers, one.recovery_processes = 20, 2
+    return one
+
+
+def failing_until(last_s: float) -> Incident:
+    """Return an incident at whose usual rate requests fail as well, every 0.1 s from the fault to that time."""
+    one = incident()
+    times = [1.0 + number / 10 for number in range(round((last_s - 1.0) * 10) + 1)]
+    one.requests.sent_s.extend(times)
+    one.requests.ended_s.extend(times)
+    one.requests.outcome.extend(["wrong"] * len(times))
+    return one
+
+
+def test_recovery_takes_until_the_last_failed_request() -> None:
+    assert figures_of(failing_until(3.0))["whole_s"] == pytest.approx(2.0, abs=0.03)
+    assert figures_of(failing_until(5.9))["whole_s"] is None
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "processes", "has_recovered"),
+    [
+        ([""] * 20, ["1", "2"], True),
+        (["refused", *[""] * 20], ["1", "2"], True),
+        ([""] * 19, ["1", "2"], False),
+        ([*[""] * 19, "refused", ""], ["1", "2"], False),
+        ([*[""] * 30, "wrong", *[""] * 30], ["1", "2"], False),
+        ([*[""] * 30, "lost"], ["1", "2"], False),
+        ([""] * 40, ["1"], False),
+        ([""] * 40, [""], False),
+    ],
+)
+def test_a_recovery_is_claimed_only_if_the_check_passed(
+    outcomes: list[str], processes: list[str], has_recovered: bool, tmp_path: Path
+) -> None:
+    """Judge from raw values alone, as they are read from a file."""
+    save(result(checked(incident(), outcomes, processes)), tmp_path / "d.json")
+    (one,) = load(tmp_path / "d.json").incidents
+    assert one.has_recovered == has_recovered
+    assert (figures_of(one)["whole_s"] is not None) == has_recovered
+    assert mark(one) == (OK if has_recovered else HIDDEN)
+
+
+def test_without_a_recovery_an_overloaded_server_is_not_quick_again() -> None:
+    overload = MARKS["refused"][0]
+    assert mark(checked(copy.deepcopy(overload), [""] * 20)) == OK
+    assert mark(checked(copy.deepcopy(overload), ["wrong"] * 20)) == DEAD
+
+
+def test_any_other_fault_without_a_recovery_leaves_a_server_hurt() -> None:
+    slow = MARKS["slow ones"][0]
+    assert mark(checked(copy.deepcopy(slow), ["wrong"] * 20)) == HURT
+
+
+@pytest.mark.parametrize("when", ["under load", "afterwards"])
+def test_a_server_that_fails_without_a_fault_is_unusable(when: str) -> None:
+    control = checked(incident(CONTROL), [""] * 20) if when == "under load" else checked(incident(CONTROL), ["wrong"])
+    if when == "under load":
+        control.requests.outcome[-3:] = ["wrong", "lost", "wrong"]
+    sound = incident("slow", left=0.9, from_s=1.0, server="9_pebble")
+    drill = result(control, incident("worker"), incident(CONTROL, server="9_pebble"), sound)
+    cells = fault_outcomes(drill.incidents)
+    assert [marked(one)[0] for one in cells[:2]] == ["failed", "failed"]
+    assert cells[3].mark == OK
+    sentences = list(conclusion(cells))
+    failed = "3 of 260" if when == "under load" else "1 of 241"
+    assert f"Unusable: 4_pool: {failed} requests failed with no fault, so no fault can be judged." in sentences
+    assert not [one for one in sentences if one.startswith("Could not be told")]
+    assert exit_code(drill) == 1
+
+
+class FakeUsers:
+    """Clients whose requests have these outcomes, one after the other, and are answered by these processes in turn."""
+
+    def __init__(self, outcomes: Iterator[str], processes: list[str]) -> None:
+        self._outcomes, self._processes = outcomes, itertools.cycle(processes)
+
+    async def check(self, recovery: Recovery, _began_s: float) -> None:
+        recovery.sent_s.append(0.0)
+        recovery.ended_s.append(0.0)
+        recovery.outcome.append(next(self._outcomes))
+        recovery.process.append(next(self._processes))
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("first", "processes", "listening", "has_recovered", "sent"),
+    [
+        ([], ["1", "2"], 1, True, 20),
+        ([], ["1", "2"], 3, True, 20),
+        ([], [""], 3, True, 60),
+        (["refused"], ["1", "2"], 1, True, 24),
+        (["", "", "wrong"], ["1", "2"], 1, False, 4),
+        ([], ["1"], 1, False, None),
+    ],
+)
+def test_the_check_asks_until_all_processes_have_answered_and_gives_up_at_the_first_failure(
+    first: list[str],
+    processes: list[str],
+    listening: int,
+    has_recovered: bool,
+    sent: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fault_context, "RECOVERY_LIMIT_S", 0.2)
+    users = FakeUsers(itertools.chain(first, itertools.repeat("")), processes)
+    server, warm = SimpleNamespace(listening_processes=lambda: listening), SimpleNamespace(idle_answer_s=0.0)
+    one, on = (
+        incident(),
+        fault_context.ServerFixture(server, None, users, None, warm, processes=2 if any(processes) else 0),
+    )
+    assert asyncio.run(on.passes_check(SimpleNamespace(incident=one, began_s=0.0))) == has_recovered
+    assert one.has_recovered == has_recovered
+    assert sent is None or len(one.recovery.outcome) == sent
+
+
+def test_a_drill_without_recovery_checks_is_still_read() -> None:
+    found = load(ROOT / "results" / "drill.json").incidents
+    assert {one.has_recovered for one in found} == {None}
+    assert not [one.failure for one in fault_outcomes(found) if one.failure]
+
+
+MARKS = {
+    "nothing lost": (incident(), OK),
+    "one lost": (incident(gone=1, gap_s=0.2), OK),
+    "many lost": (incident(gone=8), HURT),
+    "whole after two seconds": (incident(gap_s=2.5), HURT),
+    "never, and the ping says nothing of it": (incident(gap_s=5.0), HIDDEN),
+    "never, and no ping": (incident(gap_s=5.0, ping_s=math.inf), DEAD),
+    "stopped well": (incident("stop", begun=2, begun_lost=0, exit=0, exit_s=0.5, lines=0), OK),
+    "stopped with a loss": (incident("stop", begun=2, begun_lost=1, exit=0, exit_s=0.5, lines=0), HURT),
+    "stopped by an alarm": (incident("stop", begun=2, begun_lost=0, exit=-14, exit_s=0.5, lines=0), HURT),
+    "never stopped": (incident("stop", begun=2, begun_lost=0, exit_s=15.0, lines=0), DEAD),
+    "a long one, said": (incident("stop_long", begun=2, begun_lost=2, exit=0, exit_s=5.0, lines=1), OK),
+    "a long one, not a word": (incident("stop_long", begun=2, begun_lost=2, exit=0, exit_s=5.0, lines=0), HURT),
+    "left, and spared": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=0.2, begun=2), OK),
+    "left, and burnt": (incident("leave", cpu_s=2.4, asked_cpu_s=2.5, task_s=0.1, next_s=0.2, begun=25), HURT),
+    "left, and the next one waits": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=2.0), HURT),
+    "left, and nobody comes": (incident("leave", cpu_s=0.2, asked_cpu_s=2.5, task_s=0.1, next_s=-1.0), DEAD),
+    "refused": (incident("overload", answered=10, refused=70, lost=0, late=0, wrong=0, quick_s=0.1), OK),
+    "reset": (incident("overload", answered=70, refused=0, lost=10, late=0, wrong=0, quick_s=0.1), HURT),
+    "never quick": (incident("overload", answered=80, refused=0, lost=0, late=0, wrong=0, quick_s=-1.0), DEAD),
+    "one endless": (incident("endless", one_left=0.5, all_left=0.4, one_from_s=1.0, all_from_s=2.0), OK),
+    "all endless": (incident("endless", one_left=0.5, all_left=0.0, one_from_s=1.0, all_from_s=2.0), HIDDEN),
+    "blocked": (incident("endless", ping_s=math.inf, one_left=0.0, all_left=0.0, one_from_s=1.0, all_from_s=2.0), DEAD),
+    "slow ones": (incident("slow", left=0.9, from_s=1.0), OK),
+    "slow ones stop it": (incident("slow", ping_s=math.inf, left=0.0, from_s=1.0), DEAD),
+    "malformed": (incident("malformed", sent=10_000, alive=1, lines=0, smuggled=0), OK),
+    "smuggled": (incident("malformed", sent=10_000, alive=1, lines=0, smuggled=1), HURT),
+    "chatty": (incident("malformed", sent=10_000, alive=1, lines=16, smuggled=0), HURT),
+    "dead of it": (incident("malformed", sent=500, alive=0, lines=0, smuggled=0), DEAD),
+    "all answered": (incident("jobs_broker", accepted=40, answered=40, failed=0, lost=0, last_s=2.0, takes_new=1), OK),
+    "some lost": (incident("jobs_server", accepted=40, answered=38, failed=0, lost=2, last_s=2.0, takes_new=1), HURT),
+    "no more": (incident("jobs_broker", accepted=40, answered=40, failed=0, lost=0, last_s=2.0, takes_new=0), DEAD),
+    "control": (incident(CONTROL), ""),
+}
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_a_mark_says_how_it_did(name: str) -> None:
+    one, expected = MARKS[name]
+    assert mark(one) == expected
+
+
+def test_figures_are_medians_and_never_is_longer_than_all_else() -> None:
+    rounds = [incident(gap_s=gap_s) for gap_s in (0.5, 5.0, 5.0)]
+    (cell,) = outcomes(*rounds)
+    assert cell.figures["whole_s"] is None
+    (cell,) = outcomes(incident(gap_s=0.5), incident(gap_s=0.5), incident(gap_s=5.0))
+    assert cell.figures["whole_s"] == pytest.approx(0.4, abs=0.11)
+
+
+def test_what_can_not_happen_and_what_could_not_be_tried_are_told_apart() -> None:
+    never, failed = incident(server="2_async"), incident(server="9_pebble")
+    never.without, failed.failure = "it works in its only process", Failure("died", "it <b>died</b>")
+    cells = outcomes(never, failed)
+    assert [marked(one)[0] for one in cells] == ["–", "failed"]  # noqa: RUF001
+    assert any("Could not be told: 9_pebble" in sentence for sentence in conclusion(cells))
+    assert next(conclusion(cells)) == "None is known to survive all of it."  # nothing that befell them was seen
+    assert exit_code(result(never)) == 0
+    assert exit_code(result(failed)) == 1
+    lacking = result(never)
+    lacking.left_out.append(LeftOut("7_interpreters", "In interpreters", "3.11.7", "needs Python 3.14 or later"))
+    for dress in ("table", "markdown", "html"):
+        assert "because it needs Python 3.14 or later" in " ".join(dressed(lacking, dress).split())
+
+
+def test_who_was_never_pinged_has_not_left_a_ping_unanswered() -> None:
+    never = incident("slow", left=0.0, from_s=1.0, server="shop")
+    never.pings = Pings([], [], [], [])
+    cells = outcomes(never, incident("slow", ping_s=math.inf, left=0.0, from_s=1.0))
+    assert [(one.mark, marked(one)[1]) for one in cells] == [(DEAD, "no answer"), (DEAD, "–")]  # noqa: RUF001
+    assert list(conclusion(cells))[1:3] == [
+        "Dead, and a health check would notice: 4_pool (50 half requests).",
+        "Dead: shop (50 half requests).",
+    ]
+
+
+def test_every_dress_shows_a_drill() -> None:
+    drill = result(*(one for one, _ in MARKS.values()))
+    hidden = incident(gap_s=5.0, server="<b>shop</b>")
+    drill.incidents.append(hidden)
+    assert "never" in dressed(drill, "table")
+    assert "✗!" in dressed(drill, "markdown")
+    cells = json.loads(dressed(drill, "json"))["cells"]
+    assert {"server", "fault", "figures", "mark"} <= cells[0].keys()
+    assert "worker,whole_s" in dressed(drill, "csv")
+    page = dressed(drill, "html")
+    assert "<b>shop</b>" not in page
+    assert "&lt;b&gt;shop&lt;/b&gt;" in page
+    assert page.count("<figure>") == len({one.fault for one in drill.incidents})
+
+
+def names_of(options: list[str]) -> list[str]:
+    return [fault.name for fault in selected(options)]
+
+
+def test_every_fault_is_drilled_and_the_control_comes_with_any() -> None:
+    assert names_of([]) == list(FAULTS)
+    assert names_of(["worker"]) == [CONTROL, "worker", "jobs_worker"]
+    assert names_of(["broker"]) == [CONTROL, "jobs_broker", "jobs_broker_disk"]
+    assert names_of(["stop"]) == [CONTROL, "stop", "stop_long"]
+
+
+def test_every_server_meets_every_fault_in_every_round() -> None:
+    plan, turns = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
+    happening = [(one.server, one.fault, one.round) for chain in chains(plan, selected([])) for _, one in chain]
+    assert len(happening) == len(set(happening)) == turns
+    assert {fault for server, fault, _ in happening if server == "2_async"} == set(FAULTS)
+    assert {round_ for _, fault, round_ in happening if fault == "worker"} == {1, 2, 3}
+
+
+def test_a_chain_is_of_one_server_and_nothing_comes_after_what_none_goes_on_after() -> None:
+    plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
+    for chain in chains(plan, selected([])):
+        assert len({case for case, _ in chain}) == 1
+        names = [one.fault for _, one in chain]
+        ends = [name in {"stop", "stop_long", "endless"} for name in names]
+        alone = set(names) & {"jobs_server", "jobs_server_apart", "jobs_broker", "jobs_broker_disk"}
+        assert ends == [False] * (len(chain) - 1) + [not alone]
+        assert len(names) == 1 or not alone
+    only, _ = drill_plan(suite_of(["2"]), ["slow"], {"python": ["python3"]}, rounds=1, seed=1)
+    assert [len(chain) for chain in chains(only, selected(["slow"]))] == [2]
+
+
+def test_the_control_comes_first_while_the_server_is_fresh() -> None:
+    plan, _ = drill_plan(suite_of(["2", "4"]), [], {"python": ["python3"]}, rounds=3, seed=1)
+    places = [
+        [one.fault for _, one in chain].index(CONTROL)
+        for chain in chains(plan, selected([]))
+        if CONTROL in [one.fault for _, one in chain]
+    ]
+    assert places == [0, 0]
+
+
+def test_a_server_that_is_not_whole_after_a_fault_is_replaced_and_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers: list[FakeServer] = []
+
+    @contextlib.asynccontextmanager
+    async def fake_server(*_: object, **__: object) -> AsyncIterator[FakeServer]:
+        servers.append(FakeServer())
+        yield servers[-1]
+        servers[-1].is_gone = True
+
+    async def happens(context: Incident) -> None:
+        if context.fault == "overload":
+            raise CaseFailedError("died", "it died")
+
+    monkeypatch.setattr(drill_run, "warm_server", fake_server)
+    fakes = {name: dataclasses.replace(fault, inject=happens) for name, fault in FAULTS.items()}
+    monkeypatch.setattr(drill_run, "FAULTS", fakes)
+    plan, _ = drill_plan(suite_of(["2"]), [], {"python": ["python3"]}, rounds=1, seed=1)
+    (case,), kept = plan.cases, []
+    names = [CONTROL, "leave", "slow", "overload", "malformed", "stop"]
+    one = drill_run.Drill(plan, {case.work: Expectation(b"", 0.0, 0.0)}, None, ProgressBar(6, quiet=True), kept.append)
+    asyncio.run(one.play([(case, incident(fault)) for fault in names]))
+    assert [found.fault for found in kept] == names
+    assert [found.left_whole for found in kept] == [True, True, False, None, True, None]
+    assert [server.seen for server in servers] == [names[:3], names[3:4], names[4:]]
+    assert all(server.is_gone for server in servers)
+    kept[2].seen |= {"left": 0.5, "from_s": 1.0}
+    assert any(
+        "Did not recover in time" in told and "4_pool (50 half" in told for told in conclusion(outcomes(kept[2]))
+    )
+
+
+def test_malformed_requests_are_as_many_and_repeatable() -> None:
+    requests = list(malformed(1000, 7))
+    assert len(requests) == 1000
+    assert requests == list(malformed(1000, 7))
+    assert {request for request, smuggles in requests if smuggles} == set(AMBIGUOUS)
+    assert max(len(request) for request, _ in requests) > 1_000_000  # a megabyte of headers
+
+
+def drilled_for_real(folder: Path, asked: Asked, *words: str) -> dict[tuple[str, str], str]:
+    ran = asked("drill", *words, "--rounds", "1", "--out", str(folder / "d.json"), "--quiet")
+    assert ran.returncode in (0, 1), ran.stderr
+    found = load(folder / "d.json")
+    assert not [one.failure for one in found.incidents if one.failure]
+    return {(cell.case.server, cell.fault): cell.mark for cell in fault_outcomes(found.incidents)}
+
+
+@pytest.mark.figures
+def test_a_server_that_stops_at_once_loses_what_had_begun(tmp_path: Path, asked: Asked) -> None:
+    marks = drilled_for_real(tmp_path, asked, str(TESTS / "servers" / "stops_at_once.py"), "--fault", "stop")
+    assert marks["stops_at_once", "stop"] == HURT
+    (stop,) = [one for one in fault_outcomes(load(tmp_path / "d.json").incidents) if one.fault == "stop"]
+    assert stop.figures["begun_lost"] >= 1
+
+
+@pytest.mark.figures
+def test_one_broken_pool_of_two_is_no_recovery_and_harms_no_other_fault(tmp_path: Path, asked: Asked) -> None:
+    marks = drilled_for_real(
+        tmp_path, asked, str(TESTS / "suites" / "two_pools"), "--fault", "worker", "--fault", "slow"
+    )
+    assert marks["two_pools", "worker"] in (HIDDEN, DEAD)
+    found = {one.fault: one for one in fault_outcomes(load(tmp_path / "d.json").incidents)}
+    assert found["worker"].figures["whole_s"] is None
+    failed = {one.fault: set(one.requests.outcome) - {""} for one in load(tmp_path / "d.json").incidents}
+    assert {fault: outcomes for fault, outcomes in failed.items() if outcomes} == {"worker": {"wrong"}}
+    assert found[CONTROL].incidents[0].has_recovered
+
+
+@pytest.mark.figures
+@pytest.mark.parametrize("remembers", [False, True])
+def test_jobs_that_a_killed_server_forgets_are_counted(
+    remembers: bool, tmp_path: Path, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if remembers:
+        monkeypatch.setenv("REMEMBERS", "yes")
+    name = "forgets_jobs"
+    marks = drilled_for_real(tmp_path, asked, str(TESTS / "servers" / f"{name}.py"), "--fault", "server")
+    assert marks[name, "jobs_server"] == (OK if remembers else HURT)
+    found = {one.fault: one for one in fault_outcomes(load(tmp_path / "d.json").incidents)}
+    figures = found["jobs_server"].figures
+    assert (figures["accepted"], figures["lost"]) == (40, 0 if remembers else 40)
+    assert figures["takes_new"] == 1
+    assert found["jobs_server_apart"].without == "it has no broker"
+
+
+@pytest.mark.figures
+def test_a_server_that_takes_no_jobs_is_asked_once(tmp_path: Path, asked: Asked) -> None:
+    marks = drilled_for_real(tmp_path, asked, "5", "--fault", "server", "--fault", "worker")
+    assert set(marks.values()) == {""}
+    without = [one.without for one in load(tmp_path / "d.json").incidents if one.fault.startswith("jobs_")]
+    assert sorted(without) == ["it has no broker", "it takes no jobs", "it takes no jobs"]  # their order is shuffled
+
+
+@pytest.mark.figures
+def test_a_server_of_a_suite_is_drilled_as_far_as_that_goes(tmp_path: Path, asked: Asked, monkeypatch) -> None:
+    monkeypatch.setenv("SHOP_WAITS_S", "0.1")
+    shop = f"{TESTS / 'suites' / 'shop'}:plain"
+    marks = drilled_for_real(tmp_path, asked, shop, "--fault", "slow", "--fault", "endless")
+    assert {fault for _, fault in marks} == {CONTROL, "slow", "endless"}
+    assert marks["plain", "slow"] == OK
+    found = fault_outcomes(load(tmp_path / "d.json").incidents)
+    assert next(one.without for one in found if one.fault == "endless") == "its tasks are its own"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"ended_s": 1e300}, "Expected `float` <= 1000000.0 - at `$.incidents[0].ended_s`"),
+        ({"seen": {"lost": 1e300}}, "at `$.incidents[0].seen[...]`"),
+        ({"requests": {"sent_s": [0.1], "ended_s": [], "outcome": [""]}}, "columns of different lengths"),
+        (
+            {"requests": {"sent_s": [0.1], "ended_s": [1e300], "outcome": [""]}},
+            "at `$.incidents[0].requests.ended_s[0]`",
+        ),
+    ],
+    ids=str,
+)
+def test_a_drill_that_can_not_be_true_is_refused(change: dict, why: str, tmp_path: Path, asked: Asked) -> None:
+    save(result(incident()), tmp_path / "d.json")
+    told = json.loads((tmp_path / "d.json").read_text())
+    told["incidents"][0] |= change
+    (tmp_path / "d.json").write_text(json.dumps(told))
+    ran = asked("report", "d.json")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert why in ran.stderr
+
+
+def test_what_a_drill_lacks_is_one_line_and_what_is_new_in_it_is_passed_by(tmp_path: Path, asked: Asked) -> None:
+    save(result(incident("stop", begun=2, exit=0)), tmp_path / "lacks.json")
+    ran = asked("report", "lacks.json")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    save(result(incident("worker"), incident("of_the_future")), tmp_path / "new.json")
+    assert asked("report", "new.json").returncode == 0
+
+
+@pytest.mark.parametrize("how", ["a request", "a job"])
+def test_an_answer_that_comes_in_pieces_is_read_to_its_end(how: str) -> None:
+    whole = b"x" * 1000
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + whole[:1])
+        await asyncio.sleep(0.05)  # in which that is read
+        writer.write(whole[1:])
+        await writer.drain()
+        writer.close()
+
+    async def ask() -> str:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        async with server, client() as session:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+            users = Users(session, url, Expectation(whole, 0.1, 0.1), LIMIT_S)
+            if how == "a request":
+                return await users.ask()
+            return await job_faults._ask(SimpleNamespace(session=session, users=users), url)
+
+    assert asyncio.run(ask()) == ("" if how == "a request" else job_faults._ANSWERED)
+
+
+def test_the_drill_and_the_report_find_the_same_window_of_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the half second that begins with the answer at 2.003 s has 80 % of the rate, and no look is at that time."""
+    one = incident()
+    times = [*(0.3 + number / 10 for number in range(7)), 2.003, 2.1, 2.3, 2.502]
+    one.requests = Requests(times, times, [""] * len(times))
+    hundredths = itertools.count(100, 2)
+    running = fault_context.FaultContext(None, None, None, None, one)
+    monkeypatch.setattr(running, "now_s", lambda: next(hundredths) / 100)
+    monkeypatch.setattr(fault_context, "LOOK_S", 0.0)
+    assert asyncio.run(running.recovers_within(3.0))
+    assert figures_of(one)["whole_s"] == pytest.approx(1.003)

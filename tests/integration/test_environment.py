@@ -1,0 +1,50 @@
+"""What is found out about the machine and the versions before a run."""
+
+import json
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from under_siege.environments import doctor, machine_info
+from under_siege.targets import interpreter
+
+Times = namedtuple("Times", "user idle")
+
+
+def git(folder: Path, *words: str) -> str:
+    named = ("-c", "user.name=a", "-c", "user.email=a@b")
+    return subprocess.run(["git", "-C", folder, *named, *words], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_commit_has_a_mark_behind_it_if_files_were_changed_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine_info, "ROOT", tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert machine_info._commit() == ""
+    git(tmp_path, "init", "-q")
+    assert machine_info._commit() == ""
+    (tmp_path / "file").touch()
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-qm", "first")
+    head = git(tmp_path, "rev-parse", "HEAD")[:12]
+    (tmp_path / "another").touch()
+    assert machine_info._commit() == head
+    (tmp_path / "file").write_text("changed")
+    assert machine_info._commit() == f"{head}+"
+
+
+def test_the_python_that_runs_this_says_of_itself_what_it_would_say_in_a_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", f"{interpreter._ASK}\nprint(json.dumps(answer))"]
+    asked = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert interpreter.answer_of(sys.executable, interpreter._ASK) == json.loads(asked.stdout)
+
+
+def test_what_is_ours_is_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, own_s = iter([Times(100.0, 0.0), Times(103.0, 7.0)]), iter([1.0, 3.0])
+    monkeypatch.setattr(doctor.psutil, "cpu_times", lambda: next(seen))
+    monkeypatch.setattr(doctor, "_own_s", lambda: next(own_s))
+    assert doctor.OtherWork().share_pct(0.0) == pytest.approx(10)

@@ -1,0 +1,141 @@
+"""Locust with its own master and workers: here as processes, and as they are started on other machines."""
+
+import contextlib
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import wait_until
+from simulated_bursts import burst_record_of
+from tool_recordings import Quiet, Way
+
+from common.errors import BadInputError
+from under_siege.checks.suspicions import starved_generator
+from under_siege.environments.tool_install import Tool, isolated_tool
+from under_siege.load_tools import DRIVERS
+from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
+from under_siege.processes.ports import claimed_port
+from under_siege.stats.rounds_data import Round
+from under_siege.targets.suite_file import read_suite
+
+TIME_S = 1.0
+LOCUST = DRIVERS["locust"]
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[tuple[str, list[int]]]:
+    """The URL of a server, and a list that has an entry for each request."""
+    asked: list[int] = []
+
+    class Counting(Way):
+        protocol_version = "HTTP/1.0"
+
+        def do_GET(self) -> None:  # noqa: N802 (as the class calls it)
+            asked.append(1)
+            super().do_GET()
+
+    with Quiet(("127.0.0.1", 0), Counting) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/", asked
+        server.shutdown()
+        thread.join()
+
+
+@contextlib.contextmanager
+def started(tool: Tool, command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=tool.environment(), cwd=tool.home, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def totals_of(tool: Tool, process: subprocess.Popen[str], order: LoadSpec) -> Totals:
+    stdout, stderr = process.communicate(timeout=60)
+    told = ToolOutput(process.returncode, stdout, stderr, tool.results())
+    totals = tool.driver.totals(told, order)
+    assert totals is not None, told
+    return totals
+
+
+def addresses(process: subprocess.Popen[str], port: int) -> set[str]:
+    """Where it listens on that port."""
+    with contextlib.suppress(psutil.Error):
+        found = psutil.Process(process.pid).net_connections("tcp")
+        return {one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN and one.laddr.port == port}
+    return set()
+
+
+def test_its_workers_here_answer_to_nobody_else_and_all_that_they_asked_is_counted() -> None:
+    with counting() as (url, asked), isolated_tool(LOCUST) as tool, claimed_port(5557) as claim:
+        port = claim.getsockname()[1]
+        order = LoadSpec(4, TIME_S, url, threads=2, port=port)
+        with started(tool, tool.command(order)) as process:
+            assert wait_until(lambda: addresses(process, port)) == {"127.0.0.1"}
+            totals = totals_of(tool, process, order)
+    assert totals.right > 0
+    assert 0 <= len(asked) - totals.right <= order.users  # what was on its way at the end
+
+
+def test_a_worker_on_another_machine_gets_what_it_has_to_do_from_the_master(tmp_path: Path) -> None:
+    """As docs/suites.md has it: here the other machine is this one."""
+    with counting() as (url, asked), isolated_tool(LOCUST) as tool, claimed_port(5657) as claim:
+        port = str(claim.getsockname()[1])
+        options = ("--master", "--expect-workers", "2", "--master-bind-host", "127.0.0.1", "--master-bind-port", port)
+        order = LoadSpec(2, TIME_S, url, options=options)
+        worker = [
+            tool.program,
+            "-f",
+            "-",
+            "--worker",
+            "--master-host",
+            "127.0.0.1",
+            "--master-port",
+            port,
+            "--processes",
+            "2",
+        ]
+        with started(tool, worker) as elsewhere, started(tool, tool.command(order)) as master:
+            totals = totals_of(tool, master, order)
+            elsewhere.communicate(timeout=60)  # it ends with its master
+    assert totals.right > 0
+    assert 0 <= len(asked) - totals.right <= order.users  # what was on its way at the end
+
+
+def a_suite(folder: Path, load: str) -> Path:
+    path = folder / "suite.toml"
+    path.write_text(f'[load]\n{load}\n[servers.one]\ncommand = "python app.py {{port}}"\n')
+    return path
+
+
+def test_a_suite_says_how_many_workers(tmp_path: Path) -> None:
+    load = read_suite(a_suite(tmp_path, 'tool = "locust"\nlocust_workers = 3')).load
+    assert load.threads == 3
+    words = LOCUST.command("locust", tmp_path, LoadSpec(4, 1.0, "http://a/", threads=load.threads))
+    assert words[words.index("--processes") + 1] == "3"
+    assert words[words.index("--master-bind-host") + 1] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("load", "said"),
+    [
+        ("locust_workers = 3", 'expected them with tool = "locust", and no threads'),
+        ('tool = "locust"\nlocust_workers = 3\nthreads = 2', 'expected them with tool = "locust", and no threads'),
+        ('tool = "locust"\nlocust_workers = 0', "load.locust_workers = 0: expected a whole number >= 1"),
+    ],
+)
+def test_workers_that_can_not_be_are_one_line(load: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=said):
+        read_suite(a_suite(tmp_path, load))
+
+
+def test_a_worker_that_was_at_its_limit_is_said_wherever_it_was() -> None:
+    record = burst_record_of("1_a", tool="locust")
+    assert starved_generator(Round(record), None) is None
+    record.tool_report = "[...] WARNING/x: Worker a_1 (index 0) exceeded cpu threshold (will only log this once)"
+    assert "one of Locust's workers used more than 90 %" in starved_generator(Round(record), None)

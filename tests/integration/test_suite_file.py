@@ -1,0 +1,415 @@
+"""Suites in files: what they mean, and what bad ones get, which is one line before anything is started."""
+
+import contextlib
+import dataclasses
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from any_text import any_text
+from conftest import TESTS
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from common.errors import BadInputError
+from under_siege.model.suite import ANY, Ping
+from under_siege.run.plan import make_plan
+from under_siege.run.start_command import start_of
+from under_siege.targets import suite_file, suite_schema
+from under_siege.targets.selection import suite_of
+from under_siege.targets.suite_file import read_suite
+
+SERVER = '[servers.one]\ncommand = "serve {port}"\n'
+OTHER = '[servers.other]\ncommand = "serve {port}"\n'
+Asked = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def suite_in(folder: Path, text: str) -> Path:
+    path = folder / "shop.toml"
+    path.write_text(text)
+    return path
+
+
+BAD = {
+    "not_toml": ("[servers", "is not TOML"),
+    "no_server": ('title = "x"', "shop.toml: no server: expected a table such as [servers.uvicorn]"),
+    "unknown_key": ("titel = 'x'\n" + SERVER, "shop.toml: unknown key 'titel' (did you mean 'title'?)"),
+    "unknown_key_of_load": (
+        SERVER + "[load]\nuser = 3",
+        "shop.toml: load has an unknown key 'user' (did you mean 'users'?)",
+    ),
+    "unknown_key_of_server": (SERVER + 'requirement = ["x"]', "did you mean 'requirements'"),
+    "idle_axis": (SERVER + "[axes]\nworkers = [1, 2]", "axes.workers: no server uses it"),
+    "no_axis": ('[servers.one]\ncommand = "serve {port} {size}"', "names {size}, which is no axis"),
+    "no_axis_in_the_path": (
+        SERVER + '[load]\npath = "/{size}"',
+        "'/{size}': expected {size} to be an axis",
+    ),
+    "no_port": ('[servers.one]\ncommand = "serve"', "without {port}"),
+    "no_requirement": (
+        SERVER + 'requirements = ["uvicorn = 3"]',
+        "one.requirements = 'uvicorn = 3': expected one such",
+    ),
+    "twice": (SERVER + SERVER, "is not TOML"),
+    "two_ceilings": (SERVER + "ceiling = true\n" + OTHER + "ceiling = true", "2 ceilings, one and other: expected one"),
+    "only_a_ceiling": (SERVER + "ceiling = true", "no server beside its ceiling one: expected at least one"),
+    "empty_users": (SERVER + "[load]\nusers = []", "load.users = []: expected a list of at least one value"),
+    "no_users": (SERVER + "[load]\nusers = [0]", "load.users[0] = 0: expected a whole number >= 1"),
+    "flag_as_users": (SERVER + "[load]\nusers = true", "load.users = True: expected a whole number or a list"),
+    "empty_axis": (SERVER + "[axes]\nworkers = []", "axes.workers = []: expected a list of at least one value"),
+    "path_without_slash": (SERVER + '[load]\npath = "report"', "path = 'report': expected one that begins with /"),
+    "ping_without_slash": (SERVER + '[ping]\npath = "health"', "path = 'health'"),
+    "unknown_tool": (SERVER + '[load]\ntool = "jmeter"', "tool = 'jmeter': expected one of siege"),
+    "time_and_requests": (SERVER + '[load]\ntime = "2s"\nrequests = 5', "has time and requests"),
+    "no_time": (SERVER + '[load]\ntime = "soon"', "time = 'soon': expected seconds"),
+    "no_status": (SERVER + "[expect]\nstatus = 2000", "expect.status = 2000: expected a whole number <= 599"),
+    "no_body": (SERVER + '[expect]\nbody = "alike"', "body = 'alike': expected one of same, json, any"),
+    "no_file": (SERVER + '[expect]\nfile = "gone.txt"', "can't be read: No such file"),
+    "no_script": (
+        SERVER + '[load]\ntool = "locust"\nscript = "gone.py"',
+        "load.script = 'gone.py' can't be read: No such file",
+    ),
+    "no_place_of_a_check": (SERVER + '[expect]\ncheck = "look {port}"', "with {port}: expected one of url, answers,"),
+    "no_command": ("[servers.one]\ntitle = 'x'", "servers.one: expected a url, or a command such as"),
+    "open_quote": (
+        '[servers.one]\ncommand = "serve \'x {port}"',
+        'servers.one.command = "serve \'x {port}" is not closed',
+    ),
+    "no_url": ('[servers.one]\nurl = "localhost"', "url = 'localhost': expected one such as"),
+    "secret_url": ('[servers.one]\nurl = "https://x"', "url = 'https://x'"),
+    "server_is_text": ('servers = "x"', "servers = 'x': expected a table"),
+    "workers_of_text": (SERVER.replace("{port}", "{port} {workers}") + '[axes]\nworkers = ["x"]', "numbers from 1 to"),
+    "axis_called_port": (SERVER + "[axes]\nport = [1]", "axes.port: expected a name in small letters"),
+    "ready_never": (SERVER + "ready_within = 0", "ready_within = 0: expected seconds"),
+    "unknown_key_of_quick": (SERVER + "[quick]\nrequests = 5", "quick has an unknown key 'requests'"),
+    "prepared_elsewhere": (
+        'prepare = "make {port}"\n' + SERVER,
+        "prepare = 'make {port}' with {port}: expected one of suite,",
+    ),
+    "prepared_with_no_axis": (SERVER + 'prepare = "make {size}"', "names {size}, which is no axis"),
+    "prepared_openly": (SERVER + 'prepare = "make \'x"', 'servers.one.prepare = "make \'x" is not closed'),
+    "warmed_up_for_ever": (SERVER + 'warm_up = "soon"', "warm_up = 'soon': expected seconds"),
+    "warmed_up_below_nothing": (SERVER + "[load]\nwarm_up = -1", "load.warm_up = -1: expected a whole number >= 0"),
+    "few_ports": (SERVER + "[load]\nown_network = 5", "load.own_network = 5: expected a whole number >= 100"),
+    "ports_as_text": (SERVER + '[load]\nown_network = "x"', "own_network = 'x': expected true or false"),
+    "files_without_a_place": (SERVER + '[load]\nfiles = "x"', "load.path = '/': expected {file} in it"),
+    "place_without_files": (SERVER + '[load]\npath = "/{file}"', "load.path = '/{file}': expected {file} in it"),
+    "files_without_a_ping": (
+        SERVER + '[load]\npath = "/{file}"\nfiles = "x"',
+        "load.files needs a ping that shows when a server is ready: expected a path under [ping]",
+    ),
+    "tool_for_one_path": (
+        SERVER + '[load]\npath = "/{file}"\nfiles = "x"\n[ping]\npath = "/ping"',
+        'load has files, and siege requests one path only: expected tool = "wrk"',
+    ),
+    "no_headers": (SERVER + "headers = 3", "servers.one.headers = 3: expected a table"),
+    "number_without_end": (SERVER + "[load]\nusers = " + "9" * 5000, "is not TOML: Exceeds the limit"),
+    "long_number": (
+        SERVER + "[load]\nusers = " + "9" * 4000,
+        "users = 999999999999999999999999999999999999999999999999999",
+    ),
+    "text_with_an_end": ('[servers.one]\ncommand = "serve\\u0000 {port}"', "'serve\\x00 {port}': expected a text"),
+    "variable_of_two_parts": (
+        SERVER + 'environment = { "A=B" = "x" }',
+        "environment = {'A=B': 'x'}: expected names",
+    ),
+    "nothing_to_start": ("[servers.one]\ncommand = '\"\" {port}'", "expected a program and its arguments"),
+    "path_of_other_signs": (
+        SERVER + '[load]\npath = "/caf\u00e9"',
+        "path = '/caf\u00e9': expected one that begins with /",
+    ),
+    "path_of_dots": (SERVER + '[load]\npath = "/a/../b"', "path = '/a/../b': expected one that begins with /"),
+    "path_with_quotes": (SERVER + "[load]\npath = '/a?b=\"c\"'", "expected one that begins with /"),
+    "axis_of_other_signs": (
+        SERVER + '[load]\npath = "/{name}"\n[axes]\nname = ["a", "b c"]',
+        "path = '/b c' where name is 'b c': expected one that begins with /",
+    ),
+    "ping_at_an_axis": (
+        SERVER + '[ping]\npath = "/{size}"',
+        "ping.path = '/{size}' has {size}: expected one path for all",
+    ),
+    "axis_of_axes": (
+        '[servers.one]\ncommand = "serve {port} {a}"\n[axes]\na = ["{port}"]',
+        "a = ['{port}']: expected {port} in the command itself",
+    ),
+    "too_many_points": (
+        '[servers.one]\ncommand = "serve {port} {a} {b}"\n[axes]\n'
+        + "".join(f"{n} = {list(range(200))}\n" for n in "ab"),
+        "all axes together have 40,000 points: expected no more than 10,000",
+    ),
+    "no_file_of_requirements": (SERVER + 'requirements = ["-r gone.txt"]', "expected a file 'gone.txt' in the folder"),
+    "answer_without_end": (SERVER + '[expect]\nfile = "/dev/zero"', "can't be read: larger than 64,000,000 bytes"),
+    "port_of_no_url": (
+        "[servers.one]\nurl = 'http://127.0.0.1:99999'",
+        "url = 'http://127.0.0.1:99999': expected one such",
+    ),
+    "user_in_a_url": ("[servers.one]\nurl = 'http://me:pw@127.0.0.1'", "expected one such as http://127.0.0.1:8000"),
+    "no_server_of_quick": (
+        SERVER + "[quick]\nservers = ['two']",
+        "no server 'two' to compare: expected one of one",
+    ),
+    "strange_name": ('[servers."a b"]\ncommand = "serve {port}"', "servers.a b: expected a name of letters"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_suite_gets_one_line(name: str, tmp_path: Path, asked: Asked) -> None:
+    text, why = BAD[name]
+    suite_in(tmp_path, text)
+    ran = asked("run", "shop.toml")
+    assert ran.returncode == 2, ran.stderr
+    assert why in ran.stderr
+    assert ran.stderr.startswith("bench.py: ")
+    assert ran.stderr.count("\n") == 1
+    assert not (tmp_path / "results").exists()
+
+
+MIXED = {
+    ("shop.toml", "2"): "can't be compared with",
+    ("shop.toml", "http://127.0.0.1:1/"): "can't be compared with",
+    ("shop.toml:two",): "no server 'two' to compare: expected one of one",
+    ("shop.toml", "--workers", "2"): "no server of 'shop.toml' depends on --workers: expected one of --users",
+    ("shop.toml", "--task", "primes"): "no server of 'shop.toml' depends on --task",
+    ("shop.toml", "--quick"): "shop.toml: no quick form: expected a table such as [quick.load] in it",
+    ("2", "--quick"): "--quick goes with a suite that has a quick form",
+    ("http://127.0.0.1:1/a", "--quick"): "--quick goes with a suite that has a quick form",
+    ("shop.toml", "--ping", "/x"): "--ping goes with the address of a server",
+    ("gone.toml",): "can't be read: No such file",
+    (".",): "'.' has no suite.toml: expected one, as bench.py init writes it there",
+    ("https://127.0.0.1/",): "can't be asked",
+    ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different questions",
+    ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "is named twice",
+    ("http://127.0.0.1:1/a", "--ping", "x"): "--ping = 'x': expected one that begins with /",
+    ("http://127.0.0.1:99999/",): "can't be asked",
+    ("http://:80/",): "can't be asked",
+    ("http://me:secret@127.0.0.1/",): "can't be asked",
+    ("http://127.0.0.1/caf\u00e9",): "can't be asked",
+}
+
+
+@pytest.mark.parametrize("words", MIXED, ids=" ".join)
+def test_what_does_not_fit_together_gets_one_line(words: tuple[str, ...], tmp_path: Path, asked: Asked) -> None:
+    suite_in(tmp_path, SERVER)
+    ran = asked("run", *words)
+    assert ran.returncode == 2, ran.stderr
+    assert MIXED[words] in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_list_is_an_axis(tmp_path: Path) -> None:
+    suite = read_suite(
+        suite_in(
+            tmp_path,
+            '[load]\nusers = [5, 25]\npath = "/report?size={size}"\nkeep_alive = [false, true]\n[axes]\nsize = [1, 2]\n'
+            "[axes.x]\n".replace("[axes.x]\n", "")
+            + 'threads = [1, 8]\n[servers.one]\ncommand = "serve {port} {threads}"\n'
+            '[servers.two]\ncommand = "serve {port}"\nneeds = ["serve"]\n',
+        )
+    )
+    plan = make_plan(suite, {"python": ["python3"]}, time_s=None, rounds=1)
+    one = [case for case in plan.cases if case.server == "one"]
+    two = [case for case in plan.cases if case.server == "two"]
+    assert (len(one), len(two)) == (2 * 2 * 2 * 2, 2 * 2 * 2)
+    assert {plan.load_of(case).path for case in one} == {"/report?size=1", "/report?size=2"}
+    assert {plan.load_of(case).keep_alive for case in two} == {True, False}
+    assert all(not case.python and case.get("threads") is None for case in two)  # a program of the system
+    assert {case.load for case in one} == {case.load for case in two}  # they compete
+    assert not plan.ceilings
+
+
+FULL = (
+    '[load]\ntool = "ab"\nrequests = 9\nusers = [5, 25]\n[axes]\nsize = [1, 2]\nkind = ["a"]\n'
+    '[servers.one]\ncommand = "serve {port} {size} {kind}"\n[servers.two]\ncommand = "serve {port}"\n'
+    '[servers.top]\ncommand = "serve {port}"\nceiling = true\n'
+)
+QUICK = '[quick]\nservers = ["two"]\n[quick.load]\ntime = "2s"\nusers = 5\n[quick.axes]\nsize = [1]\n'
+
+
+def test_a_value_is_the_same_in_the_path_and_in_the_command(tmp_path: Path) -> None:
+    text = '[load]\npath = "/{size}"\n[axes]\nsize = [1, 2]\n[servers.one]\ncommand = "serve {port} {size}"'
+    plan = make_plan(read_suite(suite_in(tmp_path, text)), {"python": ["python3"]}, time_s=None, rounds=1)
+    assert [(case.get("size"), plan.load_of(case).path) for case in plan.cases] == [(1, "/1"), (2, "/2")]
+
+
+def test_a_mark_of_the_order_of_bytes_is_no_part_of_a_suite(tmp_path: Path) -> None:
+    (tmp_path / "shop.toml").write_bytes(b"\xef\xbb\xbf" + SERVER.encode())
+    assert read_suite(tmp_path / "shop.toml").targets
+
+
+def test_the_quick_form_says_otherwise_what_it_says_and_nothing_else(tmp_path: Path) -> None:
+    path = suite_in(tmp_path, FULL + QUICK)
+    full, quick = read_suite(path), read_suite(path, quick=True)
+    assert full == dataclasses.replace(read_suite(suite_in(tmp_path, FULL)), source=str(path))
+    assert (full.load.requests, full.load.time_s, full.axes["users"]) == (9, None, (5, 25))
+    assert quick.load == dataclasses.replace(full.load, requests=None, time_s=2.0)
+    assert quick.axes == {**full.axes, "size": (1,), "users": (5,)}
+    assert [target.name for target in full.targets] == ["one", "two"]
+    assert [target.name for target in quick.targets] == ["two"]
+    assert quick.ceiling == full.ceiling
+    assert quick.source == f"{path}, quick form"
+
+
+@pytest.mark.parametrize(
+    ("quick", "why"),
+    [
+        ("quick = 3\n" + FULL, "quick = 3: expected a table"),
+        (FULL + "[quick]\nload = 3", "quick.load = 3: expected a table"),
+        (FULL + "[quick.load]\nuser = 3", "load has an unknown key 'user'"),
+        (FULL + "[quick.axes]\nwidth = [3]", "axes.width: no server uses it"),
+        (FULL + '[quick]\nservers = ["three"]', "no server 'three' to compare: expected one of one, two"),
+        (FULL + "[quick]\nservers = 3", "quick.servers = 3: expected a list"),
+        (FULL + '[quick.load]\ntime = "2s"\nrequests = 3', "has time and requests"),
+    ],
+)
+def test_a_bad_quick_form_gets_one_line(quick: str, why: str, tmp_path: Path, asked: Asked) -> None:
+    suite_in(tmp_path, quick)
+    ran = asked("run", "shop.toml", "--quick")
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert why in ran.stderr
+
+
+def test_names_in_braces_are_filled_in(tmp_path: Path) -> None:
+    (tmp_path / "serve.conf").write_text("http { listen {host}:{port}; root {suite}; pid {folder}/pid; {unknown} }")
+    suite = read_suite(
+        suite_in(
+            tmp_path,
+            'environment = { SIZE = "{size}" }\n[axes]\nsize = [3]\n'
+            "[servers.one]\ncommand = \"serve -c serve.conf 'a b' {size}\"\n",
+        )
+    )
+    plan = make_plan(suite, {"python": ["python3"]}, time_s=None, rounds=1)
+    with start_of(plan, plan.cases[0], 8123, {}) as start:
+        serve, option, file, text, size = start.words
+        assert (serve, option, text, size) == ("serve", "-c", "a b", "3")
+        folder = Path(file).parent
+        wanted = f"http {{ listen 127.0.0.1:8123; root {tmp_path}; pid {folder}/pid; {{unknown}} }}"
+        assert Path(file).read_text() == wanted
+        assert start.environment["SIZE"] == "3"
+        assert start.folder == tmp_path
+    assert not folder.exists()
+
+
+def test_a_suite_with_a_task_is_measured_against_the_bare_task(tmp_path: Path) -> None:
+    path = suite_in(tmp_path, SERVER + '[load]\ntask = ["primes", "digest"]\npath = "/{task}"\n')
+    plan = make_plan(read_suite(path), {"python": ["python3"]}, time_s=None, rounds=1)
+    assert {plan.load_of(case).path for case in plan.cases} == {"/primes", "/digest"}
+    assert [case.server for case in plan.ceilings] == ["bare", "bare"]
+
+
+def test_one_server_comes_with_the_ceiling() -> None:
+    suite = suite_of([str(TESTS / "suites/shop") + ":plain"])
+    assert [target.name for target in suite.targets] == ["plain"]
+    assert suite.ceiling is not None
+    assert suite.ceiling.name == "top"
+    assert (suite.ping, suite.ready_within_s) == (Ping("/health"), 10.0)
+
+
+def test_addresses_are_a_suite_without_any_file() -> None:
+    suite = suite_of(["http://127.0.0.1:8000/a?b=c", "http://127.0.0.1:8001/a?b=c"], "/health")
+    assert [target.url for target in suite.targets] == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
+    assert not any(target.command for target in suite.targets)
+    assert suite.axes["path"] == ("/a?b=c",)
+    assert (suite.ping, suite.ceiling) == (Ping("/health"), None)
+
+
+def test_any_body_can_be_expected(tmp_path: Path) -> None:
+    suite = read_suite(suite_in(tmp_path, SERVER + '[expect]\nstatus = 201\nbody = "any"\n'))
+    assert (suite.expect.status, suite.expect.body) == (201, ANY)
+    assert suite.ping is None  # nothing is asked for that nobody named
+
+
+def test_suites_that_come_with_the_project_can_be_read() -> None:
+    found = sorted((TESTS.parent / "suites").glob("*/suite.toml"))
+    assert [path.parent.name for path in found] == [
+        "aiohttp",
+        "deployments",
+        "first",
+        "long-task",
+        "static",
+        "webdav",
+        "wsgi",
+    ]
+    for path in found:
+        assert read_suite(path).targets
+
+
+FASTAPI = (
+    "from fastapi import FastAPI\napp = FastAPI()\n@app.get('/healthz')\ndef health(): ...\n"
+    "@app.get('/orders/{customer}')\ndef orders(): ...\n@app.get('/report')\ndef report(): ...\n"
+)
+FLASK = "import flask\napp = flask.Flask(__name__)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "servers", "ping"),
+    [(FASTAPI, ["uvicorn", "granian"], Ping("/healthz")), (FLASK, ["sync", "gthread"], None)],
+    ids=["asgi", "wsgi"],
+)
+def test_a_suite_to_begin_with_is_a_suite(source: str, servers: list[str], ping, tmp_path: Path, asked: Asked) -> None:
+    (tmp_path / "shop.py").write_text(source)
+    assert asked("init", "shop:app").returncode == 0
+    suite = read_suite(tmp_path / "suite.toml")
+    assert [target.name for target in suite.targets] == servers
+    assert all("shop:app" in target.command for target in suite.targets)
+    assert suite.axes["workers"] == (1, 2)
+    assert suite.ping == ping
+    assert suite.axes["path"] == ("/report" if ping else "/",)  # the first without parameters that is no health check
+    wanted = {"uvicorn": ("fastapi", "uvicorn", "granian"), "sync": ("flask", "gunicorn")}[servers[0]]
+    assert {target.requirements for target in suite.targets} == {wanted}
+
+
+def test_a_suite_to_begin_with_takes_what_is_there(tmp_path: Path, asked: Asked) -> None:
+    (tmp_path / "shop.py").write_text(FASTAPI + "def make_app(): return app\n")
+    (tmp_path / "requirements.txt").write_text("fastapi\n")
+    assert asked("init", "shop:make_app()", "--out", "a.toml").returncode == 0
+    for target in read_suite(tmp_path / "a.toml").targets:
+        assert target.requirements == ("-r requirements.txt", "uvicorn", "granian")
+        assert target.command[target.command.index("shop:make_app") + 1] == "--factory"
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "python").write_text("")
+    assert "bench.py run b.toml --python venv/bin/python" in asked("init", "shop:app", "--out", "b.toml").stdout
+    assert not any(target.requirements for target in read_suite(tmp_path / "b.toml").targets)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("shop:app", "--out", "there.toml"), "'there.toml' exists already"),
+        (("shop",), "'shop' names no application"),
+        (("gone:app",), "there is no gone.py"),
+        (("broken:app",), "is not Python"),
+    ],
+    ids=" ".join,
+)
+def test_what_can_not_be_begun_gets_one_line(words: tuple[str, ...], why: str, tmp_path: Path, asked: Asked) -> None:
+    (tmp_path / "there.toml").write_text("mine")
+    (tmp_path / "broken.py").write_text("def")
+    ran = asked("init", *words)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert why in ran.stderr
+    assert (tmp_path / "there.toml").read_text() == "mine"
+
+
+SCALARS = st.one_of(any_text(max_size=20), st.integers(-5, 10**9), st.floats(), st.booleans())
+ANYTHING = st.recursive(
+    SCALARS,
+    lambda inside: st.lists(inside, max_size=3) | st.dictionaries(any_text(max_size=8), inside, max_size=3),
+    max_leaves=6,
+)
+TABLES = (suite_schema.SuiteTable, suite_schema.LoadTable, suite_schema.ServerTable, suite_schema.ExpectTable)
+KNOWN = st.sampled_from(sorted({key for table in TABLES for key in table.__struct_fields__}))
+TABLE = st.dictionaries(KNOWN, st.one_of(ANYTHING, st.dictionaries(KNOWN, ANYTHING, max_size=4)), max_size=5)
+
+
+@given(told=TABLE, server=st.dictionaries(KNOWN, ANYTHING, max_size=4))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_a_stranger_writes_is_a_suite_or_bad_input(told: dict, server: dict, tmp_path: Path) -> None:
+    one = {"command": "serve {port}", **server}
+    told = {**told, "servers": {"one": one, **(told["servers"] if isinstance(told.get("servers"), dict) else {})}}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(suite_file, "_parsed", lambda _path: told)
+        with contextlib.suppress(BadInputError):
+            assert read_suite(tmp_path / "shop.toml").targets
+        with contextlib.suppress(BadInputError):
+            assert read_suite(tmp_path / "shop.toml", quick=True).targets

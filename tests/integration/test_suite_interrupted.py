@@ -1,0 +1,93 @@
+"""A suite that is interrupted under load leaves nothing of PostgreSQL, nginx, Node, ab, and its own network."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import bench_command, gone, wait_until
+from left_behind import ON_LINUX, commands
+from load_tool_checks import needed
+
+from under_siege.processes.managed_process import offspring
+
+NGINX = """
+daemon off; pid {folder}/pid; error_log stderr error; worker_processes 1;
+events {}
+http {
+  access_log off;
+  client_body_temp_path {folder}/1; proxy_temp_path {folder}/2; fastcgi_temp_path {folder}/3;
+  uwsgi_temp_path {folder}/4; scgi_temp_path {folder}/5;
+  server { listen {host}:{port}; location / { return 200 "right"; } }
+}
+"""
+NODE = "require('http').createServer((_, answer) => answer.end('right')).listen(+process.argv[3], process.argv[2])"
+SUITE = """
+[load]
+tool = "ab"
+path = "/"
+users = 2
+time = "60s"
+own_network = true
+[ping]
+path = "/"
+[servers.served]
+command = "SERVES"
+needs = ["postgresql"]
+environment = { DATABASE = "{postgresql}", IN = "{folder}" }
+"""
+
+
+@ON_LINUX
+@pytest.mark.parametrize(
+    ("by", "server", "inside"),
+    [
+        (signal.SIGTERM, "node answers.js {host} {port}", "answers.js"),
+        (signal.SIGKILL, "nginx -p {folder} -c nginx.conf", "nginx: worker"),
+    ],
+    ids=["SIGTERM", "SIGKILL"],
+)
+def test_an_interrupted_suite_leaves_nothing(
+    by: signal.Signals, server: str, inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed("ab")
+    path = f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin"
+    if not shutil.which(server.split()[0], path=path) or not (
+        shutil.which("postgres", path=path) or [*Path("/usr/lib/postgresql").glob("*/bin/postgres")]
+    ):
+        pytest.skip(f"{server.split()[0]} or PostgreSQL is not installed")
+    (tmp_path / "nginx.conf").write_text(NGINX)
+    (tmp_path / "answers.js").write_text(NODE)
+    (tmp_path / "s.toml").write_text(SUITE.replace("SERVES", server))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    command = bench_command("run", "s.toml", "--rounds", "1")
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=tmp_path, **quiet) as bench:
+        try:
+            wait_until(lambda: bench.poll() is not None or re.search(r"(?m)^\S*ab -q", commands(offspring(bench.pid))))
+            assert bench.poll() is None
+            family = offspring(bench.pid)
+            seen = commands(family)
+            data = Path(next(one for one in family if "postgres" in one.name()).cwd())
+            assert inside in seen
+            assert data.is_dir()
+            assert [*temporary.iterdir()]
+            bench.send_signal(by)
+            assert bench.wait(60) == {signal.SIGTERM: 143, signal.SIGKILL: -9}[by]
+            wait_until(lambda: all(map(gone, family)) and not data.exists() and not [*temporary.iterdir()])
+        finally:
+            bench.kill()
+    assert not [one for one in psutil.process_iter() if _is_in(one, temporary)]
+
+
+def _is_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return process.environ().get("TMPDIR", "").startswith(str(folder))
+    except (psutil.Error, OSError):
+        return False  # gone, a zombie, or someone else's

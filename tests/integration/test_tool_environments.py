@@ -1,0 +1,150 @@
+"""Load tools from PyPI: which one is used, and the environment that a missing one gets."""
+
+import asyncio
+import os
+import re
+import signal
+import tomllib
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+
+import pytest
+from conftest import ROOT
+
+from common.errors import BadInputError
+from under_siege.environments import tool_install, venvs
+from under_siege.load_tools import DRIVERS
+from under_siege.processes.managed_process import until_signal
+from under_siege.targets.interpreter import interpreter
+
+LOCUST = DRIVERS["locust"]
+SUITE = '[load]\ntool = "locust"\npath = "/"\nusers = 1\ntime = "1s"\n[servers.one]\ncommand = "false {port}"\n'
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only folder on the PATH and beside the bench's Python; no package index is reached."""
+    (programs := tmp_path / "programs").mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setattr(tool_install, "sys", SimpleNamespace(executable=str(programs / "python")))
+    monkeypatch.setattr(venvs, "DIRECTORY", tmp_path / "made")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:9/")
+    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
+    return programs
+
+
+def a_locust(folder: Path, version: str) -> str:
+    """A program that only tells its version."""
+    (program := folder / "locust").write_text(f"#!/bin/sh\necho locust {version}\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def the_locust(home: Path) -> tuple[str, str, list[str]]:
+    """Return the program that a run would start, its version, and what the user is told."""
+    told: list[str] = []
+    found, version = asyncio.run(tool_install.tool_in(home, LOCUST, told.append))
+    return found.program, version, told
+
+
+def environments(machine: Path) -> list[str]:
+    return [path.name for path in (machine.parent / "made").iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("version", ["2.47", "2.47.3", "2.48.0.dev1"])
+def test_an_installed_tool_is_used_if_its_version_is_supported(version: str, machine: Path) -> None:
+    installed = a_locust(machine, version)
+    assert the_locust(machine) == (installed, version, [])
+
+
+@pytest.mark.parametrize("version", ["2.46.9", "3.0", "; echo broken >&2"])
+def test_an_installed_tool_of_another_version_is_replaced(version: str, machine: Path, monkeypatch) -> None:
+    (own := machine.parent / "own" / "bin").mkdir(parents=True)
+
+    async def made(*_: object) -> Path:
+        return own.parent
+
+    monkeypatch.setattr(tool_install, "environment_of", made)
+    a_locust(machine, version)
+    replacement = a_locust(own, "2.47.0")
+    assert the_locust(machine)[:2] == (replacement, "2.47.0")
+
+
+def test_a_missing_tool_is_installed_on_first_use(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(machine / "locust-2.47.9-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("locust.py", "def main():\n    print('locust 2.47.9')\n")
+        info = "locust-2.47.9.dist-info"
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: locust\nVersion: 2.47.9\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/entry_points.txt", "[console_scripts]\nlocust = locust:main\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("UV_FIND_LINKS", str(machine))
+    monkeypatch.setenv("UV_DEFAULT_INDEX", machine.as_uri())
+    program, version, told = the_locust(machine)
+    assert version == "2.47.9"
+    assert told == [
+        f"making a virtual environment for Python {interpreter().version} with {LOCUST.requirement}; this is done once"
+    ]
+    assert the_locust(machine) == (program, version, [])
+
+
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [
+        ("http://127.0.0.1:9/", "no package index was reached (http://127.0.0.1:9)"),
+        ("file:///", "No solution found when resolving dependencies; Because "),
+    ],
+)
+def test_a_missing_tool_that_uv_cannot_install_is_one_line(index, reason, machine, monkeypatch, asked) -> None:
+    monkeypatch.setenv("UV_DEFAULT_INDEX", index)
+    (machine.parent / "suite.toml").write_text(SUITE)
+    refused = asked("run", "suite.toml", "--quiet")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    making, error = refused.stderr.splitlines()
+    assert "this is done once" in making
+    assert f"locust can't be installed for Python {interpreter().version}: {reason}" in error
+    assert f"; solve that and run this again, or install {LOCUST.requirement} yourself" in error
+    assert environments(machine) == []
+
+
+def test_a_tool_that_the_python_of_the_bench_cannot_have_is_one_line(machine: Path, monkeypatch) -> None:
+    async def no_build(*_: object) -> Path:
+        raise BadInputError("Failed to build gevent")
+
+    monkeypatch.setattr(tool_install, "environment_of", no_build)
+    expected = rf"^locust can't be installed for Python {re.escape(interpreter().version)}: Failed to build gevent; .*$"
+    with pytest.raises(BadInputError, match=expected):
+        the_locust(machine)
+
+
+class SignalsTheBench(BaseHTTPRequestHandler):
+    """An index that is asked while the user stops the bench."""
+
+    def do_GET(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        self.connection.recv(1)  # until uv has ended
+
+    def log_message(self, *_) -> None:
+        """Print nothing."""
+
+
+def test_a_signal_during_the_installation_leaves_no_environment(machine: Path, monkeypatch) -> None:
+    """The fixture `nothing_is_left` looks for processes."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), SignalsTheBench) as index:
+        monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{index.server_port}/")
+        Thread(target=index.serve_forever).start()
+        told: list[str] = []
+        assert until_signal(tool_install.tool_in(machine, LOCUST, told.append)) == signal.SIGTERM
+        index.shutdown()
+    assert len(told) == 1
+    assert environments(machine) == []
+
+
+def test_the_versions_are_those_that_are_tested() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    required = {driver.requirement for driver in DRIVERS.values() if driver.requirement}
+    assert required <= set(project["optional-dependencies"]["test"])
+    assert len(required) == 2

@@ -1,0 +1,185 @@
+"""The load tools that tell totals only: what they say is understood, recorded and made up by ourselves."""
+
+import contextlib
+import itertools
+import sys
+
+import pytest
+from any_text import any_text
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from load_tool_checks import ORDER, TOOLS, needed, totals_of
+from tool_recordings import BODY, FOLDER, TIME_S, USERS, WAYS, recorded, told_by
+
+from under_siege.environments.tool_install import install_command
+from under_siege.load_tools import DRIVERS
+from under_siege.load_tools.tool import LoadSpec, ToolOutput, Totals
+
+RECORDED = sorted(tuple(path.stem.split("-")) for path in FOLDER.glob("*.json"))
+
+
+def check(name: str, way: str, totals: Totals) -> None:
+    """What must be so, whatever the machine: of a recorded run and of one of now."""
+    answers, nothing = totals.right + totals.wrong_status, totals.right + totals.wrong_status + totals.unanswered == 0
+    expected = {
+        "right": totals.right > 0 == totals.wrong_status == totals.unanswered,
+        "slow": USERS <= totals.right <= 5 * USERS and totals.unanswered == 0,
+        "kept_alive": totals.right > 0 == totals.unanswered,
+        "keep_alive_ignored": totals.right > 0 == totals.wrong_status,
+        "not_found": totals.wrong_status > 0 == totals.right,
+        "half_500": totals.wrong_status > 0 and abs(totals.right - totals.wrong_status) <= 2 * USERS,
+        "refused": answers == 0 and totals.unanswered >= totals.connect_errors > 0,
+        "closed": answers == 0 and totals.unanswered > 0 == totals.connect_errors,
+        "never": answers == 0 and (nothing or name == "ab"),
+    }
+    assert expected[way], totals
+    if totals.took_s is not None:
+        assert 0.9 * TIME_S < totals.took_s < 10 * TIME_S
+    if way == "slow" and totals.p50_s is not None:
+        assert 0.19 < totals.p50_s <= totals.p95_s <= totals.p99_s <= totals.max_s < 10
+    if way in ("right", "slow") and totals.body_bytes is not None:
+        assert 0 <= totals.body_bytes - len(BODY) * totals.right <= len(BODY) * USERS
+
+
+@pytest.mark.parametrize(("name", "way"), RECORDED)
+def test_what_a_tool_has_said_is_understood(name: str, way: str) -> None:
+    check(name, way, totals_of(name, way))
+
+
+def test_of_each_tool_all_ways_are_recorded() -> None:
+    wanted = {(name, way) for name in TOOLS for way in WAYS} - {("stressor", "never")}  # it would wait for an hour
+    assert set(RECORDED) == wanted
+
+
+NOW = {*itertools.product(TOOLS, ("half_500", "slow"))} - {("locust", "slow"), ("stressor", "half_500")}
+
+
+@pytest.mark.parametrize(("name", "way"), sorted(NOW))
+def test_what_a_tool_says_now_is_understood(name: str, way: str) -> None:
+    """In one way only where it takes long to start."""
+    needed(name)
+    told, order = told_by(name, way)
+    totals = DRIVERS[name].totals(told, order)
+    assert totals is not None, told
+    check(name, way, totals)
+
+
+@pytest.mark.figures  # a tool that gets no CPU for two seconds counts nothing
+@pytest.mark.parametrize("name", ["wrk", "locust"])
+def test_a_tool_that_compares_finds_a_wrong_body_of_the_right_length(name: str) -> None:
+    needed(name)
+    told, order = told_by(name, "slow", expected=b"hallo")
+    totals = DRIVERS[name].totals(told, order)
+    assert totals is not None, told
+    assert totals.right == 0 < totals.wrong_contents == totals.wrong_status
+
+
+@pytest.mark.parametrize("name", [*TOOLS, "siege"])
+def test_a_tool_says_which_it_is(name: str) -> None:
+    needed(name)
+    from under_siege.environments.tool_install import isolated_tool
+
+    with isolated_tool(DRIVERS[name]) as tool:
+        assert tool.version()[0].isdigit()
+
+
+def test_ab_counts_the_answers_that_left_the_connection_open() -> None:
+    assert totals_of("ab", "kept_alive").kept_alive == totals_of("ab", "kept_alive").right
+    assert totals_of("ab", "keep_alive_ignored").kept_alive == 0
+    assert totals_of("ab", "right").kept_alive is None
+
+
+def test_of_few_requests_ab_reads_percentiles_that_are_not_there() -> None:
+    """Of 7 the 95th is the eighth one: 0, or whatever lies there."""
+    told = recorded("ab", "slow")
+    few = told.files["percentiles.csv"].replace("\n95,", "\n95,0.000\n195,").replace("\n99,", "\n99,0.000\n199,")
+    said = told.stdout.replace("Complete requests:      14", "Complete requests:      7")
+    assert said != told.stdout
+    totals = DRIVERS["ab"].totals(ToolOutput(0, said, "", {"percentiles.csv": few}), ORDER)
+    assert totals.p95_s == totals.p99_s == totals.max_s > 0.2
+
+
+def test_more_failures_than_requests_tell_nothing() -> None:
+    told = recorded("locust", "not_found")
+    more = told.files["totals.json"].replace('"requests": ', '"requests": 1, "were": ')
+    assert DRIVERS["locust"].totals(ToolOutput(1, "", "", {"totals.json": more}), ORDER) is None
+
+
+def test_the_length_of_the_first_answer_is_no_measure_for_ab() -> None:
+    """With -l it does not count others as failures, and if it did, they would be none of ours."""
+    told = recorded("ab", "right")
+    failures = "Failed requests:        900\n   (Connect: 0, Receive: 0, Length: 900, Exceptions: 0)\n"
+    said = told.stdout.replace("Failed requests:        0\n", failures)
+    assert said != told.stdout
+    assert DRIVERS["ab"].totals(ToolOutput(0, said, "", told.files), ORDER) == totals_of("ab", "right")
+
+
+@settings(max_examples=25)  # of each tool
+@given(data=st.data())
+@pytest.mark.parametrize("name", TOOLS)
+def test_nothing_that_a_tool_says_can_break_its_driver(name: str, data: st.DataObject) -> None:
+    """Garbage, and what was really said with garbage in it."""
+    told = recorded(name, data.draw(st.sampled_from([way for of_name, way in RECORDED if of_name == name])))
+
+    def spoilt(text: str) -> str:
+        start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+        garbage = data.draw(
+            st.one_of(any_text(), st.integers().map(str), st.sampled_from(["NaN", "1e999", "null", "-1"]))
+        )
+        return text[:start] + garbage + text[end:]
+
+    files = {path: spoilt(text) for path, text in told.files.items()}
+    said = ToolOutput(data.draw(st.integers(-64, 255)), spoilt(told.stdout), spoilt(told.stderr), files)
+    totals = DRIVERS[name].totals(said, ORDER)
+    if totals is not None:
+        assert min(totals.right, totals.wrong_status, totals.unanswered, totals.connect_errors) >= 0
+        assert totals.took_s is None or totals.took_s > 0
+        assert all(value is None or value >= 0 for value in (totals.p50_s, totals.p95_s, totals.p99_s, totals.max_s))
+
+
+def test_what_a_tool_can_not_do_is_said_in_one_line() -> None:
+    refused = {
+        ("ab", LoadSpec(4, 1.0, "", threads=2)): "one thread",
+        ("siege", LoadSpec(4, 1.0, "", threads=2)): "a thread for each user, not 2",
+        ("ab", LoadSpec(4, 1.0, "", requests=3)): "3 requests among 4 users",
+        ("wrk", LoadSpec(25, 1.0, "", threads=2)): "25 users can't be shared by 2 threads",
+        ("wrk", LoadSpec(4, 1.0, "", requests=100)): "wrk can't send a number of requests",
+        ("locust", LoadSpec(4, 1.0, "", requests=100)): "locust can't send a number of requests",
+        ("stressor", LoadSpec(4, 1.0, "", requests=100)): "stressor can't send a number of requests",
+        ("stressor", LoadSpec(4, 1.0, "", threads=2)): "one thread",
+        ("siege", LoadSpec(4, 1.0, "", requests=10)): "10 can't be shared by 4 users",
+    }
+    for (name, order), words in refused.items():
+        assert words in DRIVERS[name].refusal(order)
+        assert "\n" not in DRIVERS[name].refusal(order)
+    for name, driver in DRIVERS.items():
+        assert driver.refusal(LoadSpec(4, 1.0, "", keep_alive=True)) == "", name
+
+
+def test_every_tool_is_told_all_that_it_needs(tmp_path) -> None:
+    words = {name: driver.command(name, tmp_path, ORDER) for name, driver in DRIVERS.items()}
+    ab = list(words["ab"])
+    assert ab.index("-t") < ab.index("-n")  # or -t would mean 50,000 requests
+    assert ab[ab.index("-e") + 1] == str(tmp_path / "percentiles.csv")
+    assert "-k" not in ab
+    wrk = list(words["wrk"])
+    assert wrk[wrk.index("--timeout") + 1] == "2s"  # more than it lasts
+    assert "Connection: close" in wrk
+    counted = DRIVERS["ab"].command("ab", tmp_path, LoadSpec(4, 1.0, "http://a/", requests=10000, keep_alive=True))
+    assert "-t" not in counted
+    assert {"-k", "10000"} <= set(counted)
+    assert '"Connection"' in DRIVERS["stressor"].files(ORDER)["load.yaml"]
+    assert '"Connection"' in DRIVERS["locust"].files(ORDER)["locustfile.py"]
+    kept = LoadSpec(4, 1.0, "http://a/", keep_alive=True)
+    assert '"Connection"' not in DRIVERS["stressor"].files(kept)["load.yaml"]
+    assert '"Connection"' not in DRIVERS["locust"].files(kept)["locustfile.py"]
+    mine = LoadSpec(4, 1.0, "http://a/", options=("--mine",))
+    for name, driver in DRIVERS.items():
+        assert "--mine" in driver.command(name, tmp_path, mine) or "without further options" in driver.refusal(mine)
+
+
+def test_what_installs_a_tool_is_known() -> None:
+    for name in ("locust", "stressor"):
+        assert install_command(DRIVERS[name]) == f"{sys.executable} -m pip install {DRIVERS[name].requirement}"
+    with contextlib.suppress(StopIteration):
+        assert next(iter(DRIVERS["ab"].packages.items())) == ("apt-get", "apache2-utils")

@@ -1,0 +1,265 @@
+"""The trace: real requests to real servers, and what is drawn of them."""
+
+import asyncio
+import contextlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from command import Ended
+from conftest import SUPPORT, TESTS
+from planned import plan_of
+from simulated_record import bare_record, record_of, result_of
+from simulated_trace import beside_other_work, by_two, one_by_one, trace_of
+
+from common.cpus import usable_cpus
+from under_siege.charts.canvas import FILE
+from under_siege.errors import CaseFailedError
+from under_siege.http_client import Answer
+from under_siege.model.record import Trace, load, save
+from under_siege.render import WIDTH, dressed, write_picture
+from under_siege.report.progress_bar import ProgressBar
+from under_siege.run.session import run_plan
+from under_siege.trace import request_trace
+from under_siege.trace.request_trace import Tracer, _as_told, _counted_back
+from under_siege.trace.timeline import Bar, Ran, other_work, timelines
+from under_siege.trace.timeline_text import headline
+
+Asked = Callable[..., Ended]
+
+
+def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_does_not_keep_the_contract_is_named(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real strategy, one that answers wrongly, and one that tells nothing; and the same command draws them."""
+    others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "tells_nothing")]
+    words = ("--task", "sample_tasks:a_blink", "--requests", "4")
+    trace, kept = request_trace.trace_servers, []
+
+    def trace_once(*given):
+        kept[:] = kept or [trace(*given)]
+        return kept[0]
+
+    monkeypatch.setattr(request_trace, "trace_servers", trace_once)
+    ended = asked("trace", "4", *others, *words, env={"PYTHONPATH": str(SUPPORT)})
+    assert ended.returncode == 1, ended.stderr
+    assert "failed: GET / gives 200" in ended.stdout
+    lines = ended.stdout.splitlines()
+    lines = lines[lines.index("process pool · 4_async_processexecutor") :]
+    lines = lines[: lines.index("")]
+    assert lines[1].startswith("all 4 answered after ")
+    assert {line.split()[-1] for line in lines[1:] if set(line) & set("░▒▓█=")} >= {"1", "2", "3", "4"}
+    assert re.search(r"pings .*[▁-█]", ended.stdout)  # how tall: below
+    assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
+    (untold_of,) = [trace for trace in kept[0][0].traces if trace.server == "tells_nothing"]
+    assert not untold_of.failure
+    assert "it doesn't tell when it computes" in ended.stdout
+    asked("trace", "--out", "picture.svg")
+    assert (tmp_path / "picture.svg").read_bytes().startswith(b"<svg")
+
+
+def test_a_ping_is_as_tall_as_it_had_to_wait() -> None:
+    """On one scale for all: one that waits for all tasks falls with the time that is left, one that waits for none is
+    as small as can be."""
+    result = result_of([])
+    result.traces[:] = [one_by_one(1.0), by_two(0.0)]
+    told = [line for line in dressed(result, "timeline").splitlines() if line.startswith("pings ")]
+    served, stopped = ([mark for mark in line if mark in "▁▂▃▄▅▆▇█"] for line in told)  # the better one first
+    assert set(served) == {"▁"}
+    assert stopped == sorted(stopped, reverse=True)
+    assert {"█", "▆", "▃", "▁"} <= set(stopped)
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
+def test_it_is_drawn_as(suffix: str, tmp_path: Path) -> None:
+    result = result_of([])
+    result.traces.append(trace_of(["1/MainThread"]))
+    out = tmp_path / f"picture{suffix}"
+    write_picture(result, "timeline", out)
+    begins = {".svg": b"<svg", ".png": b"\x89PNG", ".html": b"<!doctype html>"}[suffix]
+    assert out.read_bytes().startswith(begins)
+
+
+def test_another_suffix_is_refused_before_anything_is_started(asked: Asked) -> None:
+    ended = asked("trace", "--out", "picture.gif")
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert ".svg" in ended.stderr
+
+
+def answer(**headers: str) -> Answer:
+    return Answer(200, b"", {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def test_what_a_server_tells_is_taken_if_it_can_be_true() -> None:
+    told = answer(x_ran="100.000000 0.00/20.00/20.00 30.00/40.00/5.00")
+    assert _as_told(told, 99.9, 100.1) == [
+        pytest.approx((100.0, 100.02, 0.02)),
+        pytest.approx((100.03, 100.04, 0.005)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["", "nonsense", "100 1/2", "90.0 0.00/20.00/20.00", "100.0 0.00/200.00/20.00", "100.0 20.00/10.00/20.00", "100"],
+)
+def test_what_can_not_be_true_is_not_taken(told: str) -> None:
+    assert _as_told(answer(x_ran=told), 99.9, 100.1) == []
+
+
+def test_without_that_the_task_ended_when_the_answer_came() -> None:
+    told = answer(server_timing="queue;dur=10.0, task;dur=50.0")
+    assert _counted_back(told, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
+    assert _counted_back(answer(), 99.9, 100.1) == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "names"),
+    [
+        (["1/MainThread"], ["thread 1"]),
+        (["1/Pool_0", "1/Pool_1"], ["thread 1", "thread 2"]),
+        (["1/MainThread", "2/MainThread"], ["process 1", "process 2"]),
+        (["1/InterpreterPoolExecutor-0_0", "1/InterpreterPoolExecutor-0_1"], ["interpreter 1", "interpreter 2"]),
+        (["1/a", "1/b", "2/a"], ["1/a", "1/b", "2/a"]),
+        ([""], ["thread 1"]),
+    ],
+)
+def test_workers_have_names_that_say_something(workers: list[str], names: list[str]) -> None:
+    assert [lane.worker for lane in timelines([trace_of(workers)])[0].lanes] == names
+
+
+def test_a_bar_tells_its_share_of_any_moment() -> None:
+    bar = Bar(1, 0.0, 1.0, (Ran(0.2, 0.4, 0.5), Ran(0.6, 0.8, None)))
+    assert bar.share_between(0.0, 0.2) == 0
+    assert bar.share_between(0.2, 0.4) == pytest.approx(0.5)
+    assert bar.share_between(0.5, 0.7) == pytest.approx(0.5)
+
+
+def test_traces_are_kept_in_the_file_and_shown_again(asked: Asked, tmp_path: Path) -> None:
+    result = result_of([])
+    result.traces.append(trace_of(["1/MainThread"]))
+    save(result, tmp_path / "r.json")
+    assert load(tmp_path / "r.json").traces == result.traces
+    shown = asked("report", "r.json").stdout
+    assert shown == dressed(result, "timeline") + "\n"
+    assert "thread 1" in shown
+
+
+def untold() -> Trace:
+    """Of two requests to a server that tells nothing."""
+    trace = trace_of(["", ""])
+    trace.requests.ran_s[:] = [[], []]
+    return trace
+
+
+def test_what_a_server_does_not_tell_is_not_drawn_as_waiting() -> None:
+    result = result_of([])
+    result.traces.append(untold())
+    shown = dressed(result, "timeline")
+    told, legend = shown.split("█ computes")
+    drawn = told.splitlines()
+    assert "it doesn't tell when it computes" in shown
+    assert not any(mark in line for line in drawn for mark in "░▒▓█")
+    assert [line.split()[0] for line in drawn if "┄┄" in line] == ["requests", "┄" * 45] or shown.count("┄ ") >= 2
+    assert "┄ not told" in legend
+
+
+def test_nor_in_a_picture_or_in_the_words_for_it(tmp_path: Path) -> None:
+    result = result_of([])
+    result.traces.append(untold())
+    write_picture(result, "timeline", tmp_path / "p.svg")
+    drawn = (tmp_path / "p.svg").read_text()
+    assert ">all 2 answered after 100 ms; it doesn't tell when it computes; pings took up to 1.0 ms<" in drawn
+    assert ">not told<" in drawn
+    marks = {name: re.search(rf'class="mark-\w+ role-mark {name}_marks".*?</g>', drawn, re.DOTALL) for name in LAYERS}
+    assert {name: len(re.findall("<(?:line|path) ", found[0])) for name, found in marks.items()} == {
+        "waiting": 1,  # the one of the legend
+        "computing": 1,
+        "untold": 3,
+    }
+    assert FILE.late not in drawn
+    assert timelines([untold()])[0].described().startswith("x: 2 requests done after 100 ms, but it doesn't tell when")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_explains_what_is_not_told() -> None:
+    result = result_of([bare_record(), record_of("1_sync")])
+    result.traces.append(untold())
+    assert "A dotted line is a request to a server that doesn&#39;t report" in dressed(result, "html")
+    result.traces[:] = [trace_of(["1/MainThread"])]
+    assert "A dotted line" not in dressed(result, "html")
+
+
+LAYERS = ("waiting", "computing", "untold")
+
+
+def test_nothing_of_it_is_said_where_all_tell() -> None:
+    result = result_of([])
+    result.traces.append(trace_of(["1/MainThread"]))
+    assert "it doesn't tell" not in dressed(result, "timeline")
+    assert not timelines(result.traces)[0].is_untold
+
+
+def test_after_the_last_siege_a_server_is_traced_that_still_runs(tmp_path: Path, monkeypatch) -> None:
+    """And who has failed there, or was not asked, is started once more."""
+    started: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def running(plan, case, *_):
+        started.append(case.server)
+        raise CaseFailedError("died", "it is not needed")
+        yield
+
+    monkeypatch.setattr("under_siege.trace.request_trace.running", running)
+    plan = plan_of("5", "2", TESTS / "servers" / "answers_wrongly.py", task="sign_up", rounds=2, time_s=0.5)
+    make_tracer = partial(request_trace.Tracer, requests=3)
+    result, *_ = run_plan(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], make_tracer=make_tracer)
+    assert [one.server for one in result.traces] == [case.server for case in plan.cases]
+    assert [bool(one.failure) for one in result.traces] == [False, False, True]
+    assert [len(one.requests.sent_s) for one in result.traces] == [3, 3, 0]
+    assert [one.workers for one in result.traces] == [1, 1, None]
+    assert started == ["answers_wrongly"]
+
+
+@pytest.fixture
+def busy_cpus() -> Iterator[None]:
+    """Keep a process computing for each CPU, so that a server gets about half of them."""
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(usable_cpus())]
+    try:
+        yield
+    finally:
+        for one in spinning:
+            one.kill()
+            one.wait()
+
+
+@pytest.mark.figures
+@pytest.mark.usefixtures("busy_cpus")
+def test_beside_other_work_no_headline_says_one_at_a_time(asked: Asked, tmp_path: Path) -> None:
+    ended = asked("trace", "4", "--requests", "4", "--quiet", "--out", str(tmp_path / "t.json"))
+    assert ended.returncode == 0, ended.stderr
+    (trace,) = load(tmp_path / "t.json").traces
+    assert (other_work(trace) or 0.0) > 0.25
+    said = headline(timelines([trace]))
+    assert "can't show whether tasks ran in parallel" in said or said.startswith("Two at once")
+
+
+@pytest.mark.parametrize(("shares", "traces"), [([0.0], 1), ([0.9, 0.0], 2), ([0.9, 0.9], 2)], ids=str)
+def test_a_trace_beside_other_work_is_tried_once_more(
+    shares: list[float], traces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Trace] = []
+    each = iter(shares)
+    tracer = Tracer(plan_of("4"), {}, kept.append, 8)
+
+    async def alone(*_: object) -> Trace:
+        return beside_other_work(by_two(0.0), next(each))
+
+    monkeypatch.setattr(tracer, "_alone", alone)
+    asyncio.run(tracer.rest(None, ProgressBar(1, quiet=True)))
+    assert [other_work(one) for one in kept] == [pytest.approx(shares[traces - 1])]
+    assert len(list(each)) == len(shares) - traces

@@ -1,0 +1,307 @@
+"""What runs beside a case: the metronome and the soloist, as real processes."""
+
+import asyncio
+import math
+import os
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from conftest import LIMIT_S, ROOT, SUPPORT, gone, wait_until
+
+from common.cpus import usable_cpu_numbers
+from under_siege.model.record import Record
+from under_siege.monitors import resource_usage, task_baseline
+from under_siege.monitors.cpu_speed_probe import SpeedProbe, speed_probe, watching_machine
+from under_siege.monitors.resource_usage import tree_usage, used_cpu_s
+from under_siege.monitors.task_baseline import MOST_RUNS, baseline_worker
+from under_siege.paths import script
+from under_siege.processes.managed_process import until
+from under_siege.subprocess_scripts.cpu_speed_loop import beat
+from under_siege.targets.interpreter import interpreter
+
+
+def new_record() -> Record:
+    return Record(server="x", title="", values={"users": 1}, round=1, began_at="", load_average=0.0, time_s=1.0)
+
+
+def test_the_metronome_beats_on_every_cpu_and_is_gone_at_the_end() -> None:
+    record, cpus = new_record(), usable_cpu_numbers()
+
+    async def listen() -> list[psutil.Process]:
+        async with speed_probe() as ticking:
+            async with ticking.beside(record):
+                assert await until(lambda: min(record.beats.cpu.count(cpu) for cpu in cpus) >= 10, LIMIT_S)
+            family = psutil.Process().children(recursive=True)
+            before = len(record.beats.at_s)
+            await asyncio.sleep(0.2)
+            assert len(record.beats.at_s) == before  # what is not beside a case belongs to none
+        return family
+
+    family = asyncio.run(listen())
+    assert len(family) == 1 + len(cpus)  # with the supervisor
+    assert all(gone(process) for process in family)
+    for cpu in cpus:
+        at_s = [at for at, of in zip(record.beats.at_s, record.beats.cpu, strict=True) if of == cpu]
+        assert at_s == sorted(at_s)
+        assert set(record.cpu_times.busy_s) == set(cpus)
+    assert all(0 < took_s < 0.05 for took_s in record.beats.took_s)
+    assert abs(record.beats.at_s[-1] - time.monotonic()) < 60  # the clock of everything else
+
+
+def test_the_metronome_ends_when_nobody_listens_any_more() -> None:
+    """As when the bench is killed."""
+    ticking = subprocess.Popen([sys.executable, *script("cpu_speed_loop")], cwd=ROOT, stdout=subprocess.PIPE)
+    assert ticking.stdout.readline()
+    family = [psutil.Process(ticking.pid), *psutil.Process(ticking.pid).children()]
+    ticking.stdout.close()
+    wait_until(lambda: all(gone(process) for process in family))
+    ticking.wait()
+
+
+def test_a_beat_is_of_the_cpus_own_time() -> None:
+    began_s = time.thread_time()
+    took_s = beat()
+    assert 0 < took_s < time.thread_time() - began_s
+
+
+def perform(task: str, times: int = 1, patience_s: float = 20.0) -> Record:
+    record = new_record()
+
+    async def go() -> None:
+        async with baseline_worker(task, interpreter(), patience_s) as alone:
+            for _ in range(times):
+                await alone.perform(record)
+
+    asyncio.run(go())
+    assert not psutil.Process().children()
+    return record
+
+
+@pytest.mark.figures
+def test_the_soloist_tells_how_long_the_task_takes_alone() -> None:
+    record = perform("primes", times=2)
+    assert 2 <= len(record.alone_wall_s) <= 2 * MOST_RUNS  # a busy machine has time for one each
+    columns = (record.alone_at_s, record.alone_wall_s, record.alone_cpu_s, record.alone_on_cpu)
+    assert len({len(column) for column in columns}) == 1
+    assert record.alone_at_s == sorted(record.alone_at_s)
+    assert set(record.alone_on_cpu) <= set(usable_cpu_numbers())
+    for wall_s, cpu_s in zip(record.alone_wall_s, record.alone_cpu_s, strict=True):
+        assert 0 < cpu_s <= wall_s
+
+
+def test_what_was_run_after_a_case_is_run_before_the_next_one_and_has_its_beats(monkeypatch) -> None:
+    one, other = new_record(), new_record()
+    monkeypatch.setattr(task_baseline, "FRESH_S", LIMIT_S)
+
+    async def go() -> float:
+        async with speed_probe() as ticking, baseline_worker("primes", interpreter(), LIMIT_S) as alone:
+            async with ticking.beside(one, alone.fresh_since_s(one)):
+                await alone.perform(one)  # before
+                assert alone.fresh_since_s(one) == math.inf
+                before = len(one.alone_at_s)
+                await alone.perform(one)  # and after
+                since_s = one.alone_at_s[before]
+                assert await until(lambda: one.beats.at_s[-1:] > [since_s], LIMIT_S)
+            async with ticking.beside(other, alone.fresh_since_s(other)):
+                await alone.perform(other)
+                assert other.alone_at_s == one.alone_at_s[before:]
+                await alone.perform(other)
+                assert other.alone_at_s[-1] > one.alone_at_s[-1]
+            monkeypatch.setattr(task_baseline, "FRESH_S", 0.0)
+            assert alone.fresh_since_s(one) == math.inf
+            return since_s
+
+    since_s = asyncio.run(go())
+    assert since_s <= other.beats.at_s[0] <= max(at_s for at_s in one.beats.at_s)
+    assert len(set(zip(other.beats.at_s, other.beats.cpu, strict=True))) == len(other.beats.at_s)
+
+
+@pytest.mark.parametrize(("ago_s", "is_fresh"), [(0.9, True), (1.1, False)])
+def test_what_was_run_a_second_ago_is_run_again(ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The speed of the machine may be another one by then; and so long ago its beats are still remembered."""
+    monkeypatch.setattr(task_baseline, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    alone, one, other = task_baseline.BaselineWorker(None, LIMIT_S), new_record(), new_record()
+    alone._last, alone._last_of = [[1000.0 - ago_s, 0.1, 0.1, 0]], one
+    assert alone.fresh_since_s(one) == math.inf
+    assert alone.fresh_since_s(other) == (1000.0 - ago_s if is_fresh else math.inf)
+    ticking = SpeedProbe()
+    for at_s in (1000.0 - ago_s, 1000.0):
+        ticking.take(f"{at_s},0,0.001", at_s)
+    assert len(ticking._recent) == 2
+
+
+class Quick(task_baseline.BaselineWorker):
+    """One whose runs take so long, by a clock that goes on only then."""
+
+    def __init__(self, run_s: float) -> None:
+        super().__init__(None, LIMIT_S)
+        self.now_s, self._run_s = 0.0, run_s
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    async def _once(self) -> bool:
+        self.take(f"{self.now_s},{self._run_s},{self._run_s},0", self.now_s)
+        self.now_s += self._run_s
+        return True
+
+
+@pytest.mark.parametrize(("run_s", "runs"), [(0.01, 3), (0.2, 2), (0.3, 1)])
+def test_at_a_time_there_are_three_runs_or_those_that_begin_in_a_quarter_of_a_second(
+    run_s: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, record = Quick(run_s), new_record()
+    monkeypatch.setattr(task_baseline, "time", alone)
+    asyncio.run(alone.perform(record))
+    assert record.alone_wall_s == [run_s] * runs
+
+
+def test_what_is_no_run_was_printed_by_the_task() -> None:
+    alone = task_baseline.BaselineWorker(None, LIMIT_S)
+    for line in (
+        "1.5,0.2,1e-05,-1",
+        "1,2,3",
+        "a,b,c,d",
+        "1.5,0.2,nan,0",
+        "1.5,0.2,0.1,0 ",
+        "-1.5,0.2,0.1,0",
+        "1,1,1,1.5",
+    ):
+        alone.take(line, 0.0)
+    assert alone._lines == [[1.5, 0.2, 1e-05, -1]]
+
+
+class Shown:
+    """A process as the system shows it, with what it knows of its memory."""
+
+    pid = 2**22 + 1  # of no process
+
+    def __init__(self, **memory: int) -> None:
+        self._memory = memory
+
+    def cpu_times(self) -> SimpleNamespace:
+        return SimpleNamespace(children_user=300.0, children_system=4000.0)
+
+    def used_cpu_s(self) -> float:
+        if not self._memory:
+            raise psutil.NoSuchProcess(1)
+        return 21.0
+
+    def memory_full_info(self) -> SimpleNamespace:
+        if self._memory.keys() == {"rss"}:
+            raise psutil.AccessDenied(1)
+        return SimpleNamespace(**self._memory)
+
+    def memory_info(self) -> SimpleNamespace:
+        return SimpleNamespace(**self._memory)
+
+
+@pytest.mark.parametrize(
+    ("memory", "size", "kind"),
+    [
+        ({"rss": 9, "uss": 3, "pss": 5}, 5, "pss"),  # what is shared is counted once in all
+        ({"rss": 9, "uss": 3}, 3, "uss"),  # as on macOS
+        ({"rss": 9, "uss": 3, "pss": 0}, 3, "uss"),
+        ({"rss": 9, "uss": 0, "pss": 0}, 9, "rss"),
+        ({"rss": 9}, 9, "rss"),  # of somebody else's process
+    ],
+)
+def test_which_memory_is_counted_is_said(memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(resource_usage, "used_cpu_s", Shown.used_cpu_s)
+        patched.setattr(resource_usage.psutil, "Process", lambda _: Shown(**memory))
+        patched.setattr(resource_usage, "offspring", lambda _: [])
+        assert tree_usage(1) == (4321.0, size, kind, 1, 0.0)
+
+
+def test_a_server_uses_what_all_its_processes_use_that_are_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(resource_usage, "used_cpu_s", Shown.used_cpu_s)
+        patched.setattr(resource_usage.psutil, "Process", lambda _: Shown(rss=9, uss=3, pss=5))
+        patched.setattr(resource_usage, "offspring", lambda _: [Shown(rss=40), Shown()])
+        assert tree_usage(1) == (2 * 4321.0, 45, "pss+rss", 2, 0.0)
+        assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2, 0.0)
+
+
+@pytest.mark.figures
+def test_a_long_task_is_performed_once_at_a_time() -> None:
+    assert len(perform("sign_up", times=2).alone_wall_s) == 2
+
+
+def test_what_the_task_prints_and_raises_disturbs_nothing(monkeypatch) -> None:
+    monkeypatch.chdir(SUPPORT)
+    told = perform("sample_tasks:prints").alone_wall_s
+    assert told
+    assert 9.0 not in told
+    assert perform("sample_tasks:raises", times=2).alone_wall_s == []
+    assert perform("no_such:task").alone_wall_s == []
+
+
+def test_a_task_that_hangs_is_given_up_once_and_for_all(monkeypatch) -> None:
+    monkeypatch.chdir(SUPPORT)
+    began_s = time.monotonic()
+    assert perform("sample_tasks:half_a_minute", times=3, patience_s=0.5).alone_wall_s == []
+    assert time.monotonic() - began_s < 15
+
+
+def test_cpu_time_is_told_more_exactly_than_in_steps_of_10_ms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system can tell it so; elsewhere as psutil has it."""
+    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        process = psutil.Process(child.pid)
+        child.stdout.readline()
+        wait_until(lambda: process.status() == psutil.STATUS_SLEEPING)
+        times = process.cpu_times()
+        used_s = used_cpu_s(process)
+        assert 0 <= used_s - (times.user + times.system) < 0.02
+        if sys.platform == "linux":
+            assert used_s % 0.01 > 0
+        monkeypatch.setattr(sys, "platform", "darwin")
+        assert used_cpu_s(process) == times.user + times.system
+        monkeypatch.undo()
+        child.kill()
+    with pytest.raises(psutil.NoSuchProcess):
+        used_cpu_s(process)
+
+
+def test_what_a_child_has_used_counts_after_its_end() -> None:
+    """As that of workers which are replaced, or of a process for each request."""
+    before = tree_usage(os.getpid(), memory=False)
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert tree_usage(os.getpid(), memory=False).cpu_s - before.cpu_s > 0.2
+
+
+@pytest.mark.figures
+def test_work_beside_a_case_is_seen() -> None:
+    """Processes that compute all the time, on every CPU; what is made of it: test_verdict.py."""
+    record = new_record()
+
+    async def watch() -> None:
+        async with watching_machine(record):
+            await asyncio.sleep(0.5)
+
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in usable_cpu_numbers()]
+    try:
+        wait_until(lambda: all(psutil.Process(one.pid).cpu_times().user > 0.1 for one in burners))
+        asyncio.run(watch())
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+    machine = record.machine
+    not_idle_s = machine.busy_s + machine.steal_s  # they would have computed in what other guests took
+    assert machine.busy_s > 0
+    assert not_idle_s > 0.8 * machine.total_s * len(burners) / psutil.cpu_count()
+
+
+@pytest.mark.parametrize("module", ["cpu_speed_loop", "baseline_worker"])
+def test_they_need_nothing_but_the_standard_library(module: str) -> None:
+    """They run in the Python of the servers, which may have little."""
+    script = f"import sys; import under_siege.subprocess_scripts.{module}; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    for heavy in ("numpy", "psutil", "aiohttp", "tornado", "flask", "msgspec"):
+        assert heavy not in loaded.stdout.split()

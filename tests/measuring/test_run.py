@@ -1,0 +1,257 @@
+"""A real run of two strategies: what it shows, what it saves, and what is made of that."""
+
+import json
+import re
+import stat
+
+import pytest
+from command import called
+from conftest import OF_THE_MACHINE, SUPPORT, accusations
+from standing_still import watching
+
+from common.cpus import usable_cpu_numbers
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import SCHEMA, load
+
+pytestmark = pytest.mark.figures
+
+LATE_S = 0.05  # by how much a ping may be
+TOO_LONG_S = 0.3  # for a machine to stand still in a siege of 1 s
+
+KEYS = {
+    "server",
+    "title",
+    "task",
+    "users",
+    "workers",
+    "python",
+    "rounds",
+    "gil",
+    "gil_enabled_by",
+    "verdict",
+    "reasons",
+    "rate_per_s",
+    "ceiling_per_s",
+    "of_ceiling",
+    "rank",
+    "availability_pct",
+    "transactions",
+    "response_s",
+    "ping_s",
+    "cpu_s_per_transaction",
+    "memory_bytes",
+    "memory_kind",
+    "parameters",
+    "rate_at_usual_speed_per_s",
+    "speed",
+    "best",
+    "ready_s",
+}
+LATENCY = {"p50", "p95", "p99", "max", *(f"p{percent}_{end}" for percent in (50, 95, 99) for end in ("low", "high"))}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """One run of two strategies with two rounds, at a task that waits.
+
+    Gives what it printed, its file, and how long the machine stood still. Where that was too long it is run
+    once more, or twice.
+    """
+    for _ in range(3):
+        with watching() as stood_still_s:
+            found = one_run(tmp_path_factory.mktemp("measured"))
+        if stood_still_s() < TOO_LONG_S:
+            break
+    return *found, stood_still_s()
+
+
+def one_run(folder):
+    words = ("run", "2", "4_async_processexecutor", "--rounds", "2", "--time", "1s", "--users", "6", "--workers", "2")
+    ran = called(*words, "--task", "sample_tasks:a_blink", folder=folder, env={"PYTHONPATH": str(SUPPORT)})
+    (file,) = (folder / "results").glob("*.json")
+    return ran, file
+
+
+def test_a_run_compares_and_saves(measured) -> None:
+    ran, file, _ = measured
+    cases = summarize(load(file)).cases
+    assert ran.returncode == (0 if all(case.verdict == "ok" for case in cases) else 3), ran.stderr
+    assert not any(accusations(case) for case in cases)
+    assert re.search(r"2_async +([12] +)?1 +\d", ran.stdout)
+    assert re.search(r"4_async_processexecutor +(1 +)?2 +\d", ran.stdout)
+    assert ran.stderr.endswith(f"Raw values: results/{file.name}\n")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ\.json", file.name)
+
+
+def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
+    result = load(measured[1])
+    assert result.schema == SCHEMA
+    assert [record.round for record in result.records] == [1, 1, 1, 2, 2, 2]
+    assert result.environment.tools["siege"].count(".") == 2
+    assert result.environment.cpus >= result.environment.usable_cpus >= 1
+    (packages,) = result.environment.packages_of.values()
+    assert {"tornado", "flask", "aiohttp", "gevent"} <= set(packages)
+    for record in served(result):
+        assert record.failure is None
+        assert record.checks.code == ["", ""]  # at once, and at the end
+        assert_the_machine_was_watched(record)
+        assert record.idle_answer_s > 0
+        assert 0 < record.machine.busy_s <= record.machine.total_s
+        assert record.load_s == pytest.approx(1, abs=0.3)
+        assert len({len(column) for column in _columns(record.transactions)}) == 1
+        assert set(record.transactions.user) == set(range(6))
+        assert set(record.transactions.status) == {200}
+        assert set(record.transactions.size_bytes) == {record.answer_bytes}
+        assert record.tool_unknown_lines == []
+        assert "Transactions:" in record.tool_report
+        assert record.memory_kind in ("pss", "uss", "rss")
+        assert record.samples.cpu_s == sorted(record.samples.cpu_s)
+        assert len(record.samples.at_s) >= 2
+
+
+def assert_the_machine_was_watched(record) -> None:
+    """By the metronome, and by runs of the task alone before and after the siege."""
+    beats, cpus = record.beats, set(usable_cpu_numbers())
+    assert set(beats.cpu) == set(record.cpu_times.busy_s) == cpus
+    assert len(beats.at_s) == len(beats.cpu) == len(beats.took_s) > 20 * len(cpus)
+    assert max(min(beats.at_s), min(record.alone_at_s)) < 0
+    assert max(beats.at_s) > record.load_s < max(record.alone_at_s)
+    assert len(record.alone_wall_s) == len(record.alone_cpu_s) == len(record.alone_on_cpu) == len(record.alone_at_s)
+    assert set(record.alone_on_cpu) <= cpus
+    assert all(0 < cpu_s <= wall_s for cpu_s, wall_s in zip(record.alone_cpu_s, record.alone_wall_s, strict=True))
+    for used_s in record.cpu_times.busy_s.values():
+        assert used_s == sorted(used_s)
+        assert len(used_s) == len(record.cpu_times.at_s)
+
+
+def served(result):
+    """The records of servers, without the bare case."""
+    return [record for record in result.records if not record.is_ceiling]
+
+
+def test_the_bare_case_is_measured_in_every_round(measured) -> None:
+    bare = [record for record in load(measured[1]).records if record.is_ceiling]
+    assert [record.round for record in bare] == [1, 2]
+    for record in bare:
+        assert record.failure is None
+        assert set(record.transactions.user) == set(range(6))
+        assert set(record.transactions.size_bytes) == {record.answer_bytes}
+        assert_the_machine_was_watched(record)
+        assert set(record.checks.code) == {""}
+        assert record.load_s == pytest.approx(1, abs=0.3)
+
+
+def _columns(transactions):
+    return [getattr(transactions, name) for name in transactions.__struct_fields__]
+
+
+def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_answered(measured) -> None:
+    for record in served(load(measured[1])):
+        due = sorted(record.pings.due_s)
+        assert due == pytest.approx([0.05 * number for number in range(1, len(due) + 1)], abs=0.001)
+        assert record.load_s / 0.05 - 2 <= len(due) <= record.case_s / 0.05  # until the load tool has ended
+        assert set(record.pings.problem) == {""}
+    blocked = [record for record in load(measured[1]).records if record.server == "2_async"]
+    for record in blocked:  # several were on their way at the same time
+        assert max(record.pings.waited_s) > 0.05
+        late_s = max(sent - due for sent, due in zip(record.pings.sent_s, record.pings.due_s, strict=True))
+        assert late_s < LATE_S + measured[2]
+
+
+def test_our_count_is_sieges_count(measured) -> None:
+    for record in served(load(measured[1])):
+        counted = int(re.search(r"Transactions:\s+(\d+)", record.tool_report)[1])
+        # At its end siege may count an answer that it did not print any more, or the other way round.
+        assert abs(len(record.transactions.status) - counted) <= record.users
+
+
+def test_report_as_json_has_the_keys_of_the_contract(measured, asked) -> None:
+    told = json.loads(asked("report", str(measured[1]), "--format", "json").stdout)
+    assert set(told) == {"schema", "command", "began_at", "environment", "cases"}
+    assert (told["schema"], told["command"][:2]) == (SCHEMA, ["bench.py", "run"])
+    cases = told["cases"]
+    assert [case["server"] for case in cases] == ["2_async", "4_async_processexecutor"]
+    for case in cases:
+        assert set(case) == KEYS
+        assert {reason["code"] for reason in case["reasons"]} <= OF_THE_MACHINE
+        assert (case["verdict"] == "ok", case["rounds"]) == (not case["reasons"], 2)
+        assert set(case["rate_per_s"]) == set(case["of_ceiling"]) == {"mean", "low", "high"}
+        assert 0 < case["rate_per_s"]["low"] < case["rate_per_s"]["high"]
+        middle = case["rate_at_usual_speed_per_s"] or case["rate_per_s"]["mean"]
+        assert case["rate_per_s"]["low"] <= middle <= case["rate_per_s"]["high"]
+        for latency in (case["response_s"], case["ping_s"]):
+            assert set(latency) == LATENCY
+            assert latency["p50_low"] <= latency["p50"] <= latency["p50_high"]
+            if None not in (latency["p99"], latency["p99_low"]):  # the longest may outlast the siege of a busy machine
+                assert latency["p99_low"] <= latency["p99"] <= latency["p99_high"]
+        assert case["availability_pct"] == 100
+        assert case["memory_bytes"] > 1e7
+        assert case["memory_kind"] in ("pss", "uss", "rss")
+        assert case["cpu_s_per_transaction"] > 0
+        assert 0.1 < case["of_ceiling"]["mean"] < 1.5
+        assert 0 < case["speed"]["lowest"] <= case["speed"]["mean"] <= case["speed"]["highest"]
+        assert case["parameters"] == ({} if case["server"] == "2_async" else {"workers": 2})
+        assert case["ceiling_per_s"] > 0
+        assert case["rank"] in ((1, 2) if case["verdict"] == "ok" else (None,))
+
+
+def test_report_shows_the_same_table_again_and_writes_files(measured, asked, tmp_path) -> None:
+    ran, file, _ = measured
+    assert asked("report", str(file)).stdout == ran.stdout
+    assert asked("report", str(file), "--out", "table.txt").stdout == ""
+    assert (tmp_path / "table.txt").read_text() == ran.stdout
+
+
+def test_a_result_can_be_read_by_others(measured) -> None:
+    assert stat.S_IMODE(measured[1].stat().st_mode) == 0o644
+
+
+def test_what_can_be_computed_by_hand_from_the_raw_values_is_what_the_json_says(measured, asked) -> None:
+    cases = json.loads(asked("report", str(measured[1]), "--format", "json").stdout)["cases"]
+    raw = json.loads(measured[1].read_text())["records"]
+    for case in cases:
+        records = [record for record in raw if record["server"] == case["server"]]
+        statuses = [status for record in records for status in record["transactions"]["status"]]
+        assert case["transactions"] == statuses.count(200)
+        waited = sorted(wait for record in records for wait in record["pings"]["waited_s"])
+        assert case["ping_s"]["max"] == waited[-1]
+        assert waited[len(waited) // 2 - 1] <= case["ping_s"]["p50"] <= waited[len(waited) // 2]
+        answered = [
+            (
+                len(record["transactions"]["status"])
+                + sum(at < record["load_s"] for at in record["checks"]["answered_s"])
+            )
+            / record["load_s"]
+            for record in records
+        ]
+        assert case["rate_per_s"]["mean"] == pytest.approx(sum(answered) / len(answered), rel=0.25)  # roughly so
+
+
+def _answered(record) -> int:
+    """By siege's users, and by the checks while they were there."""
+    return len(record["transactions"]["status"]) + sum(at < record["load_s"] for at in record["checks"]["answered_s"])
+
+
+def test_compare_in_ci(measured, asked, tmp_path) -> None:
+    same = asked("compare", str(measured[1]), str(measured[1]))
+    trusted = {case.server for case in summarize(load(measured[1])).cases if case.verdict == "ok"}
+    assert same.returncode == (0 if len(trusted) == 2 else 3), same.stdout
+    assert "worse" not in same.stdout.replace("better and worse", "")
+    slower = json.loads(measured[1].read_text())
+    for record in slower["records"]:
+        if record["server"] == "2_async":
+            for sample in range(len(record["samples"]["memory_bytes"])):
+                record["samples"]["memory_bytes"][sample] *= 10 if record["round"] == 1 else 11
+    (tmp_path / "slower.json").write_text(json.dumps(slower))
+    worse = asked("compare", str(measured[1]), "slower.json")
+    line = next(line for line in worse.stdout.splitlines() if line.startswith("2_async"))
+    assert (worse.returncode, "worse" in line) == ((1, True) if "2_async" in trusted else (3, False)), worse.stdout
+    other = json.loads(measured[1].read_text())
+    other["environment"]["cpu_model"] = "an abacus"
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    refused = asked("compare", str(measured[1]), "other.json")
+    assert refused.returncode == 2
+    assert "different CPUs" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    told = asked("compare", str(measured[1]), "other.json", "--anyway")
+    assert told.stdout.startswith("Compared although they were measured with different CPUs")

@@ -1,0 +1,175 @@
+"""Servers that every load tool holds for good ones: each is found out under each of them."""
+
+import contextlib
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import LIMIT_S, SUPPORT, TESTS
+from fake_load import Unmoved
+from load_tool_checks import TOOLS, needed, totals_of, which_it_is_is_known
+from planned import plan_of
+from simulated_bursts import burst_record_of
+from simulated_record import result_of
+
+from common.errors import BadInputError
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.load_tools import DRIVERS
+from under_siege.model.record import Record, Result, load
+from under_siege.model.suite import Load
+from under_siege.processes import netns
+from under_siege.run.session import run_plan
+
+SERVERS = TESTS / "servers"
+EXPECTED = {
+    "all_404": ("failed", "no_transactions"),
+    "half_500": ("suspect", "availability"),
+    "wrong_of_the_same_length": ("failed", "wrong_answer"),
+    "first_cut_short": ("failed", "wrong_answer"),
+    "empty_under_load": ("failed", "wrong_answer"),
+}
+BLIND = {("stressor", "empty_under_load")}  # it doesn't tell how long bodies are
+# The first two are found by the harness itself, and what tools say of the third is recorded: a tool that tells of
+# single answers and one that tells totals stand for all.
+OURS, STAND_FOR_ALL = {"wrong_of_the_same_length", "first_cut_short", "all_404"}, ("siege", "ab")
+
+
+def measured(
+    folder: Path, scripts: list[Path], load_: Load, users: int = 4, watcher: Unmoved | None = None, task: str = "short"
+) -> tuple[Result, dict[str, Summary]]:
+    """All of them under that load, without a ceiling."""
+    plan = plan_of(*scripts, task=f"sample_tasks:{task}", users=users)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", f"{SUPPORT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        which_it_is_is_known(patched)
+        result, _, _ = run_plan(
+            replace(plan, load=load_, ceilings=()), folder / "r.json", watcher or Unmoved(), ["bench.py"]
+        )
+    assert load(folder / "r.json") == result
+    return result, {case.server: case for case in summarize(result).cases}
+
+
+class Warned(Unmoved):
+    """Remembers what it was warned of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+def test_a_network_of_its_own_has_no_ports_of_others(tmp_path) -> None:
+    """And in it a number of requests is what is sent."""
+    needed("ab")
+    script = SERVERS / "tools" / "on_waitress.py"
+    before, heard = Path("/proc/thread-self/ns/net").readlink(), Warned()
+    load_ = Load(tool="ab", time_s=LIMIT_S, requests=200, keep_alive=True, own_network=True)
+    result, cases = measured(tmp_path, [script], load_, watcher=heard)
+    assert Path("/proc/thread-self/ns/net").readlink() == before
+    sent_are_200(result, cases)
+    (record,) = result.records
+    assert not [pings for pings in record.pings.problem if pings]
+    if any("own_network is not allowed" in warning for warning in heard.warnings):
+        pytest.skip("a network namespace is not allowed here; the run went on without")
+    assert record.ports.taken[0] < 50
+
+
+def sent_are_200(result: Result, cases: dict[str, Summary]) -> None:
+    (record,) = result.records
+    assert record.failure is None
+    assert cases["on_waitress"].transactions == 200
+    assert 0 < record.load_s < 30
+    assert cases["on_waitress"].rate_per_s is not None
+
+
+def descriptors() -> set[str]:
+    """Those that this process has open, and the one by which it looks."""
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def test_where_a_network_is_not_allowed_that_is_said_once_and_the_run_goes_on(monkeypatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(netns, "_call", forbidden)
+    heard, before = Warned(), descriptors()
+    with netns.own_network(heard.warn) as is_own:
+        assert not is_own
+    assert descriptors() == before
+    (warning,) = heard.warnings
+    assert "own_network is not allowed here (Operation not permitted): run this as root" in warning
+
+
+def record_of(result: Result, server: str) -> Record:
+    return next(record for record in result.records if record.server == server)
+
+
+@pytest.mark.figures
+@pytest.mark.parametrize("tool", [tool for tool in DRIVERS if tool != "jobs"])  # liars with jobs: test_jobs.py
+def test_every_trap_is_found_under_every_tool(tool: str, tmp_path) -> None:
+    """At a task that waits, so that a hundred answers take no CPU where a thousand would tell no more."""
+    needed(tool)
+    traps = sorted((SERVERS / "traps").glob("*.py"))
+    assert {path.stem for path in traps} == set(EXPECTED)
+    left_out = {name for blind, name in BLIND if blind == tool} | (OURS if tool not in STAND_FOR_ALL else set())
+    wanted = [path for path in traps if path.stem not in left_out]
+    result, cases = measured(tmp_path, wanted, Load(tool=tool, time_s=1.0), task="a_blink")
+    for path in wanted:
+        verdict, code = EXPECTED[path.stem]
+        assert cases[path.stem].verdict == verdict, (path.stem, cases[path.stem])
+        assert code in [reason.code for reason in cases[path.stem].reasons], (path.stem, cases[path.stem])
+    half = record_of(result, "half_500")
+    assert half.tool == tool
+    assert half.tool_cpus >= 1
+    assert bool(half.bursts.took_s) is not DRIVERS[tool].streams_responses
+    assert sum(half.bursts.wrong_status) + half.transactions.status.count(500) > 0
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_of_what_a_tool_says_of_nothing_but_404_nothing_is_a_transaction(tool: str) -> None:
+    totals = totals_of(tool, "not_found")
+    record = burst_record_of("1_all_404", tool=tool, right=totals.right, wrong_status=totals.wrong_status)
+    (case,) = summarize(result_of([record])).cases
+    assert (case.verdict, [reason.code for reason in case.reasons]) == ("failed", ["no_transactions"])
+
+
+def test_a_number_of_requests_is_what_is_sent(tmp_path) -> None:
+    """Under ab: test_a_network_of_its_own_has_no_ports_of_others."""
+    load_ = Load(tool="siege", time_s=LIMIT_S, requests=200, keep_alive=True)
+    sent_are_200(*measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], load_))
+
+
+def test_a_load_that_the_tool_can_not_make_is_refused_before_anything_is_started(tmp_path) -> None:
+    needed("wrk")
+    with pytest.raises(BadInputError, match="wrk can't send a number of requests"):
+        measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], Load(tool="wrk", requests=100))
+
+
+@pytest.mark.measures
+@pytest.mark.parametrize("tool", ["ab", "wrk"])
+def test_a_tool_is_the_limit_before_nginx_and_not_before_waitress(tool: str, tmp_path) -> None:
+    needed(tool)
+    if shutil.which("nginx") is None:
+        pytest.skip("nginx is not installed")
+    scripts = [SERVERS / "tools" / f"{name}.py" for name in ("nginx_static", "on_waitress")]
+    _, cases = measured(tmp_path, scripts, Load(tool=tool, time_s=0.5), users=25)
+    said = {name: [reason.message for reason in case.reasons] for name, case in cases.items()}
+    limits = {name: [one for one in all_ if "the load tool was the limit" in one] for name, all_ in said.items()}
+    assert not limits["on_waitress"], said
+    if not limits["nginx_static"] and "busy_machine" in [reason.code for reason in cases["nginx_static"].reasons]:
+        pytest.skip("other work left nginx so little of the CPUs that it was the limit itself")
+    assert limits["nginx_static"], said
+
+
+def test_a_server_that_dies_is_reported_with_its_last_words_under_a_tool_that_tells_totals_too(tmp_path) -> None:
+    """As under one that tells of single answers: test_dying_servers.py."""
+    needed("ab")
+    result, _ = measured(tmp_path, [SERVERS / "dies_after_a_second.py"], Load(tool="ab", time_s=3.0), task="a_blink")
+    (record,) = result.records
+    assert record.failure.code == "died", record.failure
+    with contextlib.suppress(OSError):
+        assert not list(tmp_path.glob("under-siege-*"))

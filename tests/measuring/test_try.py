@@ -1,0 +1,295 @@
+"""bench.py try: tasks that make trouble get a clear word and not a hang, and leave nothing behind."""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from conftest import SERVERS, SUPPORT
+from rich.console import Console
+
+from under_siege.model.task_profile import Again, Alone, Elsewhere, Findings, Machine, Threads
+from under_siege.subprocess_scripts import task_profiler
+from under_siege.targets.strategies import all_strategies
+from under_siege.try_task.recommendations import HELD, as_advice
+
+Try = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def tried(asked, tmp_path, monkeypatch) -> Try:
+    shutil.copy(SUPPORT / "awkward_tasks.py", tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(name: str, *options: str) -> subprocess.CompletedProcess[str]:
+        task = name if name in ("primes", "digest", "sign_up") else f"awkward_tasks:{name}"
+        return asked("try", task, *options)
+
+    return call
+
+
+def advice(shown: str) -> dict[str, str]:
+    """Number of the server: what is said of it."""
+    found = re.findall(r"^(\d+)_\S+\s+(worth a run|not worth it|cannot work)", shown, re.MULTILINE)
+    return dict(found)
+
+
+def worth_it(ended: subprocess.CompletedProcess[str]) -> str:
+    """What is said of a task that some strategy is worth a run for."""
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout
+
+
+def flat(shown: str) -> str:
+    return " ".join(shown.split())
+
+
+@pytest.mark.measures
+def test_a_task_that_holds_the_gil_wants_processes(tried: Try) -> None:
+    said = worth_it(tried("primes"))
+    assert "held: two at once in threads take" in flat(said)
+    assert re.search(r"^answer +'4017' .*same in \d more runs", said, re.MULTILINE)
+    judged = advice(said)
+    assert len(judged) == len(SERVERS)
+    assert (judged["3"], judged["4"], judged["8"], judged["5"]) == (
+        "not worth it",
+        "worth a run",
+        "worth a run",
+        "worth a run",
+    )
+    assert re.search(r"Measure those: python bench.py run 4 5 6 .*--task primes", flat(said))
+
+
+@pytest.mark.measures
+def test_a_task_that_lets_go_of_it_can_have_threads(tried: Try) -> None:
+    said = worth_it(tried("digest"))
+    assert re.search(r"^GIL +let go of, or not there", said, re.MULTILINE)
+    assert advice(said)["3"] == "worth a run"
+
+
+@contextlib.contextmanager
+def all_cpus_busy() -> Iterator[None]:
+    spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.figures
+@pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="this system has no schedstat")
+def test_other_work_does_not_decide_whether_a_task_holds_the_gil(tried: Try) -> None:
+    with all_cpus_busy():
+        assert re.search(r"^GIL +let go of, or not there", worth_it(tried("digest")), re.MULTILINE)
+        assert re.search(r"^GIL +held", worth_it(tried("primes")), re.MULTILINE)
+
+
+@pytest.mark.figures
+def test_a_task_that_waits_needs_no_processes(tried: Try) -> None:
+    said = worth_it(tried("sign_up"))
+    assert re.search(r"^GIL +hardly needs it", said, re.MULTILINE)
+    judged = advice(said)
+    assert set(judged) == {path.stem.split("_")[0] for path in SERVERS}
+    assert (judged["3"], judged["4"], judged["5"], judged["6"]) == (
+        "worth a run",
+        "not worth it",
+        "worth a run",
+        "worth a run",
+    )
+
+
+@pytest.mark.parametrize(("usual_s", "once_s"), [(3.6, 2.0), (1.8, 3.6)], ids=["held", "let go of"])
+def test_one_try_on_cpus_that_change_their_speed_tells_nothing_of_the_gil(
+    usual_s: float, once_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two at once take once as long as on other CPUs; one alone takes 1.8 s in every try."""
+    took_s = iter([usual_s, usual_s, once_s, usual_s, usual_s])
+    monkeypatch.setattr(task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=1.8, cpu_s=1.8))
+    monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (next(took_s), 1.8, 0.0))
+    found = task_profiler._threads("any")
+    assert (found["alone_s"], found["two_s"]) == (1.8, usual_s)
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0])
+@pytest.mark.parametrize(("held", "two_s"), [(True, 4.0), (False, 2.5)])
+def test_nor_does_it_where_all_tries_of_one_were_on_others_than_those_of_two(
+    held: bool, two_s: float, times: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for 0.5 s and computes for 1.5 s, or so many times that where it is alone."""
+    computed_s = 1.5 * times
+    monkeypatch.setattr(
+        task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
+    )
+    monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (two_s, 1.5, 0.0))
+    found = msgspec.convert(task_profiler._threads("any"), Threads)
+    assert found.alone_s == pytest.approx(2.0)
+    assert (found.two_s > HELD * found.alone_s) == held
+
+
+@pytest.mark.measures
+def test_one_that_holds_the_gil_in_c_makes_all_threads_wait(tried: Try) -> None:
+    ended = tried("holds_the_gil_in_c")
+    shown = flat(ended.stdout)
+    takes_ms, stalled_ms = (
+        float(re.search(words, shown)[1]) for words in (r"takes ([\d.]+) ms", r"threads wait ([\d.]+) ms")
+    )
+    assert stalled_ms > 0.5 * takes_ms
+    assert advice(ended.stdout)["3"] == "not worth it"
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("recurses_too_deep", "RecursionError"),
+        ("no_such_function", "cannot import task"),
+        ("exits_hard", "it ended the process while performing it once"),
+        ("only_once", "it worked once and then failed: RuntimeError: once is enough"),
+        ("counts_its_runs", "its answer differs"),
+        ("answers_with_what_can_not_be_pickled", "its answer differs"),
+    ],
+)
+def test_one_that_no_strategy_can_run_gets_a_clear_word(tried: Try, name: str, word: str) -> None:
+    ended = tried(name)
+    assert ended.returncode == 1
+    assert word in flat(ended.stdout)
+    assert set(advice(ended.stdout).values()) == {"cannot work"}
+    assert ended.stderr == ""
+
+
+@pytest.mark.figures
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("recurses_and_is_not_picklable", "takes less than a request itself costs"),
+        (
+            "prints_forks_and_leaves_a_process_and_a_thread",
+            "beware it prints.* beware it forks.* beware it leaves 1 processes behind.* beware it leaves .* threads "
+            "behind",
+        ),
+        ("yields_nothing", "3 times; never longer than"),
+        (
+            "awaits",
+            "gives way [567] times, [2-7] of them to wait; never longer .* worth a run it gives way where it waits",
+        ),
+        ("awaits_nothing", "never: it neither yields nor awaits anything"),
+        (
+            "takes_memory_and_keeps_its_answer_by_hand",
+            r"(?=.*60 MB more at its peak).*the first time \d.* cached\? if it has kept its answer, then all else here "
+            "is of find",
+        ),
+        ("computes_in_threads_of_its_own", r"takes \d+ ms, (computing on|([2-9]\d|100) % of it)(?!.*hardly needs it)"),
+        ("waits_without_yielding", "it waits without yielding, and so stops the loop"),
+    ],
+)
+def test_one_that_is_peculiar_is_told_of(tried: Try, name: str, word: str) -> None:
+    ended = tried(name)
+    assert ended.returncode == 0, ended.stderr
+    assert re.search(word, flat(ended.stdout))
+
+
+@pytest.mark.figures
+def test_one_with_a_cache_is_told_how_to_try_its_work(tried: Try) -> None:
+    said = flat(tried("keeps_its_answer(2)").stdout)
+    assert "it keeps its answers, so that all else here is of finding one again and not of the work" in said
+    hint = "awkward_tasks:keeps_its_answer.__wrapped__(2)"
+    assert f"bench.py try {shlex.quote(hint)}" in said
+    assert re.search("1_sync +worth a run +after its first run: it takes less than a request itself costs", said)
+    assert "Measure those: python bench.py run 1 2 --task 'awkward_tasks:keeps_its_answer(2)'" in said
+    assert "cached?" not in tried("keeps_its_answer.__wrapped__(2)").stdout
+
+
+@pytest.mark.figures
+def test_what_sends_much_is_told_that_it_costs_and_what_sends_nothing_is_not(tried: Try) -> None:
+    said = tried("large_answer").stdout
+    assert re.search("20,000,000 bytes.*costs more than a fifth of what it takes", flat(said))
+    assert re.search(r"^4_\S+ +worth a run +but sending it there and back costs", said, re.MULTILINE)
+    assert re.search(r"^8_\S+ +worth a run +every core computes, and nothing is sent anywhere", said, re.MULTILINE)
+
+
+def found(**steps: object) -> Findings:
+    """Of a task that holds the GIL for 100 ms on a machine with four CPUs."""
+    usual = {
+        "alone": Alone(wall_s=0.1, cpu_s=0.1, answer="x"),
+        "again": Again(wall_s=0.1, cpu_s=0.1, runs=5, answers=1),
+        "threads": Threads(alone_s=0.1, two_s=0.2),
+        "process": Elsewhere(costs_s=0.001),
+    }
+    return Findings(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
+
+
+def test_where_no_task_is_named_all_that_are_built_in_are_tried(asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = lambda task, *_: (msgspec.structs.replace(found(), task=task), None)  # noqa: E731
+    monkeypatch.setattr("under_siege.try_task.task_trial.profile_task", tried)
+    ended = asked("try")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]
+
+
+def told(of: Findings) -> str:
+    page = io.StringIO()
+    Console(file=page, width=200).print(as_advice(of, all_strategies()))
+    return page.getvalue()
+
+
+def test_a_busy_machine_is_named_beside_the_figures() -> None:
+    assert "its CPUs were 43 % busy with other work meanwhile" in flat(told(found(machine=Machine(others_pct=43.2))))
+    assert "busy" not in told(found(machine=Machine(others_pct=3.0)))
+    assert "busy" not in told(found())
+
+
+def test_what_others_compute_is_what_neither_the_task_nor_its_children_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_times = namedtuple("cpu_times", "user system idle iowait guest")
+    times = namedtuple("times", "user system children_user children_system")
+    monkeypatch.setattr(task_profiler.psutil, "cpu_count", lambda: 2)
+    monkeypatch.setattr(task_profiler.time, "sleep", lambda _s: None)
+    now = {"s": 100.0, "all": cpu_times(10, 1, 50, 1, 5), "own": times(1, 0, 0, 0)}
+    monkeypatch.setattr(task_profiler.time, "monotonic", lambda: now["s"])
+    monkeypatch.setattr(task_profiler.psutil, "cpu_times", lambda: now["all"])
+    monkeypatch.setattr(task_profiler.os, "times", lambda: now["own"])
+    machine = task_profiler._Machine()
+    now.update(s=110.0, all=cpu_times(21, 4, 54, 3, 7), own=times(5, 1, 2, 1))
+    assert machine.others() == {"others_pct": pytest.approx(100 * (14 - 8) / 20)}
+
+
+def test_one_that_computes_on_several_cpus_by_itself_is_not_said_to_hold_the_gil() -> None:
+    shown = told(found(again=Again(wall_s=0.1, cpu_s=0.38, runs=5, answers=1)))
+    assert "computing on 3.8 CPUs at a time, in threads of its own" in shown
+    assert "can't be told of one that computes in threads of its own" in shown
+    assert advice(shown) | {"3": "worth a run", "4": "not worth it", "8": "not worth it"} == advice(shown)
+    some = advice(told(found(again=Again(wall_s=0.1, cpu_s=0.2, runs=5, answers=1))))
+    assert some | {"3": "worth a run", "4": "worth a run", "8": "worth a run"} == some
+
+
+@pytest.mark.parametrize(
+    ("first_s", "others_s", "says"),
+    [(1.0, 0.000002, True), (1.0, 0.05, True), (1.0, 0.5, False), (0.003, 0.000002, False), (0.0, 0.0, False)],
+)
+def test_a_first_run_that_takes_much_longer_may_be_the_only_real_one(first_s: float, others_s: float, says) -> None:
+    again = Again(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
+    assert ("cached?" in told(found(alone=Alone(wall_s=first_s, cpu_s=first_s), again=again))) == says
+
+
+def test_one_that_never_ends_is_stopped_at_the_limit(tried: Try) -> None:
+    began_s = time.monotonic()
+    ended = tried("never_ends", "--limit", "500ms")
+    assert ended.returncode == 1
+    assert "performing it once did not end within 0.5 s: it was stopped" in flat(ended.stdout)
+    assert time.monotonic() - began_s < 60  # it would take for ever
+
+
+def test_a_wrong_limit_is_wrong_use(tried: Try) -> None:
+    ended = tried("primes", "--limit", "soon")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)

@@ -1,0 +1,80 @@
+"""A load tool that is none of those that there are, for tests: a program that asks, and its driver."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from under_siege.load_tools.tool import Driver, LoadSpec, ToolResponse
+
+PROGRAM = """\
+#!{python}
+import json, signal, sys, threading, time, urllib.request
+
+def ask(user):
+    while True:
+        began_s = time.monotonic()
+        with urllib.request.urlopen(sys.argv[2]) as answer:
+            size = len(answer.read())
+        told = [user, answer.status, time.monotonic() - began_s, size]
+        sys.stdout.write(json.dumps(told) + chr(10))
+        sys.stdout.flush()
+
+def end(*_):
+    sys.stderr.write("lost: 0" + chr(10))
+    sys.stderr.flush()
+    import os
+    os._exit(0)
+
+if sys.argv[1] == "--version":
+    print("fake 1.2.3")
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+for user in range(int(sys.argv[1])):
+    threading.Thread(target=ask, args=(user,), daemon=True).start()
+time.sleep(float(sys.argv[3]))
+end()
+"""
+
+
+class Fake(Driver):
+    """Tells milliseconds in JSON where siege tells hundredths in its own way."""
+
+    name = program = "fake-load"
+    version_pattern = r"fake (\S+)"
+    settings = {"settings/fake.ini": "[fake]\n"}  # noqa: RUF012 (for one test)
+    streams_responses = True
+    step_s, least_s, start_s = 0.001, 0.0, 0.0
+
+    def install(self, folder: Path) -> None:
+        """As a program in that folder."""
+        program = folder / self.name
+        program.write_text(PROGRAM.format(python=sys.executable))
+        program.chmod(0o755)
+
+    def refusal(self, order: LoadSpec) -> str:
+        return "fake-load can't count" if order.requests else ""
+
+    def files(self, order: LoadSpec) -> dict[str, str]:
+        return {"order.txt": str(order.users)}
+
+    def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
+        assert (home / "settings" / "fake.ini").read_text() == "[fake]\n"
+        assert (home / "order.txt").read_text() == str(order.users)
+        return [program, str(order.users), order.url, str(order.time_s + 30)]
+
+    def arrival(self, line: str) -> ToolResponse | None:
+        return ToolResponse(*json.loads(line)) if line.startswith("[") else None
+
+    def failures(self, report: str, _statuses: Sequence[int]) -> int:
+        return int(report.rpartition("lost: ")[2] or 0)
+
+    def cpus(self, order: LoadSpec) -> int:
+        return order.users
+
+
+class Unmoved:
+    """A watcher that needs not be told."""
+
+    def __getattr__(self, _name: str):
+        return lambda *_: None

@@ -1,0 +1,108 @@
+"""Results of whole runs, simulated: servers of a known quality, on days of a known speed."""
+
+import io
+
+import numpy as np
+from rich.console import Console
+from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
+
+from under_siege.compare.diff import Compared
+from under_siege.compare.diff_export import as_table
+from under_siege.model.record import Failure, Result
+
+ROUNDS = (1, 2, 3)
+USUAL = 0.01  # noise of rounds: the standard deviation, relative
+SPEED_PROBE = "3.11.7 500+1500"
+BEAT_S = 1e-4
+SERVERS = (("1_a", 1, 1.0), ("3_c", 2, 1.0))
+SLOW = 1 / 1.4
+
+
+def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None, waits=False, **environment) -> Result:
+    """Servers (name, workers, how fast beside what they should be) and the bare case in three rounds.
+
+    Args:
+        speeds: of the machine in each round; the metronome beats accordingly. Without them there is none.
+        waits: whether the task waits, and its rate has nothing to do with the speed.
+    """
+    rng = np.random.default_rng(seed)
+    records = []
+    for round_, speed in zip(ROUNDS, speeds or (1.0,) * len(ROUNDS), strict=True):
+        for server, workers, quality in (("bare", CPUS, 1.0), *servers):
+            record = a_record(server, round_, workers, quality * float(np.exp(rng.normal(0, noise))), speed, waits)
+            if server != "bare":
+                vary(record, rng, noise)
+            if speeds:
+                add_beats(record, speed, workers, rng)
+            records.append(record)
+    return result_of(records, **({"speed_probe": SPEED_PROBE} | environment))
+
+
+def a_record(server, round_, workers, quality, speed, waits):
+    rate = quality if waits else quality * speed
+    computes = 0.01 if waits else 1.0  # of the time of the task
+    make = bare_record if server == "bare" else record_of
+    record = make(round_, speed=rate) if server == "bare" else make(server, round_, workers=workers, speed=rate)
+    record.machine, record.idle_answer_s = None, None if server == "bare" else TASK_S / min(1.0, rate) + 0.02
+    took_s = TASK_S if waits else TASK_S / speed
+    record.alone_at_s[:] = [-0.5, -0.3, TIME_S]
+    record.alone_on_cpu[:] = [0, 0, 0]
+    record.alone_wall_s[:] = [took_s] * 3
+    record.alone_cpu_s[:] = [TASK_S * computes / speed] * 3
+    used = rate if waits else quality  # a second of a slower CPU is a second of it
+    record.samples.cpu_s[:] = [
+        1 + workers * at_s * computes / speed * used * (speed if not waits else 1) for at_s in record.samples.at_s
+    ]
+    return record
+
+
+def vary(record, rng, noise) -> None:
+    """Pings and memory are no more exact than the rest."""
+    waited_s = np.array(record.pings.waited_s)
+    record.pings.waited_s[:] = (waited_s * np.exp(rng.normal(0, 3 * noise, len(waited_s)))).tolist()
+    factor = np.exp(rng.normal(0, noise))
+    record.samples.memory_bytes[:] = [int(size * factor) for size in record.samples.memory_bytes]
+
+
+def add_beats(record, speed, workers, rng) -> None:
+    at_s = np.repeat(np.arange(-1, TIME_S + 1, 0.05), CPUS)
+    record.beats.at_s.extend(at_s.tolist())
+    record.beats.cpu.extend(list(range(CPUS)) * (len(at_s) // CPUS))
+    record.beats.took_s.extend((BEAT_S / speed * np.exp(rng.normal(0, 0.01, len(at_s)))).tolist())
+    record.cpu_times.at_s[:] = np.arange(-1, TIME_S + 1, 0.25).tolist()
+    for cpu in range(CPUS):
+        record.cpu_times.busy_s[cpu] = [at_s * workers / CPUS for at_s in record.cpu_times.at_s]
+
+
+def as_text(found: Compared, width=130) -> str:
+    page = io.StringIO()
+    Console(file=page, width=width, color_system=None).print(as_table(found))
+    return page.getvalue()
+
+
+def judgements(found: Compared) -> dict[str, dict[str, str | None]]:
+    return {case.case.server: {one.figure.name: one.judgement for one in case.changes} for case in found.cases}
+
+
+def by_server(found: Compared) -> dict[str, str]:
+    return {case.case.server: case.judgement for case in found.cases}
+
+
+def slower(speeds):
+    """Those of a slow day."""
+    return tuple(SLOW * speed for speed in reversed(speeds))
+
+
+def failing(result: Result, server: str) -> Result:
+    for record in result.records:
+        if record.server == server and record.round == 2:
+            record.failure = Failure("died", "the server died")
+    return result
+
+
+def suspicious(result: Result, server: str) -> Result:
+    """Some answers were errors."""
+    for record in result.records:
+        if record.server == server:
+            record.transactions.status[5:8] = [500] * 3
+    return result

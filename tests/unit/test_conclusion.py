@@ -1,0 +1,245 @@
+"""Ranks, stars, the conclusion and enough rounds."""
+
+import pytest
+from simulated_record import TASK_S, bare_record, record_of, result_of
+
+from under_siege.analysis.report_data import leaders, ranks, summarize
+from under_siege.analysis.stopping_rule import wanted
+from under_siege.model.case import case_of
+from under_siege.model.record import Result
+from under_siege.model.threshold import Required
+from under_siege.render import dressed
+from under_siege.report.conclusion import conclusion
+from under_siege.stats.estimates import Estimate
+from under_siege.stats.metrics import MEASURES
+
+ROUNDS = (1, 2, 3)
+NOISE = (1.0, 1.004, 0.997)
+TITLES = {
+    "1_a": "One request at a time: everybody waits.",
+    "2_b": "On the loop: the same.",
+    "3_c": "In a process pool: every core computes.",
+    "4_d": "In threads: waiting is shared.",
+}
+
+
+def three_rounds(*servers: tuple[str, int, float], noise=NOISE, **environment) -> Result:
+    """Servers (name, workers, speed) and the bare case in three rounds, each round as fast as the noise says."""
+    records = [bare_record(round_, speed=factor) for round_, factor in zip(ROUNDS, noise, strict=True)]
+    for place, (server, workers, speed) in enumerate(servers):
+        for round_, factor in zip(ROUNDS, noise, strict=True):
+            own = factor * (1 + 0.001 * ((place + round_) % 3))
+            title = TITLES.get(server, "A title without the sign")
+            record = record_of(server, round_, workers=workers, speed=speed * own, idle_answer_s=0.11, title=title)
+            record.samples.cpu_s[:] = [value * 1.2 for value in record.samples.cpu_s]
+            record.machine = None
+            records.append(record)
+    return result_of(records, **environment)
+
+
+def with_pings(result: Result, waited_s: float, *servers: str) -> Result:
+    for record in result.records:
+        if record.server in servers:
+            record.pings.waited_s[:] = [waited_s * (1 + 0.01 * record.round)] * 80
+    return result
+
+
+def test_ranks_are_shared_where_the_difference_is_noise() -> None:
+    result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.001), ("3_c", 2, 1.0), ("4_d", 1, 0.8))
+    ranks = {case.server: case.rank for case in summarize(result).cases}
+    assert ranks == {"3_c": 1, "1_a": 2, "2_b": 2, "4_d": 4}
+
+
+def test_a_rank_counts_the_cases_that_are_significantly_better() -> None:
+    rates = [Estimate(log, variance=0.001, degrees=30.0) for log in (0.0, -0.1, -0.16, -0.9)]
+    load = object()
+    assert ranks([load] * 4, rates) == [1, 1, 2, 4]
+    assert ranks([load, load, None, load], rates) == [1, 1, None, 3]
+    shown = [rate.mean for rate in rates]
+    assert leaders([load] * 4, rates, shown, MEASURES["rate_per_s"]) == [True, True, False, False]
+
+
+def test_the_star_goes_to_all_that_can_not_be_told_from_the_best() -> None:
+    result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.001), ("3_c", 2, 1.0))
+    with_pings(result, 0.4, "1_a")
+    best = {case.server: set(case.best) for case in summarize(result).cases}
+    assert "rate_per_s" in best["3_c"]
+    assert "rate_per_s" not in best["1_a"] | best["2_b"]
+    assert "memory_bytes" in best["1_a"] & best["2_b"]
+    assert "ping_p99_s" in best["2_b"] & best["3_c"]
+    assert "ping_p99_s" not in best["1_a"]
+    assert not any("cpu_s_per_transaction" in of_case for of_case in best.values())  # all the same: nobody is best
+
+
+def test_one_round_ranks_what_differs_by_more_than_the_usual_noise() -> None:
+    result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.95), ("3_c", 2, 1.0))
+    result.records[:] = [record for record in result.records if record.round == 1]
+    comparison = summarize(result)
+    assert [case.rank for case in comparison.cases] == [2, 2, 1]
+    assert conclusion(comparison)[0].startswith("Use a process pool (3_c): no strategy is measurably faster")
+
+
+def test_the_answer_comes_first_in_plain_names_with_what_would_change_it() -> None:
+    result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
+    answer, figures = conclusion(summarize(result))
+    assert answer == (
+        "Use a process pool (3_c): no strategy is measurably faster, and health checks stay below 2.0 ms (p99). "
+        "If memory is short: the loop (2_b) uses 25 MB instead of 50 MB, with 50 % of the throughput, "
+        "but health checks take up to 412 ms."
+    )
+    assert figures.startswith(
+        "Process pool (3) is the fastest with 20.0 requests/s (100 % of the ceiling); next is loop (2) with 10.0 "
+        "requests/s. A difference of "
+    )
+    assert figures.endswith(
+        "Health checks (p99) take less than one task alone (100 ms) with process pool (3) 2.0 ms; "
+        "with the others 412 ms."
+    )
+    for dress in ("table", "markdown"):
+        assert dressed(result, dress).startswith("Use a process pool (3_c)")
+
+
+def test_among_the_fastest_short_pings_decide_and_then_memory() -> None:
+    result = with_pings(three_rounds(("1_a", 2, 1.0), ("3_c", 2, 1.0), ("4_d", 2, 1.0)), 0.4, "1_a")
+    for record in result.records:
+        factor = {"1_a": 0.2, "3_c": 0.5}.get(record.server, 1.0)
+        record.samples.memory_bytes[:] = [int(factor * size) for size in record.samples.memory_bytes]
+    answer = conclusion(summarize(result))[0]
+    assert answer.startswith("Use a process pool (3_c): no strategy is measurably faster, and health checks stay below")
+    assert "one request at a time (1_a) uses 10 MB instead of 25 MB, with the same throughput, but" in answer
+
+
+def test_where_the_fastest_block_health_checks_the_alternative_is_named() -> None:
+    result = with_pings(three_rounds(("1_a", 2, 1.0), ("4_d", 1, 1.0)), 0.4, "1_a")
+    answer = conclusion(summarize(result))[0]
+    assert answer.startswith("Use one request at a time (1_a): no strategy is measurably faster. But health checks")
+    assert "If they must be fast: with threads (4_d) they take 2.0 ms, at 50 % of the throughput." in answer
+
+
+def test_a_title_without_a_colon_is_no_plain_name() -> None:
+    answer = conclusion(summarize(three_rounds(("my_server", 2, 1.0), ("other", 1, 1.0))))[0]
+    assert answer.startswith("Use my_server: no strategy is measurably faster")
+
+
+def test_the_conclusion_calls_a_tie_a_tie() -> None:
+    _, figures = conclusion(summarize(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0))))
+    assert figures.startswith("No strategy is significantly faster than another: all serve 10.0 requests/s")
+
+
+def test_a_server_with_nothing_to_compare_is_described() -> None:
+    (told,) = conclusion(summarize(three_rounds(("1_a", 1, 1.0))))
+    assert told.startswith("One request at a time (1_a) serves 10.0 requests/s (95 % CI ")
+    assert told.endswith("50 % of the ceiling; health checks take up to 2.0 ms (p99).")
+
+
+def test_what_can_not_be_believed_is_named_and_not_recommended() -> None:
+    result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 41.0))
+    told = conclusion(summarize(result))
+    assert told[-1].endswith("Not ranked, because the figures can't be believed: process pool (3).")
+    assert "process pool" not in told[0]
+    nothing = conclusion(summarize(three_rounds(("3_c", 2, 41.0))))
+    assert nothing[0] == "No recommendation: no strategy gave a throughput that can be trusted."
+
+
+def unverified(result: Result, server: str, cpu: float) -> Result:
+    """The same with less CPU time for one server, which is not enough to accuse it."""
+    for record in result.records:
+        if record.server == server:
+            record.samples.cpu_s[:] = [value * cpu for value in record.samples.cpu_s]
+    return result
+
+
+def test_a_faster_case_that_is_not_verified_prevents_a_recommendation() -> None:
+    result = unverified(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.9), ("3_c", 2, 1.0)), "3_c", 0.72)
+    comparison = summarize(result)
+    assert [case.verdict for case in comparison.cases] == ["ok", "ok", "unclear"]
+    answer = conclusion(comparison)[0]
+    assert answer.startswith(
+        "No recommendation: a process pool (3_c) measured 20.0 requests/s, but that is not verified"
+    )
+    assert "The fastest strategy that is verified is one request at a time (1_a)" in answer
+
+
+def test_a_contender_that_is_not_verified_is_named() -> None:
+    result = unverified(three_rounds(("1_a", 2, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), "3_c", 0.72)
+    answer = conclusion(summarize(result))[0]
+    assert answer.startswith("Use one request at a time (1_a)")
+    assert answer.endswith("Process pool (3) may be as fast: its throughput is uncertain.")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_flags_name_what_differs_between_the_cases() -> None:
+    result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 41.0))
+    more = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 41.0))
+    for record in more.records:
+        record.values["task"] = "digest"
+    result.records += more.records
+    for dress in ("table", "markdown", "html"):
+        text = " ".join(dressed(result, dress).split())
+        assert any(names in text for names in ("3_c (primes), 3_c (digest): ", "3_c (digest), 3_c (primes): "))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 130, 200])
+def test_no_figure_and_no_star_is_cut_at_any_width(width: int) -> None:
+    import io
+
+    from rich.console import Console
+
+    from under_siege.report.comparison_export import as_table
+
+    result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
+    page = io.StringIO()
+    Console(file=page, width=width, color_system=None).print(as_table(result))
+    lines = page.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    wide = dressed(result, "table")
+    assert page.getvalue().count(" *") == wide.count(" *")
+    assert "…" not in page.getvalue()
+    for figure in ("20.0 *", "10.0", "2.0 ms *", "412 ms", "25 MB *", "50 MB"):
+        assert figure in page.getvalue()
+
+
+def case_named(server: str):
+    return case_of(server, {"task": "primes", "users": 5, "python": "3.11.7"})
+
+
+def first_rounds(result: Result, count: int) -> Result:
+    result.records[:] = [record for record in result.records if record.round <= count]
+    return result
+
+
+def test_everything_is_measured_twice_the_contenders_first() -> None:
+    servers = (("1_a", 1, 1.0), ("3_c", 2, 1.0), ("4_d", 2, 0.98))
+    found = wanted(first_rounds(three_rounds(*servers), 1))
+    assert found[-1] == case_named("1_a")
+    assert set(found) == {case_named(name) for name in ("1_a", "3_c", "4_d")}
+
+
+def test_a_third_round_goes_to_those_that_may_still_be_the_best() -> None:
+    noisy = (1.0, 1.15, 0.9)
+    servers = (("1_a", 1, 1.0), ("3_c", 2, 1.0), ("4_d", 2, 0.93))
+    assert set(wanted(three_rounds(*servers, noise=noisy))) == {case_named("3_c"), case_named("4_d")}
+    assert wanted(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0))) == []
+
+
+def test_what_is_unclear_or_required_and_undecided_gets_another_round() -> None:
+    result = unverified(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "1_a", 0.72)
+    assert wanted(result) == [case_named("1_a")]
+    result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0))
+    result.requirements.append(Required("rate >= 10/s"))
+    assert wanted(result) == [case_named("1_a")]
+
+
+def test_the_task_alone_is_what_was_measured_around_the_cases() -> None:
+    from under_siege.stats.rounds_data import alone_cpu_s, alone_wall_s
+
+    result = three_rounds(("1_a", 1, 1.0))
+    for record in result.records:
+        record.alone_wall_s[:], record.alone_cpu_s[:] = [0.3, 0.2, 9.0], [0.1, 0.1, 0.1]
+    comparison = summarize(result)
+    work = comparison.cases[0].case.work
+    assert work == (("task", "primes"), ("python", "3.11.7"))
+    assert alone_wall_s(comparison.rounds_of(work)) == 0.3
+    assert alone_cpu_s(comparison.rounds_of(work)) == 0.1
+    assert alone_wall_s(comparison.rounds_of((("task", "digest"),))) is None
+    assert TASK_S == 0.1

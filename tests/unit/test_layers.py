@@ -1,0 +1,178 @@
+"""Which module may import which, and what every module looks like."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from conftest import ROOT, SERVERS
+from source_code import lines_of_code, tree
+
+MODULES = [
+    ROOT / "bench.py",
+    *SERVERS,
+    *sorted((ROOT / "common").rglob("*.py")),
+    *sorted((ROOT / "under_siege").rglob("*.py")),
+]
+SCRIPTS = sorted((ROOT / "scripts").glob("*.py"))
+TESTS_TOO = [*MODULES, *SCRIPTS, *sorted((ROOT / "tests").rglob("*.py"))]
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 40
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+STARTS_PROCESSES = {"subprocess", "multiprocessing", "concurrent.futures", "pty"}
+REPORTS = (
+    "stats",
+    "checks",
+    "analysis",
+    "report",
+    "charts",
+    "compare",
+    "pages",
+)  # these read results, and start nothing
+
+# Each layer may import those above it in this list, and no other.
+LAYERS = [
+    "common",
+    "common.kits",
+    "servers",
+    "under_siege.paths",
+    "under_siege.errors",
+    "under_siege",
+    "under_siege.formatting",
+    "under_siege.model",
+    "under_siege.http_client",
+    "under_siege.load_tools",
+    "under_siege.processes",
+    "under_siege.targets",
+    "under_siege.monitors",
+    "under_siege.environments",
+    "under_siege.run",
+    "under_siege.stats",
+    "under_siege.checks",
+    "under_siege.analysis",
+    "under_siege.report",
+    "under_siege.charts",
+    "under_siege.try_task",
+    "under_siege.trace",
+    "under_siege.capacity",
+    "under_siege.faults",
+    "under_siege.compare",
+    "under_siege.pages",
+    "under_siege.render",
+    "under_siege.cli_options",
+    "under_siege.lesson",
+    "under_siege.cli",
+    "under_siege.__main__",
+    "bench",
+]
+APART = (
+    "under_siege.subprocess_scripts"  # run in the Python of the target: they import `common` and nothing else of ours
+)
+
+
+def name_of(path: Path) -> str:
+    """As it is imported: `under_siege.formatting`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {name_of(path): path for path in MODULES}
+
+
+def layer_of(name: str) -> str:
+    """Return the layer that a module belongs to: its own name, or that of its package."""
+    layers = [layer for layer in (*LAYERS, APART) if name == layer or name.startswith(f"{layer}.")]
+    assert layers, f"{name} is in no layer"
+    layer = max(layers, key=len)
+    assert name == layer or layer != "under_siege", f"{name} is in no layer"
+    return layer
+
+
+@functools.cache
+def imports(path: Path) -> frozenset[str]:
+    """All modules and names that it imports, wherever it does: in functions and under TYPE_CHECKING, too."""
+    found = set()
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inside = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inside if inside <= NAMES.keys() else {node.module, *inside}
+    return frozenset(found)
+
+
+def arrows() -> Iterator[tuple[str, str]]:
+    """Which of our modules imports which."""
+    for name, path in NAMES.items():
+        yield from ((name, other) for other in imports(path) & NAMES.keys() if other != name)
+
+
+def is_allowed(importer: str, imported: str) -> bool:
+    layer, other = layer_of(importer), layer_of(imported)
+    if layer == APART:
+        return other in (APART, "common")
+    if layer == "common.kits" or layer == "common" or layer == "servers":
+        return other.startswith("common") and LAYERS.index(other) <= LAYERS.index(layer)
+    return other != "servers" and other != APART and LAYERS.index(other) <= LAYERS.index(layer)
+
+
+def test_imports_point_down_only() -> None:
+    assert {f"{one} → {other}" for one, other in arrows() if not is_allowed(one, other)} == set()
+
+
+def reached_from(name: str) -> set[str]:
+    """All that it imports, and what these import, and so on."""
+    found: set[str] = set()
+    todo = {name}
+    while todo:
+        todo = {other for one in todo for other in imports(NAMES[one]) & NAMES.keys()} - found
+        found |= todo
+    return found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert {f"{one} → {other}" for one, other in arrows() if one in reached_from(other)} == set()
+
+
+def test_a_report_starts_no_process() -> None:
+    for name, path in NAMES.items():
+        if name.split(".")[1:2] and name.split(".")[1] in REPORTS:
+            assert not imports(path) & STARTS_PROCESSES, name
+
+
+def test_every_module_says_in_its_first_line_what_it_owns() -> None:
+    assert [path for path in [*MODULES, *SCRIPTS] if not ast.get_docstring(tree(path))] == []
+
+
+def test_no_module_is_two_things() -> None:
+    assert {path.name: lines for path in [*MODULES, *SCRIPTS] if (lines := lines_of_code(path)) > MOST_LINES} == {}
+
+
+def test_no_function_is_longer_than_a_page() -> None:
+    long = {
+        f"{path.name}: {node.name}"
+        for path in TESTS_TOO
+        for node in ast.walk(tree(path))
+        if isinstance(node, FUNCTIONS) and node.end_lineno - node.lineno + 1 > MOST_LINES_OF_A_FUNCTION
+    }
+    assert long == set()
+
+
+def test_nothing_of_this_machine_is_in_the_project() -> None:
+    texts = [path for folder in ("docs", "scripts") for path in (ROOT / folder).iterdir()]
+    for path in [*ROOT.glob("*.*"), *texts, *TESTS_TOO]:
+        if path.is_file() and path.suffix != ".json":
+            assert str(ROOT) not in path.read_text(), path
+
+
+def test_the_architecture_page_names_files_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    paths = re.findall(r"`((?:under_siege|common|servers|tests)/[\w/.]*)`", page)
+    assert len(paths) > 30
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_architecture_page_has_every_package() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    packages = {path.parent.name for path in (ROOT / "under_siege").rglob("__init__.py")}
+    assert [name for name in packages if f"{name}/`" not in page] == []

@@ -1,0 +1,189 @@
+"""What is said of timelines: it is computed from their requests and pings, whatever the strategy is called."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from command import called
+from conftest import TESTS
+from simulated_record import result_of
+from simulated_trace import SENT_S, beside_other_work, by_two, in_line, in_slices, of_all_kinds, one_by_one, traced
+
+from under_siege.model.record import Failure, Result, Trace, load, save
+from under_siege.render import dressed
+from under_siege.trace.timeline import Pattern, Timeline, at_once, grouped, other_work, pattern, take_turns, timelines
+from under_siege.trace.timeline_text import fates, heading, headline, in_a_line
+
+
+def drawn(trace: Trace) -> Timeline:
+    return timelines([trace])[0]
+
+
+@pytest.fixture
+def result() -> Result:
+    return of_all_kinds(result_of([]))
+
+
+KINDS = {
+    "two at once, quick": (by_two(0.0), Pattern(at_once=True, is_stuck=False)),
+    "two at once, in line": (by_two(1.0), Pattern(at_once=True, is_stuck=True)),
+    "slices": (in_slices(), Pattern(at_once=False, is_stuck=False)),
+    "threads under the GIL": (in_slices(0.2, 0.6, threads=True), Pattern(at_once=False, is_stuck=True)),
+    "one at a time": (one_by_one(1.0), Pattern(at_once=False, is_stuck=True)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_timeline_is_in_the_group_that_its_requests_and_pings_say(kind: str) -> None:
+    trace, expected = KINDS[kind]
+    trace.server, trace.title = "4_async_processexecutor", "In a process pool: every core computes, pings are quick."
+    assert pattern(drawn(trace)) == expected
+
+
+def test_the_same_title_says_something_else_where_something_else_was_measured() -> None:
+    quick, stuck = drawn(by_two(0.0)), drawn(by_two(1.0))
+    assert heading(pattern(quick), [quick]) == "Two at once, and pings are quick"
+    assert heading(pattern(stuck), [stuck]) == "Two at once, but pings stand in line with the tasks"
+    assert "pings took up to 202 ms" in in_a_line(stuck)
+
+
+def test_of_threads_whose_answers_lie_ready_that_is_said() -> None:
+    threads = drawn(in_slices(0.2, 0.6, threads=True))
+    assert take_turns(threads)
+    assert "tasks take turns; an answer was ready 200 ms before it was sent" in in_a_line(threads)
+    assert "ready" not in in_a_line(drawn(in_slices()))
+
+
+def test_tasks_that_wait_are_at_once_though_none_computes() -> None:
+    sleeping = [[(SENT_S, SENT_S + 0.2, 0.0005)] for _ in range(4)]
+    assert at_once(drawn(traced("3_t", "t", ["1/a", "1/b", "1/c", "1/d"], sleeping, 0.0))) == 4
+    assert at_once(drawn(traced("1_s", "t", ["1/a"] * 4, in_line(4, 0.2, cpu=0.001), 1.0))) == 1
+
+
+def test_where_other_work_has_the_cores_nobody_says_how_many_compute() -> None:
+    trace = traced("4_p", "t", ["1/a", "2/a"] * 4, [one for one in in_line(4, cpu=0.25) for _ in range(2)], 0.0)
+    found = drawn(trace)
+    assert at_once(found) is None
+    assert "can't be told" in heading(pattern(found), [found])
+    assert "something else had the cores" in in_a_line(found)
+
+
+def in_turn(server: str = "4_pool") -> Trace:
+    """Return a trace of two processes that got 0.8 CPUs together, so that it looks like one at a time."""
+    ran = [one for one in in_line(4, cpu=0.4) for _ in range(2)]
+    return traced(server, "In a process pool: every core computes.", ["1/a", "2/a"] * 4, ran, 0.0)
+
+
+CANT_SHOW = "other work used 50 % of the CPUs, so this trace can't show whether tasks ran in parallel"
+
+
+def test_other_work_that_left_one_cpu_is_named_instead_of_one_at_a_time() -> None:
+    alone, crowded = drawn(in_turn()), drawn(beside_other_work(in_turn(), 0.5))
+    assert headline([alone]) == "One at a time, but nobody is stuck"
+    assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
+    assert heading(pattern(crowded), [crowded]) == CANT_SHOW.capitalize().replace("cpus", "CPUs")
+    assert CANT_SHOW in in_a_line(crowded)
+    assert CANT_SHOW[1:] in " ".join(dressed(result_with(beside_other_work(in_turn(), 0.5)), "timeline").split())
+
+
+def result_with(*traces: Trace) -> Result:
+    one = result_of([])
+    one.traces.extend(traces)
+    return one
+
+
+@pytest.mark.parametrize(("share", "cpus"), [(0.2, 2), (0.5, 8), (0.9, 1)])
+def test_other_work_that_left_room_for_two_or_a_single_cpu_changes_nothing(share: float, cpus: int) -> None:
+    found = drawn(beside_other_work(in_turn(), share, cpus))
+    assert headline([found]) == "One at a time, but nobody is stuck"
+
+
+def test_what_a_busy_machine_can_not_hide_is_still_said() -> None:
+    assert headline([drawn(beside_other_work(by_two(0.0), 0.4))]) == "Two at once, and pings are quick"
+    one = drawn(beside_other_work(one_by_one(1.0), 0.5))
+    assert headline([one]) == "One at a time, and pings are stuck until it is over"
+
+
+def test_no_picture_says_that_none_computes_in_parallel_if_one_of_its_traces_can_not_show_it() -> None:
+    crowded = beside_other_work(in_turn(), 0.5)
+    assert headline(timelines([one_by_one(1.0), crowded])) == f"4_pool: {CANT_SHOW}"
+    assert headline(timelines([by_two(0.0, "8_fork"), crowded])).startswith("Two at once, and pings are quick: ")
+
+
+def test_the_picture_and_its_file_keep_what_other_work_did(tmp_path: Path) -> None:
+    trace = beside_other_work(in_turn(), 0.5)
+    trace.machine = msgspec.structs.replace(trace.machine, steal_s=0.1 * trace.machine.total_s)
+    save(result_with(trace), tmp_path / "r.json")
+    assert other_work(load(tmp_path / "r.json").traces[0]) == pytest.approx(0.6)
+    assert other_work(load(TESTS / "data" / "schema-5.json").traces[0]) is None
+
+
+def test_groups_stand_in_the_order_of_what_helps_everybody(result: Result) -> None:
+    found = grouped(timelines(result.traces))
+    assert [[one.name for one in members] for _, members in found] == [
+        ["4_pool"],
+        ["8_fork"],
+        ["5_slices"],
+        ["2_loop", "3_threads"],
+    ]
+    failed = one_by_one(1.0)
+    failed.failure = Failure("died", "it died")
+    assert heading(*grouped([drawn(failed)])[0]) == "Failed"
+
+
+def test_the_headline_names_who_is_in_the_best_group(result: Result) -> None:
+    assert headline(timelines(result.traces)) == "Two at once, and pings are quick: process pool"
+    assert headline(timelines(result.traces[:2])) == "One at a time, and pings are stuck until it is over"
+
+
+def test_the_terminal_groups_them_says_the_conditions_and_who_is_missing(result: Result) -> None:
+    shown = dressed(result, "timeline")
+    places = [
+        shown.index(text)
+        for text in ("Two at once, and", "Two at once, but", "One at a time, but", "One at a time, and")
+    ]
+    assert places == sorted(places)
+    assert "thread" in shown
+    assert "sub-interpreters · 7_sub is not drawn: it needs Python 3.14 or later" in shown
+    assert shown.splitlines()[-1] == "primes · Python 3.11.7 · 8 requests at the same moment · 2 cores"
+    lines = shown.splitlines()
+    threads = lines[lines.index("threads · 3_threads") :]
+    assert any("=====" in line for line in threads), "what is computed and not sent has a mark of its own"
+    assert "=" not in "".join(lines[: lines.index("threads · 3_threads")])
+
+
+def test_request_by_request_each_has_its_fate(result: Result) -> None:
+    told = fates(drawn(one_by_one(1.0)))
+    assert [text.split(" waited ")[0] for text in told] == [f"Request {number}" for number in range(1, 9)]
+    assert "waited 50 ms for its turn on thread 1, computed 50 ms within 50 ms, without a pause" in told[1]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_step_by_step_shows_all_states_where_nobody_sits_before_it(
+    beside: bool, result: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from under_siege.render import show_traces
+
+    result.traces[:] = [one_by_one(1.0), by_two(0.0)]
+    show_traces(result, None, beside=beside, step=True)
+    shown = capsys.readouterr().out
+    assert shown.count("Request 8 waited ") == 2
+    first, second = shown.index("Request 1 waited"), shown.index("Request 2 waited")
+    assert "Request 1 waited" in shown[first + 1 : second] if beside else "8 waited" not in shown[:second]
+    assert " 8\n" not in shown[:second], "of later requests nothing is drawn yet"
+
+
+def test_side_by_side_they_are_drawn_in_one_picture(result: Result, tmp_path) -> None:
+    from under_siege.render import show_traces
+
+    result.traces[:] = [one_by_one(1.0), by_two(0.0)]
+    show_traces(result, tmp_path / "p.svg", beside=True)
+    text = (tmp_path / "p.svg").read_text()
+    for said in ("One at a time, and pings are stuck until it is over", "Two at once, and pings are quick"):
+        assert f">{said}<" in text
+
+
+def test_trace_has_both_options() -> None:
+    told = called("trace", "--help").stdout
+    assert "--side-by-side" in told
+    assert "--step" in told

@@ -1,0 +1,39 @@
+"""The questions about the pictures: what is called the right answer is what the committed results say."""
+
+import functools
+import re
+
+import pytest
+from conftest import ROOT
+
+from under_siege.lesson.assertions import HOLDS, judged
+from under_siege.lesson.lesson_figures import ResultView
+from under_siege.lesson.step import Claim
+from under_siege.model.record import load
+
+TEXT = (ROOT / "lesson" / "questions.md").read_text()
+CLAIM = re.compile(r"<!-- (\S+): ([^|]+?) \| ([^|]+?) \| ([^|]+?) \| ([^|]+?) -->")
+QUESTIONS, ANSWERS = TEXT.split("\n---\n")
+
+
+@functools.cache
+def seen(result: str) -> ResultView:
+    return ResultView(load(ROOT / result))
+
+
+def numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"^(\d+)\. ", text, re.MULTILINE)]
+
+
+def test_there_are_ten_questions_and_each_has_an_answer_that_stands_on_a_result() -> None:
+    assert numbers(QUESTIONS) == numbers(ANSWERS) == list(range(1, 11))
+    answers = re.split(r"^\d+\. ", ANSWERS, flags=re.MULTILINE)[1:]
+    assert all(CLAIM.search(answer) for answer in answers)
+    assert len(CLAIM.findall(ANSWERS)) == ANSWERS.count("<!--")
+
+
+@pytest.mark.parametrize(("result", "what", "of", "is_", "against"), CLAIM.findall(ANSWERS))
+def test_an_answer_is_right(result: str, what: str, of: str, is_: str, against: str) -> None:
+    claim = Claim(what=what, of=of, is_=is_, against=against, claim="it", says="{of} {against}")
+    found = judged(claim, seen(result))
+    assert found.outcome == HOLDS, f"{found.sentence} {found.reason}"

@@ -1,0 +1,188 @@
+"""The README and docs/: what commands are said to print they print, and commands, files and links exist."""
+
+import difflib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from command import called
+from conftest import ROOT, SERVERS
+from golden_file import what_is_drawn
+
+from bench import bench
+
+README = ROOT / "README.md"
+PAGES = [
+    README,
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "suites").glob("*/README.md")),
+]
+MOST_LINES = 250
+BLOCK = re.compile(r"<!-- python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
+LINES = re.compile(r"<!-- lines of: python (bench\.py [^\n]*?) -->\n```text\n(.*?)```", re.DOTALL)
+RENDERED = re.compile(r"<!-- python (bench\.py report \S+ --format markdown) -->\n\n(.*?)\n<!-- end -->", re.DOTALL)
+PICTURE = re.compile(r"<!-- python (bench\.py report .*?) --out (\S+) -->\n!\[[^\]]+\]\((\S+)\)")
+QUOTED = re.compile(r"<!-- (\S+\.(?:py|toml)) -->\n```(?:python|toml)\n(.*?)```", re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+OF_THE_PROJECT = ("servers/", "common/", "docs/", "results/", "scripts/", "tests/", "./", ".venv")
+
+
+def named(page: Path) -> str:
+    """Its name; that of a suite's with the folder."""
+    return page.stem if page.parent.parent != ROOT / "suites" else f"{page.parent.name}-{page.stem}"
+
+
+def on_every_page(pattern: re.Pattern[str]) -> list:
+    """What is found, each with its page before it."""
+    return [
+        pytest.param(page, *found.groups(), id=f"{named(page)}-{found[1]}")
+        for page in PAGES
+        for found in pattern.finditer(page.read_text())
+    ]
+
+
+def printed_by(words: str) -> str:
+    """What a command of ours prints, which has to succeed: what fails prints nothing that could be compared."""
+    ended = called(*shlex.split(words)[1:])
+    assert ended.returncode != 2, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize(("page", "words", "said"), on_every_page(BLOCK))
+def test_what_a_command_is_said_to_print_is_what_it_prints(
+    page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    printed = printed_by(words)
+    if renew:
+        before = f"<!-- python {words} -->\n```text\n"
+        page.write_text(page.read_text().replace(f"{before}{said}```", f"{before}{printed}```"))
+    assert (printed if renew else said) == printed
+
+
+@pytest.mark.parametrize(("page", "words", "said"), on_every_page(LINES))
+def test_some_lines_of_what_a_command_prints_are_lines_that_it_prints(
+    page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In their order; renewed, they are those that are most like them."""
+    monkeypatch.chdir(ROOT)
+    printed, chosen = printed_by(words).splitlines(), said.splitlines()
+    assert chosen
+    if renew:
+        chosen = [difflib.get_close_matches(line, printed, 1, cutoff=0)[0] for line in chosen]
+        page.write_text(page.read_text().replace(said, "".join(f"{line}\n" for line in chosen)))
+    rest = iter(printed)
+    assert all(line in rest for line in chosen)
+
+
+@pytest.mark.parametrize(("page", "words", "said"), on_every_page(RENDERED))
+def test_what_a_command_is_said_to_print_as_markdown_is_what_it_prints(
+    page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    printed = printed_by(words)
+    if renew:
+        page.write_text(
+            page.read_text().replace(f"<!-- python {words} -->\n\n{said}", f"<!-- python {words} -->\n\n{printed}")
+        )
+    assert (printed if renew else said) == printed
+
+
+@pytest.mark.parametrize(("page", "words", "out", "shown"), on_every_page(PICTURE))
+def test_a_picture_is_what_its_command_draws(
+    page: Path, words: str, out: str, shown: str, renew: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    drawn = ROOT / out if renew else tmp_path / Path(out).name
+    assert called(*shlex.split(words)[1:], "--out", str(drawn)).returncode == 0
+    assert (page.parent / shown).resolve() == ROOT / out
+    assert what_is_drawn(ROOT / out) == what_is_drawn(drawn)
+
+
+@pytest.mark.parametrize(("page", "name", "said"), on_every_page(QUOTED))
+def test_what_a_file_is_said_to_hold_it_holds(page: Path, name: str, said: str) -> None:
+    assert said in (ROOT / name).read_text()
+
+
+def test_it_is_read_to_its_end() -> None:
+    assert len(README.read_text().splitlines()) <= MOST_LINES
+
+
+def test_the_first_thing_that_is_seen_is_the_timeline() -> None:
+    assert "timeline" in re.search(r"!\[[^\]]*\]\((.*?)\)", README.read_text())[1]
+    assert README.read_text().index("![") < README.read_text().index("```")
+
+
+def test_there_is_a_table() -> None:
+    blocks = [text for _, text in BLOCK.findall(README.read_text())]
+    assert any(all(path.stem in text for path in SERVERS) for text in blocks)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may say after its #, as GitHub makes it of headings."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=named)
+def test_every_link_to_a_file_or_a_heading_leads_there(page: Path) -> None:
+    for link in LINK.findall(page.read_text()):
+        if "://" not in link:
+            name, _, heading = link.partition("#")
+            there = page.parent / name if name else page
+            assert there.is_file(), link
+            assert not heading or heading in anchors(there), link
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    linked = [README, *linked_from(README)]
+    for page in linked:  # which grows meanwhile
+        linked += [one for one in linked_from(page) if one not in linked]
+    assert {*linked_from(README)} >= {page for page in PAGES[1:] if page.parent.name == "docs"}
+    assert set(linked) >= set(PAGES)
+
+
+def linked_from(page: Path) -> set[Path]:
+    """The pages that a page links."""
+    there = {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())}
+    return there & set(PAGES)
+
+
+def test_every_command_is_there_with_its_options() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text()
+    assert {name for name in bench.commands if f"<!-- python bench.py {name} --help -->" not in text} == set()
+
+
+def commands() -> list[list[str]]:
+    return [
+        shlex.split(line[2:])
+        for page in PAGES
+        for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
+        for line in block.splitlines()
+    ]
+
+
+def test_every_option_of_a_command_exists_and_every_file_is_there() -> None:
+    for words in commands():
+        if words[:2] == ["python", "bench.py"]:
+            told = called(words[2], "--help")
+            assert told.returncode == 0
+            for word in words[3:]:
+                assert not word.startswith("--") or word in told.stdout, words
+        for word in words:
+            if word.startswith(OF_THE_PROJECT):
+                assert (ROOT / word).exists(), words
+
+
+def test_every_file_that_is_named_in_a_sentence_is_there() -> None:
+    for page in PAGES:
+        for name in re.findall(r"`([\w./]+)`", page.read_text()):
+            if name.startswith(OF_THE_PROJECT[:6]):
+                assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+def test_every_server_is_explained() -> None:
+    for path in SERVERS:
+        assert f"| `{path.name}` |" in (ROOT / "docs" / "servers.md").read_text()

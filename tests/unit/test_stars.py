@@ -1,0 +1,82 @@
+"""Stars: none behind a figure without one, and what is as good as the best has seldom none."""
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+from under_siege.analysis.report_data import leaders, summarize
+from under_siege.analysis.summary import Summary
+from under_siege.model.record import load
+from under_siege.report.columns import columns_for, figures
+from under_siege.stats.estimates import Estimate, differ, estimates
+from under_siege.stats.metrics import MEASURES
+
+WAIT = MEASURES["response_p50_s"]  # less is better
+
+
+def starred(values: list[Estimate], shown: list[float] | None = None) -> list[bool]:
+    return leaders([1] * len(values), values, shown or [one.mean for one in values], WAIT)
+
+
+def test_what_is_known_badly_has_no_star_behind_what_is_known_to_be_worse() -> None:
+    best, worse, unknown = (
+        Estimate(log, variance, degrees=3.0) for log, variance in ((0.0, 1e-4), (0.6, 1e-4), (0.7, 0.04))
+    )
+    assert differ(best, worse, 3)
+    assert not differ(best, unknown, 3), "asked alone, it can't be told from the best"
+    assert starred([best, worse, unknown]) == [True, False, False]
+
+
+def test_no_star_is_shown_behind_a_case_without_one() -> None:
+    values = [Estimate(log, 1e-6, degrees=9.0) for log in (0.0, 0.001, 0.5, 0.9)]
+    assert starred(values) == [True, True, False, False]
+    assert starred(values, [1.0, 1.5, 1.2, 2.4]) == [True, False, False, False]
+    assert starred(values, [1.3, 2.5, 1.2, 2.4]) == [False] * 4
+
+
+@pytest.mark.parametrize("equal", [11, 5, 2])
+@pytest.mark.parametrize("differing", [0.0, 0.5, 1.0])
+def test_what_is_as_good_as_the_best_lacks_a_star_in_at_most_five_of_a_hundred_results(
+    equal: int, differing: float
+) -> None:
+    """Some are as good as each other, the others 20 % worse; their noise differs by that factor."""
+    rng, alarms, results = np.random.default_rng(equal), 0, 100
+    truth = np.where(np.arange(11) < equal, 0.0, 0.2)
+    for _ in range(results):
+        own = 0.03 * np.exp(differing * rng.standard_normal(11))
+        values = np.exp(truth[:, None] + rng.standard_normal((11, 2)) * own[:, None])
+        stars = starred(estimates(values.tolist()))
+        alarms += any(stars) and not all(stars[:equal])
+        heights = list(zip(np.exp(np.log(values).mean(axis=1)), stars, strict=True))
+        unlucky = min((height for height, star in heights if not star), default=np.inf)
+        assert all(height <= unlucky * 1.02 for height, star in heights if star)
+    assert alarms <= 0.05 * results + 2 * (0.05 * 0.95 * results) ** 0.5
+
+
+@pytest.mark.parametrize("name", ["sample", "deployments", "published", "tasks"])
+def test_no_star_of_a_committed_result_is_behind_a_figure_without_one(name: str) -> None:
+    cases = [one for one in summarize(load(ROOT / "results" / f"{name}.json")).cases if one.rank]
+    for asked in {one.case.load for one in cases}:
+        field = [one for one in cases if one.case.load == asked]
+        for figure, measure in MEASURES.items():
+            losses = [(loss(one, figure, more=measure.more_is_better), figure in one.best) for one in field]
+            stars = [value for value, star in losses if star]
+            assert max(stars, default=-np.inf) <= min((value for value, star in losses if not star), default=np.inf)
+
+
+def loss(case: Summary, figure: str, *, more: bool) -> float:
+    value = case.shown(figure)
+    return np.inf if value is None else -value if more else value
+
+
+def test_the_star_of_the_rate_stands_where_it_is_judged() -> None:
+    cases = summarize(load(ROOT / "results" / "sample.json")).cases
+    columns = columns_for(cases)
+    names = [column.name for column in columns]
+    assert {"trans/s", "speed-adjusted"} <= set(names)
+    for case in cases:
+        cells = dict(zip(names, figures(case, columns), strict=True))
+        assert cells["speed-adjusted"].is_strong == (case.rank == 1)
+        assert not cells["trans/s"].is_strong
+    as_measured = summarize(load(ROOT / "results" / "sample.json"), corrected=False).cases
+    assert "speed-adjusted" not in [column.name for column in columns_for(as_measured)]

@@ -1,0 +1,184 @@
+"""Charts over axes: curves along an axis of numbers, and a heat map of several loads or axes."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from under_siege import formatting
+from under_siege.analysis.metric_value import known
+from under_siege.analysis.report_data import Comparison
+from under_siege.analysis.summary import Summary
+from under_siege.analysis.sweep import number
+from under_siege.charts.canvas import MARKS, Drawing, Look, Sheet, Words, kind, layer, legend, quantity
+from under_siege.checks.verdict import FAILED, OK
+from under_siege.model.case import Value, axis
+from under_siege.report.labels import across, at, cases_of, in_plain_words, label, name_of, short
+
+_CEILING = "the ceiling"
+_TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"
+_WIDE_RANGE = 16  # times the least, and an axis goes in steps of so many times
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """What is drawn over the axis."""
+
+    name: str  # of the picture
+    figure: str  # as `known` has it
+    title: str  # of its axis
+    scaled: Callable[[float], float] = lambda value: value
+    in_steps: bool = False  # of ten times each
+
+
+FIGURES = (
+    Over("rate", "rate_per_s", "requests per second, speed-adjusted"),
+    Over("p99", "response_p99_s", "response, 99th percentile", lambda value: 1000 * value, in_steps=True),
+    Over("ping", "ping_p99_s", "ping, 99th percentile", lambda value: 1000 * value, in_steps=True),
+    Over("cpu", "cpu_s_per_transaction", "CPU for each answer, milliseconds", lambda value: 1000 * value),
+    Over("memory", "memory_bytes", "memory, megabytes", lambda value: value / 1e6),
+)
+
+
+def curves(comparison: Comparison, places: Sequence[int], along: str, over: Over, look: Look) -> Drawing:
+    """Of those of the cases, which differ along that axis; colour, dash and mark each tell the strategies apart."""
+    rows = _rows(comparison, places, along, over)
+    names = list(dict.fromkeys(row["name"] for row in rows if row["name"] != _CEILING))
+    key = legend(look, "bottom", labelLimit=look.width // (1 if look.is_narrow else 3) - 40, symbolSize=120)
+    count = range(len(names))
+    colours = [look.lines[number % len(look.lines)] for number in count] + [look.limit]
+    dashes = [[1, 0] if number < len(look.lines) else [2, 2] for number in count] + [[6, 3]]
+    shapes = [MARKS[number % len(MARKS)] for number in count] + ["stroke"]
+
+    domain = [*names, *([_CEILING] if any(row["name"] == _CEILING for row in rows) else [])]
+
+    def of_each(values: list[Any], key: Words | None = key) -> Words:
+        return kind("name", scale={"domain": domain, "range": values[: len(domain)]}, legend=key)
+
+    x, colour = _across(rows, along), of_each(colours)
+    base = {"x": x, "y": _up(over), "color": colour}
+    edges = {"x": x, "y": quantity("low"), "y2": {"field": "high"}, "color": colour}
+    dash, shape = of_each(dashes, None), of_each(shapes)
+    layers = [
+        {"name": "curves", **layer("curves", "line", {**base, "strokeDash": dash}, strokeWidth=2)},
+        {"name": "edges", **layer("edges", "rule", edges, strokeWidth=1.5)},
+        {"name": "curves", **layer("curves", "point", {**base, "shape": shape}, filled=True, size=70, opacity=1)},
+    ]
+    chart = {"layer": layers, "width": look.width - 70, "height": 260}
+    return Drawing(chart, {"curves": rows, "edges": [row for row in rows if row["low"] is not None]})
+
+
+def _across(rows: Sequence[dict[str, Any]], along: str) -> Words:
+    values = sorted({row["along"] for row in rows})
+    far = bool(values) and values[0] > 0 and values[-1] >= _WIDE_RANGE * values[0]
+    scale = {"type": "log", "nice": False} if far else {"zero": False}
+    title = "users at the same time" if along == "users" else along
+    return quantity("along", title=title, scale=scale, axis={"values": values, "format": "~g"})
+
+
+def _up(over: Over) -> Words:
+    scale = {"type": "log"} if over.in_steps else {"zero": True}
+    axis = {"tickCount": 6, **({"labelExpr": _TIMES} if over.in_steps else {})}
+    return quantity("value", title=over.title, scale=scale, axis=axis)
+
+
+def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Over) -> list[dict[str, Any]]:
+    """What can be trusted: where a figure is, and from where to where it may be."""
+    rows: list[dict[str, Any]] = []
+    cases = cases_of(comparison.cases)
+    for place in places:
+        case, at = comparison.cases[place], number(comparison.cases[place].case.get(along))
+        found = known(comparison, place, over.figure) if case.verdict == OK and at is not None else None
+        if found is None or not found.value:
+            continue
+        low, high = (None, None) if found.interval is None or math.isinf(found.interval[1]) else found.interval
+        row = {"along": at, "name": name_of(case.case, cases, without=[along])}
+        edges = {name: None if edge is None else over.scaled(edge) for name, edge in (("low", low), ("high", high))}
+        rows.append({**row, "value": over.scaled(found.value), **edges})
+        if case.ceiling_per_s and over.figure == "rate_per_s":
+            rows.append({"along": at, "name": _CEILING, "value": case.ceiling_per_s, "low": None, "high": None})
+    return rows
+
+
+_CELL, _HEAD = 44, 38  # pixels
+_LETTER = 7  # pixels, about
+FEW_LETTERS = 4
+Setting = tuple[Value | None, ...]  # values on the axes across
+
+
+def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
+    """A cell for each case with its rate and its share of the ceiling: the stronger, the nearer to it."""
+    axes = across(cases_of(cases))
+    settings = list(dict.fromkeys(setting for one in cases if None not in (setting := at(one.case, axes))))
+    called = {label(one, cases, without=axes): _plainly(one, cases, axes) for one in cases}
+    names = list(called)
+    shown = [_narrow(name) if look.is_narrow else called[name] for name in names]
+    left = 240 if not look.is_narrow else 30 if max(map(len, shown)) <= FEW_LETTERS else 90
+    width = look.width - left - 10
+    wide = width / len(settings)
+    sheet = Sheet(width, _HEAD + _CELL * len(names), {"domain": [0, width], "nice": False}, None)
+    cells, rates, shares = [], [], []
+    placed = [(one, place) for one in cases for place in _columns(at(one.case, axes), settings)]
+    for case, place in placed:
+        x, y = wide * place, _HEAD + _CELL * names.index(label(case, cases, without=axes))
+        share = min(1.0, case.of_ceiling.mean if case.of_ceiling else 0.0) if case.verdict == OK else 0.0
+        cells.append({"x": x + 1, "x2": x + wide - 1, "y": y + 1, "y2": y + _CELL - 1, "share": 0.05 + 0.5 * share})
+        best = " ★" if case.rank == 1 else ""
+        rates.append({"x": x + wide / 2, "y": y + 15, "text": _rate(case) + best})
+        shares.append({"x": x + wide / 2, "y": y + 31, "text": _share(case)})
+    heads = [
+        {"x": wide * (place + 0.5), "y": 10 + 16 * line, "text": text}
+        for place, setting in enumerate(settings)
+        for line, text in enumerate(_heading(axes, setting, wide))
+    ]
+    labels = [{"y": _HEAD + _CELL * (row + 0.5), "text": name} for row, name in enumerate(shown)]
+    size = 10 if look.is_narrow else 12
+    return sheet.drawn(
+        sheet.bars("cells", cells, {"opacity": quantity("share", scale=None)}, color=look.work),
+        sheet.text("rates", rates, fontSize=size + 1, fontWeight="bold", color=look.ink),
+        sheet.text("shares", shares, fontSize=size, color=look.ink),
+        sheet.text("heads", heads, fontSize=size, fontWeight="bold", color=look.ink),
+        sheet.text("names", labels, -8, align="right", fontSize=12, color=look.ink),
+    )
+
+
+def _columns(values: Setting, settings: Sequence[Setting]) -> list[int]:
+    """Where a case stands: what does not depend on an axis, at each value of that."""
+    return [
+        place
+        for place, setting in enumerate(settings)
+        if all(value in (None, wanted) for value, wanted in zip(values, setting, strict=True))
+    ]
+
+
+def _heading(axes: Sequence[str], setting: Setting, wide: float) -> list[str]:
+    """The values of a column, each in a line and as long as there is room for; numbers without a word if need be."""
+    most, told = int(wide / _LETTER), []
+    for name, value in zip(axes, setting, strict=True):
+        brief = str(value).split(":")[-1]
+        words = axis(name).told(value if isinstance(value, int) else brief)
+        told.append(words if len(words) <= most else brief if len(brief) <= most else f"{brief[: most - 1]}…")
+    return told
+
+
+def _plainly(case: Summary, cases: Sequence[Summary], axes: Sequence[str]) -> str:
+    name, plain = label(case, cases, without=axes), in_plain_words(case.server, case.title)
+    return name if plain == case.server else f"{plain} ({short(case.server)}){name.removeprefix(case.server)}"
+
+
+def _narrow(name: str) -> str:
+    """`4` of `4_async_processexecutor`, and `4 3.14.7` of it on that Python."""
+    server, *rest = name.split(" ")
+    return " ".join([short(server), *(word for word in rest if any(map(str.isdigit, word)))])
+
+
+def _rate(case: Summary) -> str:
+    if case.verdict == FAILED or case.rate_per_s is None:
+        return "failed"
+    return f"{formatting.rate(case.usual_rate_per_s)}/s"
+
+
+def _share(case: Summary) -> str:
+    if case.verdict != OK:
+        return case.verdict if case.verdict != FAILED else ""
+    return formatting.share(case.of_ceiling.mean) if case.of_ceiling is not None else ""

@@ -1,0 +1,365 @@
+"""Charts with a row for each case: throughput, pings, CPU time, and the course of the siege."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from under_siege import formatting
+from under_siege.analysis.metric_value import MetricValue
+from under_siege.analysis.summary import Summary
+from under_siege.charts.canvas import Drawing, Look, Sheet, Words, either, kind, quantity
+from under_siege.checks.verdict import OK
+from under_siege.report.columns import half_width
+from under_siege.report.labels import plain_name, with_file
+from under_siege.stats.rate import Floats
+from under_siege.stats.rounds_data import Round
+
+_LINE, _GAP = 18, 12  # pixels
+_AXIS, _NAMES, _FIGURES = 34, 226, 104  # of a slide: above, on the left and on the right
+_LETTERS = 36  # of a name on a slide
+_RATE, _PING, _CPU = 20, 26, 16  # pixels of the marks of a row
+_ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # pixels of the marks of a row of the course
+_ROOM = 1.25  # of the largest value that can be true: longer bars are cut and say so
+_LEAST_S = 0.0005  # shorter pings can't be told apart
+_LABELS = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A row for each case: its name, a figure at the right (or below the name on a phone), its marks below.
+
+    On a slide all three stand in one line.
+    """
+
+    cases: Sequence[Summary]
+    wanted: float  # pixels for the marks
+    look: Look
+    best: str = ""  # a figure as `Summary.best` has it: who leads in that has a star
+
+    @property
+    def height(self) -> float:
+        return len(self.cases) * self._step
+
+    @property
+    def marks(self) -> float:
+        return max(4.0, min(self.wanted * 1.4, self._step - 5)) if self.look.is_slide else self.wanted
+
+    def top(self, row: int) -> float:
+        return row * self._step + (self._head if not self.look.is_slide else (self._step - self.marks) / 2)
+
+    def sheet(self, across: Words, axis: Words) -> Sheet:
+        beside = _NAMES + _FIGURES if self.look.is_slide else 20
+        return Sheet(self.look.width - beside, self.height, across, axis)
+
+    def leads(self, case: Summary) -> bool:
+        """Whether nothing beats it in what is drawn."""
+        return self.best in case.best if self.best else False
+
+    @property
+    def has_leaders(self) -> bool:
+        return any(map(self.leads, self.cases))
+
+    def texts(self, sheet: Sheet, figures: Sequence[str]) -> list[Words]:
+        look, names, told = self.look, [], []
+        for index, (case, figure) in enumerate(zip(self.cases, figures, strict=True)):
+            middle = (index + 0.5) * self._step
+            name_y, figure_y = index * self._step + _LINE / 2, self.top(index) - _LINE / 2
+            names.append({"y": middle if look.is_slide else name_y, "text": self._name(case), "best": self.leads(case)})
+            told.append({"y": middle if look.is_slide else figure_y, "text": figure})
+        align, dx = ("right", -8) if look.is_slide else ("left", 0)
+        style = {"align": align, "dx": dx, "fontSize": self._letters, "color": look.ink}
+        at, side = (sheet.width + 8, "left") if look.is_slide else (sheet.width, "right")
+        at, side = (0, "left") if look.is_narrow else (at, side)
+        bold = [row for row in names if row["best"] or not look.is_slide]
+        return [
+            sheet.text("names", bold, 0, fontWeight="bold", **style),
+            sheet.text("names_rest", [row for row in names if row not in bold], 0, **style),
+            sheet.text("figures", told, at, align=side, fontSize=min(12.5, self._letters), color=look.ink),
+        ]
+
+    def _name(self, case: Summary) -> str:
+        flag = "" if case.verdict == OK else f"  ({case.verdict})"
+        star = "★ " if self.leads(case) else ""
+        if not self.look.is_slide:
+            return f"{star}{with_file(case, self.cases, is_narrow=self.look.is_narrow)}{flag}"
+        name = plain_name(case, self.cases)
+        most = _LETTERS - len(flag) - len(star)
+        return f"{star}{name if len(name) <= most else f'{name[: most - 1]}…'}{flag}"
+
+    @property
+    def _letters(self) -> float:
+        return min(13.0, self._step * 0.62)
+
+    @property
+    def _head(self) -> float:
+        return 2 * _LINE if self.look.is_narrow else _LINE
+
+    @property
+    def _step(self) -> float:
+        if self.look.height is not None:
+            return min(46.0, (self.look.height - _AXIS) / max(1, len(self.cases)))
+        return self._head + self.wanted + _GAP
+
+
+def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Summary | None] = ()) -> Drawing:
+    """Of cases that have numbers, with the same task and users, all at the usual speed of the machine.
+
+    Args:
+        ceilings: of each case; none where that is not known.
+    """
+    ceilings = ceilings or [None] * len(cases)
+    rows = Rows(cases, _RATE, look, "rate_per_s")
+    limits = [_high(one) for one in ceilings if one is not None and one.rate_per_s]
+    most = _ROOM * max([*limits, 1e-9, *(_high(case) for case in cases if case.verdict == OK)])
+    limit = " (dashed: the ceiling)" if look.is_slide and limits else ""
+    axis = {"title": f"answers per second{limit}", "orient": "top", "tickCount": look.width // 100}
+    sheet = rows.sheet({"domain": [0, most], "nice": False, "clamp": True}, axis)
+    bars, intervals = [], []
+    for number, case in enumerate(cases):
+        rate, y = case.rate_per_s, rows.top(number)
+        assert rate is not None
+        strong = rows.leads(case) or not rows.has_leaders
+        sound = {"sound": case.verdict == OK, "strong": strong}
+        bars.append({"x": 0, "x2": min(case.usual_rate_per_s, most), "y": y, "y2": y + rows.marks, **sound})
+        if rate.low is not None and rate.high is not None and rate.high < most:
+            intervals.append({"x": max(0.0, rate.low), "x2": rate.high, "y": y + rows.marks / 2})
+    told = {"opacity": either("datum.sound", 1, 0.35), "color": either("datum.strong", look.work, look.mute)}
+    band, lines = _ceilings(sheet, rows, ceilings, most)
+    return sheet.drawn(
+        band,
+        sheet.bars("bars", bars, told),
+        sheet.rules("halo", intervals, color=look.paper, strokeWidth=5, opacity=0.75),
+        sheet.rules("intervals", intervals, color=look.ink, strokeWidth=2),
+        *lines,
+        *rows.texts(sheet, [_rate_with_margin(case, most, look) for case in cases]),
+    )
+
+
+def _ceilings(
+    sheet: Sheet, rows: Rows, ceilings: Sequence[Summary | None], most: float
+) -> tuple[Words, Sequence[Words]]:
+    """One through all rows where they share it, else one for each row: a line, and its interval as a grey band."""
+    look = rows.look
+    known = [(rows.top(row), one) for row, one in enumerate(ceilings) if one is not None and one.rate_per_s]
+    shared = len({one.case for _, one in known}) == 1
+    places: list[tuple[float, float, Summary]]
+    if shared:
+        places = [(0, sheet.height, known[0][1])]
+    else:
+        places = [(top - 4, top + rows.marks + 4, one) for top, one in known]
+    lines = [{"x": one.usual_rate_per_s, "y": top, "y2": bottom} for top, bottom, one in places]
+    bands: list[Row] = []
+    for top, bottom, one in places:
+        assert one.rate_per_s is not None
+        if one.rate_per_s.low is not None and one.rate_per_s.high is not None:
+            high = min(most, one.rate_per_s.high)
+            bands.append({"x": min(most, one.rate_per_s.low), "x2": high, "y": top, "y2": bottom})
+    texts = []
+    if places and not look.is_slide:
+        text = _at_the_line(shared, places, look)
+        texts = [{"x": places[-1][2].usual_rate_per_s, "y": sheet.height - 2, "text": text}]
+    return sheet.bars("ceiling_interval", bands, color=look.limit, opacity=0.13), [
+        sheet.posts("ceiling", lines, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
+        sheet.text("ceiling_label", texts, align="left", dx=6, dy=-2, color=look.ink),
+    ]
+
+
+def _at_the_line(shared: bool, places: Sequence[tuple[float, float, Summary]], look: Look) -> str:
+    if look.is_narrow:
+        return "ceiling"
+    if not shared:
+        return "dashed: the ceiling of that Python"
+    ceiling = places[0][2]
+    width = half_width(ceiling)
+    margin = f" ± {formatting.margin(width)}" if width is not None else ""
+    return f"ceiling: {formatting.rate(ceiling.usual_rate_per_s)}/s{margin}"
+
+
+def _rate_with_margin(case: Summary, most: float, look: Look) -> str:
+    width = half_width(case)
+    interval = f" ± {formatting.margin(width)}" if width is not None else ""
+    cut = ", off the scale" if case.usual_rate_per_s > most and not look.is_slide else ""
+    return f"{formatting.rate(case.usual_rate_per_s)}/s{interval}{cut}"
+
+
+def _high(case: Summary) -> float:
+    assert case.rate_per_s is not None
+    return max(case.rate_per_s.high or 0.0, case.usual_rate_per_s)
+
+
+def pings_chart(
+    cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: float | None, dots_each: int, look: Look
+) -> Drawing:
+    """Of cases with the same task and users; `task_s` is how long the task takes alone.
+
+    Each of the dots of a case stands for an equal part of its pings (a quantile dot plot: Kay et al., CHI 2016).
+    """
+    rows = Rows(cases, _PING, look, "ping_p99_s")
+    waited_s = [np.maximum(_LEAST_S, np.concatenate([one.record.pings.waited_s for one in case])) for case in rounds]
+    longest_s = float(max([0.1, task_s or 0.0, *(values.max() for values in waited_s if len(values))]))
+    steps = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
+    title = "how long a ping took: each step is ten times as long"
+    title += " (dashed: one task)" if look.is_slide and task_s else ""
+    axis = {"title": title, "orient": "top", "values": steps, "labelExpr": _LABELS}
+    scale = {"type": "log", "domain": [_LEAST_S, longest_s * 1.3], "nice": False}
+    sheet = rows.sheet(scale, axis)
+    dots, medians, figures = [], [], ["no pings"] * len(cases)
+    for number, values in enumerate(waited_s):
+        y = rows.top(number)
+        for place, value in enumerate(_quantiles(values, dots_each)):
+            dots.append({"x": value, "y": y + 3 + (rows.marks - 6) * _scattered(place)})
+        if len(values):
+            medians.append({"x": float(np.percentile(values, 50)), "y": y, "y2": y + rows.marks})
+            figures[number] = _percentiles(cases[number], look)
+    alone = [{"x": task_s, "y": 0, "y2": sheet.height}] if task_s else []
+    label = [{"x": task_s, "y": sheet.height - 4, "text": f"one task: {formatting.seconds(task_s)}"}] if task_s else []
+    label = label if not look.is_slide else []
+    return sheet.drawn(
+        sheet.posts("one_task", alone, color=look.limit, strokeWidth=1.5, strokeDash=[5, 3]),
+        sheet.text("one_task_label", label, align="left", dx=5, color=look.ink),
+        sheet.of("pings", dots, "circle", {"x": sheet.x, "y": sheet.y}, size=22, opacity=0.55, color=look.ping),
+        sheet.posts("medians", medians, color=look.ink, strokeWidth=2.5),
+        *rows.texts(sheet, figures),
+    )
+
+
+def _percentiles(case: Summary, look: Look) -> str:
+    if case.ping_s is None:
+        return "no pings"
+    p50, p99 = (
+        f"below {formatting.seconds(value)}"
+        if value is not None
+        else f"not known: above {formatting.seconds(longest_s)}"
+        for value in (case.ping_s.p50, case.ping_s.p99)
+        for longest_s in (case.ping_s.max,)
+    )
+    return p99.replace("below", "99 % <") if look.is_slide else f"half {p50}, 99 % {p99}"
+
+
+def _quantiles(values: Floats, count: int) -> list[float]:
+    if not len(values):
+        return []
+    return [float(value) for value in np.percentile(values, (np.arange(count) + 0.5) * 100 / count)]
+
+
+def _scattered(number: int) -> float:
+    """Between 0 and 1, neighbours far apart (additive recurrence with the golden ratio)."""
+    return number * 0.6180339887 % 1
+
+
+def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], look: Look, *, beside_task: bool) -> Drawing:
+    """A bar with its interval for each case, as far as they are above 0; strong where that is sure.
+
+    Args:
+        spent: CPU seconds for each answer, of each case.
+        beside_task: whether what the task itself needs is taken off.
+    """
+    rows = Rows(cases, _CPU, look, "cpu_s_per_transaction")
+    values = [1000 * max(0.0, one.value or 0.0) for one in spent]
+    edges = [tuple(1000 * max(0.0, edge) for edge in one.interval) if one.interval else None for one in spent]
+    most = max([1e-6, *values, *(edge[1] for edge in edges if edge)])
+    what = "CPU time for each answer beside the task" if beside_task else "CPU time for each answer"
+    axis = {"title": f"{what}, in ms", "orient": "top", "tickCount": look.width // 100}
+    sheet = rows.sheet({"domain": [0, 1.1 * most], "nice": False}, axis)
+    bars, intervals, figures = [], [], []
+    for number, (case, value, edge) in enumerate(zip(cases, values, edges, strict=True)):
+        strong = edge is None or edge[0] > 0 if beside_task else rows.leads(case) or not rows.has_leaders
+        y = rows.top(number)
+        bars.append({"x": 0.0, "x2": value, "y": y, "y2": y + rows.marks, "strong": strong})
+        if edge:
+            intervals.append({"x": edge[0], "x2": edge[1], "y": y + rows.marks / 2})
+        figures.append(_with_edges(value, edge, look))
+    color = either("datum.strong", look.work, look.mute)
+    return sheet.drawn(
+        sheet.bars("cpu", bars, {"color": color}),
+        sheet.posts("zero", [{"x": 0, "y": row["y"] - 2, "y2": row["y2"] + 2} for row in bars], color=look.limit),
+        sheet.rules("halo", intervals, color=look.paper, strokeWidth=5, opacity=0.75),
+        sheet.rules("margins", intervals, color=look.ink, strokeWidth=2),
+        *rows.texts(sheet, figures),
+    )
+
+
+def _with_edges(value_ms: float, edges_ms: tuple[float, ...] | None, look: Look) -> str:
+    value = f"{_in_two_digits(value_ms)} ms"
+    if edges_ms is not None and not edges_ms[0]:
+        return f"at most {_in_two_digits(edges_ms[1])} ms" if edges_ms[1] else "nothing"
+    if edges_ms is None or look.is_slide:
+        return value
+    return f"{value}, between {_in_two_digits(edges_ms[0])} and {_in_two_digits(edges_ms[1])}"
+
+
+def _in_two_digits(value_ms: float) -> str:
+    """No more than two behind the point, and a minus only where there is something behind it."""
+    return formatting.significant(round(value_ms, 2), 2) if round(value_ms, 2) else "0"
+
+
+def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, look: Look) -> Drawing:
+    """Of the first round of each case, all with the same scales; where there are more answers, some are left out."""
+    rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, look, "rate_per_s")
+    part = rows.marks / rows.wanted
+    answers_px, pings_px = _ANSWERS * part, _PINGS * part
+    climb_px = answers_px - (0 if look.is_slide else 6)  # below the name of the row
+    first = [case[0] for case in rounds]
+    end_s = max(one.record.load_s or one.record.time_s for one in first)
+    most = max([1, *(_by_then(one, end_s)[-1][1] for one in first)])
+    longest_s = max([0.001, *(value for one in first for value in one.record.pings.waited_s)])
+    sheet = rows.sheet({"domain": [0, end_s], "nice": False}, _axis(look))
+    answers, pings, grounds, marks = [], [], [], []
+    for number, one in enumerate(first):
+        floor = rows.top(number) + answers_px
+        ground = floor + _BETWEEN * part + pings_px
+        came = _by_then(one, end_s)
+        for at_s, count in [*came[:-1][:: 1 + len(came) // most_steps], came[-1]]:
+            answers.append({"x": at_s, "y": floor - climb_px * count / most, "row": number})
+        for due_s, waited_s in zip(one.record.pings.due_s, one.record.pings.waited_s, strict=True):
+            if due_s <= end_s:
+                pings.append({"x": due_s, "y": ground - max(1.5, pings_px * waited_s / longest_s), "y2": ground})
+        grounds += [{"x": 0, "x2": end_s, "y": floor + 0.5}, {"x": 0, "x2": end_s, "y": ground + 0.5}]
+        marks += _scales(floor, climb_px, most, ground, pings_px, longest_s) if not look.is_slide else []
+    curve = {"x": sheet.x, "y": sheet.y, "detail": kind("row"), "order": quantity("x")}
+    return sheet.drawn(
+        sheet.rules("grounds", grounds, color=look.grid),
+        sheet.rules("scales", [{**row, "x": 0, "x2": end_s} for row in marks], color=look.grid, strokeDash=[2, 3]),
+        sheet.of("answers", answers, "line", curve, interpolate="step-after", strokeWidth=2, color=look.work),
+        sheet.posts("pings", pings, color=look.ping, strokeWidth=3 if not look.is_narrow else 1.5),
+        sheet.text("counts", marks[::2], 2, align="left", dy=-5, fontSize=9.5, color=look.quiet),
+        sheet.text("waits", marks[1::2], sheet.width - 2, align="right", dy=-5, fontSize=9.5, color=look.quiet),
+        *rows.texts(sheet, [_rate_and_longest(one, look) for one in first]),
+    )
+
+
+def _axis(look: Look) -> Words:
+    colours = "seconds · blue: answers so far, and their rate · orange: each ping, and the longest"
+    title = colours if look.is_slide else "seconds since the siege began"
+    return {"title": title, "orient": "top", "tickCount": look.width // 100}
+
+
+def _by_then(one: Round, end_s: float) -> list[tuple[float, int]]:
+    """The moments at which answers came, and how many there were by then; 0 at the beginning, all at the end."""
+    finished_s = sorted(at for at in one.record.transactions.finished_s if at <= end_s)
+    lasted_s = min(end_s, one.record.load_s or one.record.time_s)
+    told = [(0.0, 0), *((at, number) for number, at in enumerate(finished_s, 1))]
+    return [*told, (max(lasted_s, told[-1][0]), len(finished_s))]
+
+
+def _scales(
+    floor: float, answers_px: float, most: int, ground: float, pings_px: float, longest_s: float
+) -> list[dict[str, object]]:
+    """A round number of answers, and a round time of a ping, as lines at their height."""
+    count, wait_s = formatting.ticks(most, 2)[-1], formatting.ticks(longest_s, 2)[-1]
+    return [
+        {"y": floor - answers_px * count / most, "text": f"{count:g} answers"},
+        {"y": ground - pings_px * wait_s / longest_s, "text": f"a ping of {formatting.seconds(wait_s)}"},
+    ]
+
+
+def _rate_and_longest(one: Round, look: Look) -> str:
+    longest_s = max(one.record.pings.waited_s, default=0.0)
+    rate = f"{formatting.rate(one.rate.per_s)}/s" if one.rate.per_s else "no rate"
+    if look.is_slide:
+        return f"{rate}, {formatting.seconds(longest_s)}"
+    settled = f", {rate} as measured" if one.rate.per_s else ""
+    return f"{one.completed} answers{settled}; longest ping {formatting.seconds(longest_s)}"

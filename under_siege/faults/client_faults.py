@@ -1,0 +1,255 @@
+"""Faults of clients: they leave, are too many, or send what is no request. Each is bounded in count and in time."""
+
+import asyncio
+import time
+
+from common.cpus import usable_cpus
+from under_siege.faults.fault import (
+    DEAD,
+    HIDDEN,
+    HURT,
+    NEVER,
+    OK,
+    PING_FINE_S,
+    RECOVERY_LIMIT_S,
+    Fault,
+    after,
+    count,
+    mark_of_rate,
+    ping,
+    seconds,
+    share,
+)
+from under_siege.faults.fault_context import USERS, FaultContext, quick_s
+from under_siege.faults.incident_metrics import Figures, ping_p99_s, rate_between, under_load
+from under_siege.faults.users import LATE, LOST, REFUSED, WRONG, ask_and_go, half_requests, send_malformed
+from under_siege.model.record import Incident
+from under_siege.processes.managed_process import until
+
+AFTER_S = 0.6  # of load under a fault that stays
+NEVER_S = 5.0  # a server that is not quick by then never is
+LEAVERS, STAY_S = 25, 0.15
+TIMES_USERS = 10
+SLOW_ONES, MALFORMED = 50, 10_000
+LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # of each task
+CPU_LIMIT_S, CALM_LOOKS = 12.0, 2  # until the server is idle, which so many looks in a row have to confirm
+CPU_FOR_NOBODY = 0.15  # of what all clients that left had asked for
+TASKS_LONGER = 2.0  # that the next client may wait, beside its own
+WATCHED_S = 0.8  # after a task that never ends had begun, in files that do not record for how long
+
+
+async def leave(context: FaultContext) -> None:
+    """Let clients ask and disconnect; measure the CPU time spent for them, and how long the next one waits."""
+    context.set_task_cpu(LEAVE_CPU_S)
+    incident, expected, ours = context.incident, context.users.expected, context.has_our_tasks
+    path = context.server.load_url.removeprefix(context.server.url)
+    context.began_s = time.monotonic()
+    cpu_s, before = context.cpu_s(), context.begun()
+    context.fault_now()
+    await ask_and_go(*context.address, path, LEAVERS, STAY_S)
+    asked_s = time.monotonic()
+    outcome = await context.users.ask(incident.requests, context.began_s, patience_s=CPU_LIMIT_S)
+    next_s = time.monotonic() - asked_s
+    deadline_s, looks = time.monotonic() + CPU_LIMIT_S, 0
+    while looks < CALM_LOOKS and time.monotonic() < deadline_s:
+        looks = looks + 1 if await context.is_calm() else 0
+    each_s = LEAVE_CPU_S if ours else expected.cpu_s or expected.task_s
+    incident.seen |= {
+        "next_s": NEVER if outcome else next_s,
+        "cpu_s": max(0.0, context.cpu_s() - cpu_s - each_s),
+        "asked_cpu_s": LEAVERS * each_s,
+        "task_s": each_s if ours else expected.task_s,
+        "begun": context.begun() - before - 1,
+    }
+    incident.ended_s = context.now_s()
+
+
+async def overload(context: FaultContext) -> None:
+    """Send ten times as many requests at once as there are users, then one at a time until that is quick."""
+    requests, seen = context.incident.requests, context.incident.seen
+    context.began_s = time.monotonic()
+    context.fault_now()
+    outcomes = await asyncio.gather(*(context.users.ask(requests, context.began_s) for _ in range(TIMES_USERS * USERS)))
+    for name, outcome in (("answered", ""), ("refused", REFUSED), ("late", LATE), ("lost", LOST), ("wrong", WRONG)):
+        seen[name] = outcomes.count(outcome)
+    seen["quick_s"] = await _until_quick(context)
+    context.incident.ended_s = context.now_s()
+
+
+async def _until_quick(context: FaultContext) -> float:
+    """Return how long it takes until a lone request is quick again; NEVER if it never is."""
+    limit_s, began_s = quick_s(context.incident.idle_answer_s), time.monotonic()
+    while time.monotonic() - began_s < NEVER_S:
+        sent_s = time.monotonic()
+        if not await context.users.ask(context.incident.requests, context.began_s, patience_s=NEVER_S):
+            if time.monotonic() - sent_s <= limit_s:
+                return sent_s - began_s
+        else:
+            await asyncio.sleep(0.02)  # between two refusals
+    return NEVER
+
+
+async def endless(context: FaultContext) -> None:
+    """Start one task that never ends, then one for each worker, or for each user if there are fewer."""
+    seen, workers = context.incident.seen, min(USERS, context.incident.workers or usable_cpus())
+    async with context.under_load():
+        context.fault_now()
+        before = context.rate_before()
+        for name, tasks in (("one", 1), ("all", workers - 1)):
+            if not tasks:  # the one was all of them
+                seen |= {f"all_{what}": seen[f"one_{what}"] for what in ("left", "from_s", "to_s")}
+                break
+            for number in range(tasks):
+                context.let_be_endless(f"{name}{number}")
+            await until(lambda: not context.endless_to_begin(), 1.0)
+            from_s = context.now_s()
+            await asyncio.sleep(AFTER_S)
+            to_s = context.now_s()
+            left = rate_between(context.incident, from_s, to_s) / before if before else 0.0
+            seen |= {f"{name}_left": left, f"{name}_from_s": from_s, f"{name}_to_s": to_s}
+    seen["before_per_s"] = before
+
+
+async def slow(context: FaultContext) -> None:
+    """Open connections that send half a request and stay."""
+    async with context.under_load():
+        context.fault_now()
+        before = context.rate_before()
+        async with half_requests(*context.address, SLOW_ONES):
+            from_s = context.now_s()
+            await asyncio.sleep(AFTER_S)
+            left = rate_between(context.incident, from_s, context.now_s()) / before if before else 0.0
+            context.incident.seen |= {"left": left, "from_s": from_s}
+
+
+async def malformed(context: FaultContext) -> None:
+    """Send requests that are no HTTP, or that two parsers read differently."""
+    context.set_task_cpu(MALFORMED_CPU_S)
+    incident, server = context.incident, context.server
+    lines = server.lines_said()
+    context.began_s = time.monotonic()
+    context.fault_now()
+    sent, smuggled = await send_malformed(*context.address, MALFORMED, incident.round)
+    outcome = await context.users.ask(incident.requests, context.began_s)
+    incident.seen |= {"sent": sent, "smuggled": smuggled, "alive": float(server.alive() and not outcome)}
+    incident.seen["lines"] = server.lines_said() - lines
+    incident.ended_s = context.now_s()
+
+
+def _leave_texts(figures: Figures) -> tuple[str, str]:
+    asked_s, cpu_s = figures["asked_cpu_s"] or 0.0, figures["cpu_s"] or 0.0
+    of_asked = f" ({share(cpu_s / asked_s)})" if asked_s else ""
+    return f"{seconds(cpu_s)}{of_asked}", seconds(figures["next_s"])
+
+
+def _mark_leave(figures: Figures) -> str:
+    next_s, task_s, asked_s = figures["next_s"], figures["task_s"] or 0.0, figures["asked_cpu_s"] or 0.0
+    if next_s is None:
+        return DEAD
+    spared = (figures["cpu_s"] or 0.0) <= CPU_FOR_NOBODY * asked_s
+    return OK if spared and next_s <= (1 + TASKS_LONGER) * task_s + PING_FINE_S else HURT
+
+
+def _unanswered(figures: Figures) -> float:
+    return sum(figures[name] or 0 for name in ("lost", "wrong", "late"))
+
+
+def _overload_texts(figures: Figures) -> tuple[str, str]:
+    counts = figures["answered"], figures["refused"], _unanswered(figures)
+    return "/".join(map(count, counts)), after(figures["quick_s"])
+
+
+def _mark_overload(figures: Figures) -> str:
+    if figures["quick_s"] is None:
+        return DEAD
+    return OK if not _unanswered(figures) and figures["quick_s"] <= RECOVERY_LIMIT_S else HURT
+
+
+def _measure_endless(incident: Incident) -> Figures:
+    figures = under_load(incident)
+    for name in ("one", "all"):
+        if f"{name}_from_s" in incident.seen and incident.pings.due_s:
+            from_s = incident.seen[f"{name}_from_s"]
+            to_s = incident.seen.get(f"{name}_to_s", from_s + WATCHED_S)
+            figures[f"{name}_ping_p99_s"] = ping_p99_s(incident, from_s, to_s)
+    return figures
+
+
+def _endless_texts(figures: Figures) -> tuple[str, str]:
+    one, every = (
+        f"{share(figures.get(f'{name}_left'))}, {ping(figures, f'{name}_ping_p99_s')}" for name in ("one", "all")
+    )
+    return one, every
+
+
+def _mark_endless(figures: Figures) -> str:
+    """Return the worse mark of one task that never ends, and of one for each worker."""
+    marks = (mark_of_rate(figures.get(f"{name}_left"), figures.get(f"{name}_ping_p99_s")) for name in ("one", "all"))
+    return max(marks, key=[OK, HURT, DEAD, HIDDEN].index)
+
+
+def _malformed_texts(figures: Figures) -> tuple[str, str]:
+    return "alive" if figures["alive"] else "dead", f"{count(figures['lines'])}, {count(figures['smuggled'])}"
+
+
+def _mark_malformed(figures: Figures) -> str:
+    if not figures["alive"]:
+        return DEAD
+    return OK if not figures["lines"] and not figures["smuggled"] else HURT
+
+
+CLIENT_FAULTS = (
+    Fault(
+        "leave",
+        "25 clients ask and go",
+        "25 leave",
+        ("CPU for nobody", "next one waits"),
+        leave,
+        _leave_texts,
+        _mark_leave,
+    ),
+    Fault(
+        "overload",
+        "ten times the users at once",
+        "10 times the users",
+        ("right/refused/lost", "quick after"),
+        overload,
+        _overload_texts,
+        _mark_overload,
+        is_remote=True,
+    ),
+    Fault(
+        "endless",
+        "one task that never ends, then one for each worker",
+        "endless task",
+        ("one: left, ping p99", "all: left, ping p99"),
+        endless,
+        _endless_texts,
+        _mark_endless,
+        _measure_endless,
+        ends_server=True,
+        is_remote=True,
+        needs_own_tasks=True,
+    ),
+    Fault(
+        "slow",
+        "50 connections that send half a request and stay",
+        "50 half requests",
+        ("left", "ping p99"),
+        slow,
+        lambda figures: (share(figures["left"]), ping(figures)),
+        lambda figures: mark_of_rate(figures["left"], figures.get("ping_p99_s")),
+        under_load,
+        is_remote=True,
+    ),
+    Fault(
+        "malformed",
+        "10,000 requests that are no HTTP, or ambiguous",
+        "10,000 malformed",
+        ("alive", "printed, smuggled"),
+        malformed,
+        _malformed_texts,
+        _mark_malformed,
+        is_once=True,
+    ),
+)

@@ -1,0 +1,100 @@
+"""The registry of faults, and the outcome of each server under each fault: the medians of its rounds and a mark."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from under_siege.faults.client_faults import CLIENT_FAULTS
+from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, NEVER, OK, UNMARKED
+from under_siege.faults.incident_metrics import Figures
+from under_siege.faults.job_faults import JOB_FAULTS
+from under_siege.faults.process_faults import PROCESS_FAULTS
+from under_siege.model.case import Case
+from under_siege.model.record import Incident, Result
+from under_siege.model.requests import FAILED_OUTCOMES
+
+FAULTS = {fault.name: fault for fault in (*PROCESS_FAULTS, *CLIENT_FAULTS, *JOB_FAULTS)}
+FAULT_OPTIONS = tuple(dict.fromkeys(fault.option or fault.name for fault in FAULTS.values() if fault.name != CONTROL))
+
+
+@dataclass(frozen=True, slots=True)
+class FaultOutcome:
+    """A server under one fault: its figures are medians over the rounds; None is never, or not known."""
+
+    case: Case
+    title: str
+    fault: str
+    incidents: tuple[Incident, ...]
+    figures: Figures = field(default_factory=dict)
+    without: str = ""  # why the fault can't happen to it
+    failure: str = ""  # why it could not be drilled
+    unusable: str = ""  # why none of the server's faults can be judged; `failure` says the same
+
+    @property
+    def mark(self) -> str:
+        """Return how the server did; empty where the fault can't happen, or where it could not be tried."""
+        mark = FAULTS[self.fault].mark(self.figures) if self.figures else UNMARKED
+        has_failed = any(incident.has_recovered is False for incident in self.incidents)
+        return HURT if mark == OK and has_failed else mark
+
+
+def fault_outcomes(incidents: Iterable[Incident]) -> list[FaultOutcome]:
+    """Return the outcomes server by server in the order of their numbers, fault by fault."""
+    groups: dict[tuple[Case, str], list[Incident]] = {}
+    for incident in incidents:
+        if incident.fault in FAULTS:  # a later version may have added others
+            groups.setdefault((incident.case.without(["task", "users"]), incident.fault), []).append(incident)
+    order = list(FAULTS)
+    ordered = sorted(groups.items(), key=lambda item: (_server_order(item[0][0]), order.index(item[0][1])))
+    unusable = {case: _why_unusable(rounds) for (case, fault), rounds in ordered if fault == CONTROL}
+    return [_outcome(case, fault, rounds, unusable.get(case, "")) for (case, fault), rounds in ordered]
+
+
+def exit_code(result: Result) -> int:
+    """Return 1 if a server could not be drilled or does not survive a fault at all, else 0."""
+    outcomes = fault_outcomes(result.incidents)
+    return 1 if any(outcome.failure or outcome.mark in (DEAD, HIDDEN) for outcome in outcomes) else 0
+
+
+def _why_unusable(control: Sequence[Incident]) -> str:
+    """Return why nothing can be concluded from any fault: requests failed without one. Empty if none did."""
+    outcomes = [outcome for one in control for outcome in (*one.requests.outcome, *one.recovery.outcome)]
+    failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
+    return f"{failed} of {len(outcomes)} requests failed with no fault" if failed else ""
+
+
+def _server_order(case: Case) -> tuple[float, str, str]:
+    number = case.server.rpartition("/")[2].split("_")[0]
+    return (int(number) if number.isdecimal() else np.inf), case.server, repr(case.values)
+
+
+def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) -> FaultOutcome:
+    without = next((incident.without for incident in rounds if incident.without), "")
+    failure = next((incident.failure.message for incident in rounds if incident.failure), "") or unusable
+    sound = [figures_of(incident) for incident in rounds if not (incident.without or incident.failure or unusable)]
+    without = "" if sound else without
+    return FaultOutcome(case, rounds[0].title, fault, tuple(rounds), _medians(sound), without, failure, unusable)
+
+
+def _medians(rounds: Sequence[Figures]) -> Figures:
+    """Return the (upper) median of each figure; never counts as longer than any other time."""
+    names = dict.fromkeys(name for figures in rounds for name in figures)
+    medians: Figures = {}
+    for name in names:
+        values = sorted(np.inf if (value := figures[name]) is None else value for figures in rounds if name in figures)
+        median = values[len(values) // 2]
+        medians[name] = None if median == np.inf else float(median)
+    return medians
+
+
+def figures_of(incident: Incident) -> Figures:
+    """Return the figures of one incident; one that is None was never reached."""
+    seen = incident.seen.items()
+    figures: Figures = {name: None if value == NEVER and name.endswith("_s") else value for name, value in seen}
+    figures |= FAULTS[incident.fault].measure(incident)
+    if incident.has_recovered is not None:
+        figures["failed_after"] = float(sum(outcome in FAILED_OUTCOMES for outcome in incident.recovery.outcome))
+    if incident.has_recovered is False:
+        figures |= dict.fromkeys({"whole_s", "quick_s"} & figures.keys())
+    return figures

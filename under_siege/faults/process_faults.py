@@ -1,0 +1,185 @@
+"""Faults of processes: a worker is killed, or the server is told to stop. Each is bounded in count and in time."""
+
+import asyncio
+import contextlib
+import signal
+import time
+
+import psutil
+
+from under_siege import formatting
+from under_siege.faults.fault import CONTROL, DEAD, HURT, OK, RECOVERY_LIMIT_S, Fault, after, count, dead, ping, seconds
+from under_siege.faults.fault_context import USERS, FaultContext
+from under_siege.faults.incident_metrics import WINDOW_S, Figures, failed_s, recovery_s, under_load
+from under_siege.faults.users import REFUSED
+from under_siege.model.record import Incident
+from under_siege.monitors.resource_usage import used_cpu_s
+from under_siege.processes.managed_process import GRACE_S, until
+
+CONTROL_S = 0.6  # of load after the moment of the fault that does not happen
+NEVER_S = 5.0  # a server that has not recovered by then never does
+BUSY_S = 0.15  # over which the busiest process is determined
+LINE_LIMIT_S = 0.3  # for what the server prints when it ends
+ONLY_ONE = "it works in its only process"
+STOP_CPU_S = 0.1  # of each task
+FEW = 1.0  # requests that may be lost with a worker
+SERVER_GRACE_S, IN_TIME_S = 5.0, 1.0  # that a server has, and how much later it may end
+
+
+async def do_nothing(context: FaultContext) -> None:
+    """Let the load go on: the control."""
+    async with context.under_load():
+        context.fault_now()
+        await asyncio.sleep(CONTROL_S)
+
+
+async def kill_a_worker(context: FaultContext) -> None:
+    """Send SIGKILL to the busiest process below the first one, and wait until the server has recovered."""
+    if not context.family():
+        context.incident.without = ONLY_ONE
+        return
+    async with context.under_load():
+        if await kill_busiest(context) and not await context.recovers_within(NEVER_S):
+            context.incident.left_whole = False
+
+
+async def kill_busiest(context: FaultContext) -> bool:
+    """Kill the worker that computes most; return whether there is one."""
+    victim = await asyncio.to_thread(_busiest, context.family())
+    if victim is None:
+        context.incident.without = ONLY_ONE
+        return False
+    context.fault_now()
+    with contextlib.suppress(psutil.Error):
+        victim.kill()
+    return True
+
+
+def _busiest(family: list[psutil.Process]) -> psutil.Process | None:
+    """Return the process that computed most within a moment, or else at all."""
+    before = {process: _cpu_s(process) for process in family}
+    time.sleep(BUSY_S)
+    used = {process: _cpu_s(process) - cpu_s for process, cpu_s in before.items()}
+    return max(used, key=lambda process: (used[process], before[process]), default=None)
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    try:
+        return used_cpu_s(process)
+    except psutil.Error:
+        return 0.0
+
+
+async def stop(context: FaultContext) -> None:
+    """Send SIGTERM with as many requests as the load has users, as soon as the first of their tasks have begun."""
+    context.set_task_cpu(STOP_CPU_S)
+    server, requests, seen = context.server, context.incident.requests, context.incident.seen
+    before, lines = context.begun(), server.lines_said()
+    context.began_s = time.monotonic()
+    asking = [
+        asyncio.create_task(context.users.ask(requests, context.began_s, patience_s=3 * GRACE_S)) for _ in range(USERS)
+    ]
+    await until(lambda: context.begun() > before, 1.0)
+    await asyncio.sleep(STOP_CPU_S / 4)
+    fault_at_s = context.fault_now()
+    context.signal(signal.SIGTERM)
+    await until(lambda: not server.alive(), 3 * GRACE_S)
+    outcomes = await asyncio.gather(*asking)
+    context.incident.ended_s = context.now_s()
+    answered, begun = outcomes.count(""), context.begun() - before if context.has_our_tasks else USERS
+    seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": outcomes.count(REFUSED)}
+    seen |= {"begun_lost": max(0, begun - answered), "exit_s": context.now_s() - fault_at_s}
+    if (status := server.exit_status()) is not None:
+        seen["exit"] = status
+    if seen["begun_lost"]:
+        await until(lambda: server.lines_said() > lines, LINE_LIMIT_S)  # they are read on another thread
+    seen["lines"] = server.lines_said() - lines
+
+
+async def stop_long(context: FaultContext) -> None:
+    """Do the same with tasks that would go on for ever."""
+    for number in range(USERS):
+        context.let_be_endless(str(number))
+    await stop(context)
+
+
+def _measure_worker(incident: Incident) -> Figures:
+    at_s = incident.fault_at_s or 0.0
+    return under_load(incident) | {
+        "lost": float(sum(ended_s >= at_s for ended_s in failed_s(incident))),
+        "whole_s": recovery_s(incident, incident.ended_s - WINDOW_S),
+    }
+
+
+def _mark_worker(figures: Figures) -> str:
+    if figures["whole_s"] is None:
+        return dead(figures.get("ping_p99_s"))
+    return OK if figures["whole_s"] <= RECOVERY_LIMIT_S and (figures["lost"] or 0) <= FEW else HURT
+
+
+def _stop_texts(figures: Figures) -> tuple[str, str]:
+    status = figures.get("exit")
+    ended = "never" if status is None else f"{status:.0f} in {seconds(figures['exit_s'])}"
+    return f"{count(figures['begun_lost'])} of {count(figures['begun'])}", ended
+
+
+def _mark_stop(figures: Figures) -> str:
+    if figures.get("exit") is None:
+        return DEAD
+    return OK if not figures["begun_lost"] and figures.get("exit") == 0 else HURT
+
+
+def _mark_stop_long(figures: Figures) -> str:
+    """Its tasks can't be finished in time: the server has to end in time, and to report what it dropped."""
+    if figures.get("exit") is None:
+        return DEAD
+    in_time = (figures["exit_s"] or 0.0) <= SERVER_GRACE_S + IN_TIME_S
+    return OK if in_time and figures.get("exit") == 0 and figures["lines"] else HURT
+
+
+PROCESS_FAULTS = (
+    Fault(
+        CONTROL,
+        "nothing goes wrong",
+        "no fault",
+        ("trans/s", "ping p99"),
+        do_nothing,
+        lambda figures: (formatting.rate(figures["before_per_s"] or 0.0), ping(figures)),
+        measure=under_load,
+        is_once=True,
+        is_remote=True,
+    ),
+    Fault(
+        "worker",
+        "SIGKILL to one process that works",
+        "worker killed",
+        ("lost", "recovery time"),
+        kill_a_worker,
+        lambda figures: (count(figures["lost"]), after(figures["whole_s"])),
+        _mark_worker,
+        _measure_worker,
+    ),
+    Fault(
+        "stop",
+        "SIGTERM while tasks run that are shorter than the grace",
+        "SIGTERM",
+        ("begun lost", "exit"),
+        stop,
+        _stop_texts,
+        _mark_stop,
+        ends_server=True,
+    ),
+    Fault(
+        "stop_long",
+        "SIGTERM while tasks run that are longer than the grace",
+        "SIGTERM, long tasks",
+        ("begun lost", "exit"),
+        stop_long,
+        _stop_texts,
+        _mark_stop_long,
+        option="stop",
+        is_once=True,
+        ends_server=True,
+        needs_own_tasks=True,
+    ),
+)

@@ -1,0 +1,260 @@
+"""A comparison as a table for a terminal, as a matrix of loads or axes, as Markdown, and its records as CSV."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from under_siege import formatting
+from under_siege.analysis import axis_differences
+from under_siege.analysis.axis_differences import Across, across_of
+from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.summary import Summary
+from under_siege.analysis.threshold_check import judged
+from under_siege.checks.verdict import FAILED, OK
+from under_siege.model.case import Value, axis
+from under_siege.model.record import Result
+from under_siege.paths import PROGRAM
+from under_siege.report import grid
+from under_siege.report.columns import FIGURES, STYLES, columns_for, figures, is_corrected
+from under_siege.report.conclusion import conclusion, in_sentences
+from under_siege.report.grid import CsvValue, Grid, Heading, TableCell, plain
+from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, varying
+from under_siege.report.notes import flags, footnote, notes
+from under_siege.report.threshold_text import required_as_markdown, required_as_table
+from under_siege.stats.rounds_data import Round
+
+NOTHING = "Nothing was measured."
+
+
+def as_table(result: Result, *, corrected: bool = True) -> RenderableType:
+    """Return the conclusion, the figures, what is wrong with them, and how they were measured."""
+    comparison = summarize(result, corrected=corrected)
+    cases = comparison.cases
+    noted = _lines(
+        (Text("note", style="cyan"), Text(f"{server}: {note}")) for server, note in notes(result, comparison)
+    )
+    if not cases and not comparison.ceilings:
+        return Group(Text(NOTHING), *noted)
+    sound = [*comparison.ceilings, *(case for case in cases if case.verdict != FAILED)]
+    return Group(
+        *(Text(f"{paragraph}\n") for paragraph in (*conclusion(comparison), *in_sentences(comparison))),
+        *_figures(comparison),
+        *_lines(_failed(cases), is_apart=False),
+        *required_as_table(judged(result, comparison)),
+        *_lines(
+            (Text(verdict, style="yellow"), Text(f"{', '.join(names)}: {message}"))
+            for verdict, names, message in flags(sound, cases)
+        ),
+        *noted,
+        Text(f"\n{footnote(result, comparison)}", style="dim"),
+    )
+
+
+def _figures(comparison: Comparison) -> Iterator[RenderableType]:
+    """Yield a table of all cases that have numbers, or a matrix of several loads or axes."""
+    if across(cases_of(comparison.cases)):
+        yield _matrix(comparison)
+        speed = " (speed-adjusted)" if is_corrected(comparison.cases) else ""
+        yield Text(f"{LEGEND.format(speed)}; for all figures use --format markdown, csv or html", style="dim")
+    elif (table := _grid(comparison)).rows:
+        yield table
+
+
+def _grid(comparison: Comparison) -> Grid:
+    shown = [one for one in (*comparison.ceilings, *comparison.cases) if one.verdict != FAILED]
+    differing = columned(cases_of(comparison.cases))
+    columns = columns_for(shown)
+    rows = [[*_names(summary, differing), *figures(summary, columns)] for summary in shown]
+    return Grid([comparison.noun, *differing], [column.heading for column in columns], rows)
+
+
+def _names(summary: Summary, differing: Sequence[str]) -> list[TableCell]:
+    flag = "" if summary.verdict == OK else f" ({summary.verdict})"
+    server = TableCell(summary.server + flag, STYLES.get(summary.verdict, ""), in_terminal=summary.server)
+    return [server, *(TableCell(str(value or "")) for value in at(summary.case, differing))]
+
+
+def _failed(cases: Sequence[Summary]) -> Iterator[list[Text]]:
+    differing = varying(cases_of(cases))
+    for summary in cases:
+        if summary.verdict == FAILED:
+            names = [summary.server, *(str(value or "") for value in at(summary.case, differing))]
+            messages = "; ".join(reason.message for reason in summary.reasons)
+            yield [*(Text(name, style="red", no_wrap=True) for name in names), Text(f"failed: {messages}")]
+
+
+def _lines(rows: Iterable[Sequence[Text]], *, is_apart: bool = True) -> Iterator[RenderableType]:
+    """Yield the rows as a table without headings; nothing if there are none."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for row in rows:
+        table.add_row(*row)
+    if table.rows:
+        yield from ([Text()] if is_apart else [])
+        yield table
+
+
+def as_markdown(result: Result, *, corrected: bool = True) -> str:
+    """Return the same for a comment on a pull request."""
+    comparison = summarize(result, corrected=corrected)
+    everything = [*comparison.ceilings, *comparison.cases]
+    if not everything:
+        return NOTHING
+    table = _grid(comparison)
+    remarks = [
+        f"- **{verdict}** {plain(', '.join(names))}: {plain(message)}"
+        for verdict, names, message in flags(everything, comparison.cases)
+    ] + [f"- note: {plain(server)}: {plain(note)}" for server, note in notes(result, comparison)]
+    parts = [
+        *map(plain, (*conclusion(comparison), *in_sentences(comparison))),
+        table.as_markdown() if table.rows else "",
+        required_as_markdown(judged(result, comparison)),
+        "\n".join(remarks),
+        grid.small_print(footnote(result, comparison).replace("* not", "bold: not").splitlines()),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def as_csv(result: Result, *, corrected: bool = True) -> str:
+    """Return a row for each case in each round, with units in the headings."""
+    comparison = summarize(result, corrected=corrected)
+    rows = [_row(one, comparison) for one in comparison.every_round()]
+    headings = list(dict.fromkeys(heading for row in rows for heading in row)) or ["server"]
+    return grid.as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
+
+
+def _in_six_digits(value: CsvValue) -> CsvValue:
+    return f"{value:.6g}" if isinstance(value, float) else value
+
+
+def _row(one: Round, comparison: Comparison) -> dict[str, CsvValue]:
+    """Return the columns, named as in `report --format json`."""
+    summary, record = comparison.summary_of_one(one), one.record
+    latencies = {
+        f"{kind}_{name}_s": getattr(latency, name, None)
+        for kind, latency, names in (
+            ("response", summary.response_s, ("p50", "p95", "p99", "max")),
+            ("ping", summary.ping_s, ("p50", "p99", "max")),
+        )
+        for name in names
+    }
+    return {
+        "server": record.server,
+        "task": summary.task,
+        "users": summary.users,
+        "python": summary.python,
+        **{name: value for name, value in summary.parameters.items() if name != "workers"},
+        "round": record.round,
+        "began_at": record.began_at,
+        "verdict": summary.verdict,
+        "reasons": "; ".join(reason.code for reason in summary.reasons),
+        "workers": record.workers,
+        "rate_per_s": summary.rate_per_s.mean if summary.rate_per_s else None,
+        "rate_at_usual_speed_per_s": summary.rate_at_usual_speed_per_s,
+        "ceiling_per_s": summary.ceiling_per_s,
+        "of_ceiling": summary.of_ceiling.mean if summary.of_ceiling else None,
+        "availability_pct": summary.availability_pct,
+        "transactions": summary.transactions,
+        **latencies,
+        "cpu_s_per_transaction": summary.cpu_s_per_transaction,
+        "memory_bytes": summary.memory_bytes,
+        "memory_kind": summary.memory_kind,
+        "speed": summary.speed.mean if summary.speed else None,
+        "ready_s": record.ready_s,
+        "load_s": record.load_s,
+    }
+
+
+LEGEND = "each cell: transactions per second{}, share of the ceiling, ping p99"
+_PING_P99 = next(column for column in FIGURES if column.name == "ping p99")
+_TITLES = {"rate_per_s": "transactions per second", "cpu_s_per_transaction": "CPU per transaction"}
+Setting = tuple[Value | None, ...]  # values on the axes that have columns
+
+
+def _matrix(comparison: Comparison) -> Grid:
+    """Return rate, share of the ceiling and ping p99 of each strategy for each load; the best rate is marked."""
+    cases = cases_of(comparison.cases)
+    axes = across(cases)
+    settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
+    rows: dict[str, list[Summary]] = {}
+    for one in (*comparison.ceilings, *comparison.cases):
+        rows.setdefault(name_of(one.case, cases, without=axes), []).append(one)
+    ceilings = set(map(id, comparison.ceilings))
+    headings = [
+        [axis(name).told(value) for name, value in zip(axes, one, strict=True) if value is not None] for one in settings
+    ]
+    return Grid(
+        [comparison.noun],
+        [Heading("\n".join(lines)) for lines in headings],
+        [
+            [TableCell(name), *(_rate_and_ping(_covering(same, axes, setting), ceilings) for setting in settings)]
+            for name, same in rows.items()
+        ],
+        gap=2,
+        is_spaced=True,
+    )
+
+
+def _covering(found: Sequence[Summary], axes: Sequence[str], setting: Setting) -> Summary | None:
+    """Return the case with these values; a case without an axis is in each of its columns."""
+    wanted = dict(zip(axes, setting, strict=True))
+    return next((one for one in found if all(one.case.get(name) in (None, wanted[name]) for name in axes)), None)
+
+
+def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> TableCell:
+    if case is None:
+        return TableCell("")
+    if case.verdict == FAILED or case.rate_per_s is None:
+        return TableCell("failed  ", STYLES[FAILED])
+    best = "rate_per_s" in case.best
+    mark = " *" if best else " ?" if case.verdict != OK else "  "
+    lines = [f"{formatting.rate(case.usual_rate_per_s)}{mark}"]
+    if case.of_ceiling is not None and id(case) not in ceilings:
+        lines.append(f"{formatting.share(case.of_ceiling.mean)}  ")
+    if case.ping_s:
+        lines.append(f"{_PING_P99.text(case)}  ")
+    return TableCell("\n".join(lines), "bold green" if best else STYLES.get(case.verdict, ""))
+
+
+def as_across(result: Result, axis_name: str, *, corrected: bool = True) -> RenderableType:
+    """Return the rate and the CPU time per transaction for each value of an axis.
+
+    Raises:
+        BadInputError: fewer than two values of the axis were measured.
+    """
+    table = across_of(summarize(result, corrected=corrected), axis_name)
+    parts = [part for figure in axis_differences.FIGURES for part in (_along(table, figure), Text())]
+    return Group(*parts, Text(_legend(table), "dim"))
+
+
+def _along(table: Across, figure: str) -> Grid:
+    differing = varying(list(table.rows))
+    several = len({case.server for case in table.rows}) > 1
+    rows = []
+    for case, cells in table.rows.items():
+        words = [*([case.server] if several else []), *filter(None, [in_words(case, differing)])]
+        name = TableCell(" ".join(words) or case.server)
+        rows.append([name, *(TableCell(_difference(cells.get(value), figure)) for value in table.values)])
+    headings = [Heading(axis(table.axis).told(value)) for value in table.values]
+    return Grid([_TITLES[figure]], headings, rows, gap=2)
+
+
+def _difference(cell: axis_differences.Cell | None, figure: str) -> str:
+    """Return `9,800  +31 %`; the difference is blank for the first value, and if it is not significant."""
+    if cell is None:
+        return ""
+    value, difference = cell.figures.get(figure), cell.differences[figure]
+    if cell.summary.verdict == FAILED or value is None:
+        return f"failed{'':>9}"
+    text = formatting.rate(value) if figure == "rate_per_s" else f"{1e6 * value:,.0f} µs"
+    change = "" if difference is None else f"{100 * difference:+.0f} %"
+    return f"{text}{'' if cell.summary.verdict == OK else ' ?'} {change:>8}"
+
+
+def _legend(table: Across) -> str:
+    first = axis(table.axis).told(table.values[0])
+    words = f"rates are speed-adjusted; differences are from {first}; blank: not significant"
+    for name, fraction in table.noise.items():
+        words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
+    return f"{words}\n? is suspect or unclear, and not compared; {PROGRAM} report without --across shows why"
