@@ -93,6 +93,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         """As it is compared: at the usual speed of the machine, where that is known; 0 where there is none."""
         return 0.0 if self.rate_per_s is None else self.rate_at_usual_speed_per_s or self.rate_per_s.mean
 
+    def as_measured(self, figure: str) -> float | None:
+        """Return a metric that cases are compared in, without any correction for the speed of the machine."""
+        if figure != "rate_per_s":
+            return self.shown(figure)
+        return None if self.rate_per_s is None else self.rate_per_s.mean
+
     def shown(self, figure: str) -> float | None:
         """One of the figures that cases are compared in, as it is shown."""
         if figure == "rate_per_s":

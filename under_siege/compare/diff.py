@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -77,27 +77,14 @@ WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
 GONE, NEW = "gone", "new"  # of cases that are in one of the results only
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """What is compared: as `MEASURES` calls it, and as a summary has it."""
-
-    name: str
-    value: Callable[[Summary], float | None]
-
-
-FIGURES = (
-    Figure("rate_per_s", lambda case: None if case.rate_per_s is None else case.rate_per_s.mean),
-    Figure("ping_p99_s", lambda case: None if case.ping_s is None else case.ping_s.p99),
-    Figure("cpu_s_per_transaction", lambda case: case.cpu_s_per_transaction),
-    Figure("memory_bytes", lambda case: case.memory_bytes),
-)
+FIGURES = ("rate_per_s", "ping_p99_s", "cpu_s_per_transaction", "memory_bytes")  # as `MEASURES` calls them
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One figure of one case, before and now, as the table of each result shows it."""
 
-    figure: Figure
+    figure: str
     base: Summary | None
     new: Summary | None
     ratio: Estimate | None = None  # new as a multiple of base, at one speed of the machine
@@ -107,7 +94,7 @@ class Change:
     @property
     def values(self) -> tuple[float | None, float | None]:
         """As the tables show them."""
-        base, new = (None if case is None else self.figure.value(case) for case in (self.base, self.new))
+        base, new = (None if case is None else case.as_measured(self.figure) for case in (self.base, self.new))
         return base, new
 
     @property
@@ -148,7 +135,7 @@ class Change:
             return UNDECIDED
         if self.step.adjusted >= LEVEL or abs(np.expm1(self.ratio.log)) <= ACCURACY:
             return SAME
-        return BETTER if (self.ratio.log > 0) == MEASURES[self.figure.name].more_is_better else WORSE
+        return BETTER if (self.ratio.log > 0) == MEASURES[self.figure].more_is_better else WORSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +251,9 @@ def _pair(case: Case, base: _Side, new: _Side, scale: Scale) -> Pair:
 def _ratio(
     change: Change, base: tuple[Summary, list[Round]], new: tuple[Summary, list[Round]], scale: Scale
 ) -> Estimate | None:
-    if None in change.values or (change.figure.name == "memory_bytes" and base[0].memory_kind != new[0].memory_kind):
+    if None in change.values or (change.figure == "memory_bytes" and base[0].memory_kind != new[0].memory_kind):
         return None
-    return scale.change(change.figure.name, base[1], new[1])
+    return scale.change(change.figure, base[1], new[1])
 
 
 def judged(cases: Sequence[Pair]) -> list[Pair]:

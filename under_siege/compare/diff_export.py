@@ -49,7 +49,6 @@ from under_siege.compare.diff import (
     WORSE,
     Change,
     Compared,
-    Figure,
     Pair,
     other_machine,
 )
@@ -128,8 +127,8 @@ def grid_of(compared: Compared) -> Grid:
     return Grid(names, [Heading(column_of(figure).name) for figure in FIGURES], rows)
 
 
-def column_of(figure: Figure) -> columns.Column:
-    return next(column for column in columns.FIGURES if column.figure == figure.name)
+def column_of(figure: str) -> columns.Column:
+    return next(column for column in columns.FIGURES if column.figure == figure)
 
 
 def percent(fraction: float) -> str:
@@ -258,7 +257,7 @@ def _of_the_noise(compared: Compared, cases: list[Case]) -> Iterator[str]:
 
 def _is_corrected(change: Change) -> bool:
     base, new = change.values
-    if change.figure.name not in AT_ONE_SPEED or change.ratio is None or not base or not new:
+    if change.figure not in AT_ONE_SPEED or change.ratio is None or not base or not new:
         return False
     return abs(float(np.log(new / base)) - change.ratio.log) > ACCURACY
 
@@ -295,7 +294,7 @@ def _case(case: Pair) -> dict[str, Any]:
         "now": _side(case.new),
         "judgement": case.judgement,
         "speed_ratio": case.speed_ratio,
-        "figures": {change.figure.name: _figure(change) for change in case.changes},
+        "figures": {change.figure: _figure(change) for change in case.changes},
     }
 
 
