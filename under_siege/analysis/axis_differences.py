@@ -45,7 +45,7 @@ class Across:
 
 
 def across_of(comparison: Comparison, axis: str) -> Across:
-    """The cases of a result along an axis.
+    """Return the cases of a result along an axis.
 
     Raises:
         BadInputError: fewer than two values of it were measured.
@@ -86,7 +86,7 @@ def _trusted(comparison: Comparison, name: str, *places: int | None) -> tuple[Es
 
 
 def _decided(ratios: dict[tuple[str, int], Estimate], noise: dict[str, float]) -> dict[tuple[str, int], float]:
-    """Those that differ by more than noise, more than our accuracy, and more than the same thing twice."""
+    """Return those that differ by more than noise, more than our accuracy, and more than the same thing twice."""
     steps = holm([chance_of(one) for one in ratios.values()], 1 - CONFIDENCE)
     return {
         key: float(np.expm1(one.log))
@@ -98,7 +98,7 @@ def _decided(ratios: dict[tuple[str, int], Estimate], noise: dict[str, float]) -
 
 
 def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | None:
-    """The largest difference of two cases that are the same; of those that can be trusted, if there are any."""
+    """Return the largest difference of two cases that are the same; of those that can be trusted, if there are any."""
     same = [
         (place, elsewhere)
         for (place, case), (elsewhere, twin) in combinations(enumerate(cases), 2)
@@ -115,7 +115,7 @@ def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | 
 
 
 def _are_the_same(one: Case, other: Case) -> bool:
-    """Whether all of their values are equal, some of them only as versions."""
+    """Return whether all of their values are equal, some of them only as versions."""
     if one.server != other.server or [name for name, _ in one.values] != [name for name, _ in other.values]:
         return False
     pairs = zip(one.values, other.values, strict=True)
@@ -123,13 +123,13 @@ def _are_the_same(one: Case, other: Case) -> bool:
 
 
 def _is_again(case: Case, axis: str, cases: Sequence[Case]) -> bool:
-    """Whether an earlier case is the same, with the very same value on that axis."""
+    """Return whether an earlier case is the same, with the very same value on that axis."""
     earlier = cases[: cases.index(case)]
     return any(_are_the_same(case, one) and case.get(axis) == one.get(axis) for one in earlier)
 
 
 def _in_order(values: Sequence[Value]) -> list[Value]:
-    """Each once, versions and numbers by their size."""
+    """Return each once, versions and numbers by their size."""
     once = list(dict.fromkeys(values))
     known = {value: version for value in once if (version := _version(value)) is not None}
     return sorted(once, key=lambda value: (known[value], len(str(value)))) if len(known) == len(once) else once

@@ -30,7 +30,7 @@ class MetricValue:
 
 
 def known(comparison: Comparison, place: int, figure: str) -> MetricValue | None:
-    """What is known of a figure of one of the cases; None where it has no such figure.
+    """Return what is known of a figure of one of the cases; None where it has no such figure.
 
     Rates and shares of the ceiling are those at the usual speed of the machine, as their intervals are.
     """
@@ -80,7 +80,7 @@ def _wait(comparison: Comparison, place: int, what: str, percentile: str) -> Met
 
 
 def _at_least(comparison: Comparison, place: int, what: str, percent: float) -> float | None:
-    """The lower end of the interval of a percentile that is in some rounds longer than all that was seen."""
+    """Return the lower end of the interval of a percentile that is in some rounds longer than all that was seen."""
     job = comparison.cases[place].case.job
     beside = [number for number, one in enumerate(comparison.cases) if one.case.job == job]
     found = estimates([[_seen(one, what, percent) for one in comparison.rounds[number]] for number in beside])
@@ -117,7 +117,7 @@ def spent_beside(comparison: Comparison, places: Sequence[int], task: Estimate |
 
 
 def _less(one: Estimate | None, task: Estimate | None) -> MetricValue:
-    """The difference; both of its errors are as independent as two measurements can be."""
+    """Return the difference; both of its errors are as independent as two measurements can be."""
     if one is None:
         return MetricValue(None)
     edges = one.interval()

@@ -118,7 +118,7 @@ class Comparison:
         return [one for case in (*self.ceiling_rounds, *self.rounds) for one in case]
 
     def rounds_of(self, work: object) -> list[Round]:
-        """All in which an answer takes the same."""
+        """Return all in which an answer takes the same."""
         return [one for one in self.every_round() if one.case.work == work]
 
     def summary_of_one(self, one: Round) -> Summary:
@@ -139,7 +139,7 @@ def _point(value: float | None) -> Estimate | None:
 
 
 def summarize(result: Result, *, corrected: bool = True) -> Comparison:
-    """The summary of every case, in the order of the servers' numbers.
+    """Return the summary of every case, in the order of the servers' numbers.
 
     Args:
         corrected: whether intervals, ranks and shares of the ceiling are given at the machine's usual speed.

@@ -114,7 +114,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 def summary_of(
     rounds: Sequence[Round], estimates: dict[str, Estimate | None], correction: SpeedCorrection, evidence: Evidence
 ) -> Summary:
-    """What so many rounds of one case say; without a rank, which only a comparison gives."""
+    """Return what so many rounds of one case say; without a rank, which only a comparison gives."""
     first, case = rounds[0].record, rounds[0].case
     reasons = judge(rounds, estimates, evidence)
     identity = Summary(
@@ -160,7 +160,7 @@ def _with_numbers(
 def _rate(
     rounds: Sequence[Round], estimate: Estimate | None, correction: SpeedCorrection
 ) -> tuple[Interval | None, float | None]:
-    """The rate with its interval, and what it would be at the usual speed, if it was corrected for that."""
+    """Return the rate with its interval, and what it would be at the usual speed, if it was corrected for that."""
     measured = _mean([one.rate.per_s for one in rounds])
     if measured is None:
         return None, None
@@ -202,7 +202,7 @@ def _latency(several: Sequence[CensoredSamples], name: str, estimates: dict[str,
 
 
 def _edges(values: Sequence[float | None], name: str, estimates: dict[str, Estimate | None]) -> list[float | None]:
-    """The intervals of the three percentiles, as far as there are any."""
+    """Return the intervals of the three percentiles, as far as there are any."""
     edges: list[float | None] = []
     for value, percent in zip(values, (50, 95, 99), strict=True):
         estimate = estimates.get(f"{name}_p{percent}_s")

@@ -59,7 +59,7 @@ class Scaling:
 
 
 def scaling(numbers: Sequence[float], rates: Sequence[Estimate]) -> Scaling | None:
-    """The law through these points; None where they are too few, or know no noise, or can't be fitted."""
+    """Return the law through these points; None where they are too few, or know no noise, or can't be fitted."""
     if (
         len(numbers) < FEWEST_FOR_SCALING
         or min(numbers) <= 0
@@ -171,7 +171,7 @@ def number(value: Value | None) -> float | None:
 
 
 def axes_of_numbers(cases: Sequence[Case]) -> list[str]:
-    """Those along which there are several."""
+    """Return those along which there are several."""
     names = dict.fromkeys(name for case in cases for name, _ in case.values if name not in NO_NUMBERS)
     values = {name: {case.get(name) for case in cases} - {None} for name in names}
     return [name for name, found in values.items() if len(found) > 1 and all(number(one) is not None for one in found)]

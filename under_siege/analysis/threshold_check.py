@@ -34,7 +34,7 @@ class Judged:
 
 
 def judged(result: Result, comparison: Comparison) -> list[Judged]:
-    """Every requirement of a result that is about itself, with each case that it is about."""
+    """Return every requirement of a result that is about itself, with each case that it is about."""
     told = [(one.goal, one) for one in result.requirements]
     return [
         _judged(goal, comparison, place)

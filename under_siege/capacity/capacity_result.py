@@ -74,7 +74,7 @@ class Search:
         self.most = self._highest()
 
     def _ceiling(self) -> float | None:
-        """What the machine can do of it at its usual speed, with no server at all."""
+        """Return the rate of the task at the usual speed of the machine, with no server at all."""
         found = next((one for one in self._result.records if one.is_ceiling and one.case.covers(self.case)), None)
         if found is None or found.failure is not None or (per_s := Round(found).rate.per_s) is None:
             return None
@@ -99,7 +99,7 @@ class Search:
         return max(2 * self.least, min([most, *(BELOW_LIMIT * one.per_s for one in self.limited)]))
 
     def usual_rate(self, one: Offered) -> float:
-        """The rate that would have been as much to do at the machine's usual speed."""
+        """Return the rate that would have been as much work at the machine's usual speed."""
         return one.per_s * (self.usual / one.speed) ** one.follows_speed if self.usual and one.speed else one.per_s
 
     @cached_property
@@ -173,7 +173,7 @@ class Search:
         return any(map(self._missed, self.sound))
 
     def _is_known(self) -> bool:
-        """Whether the interval is narrow, or the knee lies beyond all rates that may be offered."""
+        """Return whether the interval is narrow, or the knee lies beyond all rates that may be offered."""
         if not self.sound:
             return False
         if any(step.per_s <= self.least * (1 + ENDS) and self._missed(step) for step in self.sound):
@@ -195,7 +195,7 @@ class Search:
         return self._clamped(self._most_telling(low, high, count))
 
     def _most_telling(self, low: float, high: float, count: int) -> float:
-        """Where the knee may be; or first a little beyond, or below, if nothing clear was seen there yet."""
+        """Return where the knee may be; or first a little beyond, or below, if nothing clear was seen there yet."""
         middle = self.quantile(0.5)
         if high > FAR * middle and not any(one.step.broke and one.per_s <= FAR * middle for one in self.sound):
             return BESIDE * middle
@@ -204,7 +204,7 @@ class Search:
         return self.quantile(QUANTILES[count % len(QUANTILES)])
 
     def _patience_s(self) -> float:
-        """How long the last requests of a step may be waited for."""
+        """Return how long the last requests of a step may be waited for."""
         return max((PATIENCE * one.limit for one in self.goals if one.figure.startswith("response_")), default=0.0)
 
     def _clamped(self, rate: float) -> float:
@@ -306,7 +306,7 @@ class Capacity:
         return max(held, key=lambda one: -abs(math.log(one.per_s / (self.holds or 1.0))), default=None)
 
     def missed_at(self, one: Offered) -> list[Goal]:
-        """The goals that did not hold in that step."""
+        """Return the goals that did not hold in that step."""
         return [each for each in self.goals if (excess := one.excess(each)) is not None and excess >= 0]
 
     @property
@@ -355,7 +355,7 @@ def _place(case: Case) -> tuple[float, str, str]:
 
 
 def wanted(result: Result, case: Case, budget_s: float, task_s: float) -> tuple[float, float] | None:
-    """What is to be offered next, and for how long; None: it is known well enough, or there is no time left."""
+    """Return what is to be offered next, and for how long; None: it is known well enough, or there is no time left."""
     return Search(result, case, task_s).wanted(budget_s)
 
 

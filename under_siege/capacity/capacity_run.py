@@ -33,7 +33,7 @@ _NOT_SOUGHT = ("rate_per_s", "of_ceiling")
 
 
 def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:
-    """The plan, all goals checked; a ceiling that is a server of the suite is one of those that are searched.
+    """Return the plan, all goals checked; a ceiling that is a server of the suite is one of those that are searched.
 
     Raises:
         BadInputError: as `make_plan`; or a goal is none, or none that a search can have.
@@ -73,7 +73,7 @@ def goals_for(expected: Expectation, suite: Suite) -> list[str]:
 
 
 def budget_s(goals: Sequence[Goal]) -> float:
-    """How long the search for one server may take."""
+    """Return how long the search for one server may take."""
     return BUDGET_S * min(MOST_TIMES, max(1.0, longest_s(goals) / LIMIT_S))
 
 
@@ -171,7 +171,7 @@ async def _offer(
 async def _bare(
     plan: Plan, case: Case, expectations: Expectations, ticking: SpeedProbe, watcher: ProgressListener
 ) -> Record:
-    """The ceiling: the task with nothing around it, on every CPU."""
+    """Return the ceiling: the task with nothing around it, on every CPU."""
     expected = expectations[case.work]
     length = Length(None, case.users, expected)
     record = new_record(plan, case, length.end_s, 1)

@@ -47,7 +47,7 @@ FEWEST = 20  # arrivals, of which a percentile tells anything
 
 
 def typical_arrivals(count: int, seed: Sequence[int]) -> Floats:
-    """When so many come, in units of the mean time between two: rising, the first at 0 or later; the last before
+    """Return when so many come, in units of the mean time between two: rising, the first at 0 or later; the last before
     `count`."""
     draw = np.random.default_rng(seed)
     candidates = np.sort(draw.random((max(1, min(DRAWN, MOST_DRAWN // count)), count)), axis=1) * count
@@ -57,7 +57,7 @@ def typical_arrivals(count: int, seed: Sequence[int]) -> Floats:
 
 
 def _atypical(candidates: Floats) -> Floats:
-    """How far each one's percentiles are from those of an endless one, over all utilisations."""
+    """Return how far each one's percentiles are from those of an endless one, over all utilisations."""
     far = np.zeros(len(candidates))
     for busy in UTILISATIONS:
         waits = _waits(candidates, busy)
@@ -68,7 +68,7 @@ def _atypical(candidates: Floats) -> Floats:
 
 
 def _waits(arrivals: Floats, service: float) -> Floats:
-    """How long each waits until its service begins (Lindley 1952, as a running maximum)."""
+    """Return how long each waits until its service begins (Lindley 1952, as a running maximum)."""
     work = service * np.arange(arrivals.shape[1]) - arrivals
     return np.asarray(work - np.minimum.accumulate(work, axis=1))
 
@@ -145,7 +145,7 @@ class Generator:
         return self._awake.cpus(last_s)
 
     def cpu_s(self) -> float | None:
-        """What it has used since it was started."""
+        """Return what it has used since it was started."""
         with contextlib.suppress(psutil.Error):
             return used_cpu_s(psutil.Process(self._process.pid))
         return None

@@ -73,7 +73,7 @@ class Offered:
         return float(np.sort(waits)[min(len(waits) - 1, int(percent / 100 * len(waits)))]) if len(waits) else None
 
     def value(self, goal: Goal) -> float | None:
-        """The figure that the goal is about."""
+        """Return the figure that the goal is about."""
         kind, percent = percentile_of(goal)
         if kind:
             return self.percentile_s(kind, percent)
@@ -84,7 +84,7 @@ class Offered:
         }.get(goal.figure)
 
     def excess(self, goal: Goal) -> float | None:
-        """How far it is beyond the limit, as a logarithm: negative where the goal holds.
+        """Return how far it is beyond the limit, as a logarithm: negative where the goal holds.
 
         A percentile that never came is as far beyond as more were lost than may be.
         """
@@ -183,7 +183,7 @@ class Offered:
         return max(0.0, float(np.percentile(late, 99))) if len(late) else 0.0
 
     def is_limited(self, goals: list[Goal]) -> bool:
-        """Whether it was the generator that could not do more, so that nothing is said of the server."""
+        """Return whether it was the generator that could not do more, so that nothing is said of the server."""
         shortest = min((one.limit for one in goals if one.figure.startswith("response_")), default=1.0)
         awake = self.step.generator_awake
         return self.late_s > max(LATE_S, 0.1 * shortest) or (awake is not None and awake > AWAKE)

@@ -20,12 +20,12 @@ FAST_SHARE = 0.05  # so many answers may look too fast because the line before t
 
 
 def paced_by_the_tool(one: Round) -> bool:
-    """Whether the load tool was the limit here and at the ceiling: then one sees how its own pace changed."""
+    """Return whether the load tool was the limit here and at the ceiling: then one sees how its own pace changed."""
     return one.ceiling is not None and bool(starved_generator(one) and starved_generator(one.ceiling))
 
 
 def too_fast(one: Round, evidence: Evidence) -> str | None:
-    """An answer sooner than the task takes alone: from the idle server, at a check, or too often under load."""
+    """Return a message if an answer came sooner than the task takes alone: from the idle server, at a check, or too often under load."""
     needs = evidence.needs(one)
     if needs is None:
         return None
@@ -52,7 +52,7 @@ def too_fast(one: Round, evidence: Evidence) -> str | None:
 
 
 def _halves_of_bursts_s(one: Round) -> list[float]:
-    """How long half of the answers of each burst took at most, where all of them had a good status."""
+    """Return how long half of the answers of each burst took at most, where all of them had a good status."""
     columns = one.totals.columns
     return [
         p50_s
@@ -120,7 +120,7 @@ def unanswered_pings(one: Round, _: Evidence) -> str | None:
 
 
 def starved_generator(one: Round, _: Evidence | None = None) -> str | None:
-    """The load tool was busy with itself, or took CPUs that the server would have used."""
+    """Return a message if the load tool was busy with itself, or took CPUs that the server would have used."""
     record, machine = one.record, one.record.machine
     if one.totals:
         return _wakeful_tool(one)
@@ -218,7 +218,7 @@ def timer(one: Round, _: Evidence) -> str | None:
 
 
 def _usual_wait_s(one: Round) -> float | None:
-    """The median; where the tool tells no percentiles, the mean, as users and rate have it (Little).
+    """Return the median; where the tool tells no percentiles, the mean, as users and rate have it (Little).
 
     In the mean there is what the tool itself and other work took; None where that was much.
     """
@@ -229,7 +229,7 @@ def _usual_wait_s(one: Round) -> float | None:
 
 
 def _cpu_share(one: Round) -> float | None:
-    """How much of one CPU the server used while it was asked."""
+    """Return how much of one CPU the server used while it was asked."""
     used_s = one.server_cpu_s()
     asked_s = float(one.totals.took_s.sum()) if one.totals else one.record.load_s
     return None if used_s is None or not asked_s else used_s / asked_s

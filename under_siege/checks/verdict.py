@@ -197,13 +197,13 @@ def judge(rounds: Sequence[Round], estimates: Estimates, evidence: Evidence) -> 
 
 
 def verdict_of(reasons: Sequence[Reason]) -> str:
-    """The gravest verdict of all reasons."""
+    """Return the gravest verdict of all reasons."""
     verdicts = {_VERDICTS.get(reason.code, FAILED) for reason in reasons}
     return next((verdict for verdict in (FAILED, SUSPECT, UNCLEAR) if verdict in verdicts), OK)
 
 
 def _once(rounds: Sequence[Round], found: Sequence[tuple[Round, Reason]]) -> list[Reason]:
-    """The same code only once: the first round stands for the others."""
+    """Return the same code only once: the first round stands for the others."""
     told: dict[str, Reason] = {}
     for one, reason in found:
         where = f"round {one.record.round}: " if len(rounds) > 1 else ""
@@ -240,7 +240,7 @@ def _failure(one: Round) -> Reason | None:
 
 
 def _of_wrong_size(record: Record) -> list[int]:
-    """The sizes of answers that have the right status, and not the right size."""
+    """Return the sizes of answers that have the right status, and not the right size."""
     answers = zip(record.transactions.size_bytes, record.transactions.status, strict=True)
     return [size for size, code in answers if code == record.answer_status and size != record.answer_bytes]
 

@@ -45,7 +45,7 @@ def other_machine(base: Result, new: Result) -> str:
 
 
 def same_beats(base: Result, new: Result) -> bool:
-    """Whether the metronomes of both did the same work with the same Python on the same kind of CPU."""
+    """Return whether the metronomes of both did the same work with the same Python on the same kind of CPU."""
     one, other = base.environment, new.environment
     return bool(one.speed_probe) and (one.speed_probe, one.cpu_model) == (other.speed_probe, other.cpu_model)
 
@@ -183,7 +183,7 @@ class Compared:
 
 
 def compared(base: Result, new: Result) -> Compared:
-    """Each case of both results, in the order of the servers' numbers."""
+    """Return each case of both results, in the order of the servers' numbers."""
     before, after = summarize(base), summarize(new)
     one_scale = same_beats(base, new)
     scale = Scale(_every_case(before), _every_case(after), same_beats=one_scale)
@@ -257,7 +257,7 @@ def _ratio(
 
 
 def judged(cases: Sequence[Pair]) -> list[Pair]:
-    """The same cases, with the tests of all of them taken together."""
+    """Return the same cases, with the tests of all of them taken together."""
     everything = [change for case in cases for change in case.changes]
     chances = [chance_of(change.ratio) for change in everything if change.ratio and change.is_testable]
     steps = iter(holm(chances, LEVEL))

@@ -45,7 +45,7 @@ class Spans:
         return self.ended_s - self.began_s
 
     def share_between(self, from_s: float, to_s: float) -> Floats:
-        """The share of each that lies between the two times; nothing of one whose answer was not a good one."""
+        """Return the share of each that lies between the two times; nothing of one whose answer was not a good one."""
         inside_s = np.minimum(self.ended_s, to_s) - np.maximum(self.began_s, from_s)
         counts = self.good & (inside_s > 0)
         share: Floats = np.divide(inside_s, self.duration_s, out=np.zeros(len(inside_s)), where=counts)
@@ -59,7 +59,7 @@ def spans_of(
     good: Sequence[bool] | Flags,
     step_s: float = 0.01,
 ) -> Spans:
-    """The requests of a closed loop, in the order of their users and of time.
+    """Return the requests of a closed loop, in the order of their users and of time.
 
     A user without delay sends the next one when the last one was answered. The tool's own duration, in steps of
     `step_s`, serves for the first one and after a request that left no line.
@@ -151,11 +151,11 @@ class _Line:
             self.slope, self._start = line_through(answered_s, self._numbers)
 
     def tells_of(self, end_s: float) -> bool:
-        """Whether the answers span enough of the time until then."""
+        """Return whether the answers span enough of the time until then."""
         return self.spans_s > 0 and self.spans_s >= end_s / 3
 
     def is_even(self) -> bool:
-        """Whether the answers are never far from the line, compared with how many there are."""
+        """Return whether the answers are never far from the line, compared with how many there are."""
         if len(self._answered_s) < FEWEST_ANSWERS:
             return False
         off = np.abs(self._start + self.slope * self._answered_s - self._numbers)
@@ -181,7 +181,7 @@ def _settled_s(spans: Spans, users: int) -> float:
 
 
 def _in_flight(spans: Spans, from_s: float, to_s: float) -> float:
-    """How many requests' worth of work may be expected of those that were not answered before `to_s`.
+    """Return how many requests' worth of work may be expected of those that were not answered before `to_s`.
 
     For each it is the time that it was at work, times the mean of 1/duration of a request that has taken so long
     already, judged by those that took longer; if none did, as if it ended now.
@@ -221,7 +221,7 @@ class Totals:
         return self.completed + sum(self.columns.wrong_status) + sum(self.columns.unanswered)
 
     def bytes_of_answers(self) -> tuple[int, int] | None:
-        """How many bytes so many answers had, where the tool tells that and no status was a wrong one."""
+        """Return how many bytes so many answers had, where the tool tells that and no status was a wrong one."""
         columns = zip(self.columns.body_bytes, self.columns.right, self.columns.wrong_status, strict=True)
         known = [(size, right) for size, right, wrong in columns if size is not None and not wrong]
         return (sum(size for size, _ in known), sum(right for _, right in known)) if known else None
@@ -245,7 +245,7 @@ class Totals:
         return [(began, began + took, (right + more) / took) for began, took, right, more in bursts if right]
 
     def _meanwhile(self, besides: Spans) -> list[int]:
-        """How many right answers others got in each burst."""
+        """Return how many right answers others got in each burst."""
         ended_s = besides.ended_s[besides.good]
         ends_s = self.began_s + self.took_s
         return [
@@ -254,7 +254,7 @@ class Totals:
         ]
 
     def percentile(self, percent: float) -> float | None:
-        """The median over the bursts; None where the tool tells no such one."""
+        """Return the median over the bursts; None where the tool tells no such one."""
         columns = {50: self.columns.p50_s, 95: self.columns.p95_s, 99: self.columns.p99_s}
         known = [value for value in columns[int(percent)] if value is not None]
         return median(known) if known else None
@@ -265,7 +265,7 @@ class Totals:
         return max((value for value in self.columns.max_s if value is not None), default=0.0)
 
     def awake(self, cpus: int) -> float | None:
-        """The share of the time that the tool was awake, of what it could be; None where that isn't known.
+        """Return the share of the time that the tool was awake, of what it could be; None where that isn't known.
 
         Where the system does not tell it, its CPU time stands for it.
         """

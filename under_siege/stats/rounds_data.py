@@ -38,13 +38,13 @@ class CensoredSamples:
     answered: Flags
 
     def percentile(self, percent: float) -> float | None:
-        """The shortest wait that so many per cent don't exceed; None if it lies beyond what was seen."""
+        """Return the shortest wait that so many per cent don't exceed; None if it lies beyond what was seen."""
         times, share = self._distribution
         reached = int(share.searchsorted(percent / 100 - 1e-9))
         return float(times[reached]) if reached < len(times) else None
 
     def seen_up_to_s(self) -> float:
-        """How far the distribution is known."""
+        """Return how far the distribution is known."""
         return float(self.waited_s.max()) if len(self.waited_s) else 0.0
 
     @cached_property
@@ -57,7 +57,7 @@ class CensoredSamples:
 
 
 def together(several: Sequence[CensoredSamples]) -> CensoredSamples:
-    """All in one."""
+    """Return all samples in one."""
     return CensoredSamples(
         np.concatenate([waits.waited_s for waits in several] or [np.empty(0)]),
         np.concatenate([waits.answered for waits in several] or [np.empty(0, dtype=bool)]),
@@ -149,7 +149,7 @@ class Round:
         return self.spans.duration_s[self._steady]
 
     def steady_at_most_s(self) -> Floats:
-        """How long each of them can have taken, given what the tool itself says, rounded down to its step."""
+        """Return how long each of them can have taken, given what the tool itself says, rounded down to its step."""
         columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
         longest: dict[float, float] = {}
         for ended, took in zip(columns.finished_s, columns.took_s, strict=True):
@@ -177,7 +177,7 @@ class Round:
         return self.speed_between(*self.steady_part)
 
     def speed_between(self, from_s: float, to_s: float) -> float | None:
-        """The machine's speed over a time, each moment weighted as for the rate."""
+        """Return the machine's speed over a time, each moment weighted as for the rate."""
         if self.speeds is None:
             return None
         first, last = self._answered_s.searchsorted(from_s), self._answered_s.searchsorted(to_s, "right")
@@ -248,7 +248,7 @@ class Round:
         )
 
     def response_s(self, percent: float) -> float | None:
-        """The wait that so many per cent of the users' requests don't exceed."""
+        """Return the wait that so many per cent of the users' requests don't exceed."""
         return self.totals.percentile(percent) if self.totals else self.responses.percentile(percent)
 
     @cached_property
@@ -309,7 +309,7 @@ class Round:
         return _Work(float(used[1] - used[0]), float((to_s - from_s) * self.rate.per_s))
 
     def memory_bytes(self) -> int | None:
-        """The most memory that the server took while the siege was on."""
+        """Return the most memory that the server took while the siege was on."""
         return max(self.record.samples.memory_bytes, default=None)
 
 
@@ -341,7 +341,7 @@ def _sortable(pair: tuple[str, Value]) -> tuple[str, float, str]:
 
 
 def alone_wall_s(rounds: Iterable[Round]) -> float | None:
-    """The median of all runs that were made around these rounds.
+    """Return the median of all runs that were made around these rounds.
 
     Where there is no task that could be performed without a server: the median of what the first answers took.
     """
@@ -352,7 +352,7 @@ def alone_wall_s(rounds: Iterable[Round]) -> float | None:
 
 
 def alone_cpu_s(rounds: Iterable[Round]) -> float | None:
-    """The CPU time of a run, the median of all."""
+    """Return the CPU time of a run, the median of all."""
     return _median([cpu_s for one in rounds for cpu_s in one.record.alone_cpu_s])
 
 
