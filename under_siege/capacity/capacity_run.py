@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Protocol
 
 from common.errors import BadInputError
+from under_siege.capacity.capacity_result import wanted
 from under_siege.capacity.rate_step import LIMIT_S, Offer, longest_s, typical_arrivals
 from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
@@ -49,20 +49,20 @@ def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequenc
     return make_plan(searched, axes, time_s=None, rounds=1, seed=seed)
 
 
-def check(wanted: Goal, suite: Suite) -> None:
+def check(sought: Goal, suite: Suite) -> None:
     """Raises BadInputError if no rate of arrivals could be sought with this goal."""
-    if wanted.of_base or wanted.figure in _NOT_SOUGHT:
+    if sought.of_base or sought.figure in _NOT_SOUGHT:
         raise BadInputError(
-            f"{wanted.text!r}: the rate is what is sought here; expected goals about times, availability, cpu or "
+            f"{sought.text!r}: the rate is what is sought here; expected goals about times, availability, cpu or "
             "memory, such as 'p99 < 1s'"
         )
-    if wanted.is_at_most is (wanted.figure == "availability_pct"):
-        other = wanted.text.replace(wanted.operator, ">=" if wanted.is_at_most else "<")
-        raise BadInputError(f"{wanted.text!r} would hold the better the more there is to do; expected {other!r}")
-    if wanted.figure.startswith("ping_") and suite.ping is None:
-        raise BadInputError(f"{wanted.text!r}: nothing is pinged here; name the path of a health check: --ping /health")
-    if wanted.limit <= 0 or (wanted.figure == "availability_pct" and wanted.limit >= 100):
-        raise BadInputError(f"{wanted.text!r} can't hold at any rate; expected a limit that can be kept")
+    if sought.is_at_most is (sought.figure == "availability_pct"):
+        other = sought.text.replace(sought.operator, ">=" if sought.is_at_most else "<")
+        raise BadInputError(f"{sought.text!r} would hold the better the more there is to do; expected {other!r}")
+    if sought.figure.startswith("ping_") and suite.ping is None:
+        raise BadInputError(f"{sought.text!r}: nothing is pinged here; name the path of a health check: --ping /health")
+    if sought.limit <= 0 or (sought.figure == "availability_pct" and sought.limit >= 100):
+        raise BadInputError(f"{sought.text!r} can't hold at any rate; expected a limit that can be kept")
 
 
 def goals_for(expected: Expectation, suite: Suite) -> list[str]:
@@ -80,18 +80,10 @@ def budget_s(goals: Sequence[Goal]) -> float:
 FEWEST = 2  # requests of a step
 
 
-class Wanted(Protocol):
-    """What is to be offered next to a server: the rate, and for how long; None: it is known well enough."""
-
-    def __call__(self, result: Result, case: Case, budget_s: float, task_s: float) -> tuple[float, float] | None:
-        """From all that was seen until now."""
-
-
 def run_capacity(
     plan: Plan,
     goals: Sequence[str],
     time_s: float | None,
-    wanted: Wanted,
     out: Path,
     watcher: ProgressListener,
     command: Sequence[str],
@@ -100,7 +92,7 @@ def run_capacity(
     """Find the capacity of each server, and save the result after each step; see `run_and_save`."""
 
     async def work(ready: Plan, result: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
-        await search(ready, list(goals), time_s, result, expectations, services, watcher, keep, wanted)
+        await search(ready, list(goals), time_s, result, expectations, services, watcher, keep)
 
     return run_and_save(plan, out, watcher, command, work, meanwhile)
 
@@ -114,7 +106,6 @@ async def search(
     services: Services,
     watcher: ProgressListener,
     keep: Callable[[Record | Step], None],
-    wanted: Wanted,
 ) -> None:
     """Measures the ceilings, then step after step of every server as long as one is wanted; keeps each."""
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)

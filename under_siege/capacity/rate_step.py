@@ -16,6 +16,7 @@ import aiohttp
 import numpy as np
 import psutil
 from numpy.typing import NDArray
+from scipy.special import lambertw
 
 from common.errors import one_line
 from under_siege.capacity.step_metrics import percentile_of
@@ -79,12 +80,9 @@ def usual_wait(busy: float, percent: float) -> float:
     Exact in the limit; off by less than a hundredth beyond one time of service (Tijms, A First Course in Stochastic
     Models, 2003, section 9.6).
     """
-    least, most = 1e-9, 50.0
-    while most - least > 1e-9:  # the decay: busy * (e^x - 1) = x, for the time of service as unit
-        middle = (least + most) / 2
-        least, most = (least, middle) if busy * math.expm1(middle) > middle else (middle, most)
-    share = (1 - busy) / (busy * math.exp(least) - 1)
-    return busy * max(0.0, math.log(share / (1 - percent / 100)) / least)
+    decay = -float(lambertw(-busy * math.exp(-busy), -1).real) - busy  # busy * (e^decay - 1) = decay
+    share = (1 - busy) / (busy * math.exp(decay) - 1)
+    return busy * max(0.0, math.log(share / (1 - percent / 100)) / decay)
 
 
 COMMAND = [sys.executable, *script("open_load")]

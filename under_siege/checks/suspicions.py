@@ -25,7 +25,7 @@ def paced_by_the_tool(one: Round) -> bool:
 
 
 def too_fast(one: Round, evidence: Evidence) -> str | None:
-    """Return a message if an answer came sooner than the task takes alone: from the idle server, at a check, or too often under load."""
+    """Return a message if an answer came sooner than the task takes alone: idle, at a check, or often under load."""
     needs = evidence.needs(one)
     if needs is None:
         return None
