@@ -21,8 +21,7 @@ from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import OK
 from under_siege.model.case import Case, Value
 from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of, holm, ratio
-
-FIGURES = ("rate_per_s", "cpu_s_per_transaction")
+from under_siege.stats.metrics import SPEED_CORRECTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +58,22 @@ def across_of(comparison: Comparison, axis: str) -> Across:
     first = {case: places.get(_at(case, axis, values[0])) for case in cases}
     ratios = {
         (name, place): ratio(one, other)
-        for name in FIGURES
+        for name in SPEED_CORRECTED
         for case, place in places.items()
         if first[case] not in (None, place) and case.get(axis) is not None
         if (pair := _trusted(comparison, name, place, first[case])) is not None
         for one, other in [pair]
     }
-    noise = {name: found for name in FIGURES if (found := _noise(comparison, name, cases)) is not None}
+    noise = {name: found for name in SPEED_CORRECTED if (found := _noise(comparison, name, cases)) is not None}
     decided = _decided(ratios, noise)
     rows: dict[Case, dict[Value, Cell]] = {}
     for case, place in places.items():
         if (value := case.get(axis)) is not None and not _is_again(case, axis, cases):
-            measured = {name: comparison.measured[name][place] for name in FIGURES}
+            measured = {name: comparison.measured[name][place] for name in SPEED_CORRECTED}
             figures = {name: one.mean for name, one in measured.items() if one is not None}
-            cell = Cell(comparison.cases[place], figures, {name: decided.get((name, place)) for name in FIGURES})
+            cell = Cell(
+                comparison.cases[place], figures, {name: decided.get((name, place)) for name in SPEED_CORRECTED}
+            )
             rows.setdefault(case.without([axis]), {})[value] = cell
     return Across(axis, values, rows, noise)
 
