@@ -173,14 +173,13 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     TARGET is as for run. Requests arrive as a Poisson process (open loop). Exit 3 if an interval is wider than
     about ±15 %.
     """
-    from under_siege.capacity.capacity_plan import capacity_plan
-    from under_siege.capacity.capacity_result import USUAL_STEPS, wanted
-    from under_siege.capacity.capacity_run import run_capacity
+    from under_siege.capacity.capacity_result import USUAL_STEPS
+    from under_siege.capacity.capacity_run import capacity_plan, run_capacity
     from under_siege.targets.selection import suite_of
 
     plan = capacity_plan(suite_of(servers, given.ping), goals, given.axes, seed=given.seed)
     turns = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
-    how = partial(run_capacity, plan, goals, time_s, wanted)
+    how = partial(run_capacity, plan, goals, time_s)
     _measure(turns, how, given)
 
 

@@ -17,8 +17,7 @@ from simulated_record import CPUS, TIME_S, bare_record, record_of, result_of
 from source_code import lines_of_code
 
 from common.errors import BadInputError
-from under_siege.checks.rules import RULES
-from under_siege.checks.verdict import Reason
+from under_siege.checks.verdict import RULES, Reason
 from under_siege.lesson import exercise_check
 from under_siege.lesson.assertions import band
 from under_siege.lesson.exercise_check import NOT_DECIDED, NOT_SOLVED, SOLVED, Checked, _wanted

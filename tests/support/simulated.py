@@ -5,7 +5,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator
 
-from under_siege.stats.request_spans import Spans, spans_of
+from under_siege.stats.rate import Spans, spans_of
 
 Service = Callable[[float], float]  # when it begins → how long it takes, in seconds
 

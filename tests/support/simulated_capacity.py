@@ -12,8 +12,7 @@ from simulated_cpus import Machine
 from simulated_record import record_of, result_of
 
 from under_siege.capacity.capacity_result import Capacity, capacities, wanted
-from under_siege.capacity.load_generator import typical_arrivals
-from under_siege.capacity.rate_step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S
+from under_siege.capacity.rate_step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S, typical_arrivals
 from under_siege.model.record import Pings, Record, Result, Step
 from under_siege.model.requests import Arrivals
 from under_siege.model.threshold import goal

@@ -81,7 +81,7 @@ def as_text(found: Compared, width=130) -> str:
 
 
 def judgements(found: Compared) -> dict[str, dict[str, str | None]]:
-    return {case.case.server: {one.figure.name: one.judgement for one in case.changes} for case in found.cases}
+    return {case.case.server: {one.figure: one.judgement for one in case.changes} for case in found.cases}
 
 
 def by_server(found: Compared) -> dict[str, str]:

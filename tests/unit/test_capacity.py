@@ -23,9 +23,8 @@ from simulated_record import bare_record, result_of
 from common.errors import BadInputError
 from under_siege.capacity.capacity_export import conclusion
 from under_siege.capacity.capacity_result import Capacity, capacities, exit_code
-from under_siege.capacity.latency_replay import Seen, queue_from, replayed, service_times
-from under_siege.capacity.load_generator import Generator, typical_arrivals, usual_wait
-from under_siege.capacity.rate_step import Offer
+from under_siege.capacity.knee import Seen, queue_from, replayed, service_times
+from under_siege.capacity.rate_step import Generator, Offer, typical_arrivals, usual_wait
 from under_siege.capacity.step_metrics import Offered
 from under_siege.cli_options import telling_of
 from under_siege.model.record import Failure, LeftOut, Result, load, save

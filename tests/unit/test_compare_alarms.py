@@ -8,8 +8,7 @@ from under_siege.analysis.summary import Interval, Latency, Summary
 from under_siege.compare.cross_run_scale import between
 from under_siege.compare.diff import FIGURES, Change, Pair, compared, judged
 from under_siege.model.case import case_of
-from under_siege.stats.estimates import Estimate, estimates
-from under_siege.stats.significance import holm
+from under_siege.stats.estimates import Estimate, estimates, holm
 
 TRIALS, DAYS = 100, 20
 

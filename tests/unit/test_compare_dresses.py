@@ -69,7 +69,7 @@ def test_json_says_all_of_it() -> None:
         "parameters": {},
         "judgement": "worse",
     }
-    assert set(one["figures"]) == {figure.name for figure in FIGURES}
+    assert set(one["figures"]) == set(FIGURES)
     rate = one["figures"]["rate_per_s"]
     assert set(rate) == {"base", "new", "change", "low", "high", "p", "smallest_visible", "judgement"}
     assert rate["low"] < rate["change"] < rate["high"] < 0

@@ -3,8 +3,7 @@
 import pytest
 from simulated_record import TASK_S, bare_record, record_of, result_of
 
-from under_siege.analysis.ranking import leaders, ranks
-from under_siege.analysis.report_data import summarize
+from under_siege.analysis.report_data import leaders, ranks, summarize
 from under_siege.analysis.stopping_rule import wanted
 from under_siege.model.case import case_of
 from under_siege.model.record import Result
@@ -232,7 +231,7 @@ def test_what_is_unclear_or_required_and_undecided_gets_another_round() -> None:
 
 
 def test_the_task_alone_is_what_was_measured_around_the_cases() -> None:
-    from under_siege.stats.task_time import alone_cpu_s, alone_wall_s
+    from under_siege.stats.rounds_data import alone_cpu_s, alone_wall_s
 
     result = three_rounds(("1_a", 1, 1.0))
     for record in result.records:

@@ -4,9 +4,18 @@ import numpy as np
 import pytest
 from scipy.special import polygamma, stdtr
 
-from under_siege.analysis.ranking import LOOKS, level, ranks
-from under_siege.stats.estimates import chance, differ, estimates, is_below, ratio, weighted_estimates
-from under_siege.stats.variance import _inverse_trigamma, moderated, pooled
+from under_siege.analysis.report_data import LOOKS, level, ranks
+from under_siege.stats.estimates import (
+    _inverse_trigamma,
+    chance,
+    differ,
+    estimates,
+    is_below,
+    moderated,
+    pooled,
+    ratio,
+    weighted_estimates,
+)
 
 # Of the share that is wanted: 1,500 samples tell it within about 1 % (binomial: 0.6 %); seeds are fixed.
 COVERS = (0.925, 0.975)

@@ -9,7 +9,7 @@ from planned import plan_of
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.report_data import summarize
-from under_siege.checks.rules import Rule, judge
+from under_siege.checks.verdict import RULES, judge
 from under_siege.compare.diff import compared
 from under_siege.compare.diff_export import as_markdown
 from under_siege.model.case import case_of
@@ -182,14 +182,14 @@ def test_a_rule_is_not_applied_where_what_it_needs_is_missing() -> None:
     assert judge(rounds, {}, comparison.evidence)
 
 
-@pytest.mark.parametrize("need", ["arrivals", "pings", "CPU", "alone"])
-def test_a_rule_looks_only_where_there_is_what_it_needs(need: str) -> None:
-    rule = Rule("seen", "suspect", lambda *_: "seen", (need,))
-    whole, empty = record_of("1_x"), record_of("2_x", machine=None)
+@pytest.mark.parametrize("code", ["littles_law", "pings", "timer", "too_fast"])
+def test_a_rule_finds_nothing_where_what_it_needs_is_missing(code: str) -> None:
+    """Single answers, pings, the CPU time of the server, and what the task takes alone."""
+    empty = record_of("2_x", machine=None)
     for columns in (empty.transactions, empty.pings, empty.samples):
         for name in columns.__struct_fields__:
             getattr(columns, name).clear()
-    there = summarize(result_of([bare_record(), whole]))
     missing = summarize(result_of([empty]))
-    assert rule.message(there.rounds[0][0], there.evidence) == "seen"
-    assert rule.message(missing.rounds[0][0], missing.evidence) is None
+    (rule,) = [rule for rule in RULES if rule.code == code]
+    assert rule.of_round is not None
+    assert rule.of_round(missing.rounds[0][0], missing.evidence) is None

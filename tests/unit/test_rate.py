@@ -11,8 +11,7 @@ from simulated import constant, exponential, queue, shared, siege_of, uniform
 
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import load
-from under_siege.stats.rate import steady_rate
-from under_siege.stats.request_spans import spans_of
+from under_siege.stats.rate import spans_of, steady_rate
 
 WITHIN = 0.02
 

@@ -18,8 +18,7 @@ from under_siege.compare.diff import compared
 from under_siege.model.record import Record, Result, load, save
 from under_siege.model.threshold import Required, goal
 from under_siege.render import dressed, exit_code
-from under_siege.stats.estimates import estimates
-from under_siege.stats.proportions import more_needed, share_between
+from under_siege.stats.estimates import estimates, more_needed, share_between
 from under_siege.targets.selection import suite_of, with_required
 from under_siege.targets.suite_file import read_suite
 

@@ -9,12 +9,11 @@ from command import called
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.report_data import summarize
-from under_siege.analysis.sweep import axes_of_numbers, knee, number, sweeps
+from under_siege.analysis.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
 from under_siege.model.record import Result, save
 from under_siege.render import dressed
 from under_siege.report.conclusion import in_sentences
 from under_siege.stats.estimates import Estimate, estimates
-from under_siege.stats.scaling import Scaling, scaling
 
 NUMBERS = [1, 2, 4, 8, 16, 32]
 

@@ -7,7 +7,7 @@ from simulated_bursts import burst_record_of
 from simulated_record import TIME_S, record_of
 from verdicts import codes, judged
 
-from under_siege.checks.timers import timer
+from under_siege.checks.suspicions import timer
 from under_siege.model.record import Machine, Record
 from under_siege.stats.rounds_data import Round
 

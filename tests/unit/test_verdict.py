@@ -5,8 +5,7 @@ from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, resul
 from verdicts import codes, judged
 
 from under_siege.analysis.report_data import summarize
-from under_siege.checks.rules import RULES, verdict_of
-from under_siege.checks.verdict import Reason
+from under_siege.checks.verdict import RULES, Reason, verdict_of
 from under_siege.model.record import Failure, Machine
 from under_siege.render import exit_code
 from under_siege.stats.rounds_data import Round

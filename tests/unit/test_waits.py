@@ -7,8 +7,7 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.report_data import summarize
 from under_siege.render import dressed
-from under_siege.stats.censored_latency import CensoredSamples, together
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.rounds_data import CensoredSamples, Round, together
 
 
 def waits(waited_s: list[float], answered: list[bool]) -> CensoredSamples:

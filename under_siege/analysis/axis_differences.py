@@ -20,10 +20,8 @@ from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import OK
 from under_siege.model.case import Case, Value
-from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of, ratio
-from under_siege.stats.significance import holm
-
-FIGURES = ("rate_per_s", "cpu_s_per_transaction")
+from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of, holm, ratio
+from under_siege.stats.metrics import SPEED_CORRECTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ class Across:
 
 
 def across_of(comparison: Comparison, axis: str) -> Across:
-    """The cases of a result along an axis.
+    """Return the cases of a result along an axis.
 
     Raises:
         BadInputError: fewer than two values of it were measured.
@@ -60,20 +58,22 @@ def across_of(comparison: Comparison, axis: str) -> Across:
     first = {case: places.get(_at(case, axis, values[0])) for case in cases}
     ratios = {
         (name, place): ratio(one, other)
-        for name in FIGURES
+        for name in SPEED_CORRECTED
         for case, place in places.items()
         if first[case] not in (None, place) and case.get(axis) is not None
         if (pair := _trusted(comparison, name, place, first[case])) is not None
         for one, other in [pair]
     }
-    noise = {name: found for name in FIGURES if (found := _noise(comparison, name, cases)) is not None}
+    noise = {name: found for name in SPEED_CORRECTED if (found := _noise(comparison, name, cases)) is not None}
     decided = _decided(ratios, noise)
     rows: dict[Case, dict[Value, Cell]] = {}
     for case, place in places.items():
         if (value := case.get(axis)) is not None and not _is_again(case, axis, cases):
-            measured = {name: comparison.measured[name][place] for name in FIGURES}
+            measured = {name: comparison.measured[name][place] for name in SPEED_CORRECTED}
             figures = {name: one.mean for name, one in measured.items() if one is not None}
-            cell = Cell(comparison.cases[place], figures, {name: decided.get((name, place)) for name in FIGURES})
+            cell = Cell(
+                comparison.cases[place], figures, {name: decided.get((name, place)) for name in SPEED_CORRECTED}
+            )
             rows.setdefault(case.without([axis]), {})[value] = cell
     return Across(axis, values, rows, noise)
 
@@ -87,7 +87,7 @@ def _trusted(comparison: Comparison, name: str, *places: int | None) -> tuple[Es
 
 
 def _decided(ratios: dict[tuple[str, int], Estimate], noise: dict[str, float]) -> dict[tuple[str, int], float]:
-    """Those that differ by more than noise, more than our accuracy, and more than the same thing twice."""
+    """Return those that differ by more than noise, more than our accuracy, and more than the same thing twice."""
     steps = holm([chance_of(one) for one in ratios.values()], 1 - CONFIDENCE)
     return {
         key: float(np.expm1(one.log))
@@ -99,7 +99,7 @@ def _decided(ratios: dict[tuple[str, int], Estimate], noise: dict[str, float]) -
 
 
 def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | None:
-    """The largest difference of two cases that are the same; of those that can be trusted, if there are any."""
+    """Return the largest difference of two cases that are the same; of those that can be trusted, if there are any."""
     same = [
         (place, elsewhere)
         for (place, case), (elsewhere, twin) in combinations(enumerate(cases), 2)
@@ -116,7 +116,7 @@ def _noise(comparison: Comparison, name: str, cases: Sequence[Case]) -> float | 
 
 
 def _are_the_same(one: Case, other: Case) -> bool:
-    """Whether all of their values are equal, some of them only as versions."""
+    """Return whether all of their values are equal, some of them only as versions."""
     if one.server != other.server or [name for name, _ in one.values] != [name for name, _ in other.values]:
         return False
     pairs = zip(one.values, other.values, strict=True)
@@ -124,13 +124,13 @@ def _are_the_same(one: Case, other: Case) -> bool:
 
 
 def _is_again(case: Case, axis: str, cases: Sequence[Case]) -> bool:
-    """Whether an earlier case is the same, with the very same value on that axis."""
+    """Return whether an earlier case is the same, with the very same value on that axis."""
     earlier = cases[: cases.index(case)]
     return any(_are_the_same(case, one) and case.get(axis) == one.get(axis) for one in earlier)
 
 
 def _in_order(values: Sequence[Value]) -> list[Value]:
-    """Each once, versions and numbers by their size."""
+    """Return each once, versions and numbers by their size."""
     once = list(dict.fromkeys(values))
     known = {value: version for value in once if (version := _version(value)) is not None}
     return sorted(once, key=lambda value: (known[value], len(str(value)))) if len(known) == len(once) else once

@@ -1,15 +1,17 @@
-"""What is known of a figure of a case: its value, and the interval that it lies in."""
+"""The value of a metric of a case and its interval, and the CPU time of an answer beside the task."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
 
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Interval, Summary
-from under_siege.stats.estimates import Estimate, estimates
-from under_siege.stats.proportions import share_between
+from under_siege.stats.estimates import Estimate, estimates, share_between
 from under_siege.stats.rounds_data import Round
 
 
@@ -28,7 +30,7 @@ class MetricValue:
 
 
 def known(comparison: Comparison, place: int, figure: str) -> MetricValue | None:
-    """What is known of a figure of one of the cases; None where it has no such figure.
+    """Return what is known of a figure of one of the cases; None where it has no such figure.
 
     Rates and shares of the ceiling are those at the usual speed of the machine, as their intervals are.
     """
@@ -78,7 +80,7 @@ def _wait(comparison: Comparison, place: int, what: str, percentile: str) -> Met
 
 
 def _at_least(comparison: Comparison, place: int, what: str, percent: float) -> float | None:
-    """The lower end of the interval of a percentile that is in some rounds longer than all that was seen."""
+    """Return the lower end of the interval of a percentile that is in some rounds longer than all that was seen."""
     job = comparison.cases[place].case.job
     beside = [number for number, one in enumerate(comparison.cases) if one.case.job == job]
     found = estimates([[_seen(one, what, percent) for one in comparison.rounds[number]] for number in beside])
@@ -93,3 +95,37 @@ def _seen(one: Round, what: str, percent: float) -> float | None:
         return one.totals.percentile(percent)
     waits = one.pings if what == "ping" else one.responses
     return waits.percentile(percent) or waits.seen_up_to_s()
+
+
+FIGURE = "cpu_s_per_transaction"
+
+
+def task_cpu_s(comparison: Comparison, work: object) -> Estimate | None:
+    """What the task takes with nothing beside it, at the usual speed of the machine; None where nobody performed it."""
+    values: list[float | None] = []
+    for one in comparison.rounds_of(work):
+        if one.record.alone_cpu_s:
+            speed = comparison.correction.speed(one) or 1.0
+            times = speed ** comparison.correction.cpu_coefficient(one)
+            values.append(median(one.record.alone_cpu_s) * times)
+    return estimates([values])[0]
+
+
+def spent_beside(comparison: Comparison, places: Sequence[int], task: Estimate | None) -> list[MetricValue]:
+    """CPU seconds for each answer of each of these cases, without those of the task; all of them if that is None."""
+    return [_less(comparison.measured[FIGURE][place], task) for place in places]
+
+
+def _less(one: Estimate | None, task: Estimate | None) -> MetricValue:
+    """Return the difference; both of its errors are as independent as two measurements can be."""
+    if one is None:
+        return MetricValue(None)
+    edges = one.interval()
+    if task is None:
+        return MetricValue(one.mean, *(edges or ()))
+    value, of_task = one.mean - task.mean, task.interval()
+    if edges is None or of_task is None:
+        return MetricValue(value)
+    down = np.hypot(one.mean - edges[0], of_task[1] - task.mean)
+    up = np.hypot(edges[1] - one.mean, task.mean - of_task[0])
+    return MetricValue(value, float(value - down), float(value + up))

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from under_siege.analysis.ranking import LOOKS, is_worse, level
-from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.report_data import LOOKS, Comparison, is_worse, level, summarize
 from under_siege.analysis.threshold_check import UNDECIDED, judged
 from under_siege.checks.verdict import FAILED, OK, UNCLEAR
 from under_siege.model.case import Case

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean, median
 
 import msgspec
 
 from under_siege.checks.evidence import Evidence
-from under_siege.checks.rules import judge, verdict_of
-from under_siege.checks.verdict import FAILED, OK, Reason
+from under_siege.checks.verdict import FAILED, OK, Reason, judge, verdict_of
 from under_siege.model.case import Case, Value, case_of
-from under_siege.stats.censored_latency import CensoredSamples, together
 from under_siege.stats.estimates import Estimate
-from under_siege.stats.regression import mean, median
-from under_siege.stats.rounds_data import Round
+from under_siege.stats.rounds_data import CensoredSamples, Round, together
 from under_siege.stats.speed_correction import SpeedCorrection
 
 
@@ -95,6 +93,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         """As it is compared: at the usual speed of the machine, where that is known; 0 where there is none."""
         return 0.0 if self.rate_per_s is None else self.rate_at_usual_speed_per_s or self.rate_per_s.mean
 
+    def as_measured(self, figure: str) -> float | None:
+        """Return a metric that cases are compared in, without any correction for the speed of the machine."""
+        if figure != "rate_per_s":
+            return self.shown(figure)
+        return None if self.rate_per_s is None else self.rate_per_s.mean
+
     def shown(self, figure: str) -> float | None:
         """One of the figures that cases are compared in, as it is shown."""
         if figure == "rate_per_s":
@@ -110,7 +114,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 def summary_of(
     rounds: Sequence[Round], estimates: dict[str, Estimate | None], correction: SpeedCorrection, evidence: Evidence
 ) -> Summary:
-    """What so many rounds of one case say; without a rank, which only a comparison gives."""
+    """Return what so many rounds of one case say; without a rank, which only a comparison gives."""
     first, case = rounds[0].record, rounds[0].case
     reasons = judge(rounds, estimates, evidence)
     identity = Summary(
@@ -156,7 +160,7 @@ def _with_numbers(
 def _rate(
     rounds: Sequence[Round], estimate: Estimate | None, correction: SpeedCorrection
 ) -> tuple[Interval | None, float | None]:
-    """The rate with its interval, and what it would be at the usual speed, if it was corrected for that."""
+    """Return the rate with its interval, and what it would be at the usual speed, if it was corrected for that."""
     measured = _mean([one.rate.per_s for one in rounds])
     if measured is None:
         return None, None
@@ -198,7 +202,7 @@ def _latency(several: Sequence[CensoredSamples], name: str, estimates: dict[str,
 
 
 def _edges(values: Sequence[float | None], name: str, estimates: dict[str, Estimate | None]) -> list[float | None]:
-    """The intervals of the three percentiles, as far as there are any."""
+    """Return the intervals of the three percentiles, as far as there are any."""
     edges: list[float | None] = []
     for value, percent in zip(values, (50, 95, 99), strict=True):
         estimate = estimates.get(f"{name}_p{percent}_s")
@@ -213,7 +217,7 @@ def _gil(seen: Sequence[bool | None]) -> bool | None:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return mean(known) if known else None
+    return fmean(known) if known else None
 
 
 def _median(values: Sequence[int | None]) -> int | None:

@@ -12,8 +12,7 @@ from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import FAILED
 from under_siege.model.record import Result
 from under_siege.model.threshold import Goal, Required, goal_names
-from under_siege.stats.estimates import Estimate
-from under_siege.stats.proportions import more_needed
+from under_siege.stats.estimates import Estimate, more_needed
 
 MET, MISSED, UNDECIDED = "met", "missed", "undecided"
 # What makes a case suspect because of its failures: these are counted, whatever else they put in doubt.
@@ -35,7 +34,7 @@ class Judged:
 
 
 def judged(result: Result, comparison: Comparison) -> list[Judged]:
-    """Every requirement of a result that is about itself, with each case that it is about."""
+    """Return every requirement of a result that is about itself, with each case that it is about."""
     told = [(one.goal, one) for one in result.requirements]
     return [
         _judged(goal, comparison, place)

@@ -30,7 +30,7 @@ _TALLEST_S, _LOWEST_S = 10.0, 0.001  # the range of a curve; each block is a ste
 
 
 def names_of(found: Sequence[Capacity]) -> list[str]:
-    """What each is called beside the others."""
+    """Return what each is called beside the others."""
     cases = [one.case for one in found]
     tasks = [name for name in varying(cases) if name in ("task", "path")]
     return [name_of(one.case, cases) + (f" ({told})" if (told := in_words(one.case, tasks)) else "") for one in found]
@@ -70,7 +70,7 @@ def time_of(value: float | None) -> str:
 
 
 def cells(one: Capacity) -> list[str]:
-    """Its figures, as `COLUMNS` has them."""
+    """Return its figures, as `COLUMNS` has them."""
     if one.verdict == FAILED:
         return ["failed", *[""] * (len(COLUMNS) - 1)]
     at = one.at
@@ -88,7 +88,7 @@ def cells(one: Capacity) -> list[str]:
 
 
 def _what_breaks(one: Capacity) -> str:
-    """The goal, and what it was at the lowest rate at which it was missed."""
+    """Return the goal, and what it was at the lowest rate at which it was missed."""
     if one.breaks is None:
         return "nothing"
     beyond = _first_missed(one, one.breaks)
@@ -97,7 +97,7 @@ def _what_breaks(one: Capacity) -> str:
 
 
 def _first_missed(one: Capacity, goal: Goal) -> Offered | None:
-    """The lowest rate at which it was missed, of those beyond the one that holds."""
+    """Return the lowest rate at which it was missed, of those beyond the one that holds."""
     missed = [step for step in one.steps if goal in one.missed_at(step)]
     beyond = [step for step in missed if not one.holds or step.per_s >= one.holds]
     return min(beyond or missed, key=lambda step: step.per_s, default=None)
@@ -108,7 +108,7 @@ def _figure(goal: Goal) -> str:
 
 
 def told(one: Offered, goal: Goal) -> str:
-    """The figure of a goal in a step, with its unit."""
+    """Return the figure of a goal in a step, with its unit."""
     value = one.value(goal)
     if value is None:
         return NONE

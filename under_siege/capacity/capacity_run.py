@@ -1,45 +1,89 @@
-"""Conducting a search for the capacity of each server: steps at the rates that are asked for, one server after another.
+"""Search the capacity of each server: step after step, at the rates that `capacity_result` asks for."""
 
-What is offered next is not decided here, but by whoever reads what was seen until now.
-"""
-
+import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Protocol
 
-from under_siege.capacity.capacity_plan import budget_s, goals_for
-from under_siege.capacity.load_generator import typical_arrivals
-from under_siege.capacity.rate_step import Offer
+from common.errors import BadInputError
+from under_siege.capacity.capacity_result import wanted
+from under_siege.capacity.rate_step import LIMIT_S, Offer, longest_s, typical_arrivals
 from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
-from under_siege.model.case import Case
+from under_siege.model.case import Case, Value
 from under_siege.model.record import Failure, Record, Result, Step
-from under_siege.model.threshold import goal
+from under_siege.model.suite import Suite
+from under_siege.model.threshold import Goal, goal
 from under_siege.monitors.cpu_speed_probe import SpeedProbe, speed_probe
 from under_siege.run.case_run import beside_the_machine
 from under_siege.run.ceiling import compute_bare
 from under_siege.run.duration import Length, in_words
-from under_siege.run.plan import Plan, ProgressListener, new_record
+from under_siege.run.plan import Plan, ProgressListener, make_plan, new_record
 from under_siege.run.session import Keep, Meanwhile, run_and_save
-from under_siege.targets.expectation import Expectations
+from under_siege.targets.expectation import Expectation, Expectations
+from under_siege.targets.selection import CAPACITY, refuse_unsupported
+from under_siege.targets.strategies import by_hand
+
+USERS = 25  # of the ceiling, which is a closed loop: more than enough to keep every CPU busy
+TIMES_ALONE, PING_LIMIT_S = 10.0, 0.05  # of the goals where none is named
+BUDGET_S, MOST_TIMES = 60.0, 30.0  # of a server, where its goals are about a second; for longer ones up to so much more
+_NOT_SOUGHT = ("rate_per_s", "of_ceiling")
+
+
+def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:
+    """Return the plan, all goals checked; a ceiling that is a server of the suite is one of those that are searched.
+
+    Raises:
+        BadInputError: as `make_plan`; or a goal is none, or none that a search can have.
+    """
+    refuse_unsupported(CAPACITY, suite)
+    for text in goals:
+        check(goal(text), suite)
+    targets = tuple(by_hand(target) for target in suite.targets)  # as they are when nobody compares them
+    ceiling = suite.ceiling
+    if ceiling is not None and not ceiling.is_bare:
+        targets, ceiling = (*targets, ceiling), None
+    searched = replace(suite, targets=targets, ceiling=ceiling, axes={**suite.axes, "users": (USERS,)})
+    return make_plan(searched, axes, time_s=None, rounds=1, seed=seed)
+
+
+def check(sought: Goal, suite: Suite) -> None:
+    """Raises BadInputError if no rate of arrivals could be sought with this goal."""
+    if sought.of_base or sought.figure in _NOT_SOUGHT:
+        raise BadInputError(
+            f"{sought.text!r}: the rate is what is sought here; expected goals about times, availability, cpu or "
+            "memory, such as 'p99 < 1s'"
+        )
+    if sought.is_at_most is (sought.figure == "availability_pct"):
+        other = sought.text.replace(sought.operator, ">=" if sought.is_at_most else "<")
+        raise BadInputError(f"{sought.text!r} would hold the better the more there is to do; expected {other!r}")
+    if sought.figure.startswith("ping_") and suite.ping is None:
+        raise BadInputError(f"{sought.text!r}: nothing is pinged here; name the path of a health check: --ping /health")
+    if sought.limit <= 0 or (sought.figure == "availability_pct" and sought.limit >= 100):
+        raise BadInputError(f"{sought.text!r} can't hold at any rate; expected a limit that can be kept")
+
+
+def goals_for(expected: Expectation, suite: Suite) -> list[str]:
+    """Those that hold where none is named: ten times what the task takes alone, if that is more than a second."""
+    limit_s = max(LIMIT_S, TIMES_ALONE * expected.task_s)
+    limit_s = round(limit_s, 1 - math.floor(math.log10(limit_s)))  # two digits
+    return [f"p99 < {limit_s:g}s", *([f"ping p99 < {PING_LIMIT_S * 1000:g}ms"] if suite.ping else [])]
+
+
+def budget_s(goals: Sequence[Goal]) -> float:
+    """Return how long the search for one server may take."""
+    return BUDGET_S * min(MOST_TIMES, max(1.0, longest_s(goals) / LIMIT_S))
+
 
 FEWEST = 2  # requests of a step
-
-
-class Wanted(Protocol):
-    """What is to be offered next to a server: the rate, and for how long; None: it is known well enough."""
-
-    def __call__(self, result: Result, case: Case, budget_s: float, task_s: float) -> tuple[float, float] | None:
-        """From all that was seen until now."""
 
 
 def run_capacity(
     plan: Plan,
     goals: Sequence[str],
     time_s: float | None,
-    wanted: Wanted,
     out: Path,
     watcher: ProgressListener,
     command: Sequence[str],
@@ -48,7 +92,7 @@ def run_capacity(
     """Find the capacity of each server, and save the result after each step; see `run_and_save`."""
 
     async def work(ready: Plan, result: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
-        await search(ready, list(goals), time_s, result, expectations, services, watcher, keep, wanted)
+        await search(ready, list(goals), time_s, result, expectations, services, watcher, keep)
 
     return run_and_save(plan, out, watcher, command, work, meanwhile)
 
@@ -62,7 +106,6 @@ async def search(
     services: Services,
     watcher: ProgressListener,
     keep: Callable[[Record | Step], None],
-    wanted: Wanted,
 ) -> None:
     """Measures the ceilings, then step after step of every server as long as one is wanted; keeps each."""
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
@@ -119,7 +162,7 @@ async def _offer(
 async def _bare(
     plan: Plan, case: Case, expectations: Expectations, ticking: SpeedProbe, watcher: ProgressListener
 ) -> Record:
-    """The ceiling: the task with nothing around it, on every CPU."""
+    """Return the ceiling: the task with nothing around it, on every CPU."""
     expected = expectations[case.work]
     length = Length(None, case.users, expected)
     record = new_record(plan, case, length.end_s, 1)

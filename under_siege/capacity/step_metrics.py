@@ -8,14 +8,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from under_siege.capacity.latency_replay import Seen
+from under_siege.capacity.knee import Seen
 from under_siege.model.record import Step
 from under_siege.model.threshold import Goal
 from under_siege.stats.cpu_speed import speeds_of
 
 Floats = NDArray[np.float64]
 
-PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
+_PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 LATE_S = 0.002  # at the 99th percentile: beyond that the generator is late
 MUCH_BY_OTHERS = 0.1  # of all CPUs: what was measured then is not the server's alone
 PACE = 0.5  # of what a worker can do that is never idle
@@ -23,6 +23,12 @@ SERVED_S = 0.1  # before an answer: when it was served at the latest
 SMOOTHED_S = 0.3  # on both sides: single samples of the speed probe are noisy
 TINY = 0.01  # of the usual speed: no machine is slower
 AWAKE = 0.9  # of a CPU: beyond that the generator is itself the limit
+
+
+def percentile_of(goal: Goal) -> tuple[str, float]:
+    """Return `response` or `ping`, and the percentage; an empty name if the goal is about something else."""
+    kind, _, percentile = goal.figure.removesuffix("_s").rpartition("_")
+    return (kind, _PERCENTS[percentile]) if percentile in _PERCENTS else ("", 100.0)
 
 
 class Offered:
@@ -67,10 +73,10 @@ class Offered:
         return float(np.sort(waits)[min(len(waits) - 1, int(percent / 100 * len(waits)))]) if len(waits) else None
 
     def value(self, goal: Goal) -> float | None:
-        """The figure that the goal is about."""
-        kind, _, percent = goal.figure.removesuffix("_s").rpartition("_")
-        if percent in PERCENTS:
-            return self.percentile_s(kind, PERCENTS[percent])
+        """Return the figure that the goal is about."""
+        kind, percent = percentile_of(goal)
+        if kind:
+            return self.percentile_s(kind, percent)
         return {
             "availability_pct": 100 * float(np.mean(self.right)) if len(self.right) else None,
             "cpu_s_per_transaction": self.cpu_s,
@@ -78,7 +84,7 @@ class Offered:
         }.get(goal.figure)
 
     def excess(self, goal: Goal) -> float | None:
-        """How far it is beyond the limit, as a logarithm: negative where the goal holds.
+        """Return how far it is beyond the limit, as a logarithm: negative where the goal holds.
 
         A percentile that never came is as far beyond as more were lost than may be.
         """
@@ -89,17 +95,17 @@ class Offered:
         if goal.figure == "availability_pct":  # the share that is missing
             value, limit = 100 - value, 100 - limit
         if value == math.inf:
-            kind, _, percent = goal.figure.removesuffix("_s").rpartition("_")
-            waits, allowed = self.waits_s if kind == "response" else self.ping_waits_s, 1 - PERCENTS[percent] / 100
+            kind, percent = percentile_of(goal)
+            waits, allowed = self.waits_s if kind == "response" else self.ping_waits_s, 1 - percent / 100
             return max(0.0, math.log(float(np.mean(np.isinf(waits))) / allowed)) if allowed else math.inf
         return math.log(max(value, 1e-9) / limit)
 
     def missed(self, goal: Goal) -> tuple[int, float]:
         """How many requests missed the limit of a percentile of the answers, and how many may; 0 of any other goal."""
-        kind, _, percent = goal.figure.removesuffix("_s").rpartition("_")
-        if kind != "response" or percent not in PERCENTS:
+        kind, percent = percentile_of(goal)
+        if kind != "response":
             return 0, 0.0
-        return int(np.sum(self.waits_s > goal.limit)), len(self.waits_s) * (1 - PERCENTS[percent] / 100)
+        return int(np.sum(self.waits_s > goal.limit)), len(self.waits_s) * (1 - percent / 100)
 
     @property
     def lost(self) -> int:
@@ -177,7 +183,7 @@ class Offered:
         return max(0.0, float(np.percentile(late, 99))) if len(late) else 0.0
 
     def is_limited(self, goals: list[Goal]) -> bool:
-        """Whether it was the generator that could not do more, so that nothing is said of the server."""
+        """Return whether it was the generator that could not do more, so that nothing is said of the server."""
         shortest = min((one.limit for one in goals if one.figure.startswith("response_")), default=1.0)
         awake = self.step.generator_awake
         return self.late_s > max(LATE_S, 0.1 * shortest) or (awake is not None and awake > AWAKE)

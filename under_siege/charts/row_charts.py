@@ -13,7 +13,7 @@ from under_siege.charts.canvas import Drawing, Look, Sheet, Words, either, kind,
 from under_siege.checks.verdict import OK
 from under_siege.report.columns import half_width
 from under_siege.report.labels import plain_name, with_file
-from under_siege.stats.request_spans import Floats
+from under_siege.stats.rate import Floats
 from under_siege.stats.rounds_data import Round
 
 _LINE, _GAP = 18, 12  # pixels

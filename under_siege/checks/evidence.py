@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median
 from typing import NamedTuple
 
 from under_siege.stats.estimates import Estimate
-from under_siege.stats.regression import mean, median
 from under_siege.stats.rounds_data import Round
 from under_siege.stats.speed_correction import SpeedCorrection, other_work, stolen
 
@@ -114,10 +114,10 @@ class Evidence:
             power = self.correction.cpu_coefficient(one)
             for of_group in ([run for run in runs if run.at_s < 0], [run for run in runs if run.at_s >= 0]):
                 logs = [math.log(run.cpu_s) + power * math.log(run.speed / usual) for run in of_group if run.cpu_s > 0]
-                groups += [mean(logs)] if logs else []
+                groups += [fmean(logs)] if logs else []
         if not groups:
             return None
-        middle = mean(groups)
+        middle = fmean(groups)
         squares = sum((one - middle) ** 2 for one in groups) + USUAL_GROUPS * USUAL_DEVIATION_OF_RUNS**2
         degrees = len(groups) - 1 + USUAL_GROUPS
         variance = squares / degrees / len(groups) + LEAST_VARIANCE_OF_NEED

@@ -1,6 +1,6 @@
-"""Suspicions: what an honest server could not have done, or what the load tool was the limit of.
+"""Rules on one round: what an honest server could not have done, and where the load tool was the limit.
 
-Each looks at one round and says what it saw, what it compared that with, and the likely cause; None if it saw nothing.
+Each returns what it saw, what it compared that with, and the likely cause; None if it saw nothing.
 """
 
 import numpy as np
@@ -20,12 +20,12 @@ FAST_SHARE = 0.05  # so many answers may look too fast because the line before t
 
 
 def paced_by_the_tool(one: Round) -> bool:
-    """Whether the load tool was the limit here and at the ceiling: then one sees how its own pace changed."""
+    """Return whether the load tool was the limit here and at the ceiling: then one sees how its own pace changed."""
     return one.ceiling is not None and bool(starved_generator(one) and starved_generator(one.ceiling))
 
 
 def too_fast(one: Round, evidence: Evidence) -> str | None:
-    """An answer sooner than the task takes alone: from the idle server, at a check, or too often under load."""
+    """Return a message if an answer came sooner than the task takes alone: idle, at a check, or often under load."""
     needs = evidence.needs(one)
     if needs is None:
         return None
@@ -52,7 +52,7 @@ def too_fast(one: Round, evidence: Evidence) -> str | None:
 
 
 def _halves_of_bursts_s(one: Round) -> list[float]:
-    """How long half of the answers of each burst took at most, where all of them had a good status."""
+    """Return how long half of the answers of each burst took at most, where all of them had a good status."""
     columns = one.totals.columns
     return [
         p50_s
@@ -120,7 +120,7 @@ def unanswered_pings(one: Round, _: Evidence) -> str | None:
 
 
 def starved_generator(one: Round, _: Evidence | None = None) -> str | None:
-    """The load tool was busy with itself, or took CPUs that the server would have used."""
+    """Return a message if the load tool was busy with itself, or took CPUs that the server would have used."""
     record, machine = one.record, one.record.machine
     if one.totals:
         return _wakeful_tool(one)
@@ -182,3 +182,54 @@ def unknown_lines(one: Round, _: Evidence) -> str | None:
         return None
     first = next(iter(one.record.tool_unknown_lines), "not kept")
     return f"{one.record.tool} printed {one.record.tool_unknown} lines that are not known; the first: {first}"
+
+
+FEWEST_CHECKS = 3  # the same request, on connections of its own
+FEWEST_IN_LINE = 2  # of one user each answer takes about as long as a check
+TIGHT = 1.6  # times the median, and the 95th percentile is below that: a timer does not wait in line
+IDLE = 0.5  # of one CPU; a server that computes under a GIL takes all of one
+KNOWN = (  # from and to in seconds, and the likely cause; Locust tells its percentiles to two digits
+    (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body at once, or set TCP_NODELAY"),
+    (0.047, 0.063, "a poll every 0.1 s, half of which one waits on the average, or which other requests wake"),
+    (0.095, 0.116, "a poll every 0.1 s, such as the select of cheroot 8.1 to 8.4, in which kept connections wait"),
+)
+
+
+def timer(one: Round, _: Evidence) -> str | None:
+    """Answers that take as long as a known timer, and longer than if all users stood in one line.
+
+    The checks ask for the same on new connections at the same time. Whatever a server is waiting for, and however few
+    of its workers the users share: if one answer takes so long, users have to wait at most so many times that.
+    """
+    waited_s, soon_s = _usual_wait_s(one), one.checks.duration_s[one.checks.good]
+    cause = next((cause for least_s, most_s, cause in KNOWN if least_s <= (waited_s or 0.0) <= most_s), None)
+    if waited_s is None or cause is None or len(soon_s) < FEWEST_CHECKS:
+        return None
+    usual_s = float(np.median(soon_s))
+    in_line_s, share = max(FEWEST_IN_LINE, one.record.users) * usual_s, _cpu_share(one)
+    p95_s = one.response_s(95)
+    if waited_s <= in_line_s or (p95_s is not None and p95_s > TIGHT * waited_s) or share is None or share > IDLE:
+        return None
+    return (
+        f"a timer and not work: users waited {formatting.seconds(waited_s)}, "
+        f"while the same request on a new connection took {formatting.seconds(usual_s)}, "
+        f"and the server used {100 * share:.0f} % of a CPU; the likely cause is {cause}"
+    )
+
+
+def _usual_wait_s(one: Round) -> float | None:
+    """Return the median; where the tool tells no percentiles, the mean, as users and rate have it (Little).
+
+    In the mean there is what the tool itself and other work took; None where that was much.
+    """
+    known = one.response_s(50)
+    if known is None and one.totals and one.completed and not is_busy(one) and not starved_generator(one):
+        return float(one.record.users * one.totals.took_s.sum() / one.totals.attempts)
+    return known
+
+
+def _cpu_share(one: Round) -> float | None:
+    """Return how much of one CPU the server used while it was asked."""
+    used_s = one.server_cpu_s()
+    asked_s = float(one.totals.took_s.sum()) if one.totals else one.record.load_s
+    return None if used_s is None or not asked_s else used_s / asked_s

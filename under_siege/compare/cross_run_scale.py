@@ -67,12 +67,12 @@ class Scale:
         }
 
     def speed_ratio(self, base: Case, new: Case) -> float | None:
-        """How fast the machine was in the second, as a multiple of the first."""
+        """Return how fast the machine was in the second, as a multiple of the first."""
         speeds = self._log_speed(base), self._log_speed(new)
         return None if speeds[0] is None or speeds[1] is None else float(np.exp(speeds[1] - speeds[0]))
 
     def change(self, name: str, base: Case, new: Case) -> Estimate | None:
-        """The figure in the second, as a multiple of the first, at one speed; None where either is not known."""
+        """Return the figure in the second, as a multiple of the first, at one speed; None where either is not known."""
         before, after = (self._estimates[id(case[0])][name] for case in (base, new))
         if before is None or after is None:
             return None
@@ -97,7 +97,7 @@ class Scale:
         return replace(change, log=change.log + follows.way * left, variance=variance, degrees=degrees)
 
     def _log_speed(self, case: Case) -> float | None:
-        """The mean over the rounds, 0 at the usual speed of both results."""
+        """Return the mean over the rounds, 0 at the usual speed of both results."""
         speeds = [speed for one in case if (speed := self._correction.speed(one))] if self.is_common else []
         return float(np.log(speeds).mean()) if len(speeds) == len(case) else None
 
@@ -113,7 +113,7 @@ def between(base: Estimate, rounds: int, new: Estimate, new_rounds: int) -> Esti
 
 
 def _known(slopes: Sequence[Slope], bounds: Bounds) -> Slope:
-    """What the windows say and what is possible, each weighted by how exact it is."""
+    """Return what the windows say and what is possible, each weighted by how exact it is."""
     possible = Slope(sum(bounds) / 2, (bounds.most - bounds.least) ** 2 / 12 + UNLIKE_BEATS**2)
     said = Slope(sum(slope.value for slope in slopes) / 2, sum(slope.variance for slope in slopes) / 2)
     weights = [1 / possible.variance, 1 / max(said.variance, 1e-9)]
@@ -134,7 +134,7 @@ def _of_cpu(rounds: Case) -> Bounds:
 
 
 def _computing(rounds: Case) -> float:
-    """The share of its time alone that the task needs the CPU for; 0 where it also waits."""
+    """Return the share of its time alone that the task needs the CPU for; 0 where it also waits."""
     wall_s, cpu_s = (
         sum(sum(column) for column in columns)
         for columns in ([one.record.alone_wall_s for one in rounds], [one.record.alone_cpu_s for one in rounds])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,10 +16,9 @@ from under_siege.checks.verdict import FAILED, OK
 from under_siege.compare.cross_run_scale import Scale
 from under_siege.model.case import Case, axis
 from under_siege.model.record import Environment, Result
-from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, chance_of
+from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, student_at
 from under_siege.stats.metrics import MEASURES
 from under_siege.stats.rounds_data import Round
-from under_siege.stats.significance import Step, holm, student_at
 
 _OPTIONS = "--task, --users and --style"
 SAME_MEMORY = 0.01  # kernels of the same machine differ by some pages in what they have left for others
@@ -46,7 +45,7 @@ def other_machine(base: Result, new: Result) -> str:
 
 
 def same_beats(base: Result, new: Result) -> bool:
-    """Whether the metronomes of both did the same work with the same Python on the same kind of CPU."""
+    """Return whether the metronomes of both did the same work with the same Python on the same kind of CPU."""
     one, other = base.environment, new.environment
     return bool(one.speed_probe) and (one.speed_probe, one.cpu_model) == (other.speed_probe, other.cpu_model)
 
@@ -78,27 +77,14 @@ WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
 GONE, NEW = "gone", "new"  # of cases that are in one of the results only
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """What is compared: as `MEASURES` calls it, and as a summary has it."""
-
-    name: str
-    value: Callable[[Summary], float | None]
-
-
-FIGURES = (
-    Figure("rate_per_s", lambda case: None if case.rate_per_s is None else case.rate_per_s.mean),
-    Figure("ping_p99_s", lambda case: None if case.ping_s is None else case.ping_s.p99),
-    Figure("cpu_s_per_transaction", lambda case: case.cpu_s_per_transaction),
-    Figure("memory_bytes", lambda case: case.memory_bytes),
-)
+FIGURES = ("rate_per_s", "ping_p99_s", "cpu_s_per_transaction", "memory_bytes")  # as `MEASURES` calls them
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One figure of one case, before and now, as the table of each result shows it."""
 
-    figure: Figure
+    figure: str
     base: Summary | None
     new: Summary | None
     ratio: Estimate | None = None  # new as a multiple of base, at one speed of the machine
@@ -108,7 +94,7 @@ class Change:
     @property
     def values(self) -> tuple[float | None, float | None]:
         """As the tables show them."""
-        base, new = (None if case is None else self.figure.value(case) for case in (self.base, self.new))
+        base, new = (None if case is None else case.as_measured(self.figure) for case in (self.base, self.new))
         return base, new
 
     @property
@@ -149,7 +135,7 @@ class Change:
             return UNDECIDED
         if self.step.adjusted >= LEVEL or abs(np.expm1(self.ratio.log)) <= ACCURACY:
             return SAME
-        return BETTER if (self.ratio.log > 0) == MEASURES[self.figure.name].more_is_better else WORSE
+        return BETTER if (self.ratio.log > 0) == MEASURES[self.figure].more_is_better else WORSE
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +183,7 @@ class Compared:
 
 
 def compared(base: Result, new: Result) -> Compared:
-    """Each case of both results, in the order of the servers' numbers."""
+    """Return each case of both results, in the order of the servers' numbers."""
     before, after = summarize(base), summarize(new)
     one_scale = same_beats(base, new)
     scale = Scale(_every_case(before), _every_case(after), same_beats=one_scale)
@@ -265,13 +251,13 @@ def _pair(case: Case, base: _Side, new: _Side, scale: Scale) -> Pair:
 def _ratio(
     change: Change, base: tuple[Summary, list[Round]], new: tuple[Summary, list[Round]], scale: Scale
 ) -> Estimate | None:
-    if None in change.values or (change.figure.name == "memory_bytes" and base[0].memory_kind != new[0].memory_kind):
+    if None in change.values or (change.figure == "memory_bytes" and base[0].memory_kind != new[0].memory_kind):
         return None
-    return scale.change(change.figure.name, base[1], new[1])
+    return scale.change(change.figure, base[1], new[1])
 
 
 def judged(cases: Sequence[Pair]) -> list[Pair]:
-    """The same cases, with the tests of all of them taken together."""
+    """Return the same cases, with the tests of all of them taken together."""
     everything = [change for case in cases for change in case.changes]
     chances = [chance_of(change.ratio) for change in everything if change.ratio and change.is_testable]
     steps = iter(holm(chances, LEVEL))

@@ -49,7 +49,6 @@ from under_siege.compare.diff import (
     WORSE,
     Change,
     Compared,
-    Figure,
     Pair,
     other_machine,
 )
@@ -60,12 +59,12 @@ from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
 from under_siege.report.labels import at, full_name, varying
 from under_siege.report.threshold_text import required_as_data, required_as_markdown, required_as_table
 from under_siege.stats.estimates import ACCURACY
+from under_siege.stats.metrics import SPEED_CORRECTED
 
 LEGEND = (
     "before → now as the tables of the two results show it; the change in % is that of the mean over the rounds",
     "better and worse: more than 2 %, and more than noise: at 5 % for all tests of this comparison together (Holm)",
 )
-AT_ONE_SPEED = ("rate_per_s", "cpu_s_per_transaction")
 NOTHING = "-"
 VISIBLE = "could have seen"
 _MARKS = {WORSE: "worse", BETTER: "better", UNDECIDED: "?"}
@@ -128,8 +127,8 @@ def grid_of(compared: Compared) -> Grid:
     return Grid(names, [Heading(column_of(figure).name) for figure in FIGURES], rows)
 
 
-def column_of(figure: Figure) -> columns.Column:
-    return next(column for column in columns.FIGURES if column.figure == figure.name)
+def column_of(figure: str) -> columns.Column:
+    return next(column for column in columns.FIGURES if column.figure == figure)
 
 
 def percent(fraction: float) -> str:
@@ -258,7 +257,7 @@ def _of_the_noise(compared: Compared, cases: list[Case]) -> Iterator[str]:
 
 def _is_corrected(change: Change) -> bool:
     base, new = change.values
-    if change.figure.name not in AT_ONE_SPEED or change.ratio is None or not base or not new:
+    if change.figure not in SPEED_CORRECTED or change.ratio is None or not base or not new:
         return False
     return abs(float(np.log(new / base)) - change.ratio.log) > ACCURACY
 
@@ -295,7 +294,7 @@ def _case(case: Pair) -> dict[str, Any]:
         "now": _side(case.new),
         "judgement": case.judgement,
         "speed_ratio": case.speed_ratio,
-        "figures": {change.figure.name: _figure(change) for change in case.changes},
+        "figures": {change.figure: _figure(change) for change in case.changes},
     }
 
 

@@ -23,8 +23,7 @@ from under_siege.model.case import Case
 from under_siege.model.record import Result, Trace
 from under_siege.model.threshold import goal_names
 from under_siege.stats.estimates import estimates
-from under_siege.stats.rounds_data import Round
-from under_siege.stats.task_time import alone_wall_s
+from under_siege.stats.rounds_data import Round, alone_wall_s
 
 T = TypeVar("T")
 _UNITS = {"ms": 1e-3, "s": 1.0, "MB": 1e6, "/s": 1.0, "": 1.0}

@@ -13,9 +13,7 @@ from common.cpus import usable_cpus
 from common.errors import BadInputError
 from common.server_contract import unmet
 from under_siege import formatting
-from under_siege.capacity.capacity_plan import capacity_plan
-from under_siege.capacity.capacity_result import wanted
-from under_siege.capacity.capacity_run import run_capacity
+from under_siege.capacity.capacity_run import capacity_plan, run_capacity
 from under_siege.checks.evidence import OTHER_WORK
 from under_siege.faults.drill_run import drill_plan, run_drill
 from under_siege.lesson.assertions import found_in
@@ -94,7 +92,7 @@ def measure(
     if run.goals:
         searched = capacity_plan(suite, run.goals, axes, seed=SEED)
         time_s = run.time_s * _times(1.0, run.time_s, say)
-        return run_capacity(searched, run.goals, time_s, wanted, out, watcher, command)[:2]
+        return run_capacity(searched, run.goals, time_s, out, watcher, command)[:2]
     users = run.users if run.time_s else (run.requests,)
     suite = replace(suite, ceiling=None)  # these servers are ours, and what they can do at the most is no question here
     most_rounds = run.rounds + MORE_ROUNDS if run.time_s else 1

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from under_siege import formatting
-from under_siege.analysis.metric_value import known
-from under_siege.analysis.overhead import spent_beside, task_cpu_s
+from under_siege.analysis.metric_value import known, spent_beside, task_cpu_s
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Sweep, sweeps
@@ -23,8 +22,7 @@ from under_siege.report import headlines
 from under_siege.report.labels import across, cases_of, full_name, in_words, label, load_in_words
 from under_siege.report.notes import of_siege, of_traces
 from under_siege.stats.estimates import Estimate
-from under_siege.stats.rounds_data import Round
-from under_siege.stats.task_time import alone_wall_s
+from under_siege.stats.rounds_data import Round, alone_wall_s
 from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_chart import timeline_chart
 from under_siege.trace.timeline_text import GIL, HOW, headline, missing

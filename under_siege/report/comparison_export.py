@@ -23,6 +23,7 @@ from under_siege.report.grid import CsvValue, Grid, Heading, TableCell, plain
 from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, varying
 from under_siege.report.notes import flags, footnote, notes
 from under_siege.report.threshold_text import required_as_markdown, required_as_table
+from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.rounds_data import Round
 
 NOTHING = "Nothing was measured."
@@ -224,7 +225,7 @@ def as_across(result: Result, axis_name: str, *, corrected: bool = True) -> Rend
         BadInputError: fewer than two values of the axis were measured.
     """
     table = across_of(summarize(result, corrected=corrected), axis_name)
-    parts = [part for figure in axis_differences.FIGURES for part in (_along(table, figure), Text())]
+    parts = [part for figure in SPEED_CORRECTED for part in (_along(table, figure), Text())]
     return Group(*parts, Text(_legend(table), "dim"))
 
 

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from under_siege import formatting
-from under_siege.analysis.ranking import is_worse, level
-from under_siege.analysis.report_data import Comparison
+from under_siege.analysis.report_data import Comparison, is_worse, level
 from under_siege.analysis.summary import Summary
-from under_siege.analysis.sweep import Line, Sweep, sweeps, told
+from under_siege.analysis.sweep import Line, Part, Scaling, Sweep, sweeps, told
 from under_siege.checks.verdict import FAILED, OK, SUSPECT, UNCLEAR
 from under_siege.formatting import between, listed
 from under_siege.report.labels import (
@@ -22,11 +22,8 @@ from under_siege.report.labels import (
     with_capital,
     without_capital,
 )
-from under_siege.stats.estimates import Estimate, differ
-from under_siege.stats.regression import median
-from under_siege.stats.scaling import Part, Scaling
-from under_siege.stats.significance import student_at
-from under_siege.stats.task_time import alone_wall_s
+from under_siege.stats.estimates import Estimate, differ, student_at
+from under_siege.stats.rounds_data import alone_wall_s
 
 MOST_NAMES = 6  # in a sentence
 MUCH_LESS = 0.8  # of the memory, and it is worth a word

@@ -7,8 +7,7 @@ import numpy as np
 from under_siege import formatting
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
-from under_siege.checks.rules import verdict_of
-from under_siege.checks.verdict import FAILED
+from under_siege.checks.verdict import FAILED, verdict_of
 from under_siege.model.case import axis
 from under_siege.model.record import Record, Result
 from under_siege.report.labels import cases_of, full_name, in_words, varying

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from under_siege.model.record import Record
-from under_siege.stats.regression import line_through
+from under_siege.stats.rate import line_through
 
 Floats = NDArray[np.float64]
 Clock = Callable[[Floats], Floats]
@@ -102,7 +102,7 @@ class Speeds:
         return np.asarray((clock(ends_s) - clock(begins_s)) / (ends_s - begins_s))
 
     def load_beside(self, from_s: float, to_s: float) -> float:
-        """How busy the other CPUs were, beside one that worked: 0 to 1."""
+        """Return how busy the other CPUs were, beside one that worked: 0 to 1."""
         count, inside = len(self.cpus), self._inside(from_s, to_s)
         if count == 1:
             return 0.0
@@ -111,7 +111,7 @@ class Speeds:
         return float((others * weights).sum() / weights.sum())
 
     def moments(self, from_s: float, to_s: float) -> Floats:
-        """The mean of the CPUs' speeds in each half second of a time, weighted as in `mean`."""
+        """Return the mean of the CPUs' speeds in each half second of a time, weighted as in `mean`."""
         inside = self._inside(from_s, to_s)
         begins = np.arange(0, inside.stop - inside.start, MOMENT)
         weighted = np.add.reduceat(self._weighted[:, inside].sum(axis=0), begins)
@@ -119,7 +119,7 @@ class Speeds:
         return moments
 
     def highest(self, from_s: float, to_s: float) -> float:
-        """The highest of any CPU over a time."""
+        """Return the highest of any CPU over a time."""
         return float(self._speed[:, self._inside(from_s, to_s)].max())
 
     def at(self, at_s: float, cpu: int) -> float:
@@ -128,7 +128,7 @@ class Speeds:
         return float(self._speed[self.cpus.index(cpu), column] if cpu in self.cpus else self._speed[:, column].max())
 
     def _inside(self, from_s: float, to_s: float) -> slice:
-        """The steps that lie in the time, or are the nearest to it."""
+        """Return the steps that lie in the time, or are the nearest to it."""
         first, last = int(self._ends_s.searchsorted(from_s, "right")), int(self.at_s.searchsorted(to_s))
         if first < last:
             return slice(first, last)
@@ -143,14 +143,14 @@ def speeds_of(record: Record) -> Speeds | None:
 
 
 def _smoothed(values: Floats) -> Floats:
-    """The median of each with its neighbours."""
+    """Return the median of each with its neighbours."""
     before, after = np.concatenate((values[:1], values[:-1])), np.concatenate((values[1:], values[-1:]))
     medians: Floats = np.maximum(np.minimum(before, values), np.minimum(np.maximum(before, values), after))
     return medians
 
 
 def _busy(record: Record, cpu: int, at_s: Floats) -> Floats:
-    """The share of each step that the CPU worked; the same for all where that isn't known."""
+    """Return the share of each step that the CPU worked; the same for all where that isn't known."""
     used_s = record.cpu_times.busy_s.get(cpu, [])
     if len(used_s) < 2:
         return np.ones(len(at_s))

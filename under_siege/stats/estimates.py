@@ -1,20 +1,247 @@
-"""What the rounds of a case say about one figure, and whether two cases differ in it."""
+"""Estimates of a metric from the rounds of a case, their intervals, and tests of whether two cases differ.
+
+Each case has few rounds, so its own variance is moderated towards that of all cases, the more the less the variances
+differ beyond chance (Smyth, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol. 3, 2004, sections
+3 and 6).
+"""
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median_low
+from typing import Any, NamedTuple
 
 import numpy as np
-
-from under_siege.stats.significance import student, student_at
-from under_siege.stats.variance import Spread, moderated, pooled
 
 CONFIDENCE = 0.95
 ACCURACY = 0.02  # what the estimator of the rate is tested to: nothing smaller is called a difference
 LEAST_TYPICAL_DEGREES = 6.0  # the usual deviation between rounds is known at least as well as that
+
+LEAST_DEGREES = 2.0  # where the other cases could give so many: with less, nothing could ever be told apart
+LEAST_VARIANCE = 1e-8  # rounds that agree better than 0.01 % are no more exact than that
+
+# Of rates. Noise comes from the machine and so is much the same for all cases: the prior has at least this weight.
+LEAST_PRIOR_DEGREES = 8.0
+# What rounds usually differ by (standard deviation of the logarithm), used as long as there are few rounds.
+USUAL_DEVIATION, USUAL_DEGREES = 0.05, 6.0
+LEAST_DEVIATION = 0.01
+ODD_CASE = 0.003  # probability below which a case varies more than the others not just by chance
+# The variance of such a case is its own, as if four more rounds had told it: with two degrees of freedom no interval
+# would be of use, and simulated coverage is the same.
+ODD_DEGREES = 4.0
+MOST_REQUESTS = 10**9
+
+
+def _special() -> Any:
+    from scipy import special  # takes longer to load than a small result to report; scipy.stats twice as long
+
+    return special
+
+
+def student(degrees: float, t: float) -> float:
+    """Return the probability that Student's t lies below a value."""
+    return float(_special().stdtr(degrees, t))
+
+
+def student_at(degrees: float, share: float) -> float:
+    """Return that quantile of Student's t."""
+    return float(_special().stdtrit(degrees, share))
+
+
+def beyond_f(degrees: float, others: float, f: float) -> float:
+    """Return the probability that Fisher's F lies above a value."""
+    return float(_special().fdtrc(degrees, others, f))
+
+
+class Step(NamedTuple):
+    """One of several tests: its p-value adjusted for all of them, and the level that its own p-value must be under."""
+
+    adjusted: float
+    level: float
+
+
+def holm(chances: Sequence[float], level: float) -> list[Step]:
+    """Adjust p-values by Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979).
+
+    Whatever the tests have to do with each other, anything at all is called a difference where there is none in at
+    most `level` of all comparisons. `adjusted` is under `level` exactly where the p-value is under its own level.
+    """
+    steps, highest, stopped_at = [Step(1.0, level)] * len(chances), 0.0, None
+    for rank, index in enumerate(sorted(range(len(chances)), key=lambda index: chances[index])):
+        left = len(chances) - rank
+        highest = max(highest, min(1.0, left * chances[index]))
+        if stopped_at is None and highest >= level:
+            stopped_at = left
+        steps[index] = Step(highest, level / (stopped_at or left))
+    return steps
+
+
+def share_between(hits: Sequence[int], counts: Sequence[int]) -> tuple[float, float]:
+    """Return the 95 % confidence interval of a proportion, from the hits among so many in each round.
+
+    It is exact for independent events (Clopper and Pearson, Biometrika 26, 1934). Failures come in bursts: where rounds
+    differ by more than that allows, it is as wide as of so many fewer (McCullagh and Nelder, Generalized Linear Models,
+    1989, 4.5).
+    """
+    count = sum(counts)
+    dispersion = _dispersion(hits, counts)
+    return _exact(sum(hits) / dispersion, count / dispersion) if count else (0.0, 1.0)
+
+
+def more_needed(hits: Sequence[int], counts: Sequence[int], least: float) -> int | None:
+    """Return how many more, with the same proportion of hits, would prove that it is at least `least`."""
+    count = sum(counts)
+    if not count or sum(hits) / count <= least:
+        return None
+    dispersion, share = _dispersion(hits, counts), sum(hits) / count
+
+    def is_proven(more: int) -> bool:
+        effective = (count + more) / dispersion
+        return _exact(share * effective, effective)[0] >= least
+
+    more = bisect.bisect_left(range(MOST_REQUESTS), True, lo=1, key=is_proven)
+    return more if more < MOST_REQUESTS else None
+
+
+def _exact(hits: float, count: float) -> tuple[float, float]:
+    """Return the interval of Clopper and Pearson for numbers that need not be whole."""
+    misses, tail, quantile = count - hits, (1 - CONFIDENCE) / 2, _special().betaincinv
+    low = float(quantile(hits, misses + 1, tail)) if hits > 0 else 0.0
+    high = float(quantile(hits + 1, misses, 1 - tail)) if misses > 0 else 1.0
+    return low, high
+
+
+def _dispersion(hits: Sequence[int], counts: Sequence[int]) -> float:
+    """Return the variance between the rounds as a multiple of that of independent events, at least 1."""
+    known = [(hit, count) for hit, count in zip(hits, counts, strict=True) if count]
+    share = sum(hits) / max(1, sum(counts))
+    if len(known) < 2 or not 0 < share < 1:
+        return 1.0
+    squares = sum((hit - count * share) ** 2 / (count * share * (1 - share)) for hit, count in known)
+    return max(1.0, squares / (len(known) - 1))
+
+
+class Spread(NamedTuple):
+    """The variance of one round's logarithm around the mean of its case, and its degrees of freedom (0: unknown)."""
+
+    variance: float
+    degrees: float
+
+
+def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
+    """Return the spread of each case, given the logarithms of its rounds."""
+    own = [
+        Spread(max(_variance(logs), LEAST_VARIANCE), len(logs) - 1.0) if len(logs) > 1 else Spread(0.0, 0.0)
+        for logs in cases
+    ]
+    known = [spread for spread in own if spread.degrees]
+    if not known:
+        return [Spread(math.nan, 0.0)] * len(cases)
+    prior = _prior(known)
+    weight, all_degrees = min(prior.degrees, 1e9), sum(spread.degrees for spread in own)
+    return [
+        Spread(
+            (weight * prior.variance + degrees * variance) / (weight + degrees) if degrees else prior.variance,
+            min(max(weight + degrees, LEAST_DEGREES), (all_degrees + degrees) / 2),
+        )
+        for variance, degrees in own
+    ]
+
+
+def pooled(cases: Sequence[Sequence[tuple[float, float]]]) -> list[Spread]:
+    """Return the spread of each case where the noise of all cases has the same causes, as that of rates has.
+
+    A case that varies much more than the others keeps its own variance. A case with a single round has that of the
+    others, and a result with few rounds starts from `USUAL_DEVIATION`.
+
+    Args:
+        cases: of each round the logarithm, and the variance that a known disturbance adds to it.
+    """
+    own = [
+        Spread(max(_undisturbed(rounds), LEAST_VARIANCE), len(rounds) - 1.0) if len(rounds) > 1 else Spread(0.0, 0.0)
+        for rounds in cases
+    ]
+    known = [spread for spread in own if spread.degrees]
+    alike = [spread for spread in known if not _is_odd(spread, _common([one for one in known if one is not spread]))]
+    common = _common(alike)
+    weight = min(max(_prior(alike).degrees if alike else 0.0, LEAST_PRIOR_DEGREES), 1e6)
+    spreads = []
+    for spread in own:
+        variance, degrees = spread
+        if degrees and spread not in alike:
+            spreads.append(Spread((common.variance + degrees * variance) / (1 + degrees), ODD_DEGREES + degrees))
+        else:
+            variance = (weight * common.variance + degrees * variance) / (weight + degrees)
+            spreads.append(Spread(variance, min(weight + degrees, common.degrees)))
+    return spreads
+
+
+def _undisturbed(rounds: Sequence[tuple[float, float]]) -> float:
+    """Return the sample variance, where disturbed rounds count less."""
+    weights = [1 / (1 + disturbance / USUAL_DEVIATION**2) for _, disturbance in rounds]
+    mean = sum(weight * log for weight, (log, _) in zip(weights, rounds, strict=True)) / sum(weights)
+    squares = sum(weight * (log - mean) ** 2 for weight, (log, _) in zip(weights, rounds, strict=True))
+    return squares / (len(rounds) - 1)
+
+
+def _common(known: Sequence[Spread]) -> Spread:
+    """Return the variance that cases have in common; with few degrees of freedom, the usual one counts as well."""
+    total = sum(degrees for _, degrees in known)
+    added = max(0.0, USUAL_DEGREES - total)
+    squares = sum(variance * degrees for variance, degrees in known) + added * USUAL_DEVIATION**2
+    return Spread(max(squares / (total + added), LEAST_DEVIATION**2), total + added)
+
+
+def _is_odd(case: Spread, others: Spread) -> bool:
+    """Return whether a case varies more than the others, and not just by chance (F test)."""
+    return beyond_f(case.degrees, others.degrees, case.variance / others.variance) < ODD_CASE
+
+
+def _prior(known: Sequence[Spread]) -> Spread:
+    """Return what variances have in common; its degrees of freedom are infinite if they differ by chance only."""
+    common = sum(variance * degrees for variance, degrees in known) / sum(degrees for _, degrees in known)
+    if len(known) == 1:
+        return Spread(common, 0.0)
+    levels = [math.log(variance) - _expected_log(degrees) for variance, degrees in known]
+    beyond_chance = _variance(levels) - sum(_trigamma(degrees / 2) for _, degrees in known) / len(known)
+    if beyond_chance <= 0:
+        return Spread(common, math.inf)
+    degrees = 2 * _inverse_trigamma(beyond_chance)
+    return Spread(math.exp(sum(levels) / len(levels) + _expected_log(degrees)), degrees)
+
+
+def _variance(values: Sequence[float]) -> float:
+    """Return the sample variance; `statistics.variance` takes many times as long."""
+    mean = sum(values) / len(values)
+    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+
+
+@lru_cache(1000)
+def _expected_log(degrees: float) -> float:
+    """Return the expected logarithm of a variance estimate with so many degrees of freedom, where the variance is 1."""
+    return float(_special().digamma(degrees / 2)) - math.log(degrees / 2)
+
+
+@lru_cache(1000)
+def _trigamma(value: float) -> float:
+    """Return the derivative of digamma, a Hurwitz zeta function (Abramowitz and Stegun 6.4.10)."""
+    return float(_special().zeta(2, value))
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Invert by Newton's method (Smyth 2004, appendix)."""
+    root = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = _trigamma(root)
+        step = trigamma * (1 - trigamma / value) / (-2 * float(_special().zeta(3, root)))
+        root += step
+        if -step / root < 1e-8:
+            break
+    return root
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,8 @@ MEASURES = {
     "memory_bytes": Measure(lambda one, _: one.memory_bytes()),
 }
 
+SPEED_CORRECTED = tuple(name for name, measure in MEASURES.items() if measure.disturbance)
+
 
 class Measured:
     """The estimates of every figure of every case; cases of one job help to tell each other's noise."""

@@ -1,21 +1,68 @@
-"""What one record says, in the terms of the report, beside its ceiling of the same round."""
+"""Statistics of one round: what its record says, beside the ceiling of the same round."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Record
-from under_siege.stats.censored_latency import CensoredSamples
 from under_siege.stats.cpu_speed import Clock, Speeds, speeds_of
-from under_siege.stats.rate import FEWEST_ANSWERS, SteadyRate, rate_between, slope_between, steady_rate
-from under_siege.stats.request_spans import Flags, Floats, Spans, loose_spans, on_clock, spans_of
-from under_siege.stats.tool_totals import Totals
+from under_siege.stats.rate import (
+    FEWEST_ANSWERS,
+    Flags,
+    Floats,
+    Spans,
+    SteadyRate,
+    Totals,
+    loose_spans,
+    on_clock,
+    rate_between,
+    slope_between,
+    spans_of,
+    steady_rate,
+)
+
+
+@dataclass(frozen=True)
+class CensoredSamples:
+    """Waiting times in seconds; `answered` is false where the wait had not ended when it was last seen."""
+
+    waited_s: Floats
+    answered: Flags
+
+    def percentile(self, percent: float) -> float | None:
+        """Return the shortest wait that so many per cent don't exceed; None if it lies beyond what was seen."""
+        times, share = self._distribution
+        reached = int(share.searchsorted(percent / 100 - 1e-9))
+        return float(times[reached]) if reached < len(times) else None
+
+    def seen_up_to_s(self) -> float:
+        """Return how far the distribution is known."""
+        return float(self.waited_s.max()) if len(self.waited_s) else 0.0
+
+    @cached_property
+    def _distribution(self) -> tuple[Floats, Floats]:
+        """The times in order, and the share of all waits that had ended by then; of those at one time answers first."""
+        order = np.lexsort((~self.answered, self.waited_s))
+        at_risk = np.arange(len(order), 0, -1)
+        share = 1 - np.cumprod(1 - self.answered[order] / at_risk)
+        return self.waited_s[order], np.asarray(share, dtype=np.float64)
+
+
+def together(several: Sequence[CensoredSamples]) -> CensoredSamples:
+    """Return all samples in one."""
+    return CensoredSamples(
+        np.concatenate([waits.waited_s for waits in several] or [np.empty(0)]),
+        np.concatenate([waits.answered for waits in several] or [np.empty(0, dtype=bool)]),
+    )
+
 
 UNSETTLED, MANY_ANSWERS = 0.1, 10  # the part of a siege that does not count, and answers whose ends tell the rate
 BATCH_S, CYCLES_IN_A_BATCH, MOST_BATCHES = 1.0, 2.0, 8
@@ -102,7 +149,7 @@ class Round:
         return self.spans.duration_s[self._steady]
 
     def steady_at_most_s(self) -> Floats:
-        """How long each of them can have taken, given what the tool itself says, rounded down to its step."""
+        """Return how long each of them can have taken, given what the tool itself says, rounded down to its step."""
         columns, ended_s = self.record.transactions, self.spans.ended_s[self._steady]
         longest: dict[float, float] = {}
         for ended, took in zip(columns.finished_s, columns.took_s, strict=True):
@@ -130,7 +177,7 @@ class Round:
         return self.speed_between(*self.steady_part)
 
     def speed_between(self, from_s: float, to_s: float) -> float | None:
-        """The machine's speed over a time, each moment weighted as for the rate."""
+        """Return the machine's speed over a time, each moment weighted as for the rate."""
         if self.speeds is None:
             return None
         first, last = self._answered_s.searchsorted(from_s), self._answered_s.searchsorted(to_s, "right")
@@ -201,7 +248,7 @@ class Round:
         )
 
     def response_s(self, percent: float) -> float | None:
-        """The wait that so many per cent of the users' requests don't exceed."""
+        """Return the wait that so many per cent of the users' requests don't exceed."""
         return self.totals.percentile(percent) if self.totals else self.responses.percentile(percent)
 
     @cached_property
@@ -262,7 +309,7 @@ class Round:
         return _Work(float(used[1] - used[0]), float((to_s - from_s) * self.rate.per_s))
 
     def memory_bytes(self) -> int | None:
-        """The most memory that the server took while the siege was on."""
+        """Return the most memory that the server took while the siege was on."""
         return max(self.record.samples.memory_bytes, default=None)
 
 
@@ -291,3 +338,23 @@ def _order(case: Case, record: Record) -> tuple[object, ...]:
 def _sortable(pair: tuple[str, Value]) -> tuple[str, float, str]:
     name, value = pair
     return (name, value, "") if isinstance(value, int) else (name, 0, value)
+
+
+def alone_wall_s(rounds: Iterable[Round]) -> float | None:
+    """Return the median of all runs that were made around these rounds.
+
+    Where there is no task that could be performed without a server: the median of what the first answers took.
+    """
+    known = list(rounds)
+    runs = [wall_s for one in known for wall_s in one.record.alone_wall_s]
+    firsts = [one.record.idle_answer_s for one in known if not one.record.has_task and not one.record.is_ceiling]
+    return _median(runs or [first_s for first_s in firsts if first_s is not None])
+
+
+def alone_cpu_s(rounds: Iterable[Round]) -> float | None:
+    """Return the CPU time of a run, the median of all."""
+    return _median([cpu_s for one in rounds for cpu_s in one.record.alone_cpu_s])
+
+
+def _median(values: list[float]) -> float | None:
+    return median(values) if values else None

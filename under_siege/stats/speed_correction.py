@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 
-from under_siege.stats.regression import mean
 from under_siege.stats.rounds_data import Round
 
 Case = Sequence[Round]
@@ -73,8 +73,8 @@ class SpeedCorrection:
         sittings = [_with_speed(of_result) for of_result in (cases, beside)]
         known = [one for rounds in sittings for one in rounds]
         self._by_load, self._error_of_load = _slope_by_load(sittings)
-        self._usual_load = mean(one.load_beside for one in known) if known else 0.0
-        self.usual = mean(self._speed_of(one) for one in known) if known else None
+        self._usual_load = fmean(one.load_beside for one in known) if known else 0.0
+        self.usual = fmean(self._speed_of(one) for one in known) if known else None
         self._rates: dict[int, Slope] = {}
         self._cpu: dict[int, Slope] = {}
         self._kinds: dict[int, Prior] = {}
@@ -126,7 +126,7 @@ class SpeedCorrection:
 
     def shared_variance(self, case: Case) -> float:
         """Return the variance that all rounds of a case have in common, from what its own load does to the speed."""
-        by_load = (mean(one.load_beside for one in case) - self._usual_load) * self._error_of_load
+        by_load = (fmean(one.load_beside for one in case) - self._usual_load) * self._error_of_load
         return (self.coefficient(case[0]) * by_load) ** 2
 
     def cpu_s(self, one: Round) -> float | None:
@@ -315,7 +315,7 @@ def _kind_of_server(case: Case) -> Prior:
         if machine is not None and used and one.load_s:
             used += (one.record.services_cpu_s or 0.0) / one.load_s
             shares.append(used / max(1.0, min(machine.total_s / one.load_s, math.ceil(used / ONE_MORE))))
-    return _kind(mean(shares), SATURATED, HALF_IDLE) if shares else DOES_BOTH
+    return _kind(fmean(shares), SATURATED, HALF_IDLE) if shares else DOES_BOTH
 
 
 def _kind(share: float, computes: float, waits: float) -> Prior:
