@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -89,6 +89,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Turns:
 @pytest.fixture
 def renew(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--renew"))
+
+
+def thorough(values: Iterable[object], quick: Sequence[object]) -> list[object]:
+    """Return the values as parameters of a test; those that are not quick run only with `-m slow`."""
+    arguments = [value if isinstance(value, tuple) else (value,) for value in values]
+    fast = [value if isinstance(value, tuple) else (value,) for value in quick]
+    return [pytest.param(*these, marks=() if these in fast else pytest.mark.slow) for these in arguments]
 
 
 def wait_until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> object:

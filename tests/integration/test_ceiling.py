@@ -149,6 +149,7 @@ def test_every_user_is_in_one_process_and_no_process_has_two_more_than_another(u
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
+@pytest.mark.slow
 def test_400_users_begin_and_work_in_a_few_processes() -> None:
     task, looks = bring("jobs"), []
     record = until_everybody_worked(task, 400, lambda: looks.append(offspring(os.getpid())))

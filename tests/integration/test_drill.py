@@ -426,6 +426,7 @@ def test_a_server_that_stops_at_once_loses_what_had_begun(tmp_path: Path, asked:
     assert stop.figures["begun_lost"] >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_one_broken_pool_of_two_is_no_recovery_and_harms_no_other_fault(tmp_path: Path, asked: Asked) -> None:
     marks = drilled_for_real(

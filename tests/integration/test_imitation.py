@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 from besieging import measured
-from conftest import wait_until
+from conftest import thorough, wait_until
 from load_tool_checks import needed
 
 from under_siege.analysis.report_data import summarize
@@ -72,7 +72,7 @@ LIES = {
 
 
 @pytest.mark.figures
-@pytest.mark.parametrize(("tool", "keep_alive"), LIES)
+@pytest.mark.parametrize(("tool", "keep_alive"), thorough(LIES, quick=(("siege", "false"), ("ab", "true"))))
 def test_who_lies_to_the_load_tool_alone_is_found(tool: str, keep_alive: str, tmp_path: Path) -> None:
     needed(tool)
     for name, lies in {"honest": "False", "liar": LIES[tool, keep_alive]}.items():

@@ -237,6 +237,7 @@ def busy_cpus() -> Iterator[None]:
             one.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.usefixtures("busy_cpus")
 def test_beside_other_work_no_headline_says_one_at_a_time(asked: Asked, tmp_path: Path) -> None:

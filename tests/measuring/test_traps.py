@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import LIMIT_S, SUPPORT, TESTS
+from conftest import LIMIT_S, SUPPORT, TESTS, thorough
 from fake_load import Unmoved
 from load_tool_checks import TOOLS, needed, totals_of, which_it_is_is_known
 from planned import plan_of
@@ -109,7 +109,7 @@ def record_of(result: Result, server: str) -> Record:
 
 
 @pytest.mark.figures
-@pytest.mark.parametrize("tool", [tool for tool in DRIVERS if tool != "jobs"])  # liars with jobs: test_jobs.py
+@pytest.mark.parametrize("tool", thorough([tool for tool in DRIVERS if tool != "jobs"], quick=("siege", "wrk")))
 def test_every_trap_is_found_under_every_tool(tool: str, tmp_path) -> None:
     """At a task that waits, so that a hundred answers take no CPU where a thousand would tell no more."""
     needed(tool)
@@ -150,7 +150,7 @@ def test_a_load_that_the_tool_can_not_make_is_refused_before_anything_is_started
 
 
 @pytest.mark.measures
-@pytest.mark.parametrize("tool", ["ab", "wrk"])
+@pytest.mark.parametrize("tool", thorough(["ab", "wrk"], quick=("wrk",)))
 def test_a_tool_is_the_limit_before_nginx_and_not_before_waitress(tool: str, tmp_path) -> None:
     needed(tool)
     if shutil.which("nginx") is None:

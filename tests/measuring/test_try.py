@@ -89,6 +89,7 @@ def all_cpus_busy() -> Iterator[None]:
             process.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="this system has no schedstat")
 def test_other_work_does_not_decide_whether_a_task_holds_the_gil(tried: Try) -> None:

@@ -64,6 +64,7 @@ def test_a_timer_and_servers_that_do_not_store_are_found_under_locust(tmp_path: 
         assert "wrong contents" in cases[name].reasons[0].message
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_a_server_that_stores_nothing_is_found_under_stressor(tmp_path: Path) -> None:
     result, cases = small(tmp_path, "stressor.toml", '["cheroot", "stores_nothing"]', 1)

@@ -7,7 +7,6 @@ the variance decorrelates within 50 ms, the rest over 0.6 to 40 s. Sometimes the
 import math
 
 import numpy as np
-from scipy.signal import lfilter
 
 from under_siege.model.record import Beats
 
@@ -66,6 +65,8 @@ class Machine:
 
     def _drift(self, count: int, memory_s: float) -> np.ndarray:
         """Return an Ornstein-Uhlenbeck process of variance 1."""
+        from scipy.signal import lfilter  # imported here, because each pytest process would spend a second on it
+
         keep = math.exp(-GRID_S / memory_s)
         steps = self._random.normal(0, math.sqrt(1 - keep * keep), count)
         steps[0] = self._random.normal()

@@ -8,6 +8,7 @@ import functools
 
 import numpy as np
 import pytest
+from conftest import thorough
 from noise_study import BESIDE_LIARS, HONEST, LIARS, Study, studied
 from noisy_machine import TASK_S, NoisyMachine, Server
 from simulated_record import bare_record, record_of, result_of
@@ -30,13 +31,13 @@ def study(kind: str, servers: tuple[Server, ...] = HONEST, runs: int = 0) -> Stu
     return studied(range(runs or RUNS[kind]), kind, servers)
 
 
-@pytest.mark.parametrize("kind", ["quiet", "noisy", "drifting"])
+@pytest.mark.parametrize("kind", thorough(["quiet", "noisy", "drifting"], quick=("quiet", "noisy")))
 def test_intervals_cover_the_truth(kind: str) -> None:
     # The intervals of a run share the same noise: 400 runs give 95 to 97 %.
     assert 0.88 < np.mean(study(kind).covered) <= 1
 
 
-@pytest.mark.parametrize("kind", ["quiet", "noisy", "drifting"])
+@pytest.mark.parametrize("kind", thorough(["quiet", "noisy", "drifting"], quick=("quiet", "noisy")))
 def test_every_honest_server_is_judged_and_none_is_accused(kind: str) -> None:
     verdicts = study(kind).verdicts
     assert verdicts["suspect"] == 0
@@ -69,7 +70,7 @@ def test_intervals_are_narrow() -> None:
     assert np.median(study("quiet").half_widths) < 0.02
 
 
-@pytest.mark.parametrize("kind", ["quiet", "noisy"])
+@pytest.mark.parametrize("kind", thorough(["quiet", "noisy"], quick=("noisy",)))
 def test_dishonest_servers_are_never_ok_and_honest_ones_beside_them_are_not_accused(kind: str) -> None:
     found = study(kind, (*BESIDE_LIARS, *LIARS), runs=6)
     assert set(found.of_liars) == {one.name for one in LIARS}
