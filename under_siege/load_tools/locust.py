@@ -62,12 +62,20 @@ def end_in_time(runner):
 
 
 def collect_last_reports(runner):
+    """Let the workers report and only then quit: a message that a process sends right before it ends can be lost."""
     runner.stop(send_stop_to_client=False)
     workers = [client.id for client in runner.clients.all]
-    runner.send_message("quit")
-    with gevent.Timeout({longer_s}, False):  # runner.quit() waits half a second, which is too short on a busy machine
+    runner.send_message("finish")
+    moments["incomplete"] = True
+    with gevent.Timeout({longer_s}, False):
         while not all(took_s_of_workers.get(worker, (0, False))[1] for worker in workers):
             gevent.sleep(0.01)
+        del moments["incomplete"]
+
+
+def finish(environment, **_):
+    environment.runner.stop()
+    environment.runner._send_stats()
 
 
 @events.test_stopping.add_listener
@@ -100,7 +108,7 @@ def tell(**_):
         "body_bytes": None if HAS_SCRIPT else total.total_content_length,
         "errors": [[str(one.parse_error(one.error)), one.occurrences] for one in RUNNER[0].stats.errors.values()],
     }}
-    if not isinstance(RUNNER[0], WorkerRunner):
+    if not isinstance(RUNNER[0], WorkerRunner) and "incomplete" not in moments:
         Path(__file__).with_name("totals.json").write_text(json.dumps(told))
 
 
@@ -110,6 +118,8 @@ RUNNER = []
 @events.init.add_listener
 def remember(runner, **_):
     RUNNER.append(runner)
+    if isinstance(runner, WorkerRunner):
+        runner.register_message("finish", finish)
 '''
 _NO_CONNECTION = ("ConnectionRefused", "Errno 111", "Errno 99", "Cannot assign requested address", "(111,", "(99,")
 LONGER_S = 30
