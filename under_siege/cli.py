@@ -37,6 +37,7 @@ ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}.
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # of --rounds auto, for the progress bar
 TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
+WIDE = "Add columns: ping p50, workers, CPU per transaction, rate as measured, CPU speed, time until ready."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
 
@@ -104,6 +105,7 @@ def init(app: str, out: Path) -> None:
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="Run the quick form of a suite, if it has one.")
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
+@click.option("--wide", is_flag=True, help=WIDE)
 @measuring
 def run(
     servers: tuple[str, ...],
@@ -113,6 +115,7 @@ def run(
     wanted: tuple[str, ...],
     quick: bool,
     traced: bool,
+    wide: bool,
     given: CommonOptions,
 ) -> None:
     """Start each server, put it under siege, and compare.
@@ -140,7 +143,7 @@ def run(
         how = partial(how, make_tracer=partial(Tracer, requests=TRACED_REQUESTS))
     if rounds is None:
         how = partial(how, wanted=still_open, is_bounded=True)
-    _measure(turns, how, given)
+    _measure(turns, how, given, wide=wide)
 
 
 @bench.command()
@@ -183,7 +186,7 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     _measure(turns, how, given)
 
 
-def _measure(turns: int, measure: Callable[..., Any], given: CommonOptions) -> NoReturn:
+def _measure(turns: int, measure: Callable[..., Any], given: CommonOptions, *, wide: bool = False) -> NoReturn:
     """Measure, show the result, and exit with its exit code."""
     from under_siege.report.progress_bar import ProgressBar
 
@@ -193,7 +196,7 @@ def _measure(turns: int, measure: Callable[..., Any], given: CommonOptions) -> N
         result, stopped_by, is_saved = measure(out, progress, COMMAND, meanwhile=load)
     from under_siege.render import exit_code, show_all
 
-    show_all(result, out if is_saved else None, page)
+    show_all(result, out if is_saved else None, page, wide=wide)
     sys.exit(128 + stopped_by if stopped_by else exit_code(result))
 
 
@@ -206,6 +209,7 @@ def _measure(turns: int, measure: Callable[..., Any], given: CommonOptions) -> N
 @click.option("--out", type=FILE, help="Write to this file instead of the terminal.")
 @click.option("--html", "page", type=FILE, help="Write the HTML page to this file: short for --format html --out.")
 @click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} The exit code tells whether all are met.")
+@click.option("--wide", is_flag=True, help=WIDE)
 @click.option("--uncorrected", is_flag=True, help="Don't adjust rates for the speed of the CPUs.")
 def report(
     result: Path,
@@ -216,6 +220,7 @@ def report(
     out: Path | None,
     page: Path | None,
     wanted: tuple[str, ...],
+    wide: bool,
     uncorrected: bool,
 ) -> None:
     """Show the RESULT of an earlier run."""
@@ -232,7 +237,7 @@ def report(
     with telling_of(result):
         found = requiring(measured, wanted) if wanted else []
         where = writable(out or Path(f"{picture}.svg")) if out or picture else None
-        show_again(measured, dress, where, picture, aspect, across, corrected=not uncorrected)
+        show_again(measured, dress, where, picture, aspect, across, corrected=not uncorrected, wide=wide)
     sys.exit(exit_code_of(found))
 
 

@@ -22,7 +22,7 @@ from under_siege.model.result_file import write_whole
 from under_siege.model.threshold import required, together
 from under_siege.paths import PROGRAM
 from under_siege.report import comparison_export
-from under_siege.report.conclusion import sweeps_as_data
+from under_siege.report.sweep_text import sweeps_as_data
 from under_siege.report.threshold_text import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 
@@ -32,24 +32,29 @@ if TYPE_CHECKING:
 WIDTH = 136  # of what does not go to a terminal
 
 
-def as_shown(result: Result, dress: str = "table", *, corrected: bool = True) -> RenderableType:
+def as_shown(result: Result, dress: str = "table", *, corrected: bool = True, wide: bool = False) -> RenderableType:
+    """Return a result as a table or as timelines for a terminal; `wide` adds columns to the table of a comparison."""
     if dress == "table" and (result.records or result.incidents or result.steps or not result.traces):
-        table: RenderableType = _exporter(result, corrected=corrected)["table"]()
+        table: RenderableType = _exporter(result, corrected=corrected, wide=wide)["table"]()
         return table
     if result.traces:
         return TimelinesAsText(result)
     return Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
 
 
-def _exporter(result: Result, *, corrected: bool) -> dict[str, Callable[[], Any]]:
+def _exporter(result: Result, *, corrected: bool, wide: bool = False) -> dict[str, Callable[[], Any]]:
     module: Any = capacity_export if result.steps else comparison_export
     if result.incidents:
         from under_siege.faults import drill_export  # with all that faults need, it takes a while to load
 
         module = drill_export
     more = {"corrected": corrected} if module is comparison_export else {}
-    names = ("table", "markdown", "csv")
-    return {name: partial(getattr(module, f"as_{name}"), result, **more) for name in names}
+    exporters: dict[str, Callable[[], Any]] = {
+        name: partial(getattr(module, f"as_{name}"), result, **more) for name in ("table", "markdown", "csv")
+    }
+    if wide and module is comparison_export:
+        exporters["table"] = partial(comparison_export.as_table, result, corrected=corrected, wide=True)
+    return exporters
 
 
 def _plain(shown: RenderableType) -> str:
@@ -176,6 +181,7 @@ def show_again(
     across: str | None = None,
     *,
     corrected: bool = True,
+    wide: bool = False,
 ) -> None:
     """A result as it is asked for: as one picture, along an axis, into a file, or on stdout.
 
@@ -191,7 +197,7 @@ def show_again(
     elif out is not None:
         write_whole(out, f"{dressed(result, dress, corrected=corrected)}\n".encode())
     elif dress in ("table", "timeline"):
-        show(as_shown(result, dress, corrected=corrected))
+        show(as_shown(result, dress, corrected=corrected, wide=wide))
     else:
         tell(dressed(result, dress, corrected=corrected))
 
@@ -209,7 +215,7 @@ def show_traces(result: Result, out: Path | None, *, beside: bool = False, step:
         show(TimelinesAsText(result, beside=beside))
 
 
-def show_all(result: Result, out: Path | None, page: Path | None) -> None:
+def show_all(result: Result, out: Path | None, page: Path | None, *, wide: bool = False) -> None:
     """What a run has given: the answer and its figures on stdout, and on stderr where the rest is.
 
     Args:
@@ -218,7 +224,7 @@ def show_all(result: Result, out: Path | None, page: Path | None) -> None:
     if not result.records and not result.incidents and not result.steps:
         return
     try:
-        show(as_shown(result))
+        show(as_shown(result, wide=wide))
         if result.traces:
             show(TimelinesAsText(result))
     finally:  # even if stdout is on a full disk

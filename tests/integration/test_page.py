@@ -17,7 +17,7 @@ from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Result
 from under_siege.pages.comparison_page import _facts
 from under_siege.render import dressed
-from under_siege.report.conclusion import conclusion
+from under_siege.report.conclusion import answers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -191,7 +191,7 @@ def test_its_conditions_stand_with_every_picture(browser: Browser, pages: dict[s
 
 def test_the_answer_comes_first(browser: Browser, pages: dict[str, Path]) -> None:
     with opened(browser, pages["sample"]) as shown:
-        answer = shown.page.get_by_text(conclusion(summarize(result("sample")))[0])
+        answer = shown.page.get_by_text(answers(summarize(result("sample")))[0].headline)
         assert answer.bounding_box()["y"] < 300
 
 

@@ -11,7 +11,7 @@ from under_siege.analysis.report_data import summarize
 from under_siege.compare.diff import FIGURES, compared
 from under_siege.compare.diff_export import as_json, as_markdown, grid_of, percent
 from under_siege.model.record import save
-from under_siege.report.columns import FIGURES as COLUMNS
+from under_siege.report.columns import COLUMNS
 
 
 def test_shown_figures_are_those_of_the_tables() -> None:

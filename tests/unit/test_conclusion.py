@@ -1,5 +1,7 @@
 """Ranks, stars, the conclusion and enough rounds."""
 
+import re
+
 import pytest
 from simulated_record import TASK_S, bare_record, record_of, result_of
 
@@ -9,7 +11,7 @@ from under_siege.model.case import case_of
 from under_siege.model.record import Result
 from under_siege.model.threshold import Required
 from under_siege.render import dressed
-from under_siege.report.conclusion import conclusion
+from under_siege.report.conclusion import Answer, answers
 from under_siege.stats.estimates import Estimate
 from under_siege.stats.metrics import MEASURES
 
@@ -35,6 +37,11 @@ def three_rounds(*servers: tuple[str, int, float], noise=NOISE, **environment) -
             record.machine = None
             records.append(record)
     return result_of(records, **environment)
+
+
+def answer_to(result: Result) -> Answer:
+    (answer,) = answers(summarize(result))
+    return answer
 
 
 def with_pings(result: Result, waited_s: float, *servers: str) -> Result:
@@ -76,27 +83,31 @@ def test_one_round_ranks_what_differs_by_more_than_the_usual_noise() -> None:
     result.records[:] = [record for record in result.records if record.round == 1]
     comparison = summarize(result)
     assert [case.rank for case in comparison.cases] == [2, 2, 1]
-    assert conclusion(comparison)[0].startswith("Use a process pool (3_c): no strategy is measurably faster")
+    assert answer_to(result).headline == "Use a process pool (3_c)."
 
 
 def test_the_answer_comes_first_in_plain_names_with_what_would_change_it() -> None:
     result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
-    answer, figures = conclusion(summarize(result))
-    assert answer == (
-        "Use a process pool (3_c): no strategy is measurably faster, and health checks stay below 2.0 ms (p99). "
-        "If memory is short: the loop (2_b) uses 25 MB instead of 50 MB, with 50 % of the throughput, "
-        "but health checks take up to 412 ms."
-    )
-    assert figures.startswith(
-        "Process pool (3) is the fastest with 20.0 requests/s (100 % of the ceiling); next is loop (2) with 10.0 "
-        "requests/s. A difference of "
-    )
-    assert figures.endswith(
-        "Health checks (p99) take less than one task alone (100 ms) with process pool (3) 2.0 ms; "
-        "with the others 412 ms."
-    )
-    for dress in ("table", "markdown"):
-        assert dressed(result, dress).startswith("Use a process pool (3_c)")
+    answer = answer_to(result)
+    assert answer.headline == "Use a process pool (3_c)."
+    assert dict(answer.facts) == {
+        "throughput": "20.0 ± 0.27 trans/s, 100 % of the ceiling; nothing is significantly faster",
+        "health check": "2.0 ms p99 under full load",
+        "memory": "50 MB",
+    }
+    assert answer.remarks == [
+        "Short of memory? 2_b: 25 MB, 50 % of the throughput, but health checks take up to 412 ms.",
+        "Slower (by 2.0×): 2, 1.",
+    ]
+    assert len(answer.lines()) <= 9  # with empty lines
+    assert dressed(result, "table").startswith("Use a process pool (3_c).")
+    assert dressed(result, "markdown").startswith("**Use a process pool (3_c).**")
+
+
+def test_two_cases_are_compared_by_their_ratio() -> None:
+    answer = answer_to(three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0)))
+    assert re.search(r"; 2\.00 ± 0\.0\d\d times as fast as 1_a$", dict(answer.facts)["throughput"])
+    assert not any(remark.startswith("Slower") for remark in answer.remarks)
 
 
 def test_among_the_fastest_short_pings_decide_and_then_memory() -> None:
@@ -104,41 +115,52 @@ def test_among_the_fastest_short_pings_decide_and_then_memory() -> None:
     for record in result.records:
         factor = {"1_a": 0.2, "3_c": 0.5}.get(record.server, 1.0)
         record.samples.memory_bytes[:] = [int(factor * size) for size in record.samples.memory_bytes]
-    answer = conclusion(summarize(result))[0]
-    assert answer.startswith("Use a process pool (3_c): no strategy is measurably faster, and health checks stay below")
-    assert "one request at a time (1_a) uses 10 MB instead of 25 MB, with the same throughput, but" in answer
+    answer = answer_to(result)
+    assert answer.headline == "Use a process pool (3_c)."
+    assert answer.remarks[0] == "Short of memory? 1_a: 10 MB, same throughput, but health checks take up to 412 ms."
+    assert re.fullmatch(r"As fast: 1, 4 \(differences from \d+ % on .*\)\.", answer.remarks[1])
 
 
 def test_where_the_fastest_block_health_checks_the_alternative_is_named() -> None:
     result = with_pings(three_rounds(("1_a", 2, 1.0), ("4_d", 1, 1.0)), 0.4, "1_a")
-    answer = conclusion(summarize(result))[0]
-    assert answer.startswith("Use one request at a time (1_a): no strategy is measurably faster. But health checks")
-    assert "If they must be fast: with threads (4_d) they take 2.0 ms, at 50 % of the throughput." in answer
+    answer = answer_to(result)
+    assert answer.headline == "Use one request at a time (1_a)."
+    assert dict(answer.facts)["health check"] == "412 ms p99 under full load, longer than one task (100 ms)"
+    assert "Need quick health checks? 4_d: 2.0 ms p99, 50 % of the throughput." in answer.remarks
 
 
 def test_a_title_without_a_colon_is_no_plain_name() -> None:
-    answer = conclusion(summarize(three_rounds(("my_server", 2, 1.0), ("other", 1, 1.0))))[0]
-    assert answer.startswith("Use my_server: no strategy is measurably faster")
+    assert answer_to(three_rounds(("my_server", 2, 1.0), ("other", 1, 1.0))).headline == "Use my_server."
 
 
 def test_the_conclusion_calls_a_tie_a_tie() -> None:
-    _, figures = conclusion(summarize(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0))))
-    assert figures.startswith("No strategy is significantly faster than another: all serve 10.0 requests/s")
+    answer = answer_to(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0)))
+    assert dict(answer.facts)["throughput"].endswith("; no strategy is significantly faster or slower")
 
 
 def test_a_server_with_nothing_to_compare_is_described() -> None:
-    (told,) = conclusion(summarize(three_rounds(("1_a", 1, 1.0))))
-    assert told.startswith("One request at a time (1_a) serves 10.0 requests/s (95 % CI ")
-    assert told.endswith("50 % of the ceiling; health checks take up to 2.0 ms (p99).")
+    answer = answer_to(three_rounds(("1_a", 1, 1.0)))
+    assert answer.headline == "Measured: one request at a time (1_a)."
+    assert re.fullmatch(r"10\.0 ± 0\.\d+ trans/s, 50 % of the ceiling", dict(answer.facts)["throughput"])
+
+
+def test_several_loads_have_a_line_each() -> None:
+    result = three_rounds(("1_a", 1, 1.0), ("3_c", 2, 1.0))
+    for record in three_rounds(("1_a", 2, 1.0), ("3_c", 1, 1.0)).records:
+        record.values["task"] = "digest"
+        result.records.append(record)
+    digest, primes = (answer.headline for answer in answers(summarize(result)))
+    assert primes.startswith("primes: use a process pool (3_c): 20.0 ± ")
+    assert digest.startswith("digest: use one request at a time (1_a): 20.0 ± ")
+    assert digest.endswith(" of the ceiling, health checks 2.0 ms (p99).")
 
 
 def test_what_can_not_be_believed_is_named_and_not_recommended() -> None:
-    result = three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 41.0))
-    told = conclusion(summarize(result))
-    assert told[-1].endswith("Not ranked, because the figures can't be believed: process pool (3).")
-    assert "process pool" not in told[0]
-    nothing = conclusion(summarize(three_rounds(("3_c", 2, 41.0))))
-    assert nothing[0] == "No recommendation: no strategy gave a throughput that can be trusted."
+    answer = answer_to(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 41.0)))
+    assert answer.remarks[-1] == "Not ranked: 3 (suspect)."
+    assert "process pool" not in answer.headline
+    nothing = answer_to(three_rounds(("3_c", 2, 41.0)))
+    assert nothing.headline == "No recommendation: no strategy has a throughput that can be trusted."
 
 
 def unverified(result: Result, server: str, cpu: float) -> Result:
@@ -151,20 +173,29 @@ def unverified(result: Result, server: str, cpu: float) -> Result:
 
 def test_a_faster_case_that_is_not_verified_prevents_a_recommendation() -> None:
     result = unverified(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 0.9), ("3_c", 2, 1.0)), "3_c", 0.72)
-    comparison = summarize(result)
-    assert [case.verdict for case in comparison.cases] == ["ok", "ok", "unclear"]
-    answer = conclusion(comparison)[0]
-    assert answer.startswith(
-        "No recommendation: a process pool (3_c) measured 20.0 requests/s, but that is not verified"
-    )
-    assert "The fastest strategy that is verified is one request at a time (1_a)" in answer
+    assert [case.verdict for case in summarize(result).cases] == ["ok", "ok", "unclear"]
+    answer = answer_to(result)
+    assert answer.headline == "No recommendation: a process pool (3_c) measured 20.0 trans/s, but this is not verified."
+    assert answer.remarks[0].startswith("The fastest verified strategy is one request at a time (1_a): 10.0 ± ")
 
 
 def test_a_contender_that_is_not_verified_is_named() -> None:
-    result = unverified(three_rounds(("1_a", 2, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), "3_c", 0.72)
-    answer = conclusion(summarize(result))[0]
-    assert answer.startswith("Use one request at a time (1_a)")
-    assert answer.endswith("Process pool (3) may be as fast: its throughput is uncertain.")
+    answer = answer_to(unverified(three_rounds(("1_a", 2, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), "3_c", 0.72))
+    assert answer.headline == "Use one request at a time (1_a)."
+    assert answer.remarks[-1] == "Not ranked: 3 (unclear, possibly as fast)."
+
+
+def test_the_table_is_sorted_by_rank_and_then_by_ping_and_ends_with_the_ceiling() -> None:
+    servers = (("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0), ("4_d", 2, 41.0), ("5_e", 1, 1.0))
+    result = with_pings(with_pings(three_rounds(*servers), 0.4, "1_a"), 0.3, "2_b")
+    rows = [line.split() for line in dressed(result, "table").split("─\n")[1].splitlines()[:6]]
+    assert [row[:3] if row[0] == "→" else row[:2] for row in rows[:4]] == [
+        ["→", "1", "3_c"],
+        ["2", "5_e"],
+        ["2", "2_b"],
+        ["2", "1_a"],
+    ]
+    assert [row[0] for row in rows[4:]] == ["4_d", "ceiling"]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -192,10 +223,10 @@ def test_no_figure_and_no_star_is_cut_at_any_width(width: int) -> None:
     Console(file=page, width=width, color_system=None).print(as_table(result))
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= width
-    wide = dressed(result, "table")
-    assert page.getvalue().count(" *") == wide.count(" *")
+    whole = dressed(result, "table")
+    assert page.getvalue().count("*") == whole.count("*")
     assert "…" not in page.getvalue()
-    for figure in ("20.0 *", "10.0", "2.0 ms *", "412 ms", "25 MB *", "50 MB"):
+    for figure in ("20.0 ± 0.27*", "10.0", "2.0 ms*", "412 ms", "25 MB*", "50 MB"):
         assert figure in page.getvalue()
 
 

@@ -184,8 +184,8 @@ def test_disturbances_are_notes_with_their_size() -> None:
     for record in result.records:
         record.machine = Machine(total_s=10, busy_s=5, steal_s=1.2, idle_s=3.8)
     text = " ".join(dressed(result, "table").split())
-    assert "CPU speed varied by a factor of up to 1." in text
-    assert "other guests of the host took up to 12 % of CPU time in 6 of 6 rounds" in text
+    assert "CPU speed varied by up to 1." in text
+    assert "noisy neighbours took up to 12 % of CPU time in 6 of 6 rounds" in text
     assert "ok" in {case.verdict for case in summarize(result).cases}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.model.record import load
-from under_siege.report.conclusion import conclusion
+from under_siege.report.conclusion import answers
 
 RESULTS = sorted((Path(__file__).parents[1] / "noisy_results").glob("*.json"))
 POOLS = {"4_async_processexecutor", "8_prefork", "9_async_pebble"}
@@ -39,4 +39,4 @@ def test_a_strategy_on_one_cpu_reaches_about_half_of_the_ceiling(comparison: Com
 
 
 def test_a_process_pool_is_recommended(comparison: Comparison) -> None:
-    assert conclusion(comparison)[0].startswith("Use a process pool")
+    assert answers(comparison)[0].headline.startswith("Use a process pool")

@@ -12,7 +12,7 @@ from under_siege.analysis.report_data import summarize
 from under_siege.analysis.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
 from under_siege.model.record import Result, save
 from under_siege.render import dressed
-from under_siege.report.conclusion import in_sentences
+from under_siege.report.sweep_text import in_sentences
 from under_siege.stats.estimates import Estimate, estimates
 
 NUMBERS = [1, 2, 4, 8, 16, 32]
@@ -111,7 +111,7 @@ def test_it_is_said_in_words() -> None:
     (said,) = in_sentences(summarize(along_workers()))
     assert said.startswith("More workers: beyond 2 workers throughput does not grow with 3_wall (")
     assert "beyond 8 workers throughput does not grow with 4_law (" in said
-    assert "4_law follows the Universal Scalability Law with σ = 0.1" in said  # noqa: RUF001
+    assert "4_law follows the Universal Scalability Law with σ = 0.1" in said
     assert "3_wall does not follow the Universal Scalability Law: a point is " in said
     (said,) = in_sentences(summarize(along_users()))
     assert "beyond 1 user throughput does not grow with 2_async (10" in said

@@ -113,6 +113,17 @@ class Comparison:
     looks: int = 1  # how often the ranks decided whether another round is measured
     noun: str = "strategy"  # what is compared
 
+    def by_rank(self) -> list[Summary]:
+        """Return all cases of each load by rank and then by ping p99, unranked ones last; after them the ceilings."""
+        loads = list(dict.fromkeys(summary.case.load for summary in self.cases))
+
+        def order(summary: Summary) -> tuple[float, ...]:
+            ping = summary.ping_s
+            ping_s = math.inf if ping is None else ping.p99 or ping.max
+            return loads.index(summary.case.load), summary.verdict == FAILED, summary.rank or math.inf, ping_s
+
+        return [*sorted(self.cases, key=order), *self.ceilings]
+
     def every_round(self) -> list[Round]:
         """Case by case, the ceilings first."""
         return [one for case in (*self.ceiling_rounds, *self.rounds) for one in case]

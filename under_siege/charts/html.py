@@ -163,15 +163,12 @@ GLOSSARY = {
     "digest": "A CPU-bound task that runs inside hashlib, which releases the GIL.",
     "sign_up": "An I/O-bound task: it waits 20, 60 and 200 ms, as for a database, a mail server and another service, "
     "and uses almost no CPU time.",
-    "trans/s": "Transactions per second (siege's transaction rate): correct answers per second, as measured. The text "
-    "on this page calls it requests or answers per second.",
-    "speed-adjusted": "The transaction rate the case would have reached if the CPUs had always run at their mean speed "
-    "over this run. A speed probe measures the speed of every CPU 50 times a second while the load is on. CPU time "
-    "lost to noisy neighbours and other programs is adjusted for, too. Ranks, stars, ± and the share of the ceiling "
-    "use this figure.",
+    "trans/s": "Transactions per second (siege's transaction rate): correct answers per second. Where the CPUs changed "
+    "their speed, this is the rate at their mean speed over this run. A speed probe measures the speed of every CPU "
+    "50 times a second while the load is on. CPU time lost to noisy neighbours and other programs is added.",
+    "as measured": "Transactions per second without any adjustment for the speed of the CPUs.",
     "ceiling": "The rate that the same load reaches without a server: only the task, on every core. No honest server "
     "can exceed it, so a case that is significantly above it is flagged.",
-    "bare": "No server: the same users call the task directly, on every core. Its rate is the ceiling.",
     "workers": "How many tasks the server can have in progress at the same time: threads, processes, or one. That is "
     "not how many it computes at the same moment: threads of one Python process take turns.",
     "prefork": "Several processes start before the first request arrives, as with gunicorn. Each of them handles one "

@@ -128,7 +128,7 @@ def grid_of(compared: Compared) -> Grid:
 
 
 def column_of(figure: str) -> columns.Column:
-    return next(column for column in columns.FIGURES if column.figure == figure)
+    return next(column for column in columns.COLUMNS if column.figure == figure)
 
 
 def percent(fraction: float) -> str:

@@ -10,13 +10,15 @@ from under_siege.analysis.summary import Summary
 from under_siege.analysis.threshold_check import judged
 from under_siege.charts.html import page
 from under_siege.checks.verdict import FAILED, OK
+from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.pages.page_sections import sections
-from under_siege.report.columns import Column, columns_for, figures
-from under_siege.report.conclusion import conclusion, in_sentences
+from under_siege.report.columns import Column, columns_for, figures, name_in_table
+from under_siege.report.conclusion import answers
 from under_siege.report.grid import TableCell
 from under_siege.report.labels import at, cases_of, columned, in_plain_words, with_name
-from under_siege.report.notes import flags, footnote, notes
+from under_siege.report.notes import flags, footnote, load_tool_share, notes
+from under_siege.report.sweep_text import in_sentences
 from under_siege.report.threshold_text import HEADINGS, in_short, lines
 
 MOST_ROWS = 400
@@ -25,18 +27,23 @@ MOST_ROWS = 400
 def as_html(result: Result, *, corrected: bool = True) -> str:
     comparison = summarize(result, corrected=corrected)
     found = judged(result, comparison)
-    ordered = [*comparison.ceilings, *comparison.cases]
-    columns = columns_for([one for one in ordered if one.verdict != FAILED])
+    ordered, found_answers = comparison.by_rank(), answers(comparison)
+    columns = columns_for([summary for summary in ordered if summary.verdict != FAILED], wide=True)
     differing = columned(cases_of(comparison.cases))
     return page(
         "template.html",
         result,
         heading=_heading(result),
         noun=comparison.noun,
-        answer=[*conclusion(comparison), *in_sentences(comparison)],
-        rows=[_row(summary, comparison, columns, differing) for summary in ordered[:MOST_ROWS]],
+        answer=[answer.headline for answer in found_answers],
+        answers=found_answers,
+        details=list(in_sentences(comparison)),
+        rows=[
+            _row(summary, comparison, columns, differing, [answer.case for answer in found_answers])
+            for summary in ordered[:MOST_ROWS]
+        ],
         left_out=max(0, len(ordered) - MOST_ROWS),
-        caption=footnote(result, comparison).splitlines()[0].replace("* not", "★ not") if ordered else "",
+        caption=" · ".join(footnote(result, comparison)[:-1]).replace("* not", "★ not") if ordered else "",
         columns=columns,
         differing=differing,
         required=lines(found),
@@ -70,11 +77,17 @@ def _heading(result: Result) -> str:
 
 
 def _row(
-    summary: Summary, comparison: Comparison, columns: Sequence[Column], differing: Sequence[str]
+    summary: Summary,
+    comparison: Comparison,
+    columns: Sequence[Column],
+    differing: Sequence[str],
+    recommended: Sequence[Case | None],
 ) -> dict[str, Any]:
     cells = [TableCell("")] * len(columns) if summary.verdict == FAILED else figures(summary, columns)
     return {
-        "server": summary.server,
+        "server": name_in_table(summary, comparison.ceilings),
+        "rank": summary.rank or "",
+        "is_recommended": summary.case in recommended,
         "plain": in_plain_words(summary.server, summary.title),
         "is_ceiling": summary in comparison.ceilings,
         "setting": [(name, value or "") for name, value in zip(differing, at(summary.case, differing), strict=True)],
@@ -90,7 +103,8 @@ def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     machine = result.environment
     yield "command", shlex.join(result.command)
     if comparison.cases or comparison.ceilings:
-        yield "figures", footnote(result, comparison).splitlines()[1]
+        conditions = [footnote(result, comparison)[-1], load_tool_share(result), f"seed {result.seed}"]
+        yield "conditions", " · ".join(filter(None, conditions))
     yield "CPU", f"{machine.cpu_model}, {machine.usable_cpus} of {machine.cpus} CPUs"
     yield "memory", f"{machine.memory_bytes / 1e9:.0f} GB"
     yield "system", machine.system

@@ -1,12 +1,15 @@
 """The columns of the comparison, shared by all output formats."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 from under_siege import formatting
 from under_siege.analysis.summary import Interval, Latency, Speed, Summary
+from under_siege.model.case import Case
 from under_siege.report.grid import Heading, TableCell
+from under_siege.report.labels import varying
 
+BARE = "bare"  # the server of the ceiling in result files
 STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
 Text = Callable[[Summary], str]
 
@@ -19,6 +22,8 @@ class Column:
     in_terminal: str  # its heading in two lines, as in `Heading`
     text: Text
     figure: str = ""  # its name in `Summary.best`; empty if "best" has no meaning
+    is_wide: bool = False  # whether a terminal shows it only with --wide
+    margin: Text | None = None  # half the width of its confidence interval
 
     @property
     def heading(self) -> Heading:
@@ -27,9 +32,11 @@ class Column:
     def cell(self, summary: Summary) -> TableCell:
         """Return the figure of one case; best if none is significantly better, but one is significantly worse."""
         text = self.text(summary)
+        if self.margin and (margin := self.margin(summary)):
+            text = f"{text} ± {margin}"
         if self.figure in summary.best:  # the star is for those who can't see bold letters
-            return TableCell(text, "bold green", is_strong=True, in_terminal=f"{text} *")
-        return TableCell(text, STYLES.get(summary.verdict, ""), in_terminal=f"{text}  " if self.figure else text)
+            return TableCell(text, "bold green", is_strong=True, in_terminal=f"{text}*")
+        return TableCell(text, STYLES.get(summary.verdict, ""), in_terminal=f"{text} " if self.figure else text)
 
 
 def _figure(value: Callable[[Summary], float | None], text: Callable[[float], str]) -> Text:
@@ -65,53 +72,65 @@ def _workers(summary: Summary) -> str:
     return str(summary.workers or summary.case.get("workers") or "")
 
 
-FIGURES = (
-    Column("rank", "rank", _figure(lambda case: case.rank, str)),
-    Column("workers", "workers", _workers),
-    Column("trans/s", "trans/s", _figure(lambda case: _mean(case.rate_per_s), formatting.rate), "rate_per_s"),
+COLUMNS = (
     Column(
-        "speed-adjusted",
-        "speed-\nadjusted",
+        "trans/s",
+        "trans/s",
         _figure(lambda case: case.usual_rate_per_s or None, formatting.rate),
         "rate_per_s",
+        margin=_figure(half_width, formatting.margin),
     ),
-    Column("±", "±", _figure(half_width, formatting.margin)),
     Column("of ceiling", "of\nceiling", _figure(lambda case: _mean(case.of_ceiling), formatting.share)),
     Column("availability", "avail-\nability", _figure(lambda case: case.availability_pct, formatting.percent)),
     Column("response p50", "response\np50", _wait(lambda case: case.response_s, "p50"), "response_p50_s"),
     Column("response p99", "\np99", _wait(lambda case: case.response_s, "p99"), "response_p99_s"),
-    Column("ping p50", "ping\np50", _wait(lambda case: case.ping_s, "p50"), "ping_p50_s"),
-    Column("ping p99", "\np99", _wait(lambda case: case.ping_s, "p99"), "ping_p99_s"),
+    Column("ping p50", "ping\np50", _wait(lambda case: case.ping_s, "p50"), "ping_p50_s", is_wide=True),
+    Column("ping p99", "ping\np99", _wait(lambda case: case.ping_s, "p99"), "ping_p99_s"),
+    Column("memory", "memory", _figure(lambda case: case.memory_bytes, formatting.megabytes), "memory_bytes"),
+    Column("workers", "workers", _workers, is_wide=True),
     Column(
         "CPU per trans",
         "CPU per\ntrans",
         _figure(lambda case: case.cpu_s_per_transaction, formatting.seconds),
         "cpu_s_per_transaction",
+        is_wide=True,
     ),
-    Column("memory", "memory", _figure(lambda case: case.memory_bytes, formatting.megabytes), "memory_bytes"),
-    Column("ready", "ready\nafter", _figure(lambda case: case.ready_s, formatting.seconds)),
-    Column("speed", "speed", _figure(lambda case: _mean(case.speed), formatting.share)),
+    Column("as measured", "as\nmeasured", _figure(lambda case: _mean(case.rate_per_s), formatting.rate), is_wide=True),
+    Column("speed", "speed", _figure(lambda case: _mean(case.speed), formatting.share), is_wide=True),
+    Column("ready", "ready\nafter", _figure(lambda case: case.ready_s, formatting.seconds), is_wide=True),
 )
+MARK = "→"  # beside the rank of the recommended case
 
 
-def columns_for(shown: Sequence[Summary]) -> list[Column]:
+def columns_for(shown: Sequence[Summary], *, wide: bool = False) -> list[Column]:
     """Return the columns in which at least one case has a figure.
 
-    Comparisons use the speed-adjusted rate, so that column has the stars if it is shown. All strategies start in about
-    the same time, so "ready after" is shown for suites only.
+    Unless `wide`, these are only the most important ones, and `workers` if the cases differ in it.
     """
-    hidden = {"ready"} if any(summary.task for summary in shown) else set()
-    columns = list(FIGURES)
-    if is_corrected(shown):
-        columns = [replace(column, figure="") if column.name == "trans/s" else column for column in FIGURES]
-    else:
-        hidden.add("speed-adjusted")
-    return [column for column in columns if column.name not in hidden and any(map(column.text, shown))]
+    differing = varying([summary.case for summary in shown])
+    return [
+        column
+        for column in COLUMNS
+        if (wide or not column.is_wide or column.name in differing) and any(map(column.text, shown))
+    ]
 
 
 def is_corrected(shown: Sequence[Summary]) -> bool:
     """Return whether any rate was adjusted for the speed of the CPUs."""
     return any(summary.rate_at_usual_speed_per_s for summary in shown)
+
+
+def rank_of(summary: Summary, recommended: Collection[Case]) -> TableCell:
+    """Return the rank, with a mark if the case is recommended."""
+    rank = str(summary.rank or "")
+    return TableCell(f"{MARK} {rank}", "bold green") if summary.case in recommended else TableCell(rank)
+
+
+def name_in_table(summary: Summary, ceilings: Sequence[Summary]) -> str:
+    """Return the name of the server, or which row is the ceiling."""
+    if summary not in ceilings:
+        return summary.server
+    return "ceiling" if summary.server == BARE else f"{summary.server} (ceiling)"
 
 
 def figures(summary: Summary, columns: Sequence[Column]) -> list[TableCell]:

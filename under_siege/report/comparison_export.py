@@ -1,6 +1,7 @@
 """A comparison as a table for a terminal, as a matrix of loads or axes, as Markdown, and its records as CSV."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -17,11 +18,12 @@ from under_siege.model.case import Value, axis
 from under_siege.model.record import Result
 from under_siege.paths import PROGRAM
 from under_siege.report import grid
-from under_siege.report.columns import FIGURES, STYLES, columns_for, figures, is_corrected
-from under_siege.report.conclusion import conclusion, in_sentences
+from under_siege.report.columns import COLUMNS, STYLES, columns_for, figures, name_in_table, rank_of
+from under_siege.report.conclusion import Answer, answers
 from under_siege.report.grid import CsvValue, Grid, Heading, TableCell, plain
 from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, varying
 from under_siege.report.notes import flags, footnote, notes
+from under_siege.report.sweep_text import in_sentences
 from under_siege.report.threshold_text import required_as_markdown, required_as_table
 from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.rounds_data import Round
@@ -29,7 +31,7 @@ from under_siege.stats.rounds_data import Round
 NOTHING = "Nothing was measured."
 
 
-def as_table(result: Result, *, corrected: bool = True) -> RenderableType:
+def as_table(result: Result, *, corrected: bool = True, wide: bool = False) -> RenderableType:
     """Return the conclusion, the figures, what is wrong with them, and how they were measured."""
     comparison = summarize(result, corrected=corrected)
     cases = comparison.cases
@@ -38,10 +40,13 @@ def as_table(result: Result, *, corrected: bool = True) -> RenderableType:
     )
     if not cases and not comparison.ceilings:
         return Group(Text(NOTHING), *noted)
+    found = answers(comparison)
     sound = [*comparison.ceilings, *(case for case in cases if case.verdict != FAILED)]
     return Group(
-        *(Text(f"{paragraph}\n") for paragraph in (*conclusion(comparison), *in_sentences(comparison))),
-        *_figures(comparison),
+        *(Text(line) for line in answer_lines(found)),
+        *(Text(f"\n{paragraph}") for paragraph in in_sentences(comparison)),
+        Text(),
+        *_figures(comparison, found, wide=wide),
         *_lines(_failed(cases), is_apart=False),
         *required_as_table(judged(result, comparison)),
         *_lines(
@@ -49,32 +54,37 @@ def as_table(result: Result, *, corrected: bool = True) -> RenderableType:
             for verdict, names, message in flags(sound, cases)
         ),
         *noted,
-        Text(f"\n{footnote(result, comparison)}", style="dim"),
+        Text("\n".join(["", *footnote(result, comparison)]), style="dim"),
     )
 
 
-def _figures(comparison: Comparison) -> Iterator[RenderableType]:
+def answer_lines(found: Sequence[Answer]) -> list[str]:
+    """Return the answers as lines of plain text."""
+    return [line for answer in found for line in answer.lines()]
+
+
+def _figures(comparison: Comparison, found: Sequence[Answer], *, wide: bool) -> Iterator[RenderableType]:
     """Yield a table of all cases that have numbers, or a matrix of several loads or axes."""
     if across(cases_of(comparison.cases)):
         yield _matrix(comparison)
-        speed = " (speed-adjusted)" if is_corrected(comparison.cases) else ""
-        yield Text(f"{LEGEND.format(speed)}; for all figures use --format markdown, csv or html", style="dim")
-    elif (table := _grid(comparison)).rows:
+        yield Text(f"{LEGEND}; for all figures use --format markdown, csv or html", style="dim")
+    elif (table := _grid(comparison, found, wide=wide)).rows:
         yield table
 
 
-def _grid(comparison: Comparison) -> Grid:
-    shown = [one for one in (*comparison.ceilings, *comparison.cases) if one.verdict != FAILED]
+def _grid(comparison: Comparison, found: Sequence[Answer], *, wide: bool) -> Grid:
+    shown = [summary for summary in comparison.by_rank() if summary.verdict != FAILED]
     differing = columned(cases_of(comparison.cases))
-    columns = columns_for(shown)
-    rows = [[*_names(summary, differing), *figures(summary, columns)] for summary in shown]
-    return Grid([comparison.noun, *differing], [column.heading for column in columns], rows)
-
-
-def _names(summary: Summary, differing: Sequence[str]) -> list[TableCell]:
-    flag = "" if summary.verdict == OK else f" ({summary.verdict})"
-    server = TableCell(summary.server + flag, STYLES.get(summary.verdict, ""), in_terminal=summary.server)
-    return [server, *(TableCell(str(value or "")) for value in at(summary.case, differing))]
+    recommended = [answer.case for answer in found if answer.case]
+    columns = columns_for(shown, wide=wide)
+    rows = []
+    for summary in shown:
+        flag = "" if summary.verdict == OK else f" ({summary.verdict})"
+        name = name_in_table(summary, comparison.ceilings)
+        values = (TableCell(str(value or "")) for value in at(summary.case, differing))
+        server = TableCell(name + flag, STYLES.get(summary.verdict, ""), in_terminal=name)
+        rows.append([rank_of(summary, recommended), server, *values, *figures(summary, columns)])
+    return Grid(["rank", comparison.noun, *differing], [column.heading for column in columns], rows)
 
 
 def _failed(cases: Sequence[Summary]) -> Iterator[list[Text]]:
@@ -102,19 +112,27 @@ def as_markdown(result: Result, *, corrected: bool = True) -> str:
     everything = [*comparison.ceilings, *comparison.cases]
     if not everything:
         return NOTHING
-    table = _grid(comparison)
+    found = answers(comparison)
+    table = _grid(comparison, found, wide=True)
     remarks = [
         f"- **{verdict}** {plain(', '.join(names))}: {plain(message)}"
         for verdict, names, message in flags(everything, comparison.cases)
     ] + [f"- note: {plain(server)}: {plain(note)}" for server, note in notes(result, comparison)]
     parts = [
-        *map(plain, (*conclusion(comparison), *in_sentences(comparison))),
+        *(part for answer in found for part in _answer_as_markdown(answer)),
+        *map(plain, in_sentences(comparison)),
         table.as_markdown() if table.rows else "",
         required_as_markdown(judged(result, comparison)),
         "\n".join(remarks),
-        grid.small_print(footnote(result, comparison).replace("* not", "bold: not").splitlines()),
+        grid.small_print(line.replace("* not", "bold: not") for line in footnote(result, comparison)),
     ]
     return "\n\n".join(filter(None, parts))
+
+
+def _answer_as_markdown(answer: Answer) -> Iterator[str]:
+    yield f"**{plain(answer.headline)}**"
+    if bullets := [*(f"{label}: {text}" for label, text in answer.facts), *answer.remarks]:
+        yield "\n".join(f"- {plain(bullet)}" for bullet in bullets)
 
 
 def as_csv(result: Result, *, corrected: bool = True) -> str:
@@ -136,7 +154,7 @@ def _row(one: Round, comparison: Comparison) -> dict[str, CsvValue]:
         f"{kind}_{name}_s": getattr(latency, name, None)
         for kind, latency, names in (
             ("response", summary.response_s, ("p50", "p95", "p99", "max")),
-            ("ping", summary.ping_s, ("p50", "p99", "max")),
+            ("ping", summary.ping_s, ("p50", "p95", "p99", "max")),
         )
         for name in names
     }
@@ -167,8 +185,8 @@ def _row(one: Round, comparison: Comparison) -> dict[str, CsvValue]:
     }
 
 
-LEGEND = "each cell: transactions per second{}, share of the ceiling, ping p99"
-_PING_P99 = next(column for column in FIGURES if column.name == "ping p99")
+LEGEND = "each cell: transactions per second, share of the ceiling, ping p99"
+_PING_P99 = next(column for column in COLUMNS if column.name == "ping p99")
 _TITLES = {"rate_per_s": "transactions per second", "cpu_s_per_transaction": "CPU per transaction"}
 Setting = tuple[Value | None, ...]  # values on the axes that have columns
 
@@ -179,8 +197,11 @@ def _matrix(comparison: Comparison) -> Grid:
     axes = across(cases)
     settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case, axes))))
     rows: dict[str, list[Summary]] = {}
-    for one in (*comparison.ceilings, *comparison.cases):
-        rows.setdefault(name_of(one.case, cases, without=axes), []).append(one)
+    for summary in comparison.cases:
+        rows.setdefault(name_of(summary.case, cases, without=axes), []).append(summary)
+    rows = dict(sorted(rows.items(), key=lambda row: fmean(summary.rank or len(rows) for summary in row[1])))
+    for summary in comparison.ceilings:
+        rows.setdefault(name_in_table(summary, comparison.ceilings), []).append(summary)
     ceilings = set(map(id, comparison.ceilings))
     headings = [
         [axis(name).told(value) for name, value in zip(axes, one, strict=True) if value is not None] for one in settings
@@ -207,14 +228,14 @@ def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> TableCell:
     if case is None:
         return TableCell("")
     if case.verdict == FAILED or case.rate_per_s is None:
-        return TableCell("failed  ", STYLES[FAILED])
+        return TableCell("failed ", STYLES[FAILED])
     best = "rate_per_s" in case.best
-    mark = " *" if best else " ?" if case.verdict != OK else "  "
+    mark = "*" if best else "?" if case.verdict != OK else " "
     lines = [f"{formatting.rate(case.usual_rate_per_s)}{mark}"]
     if case.of_ceiling is not None and id(case) not in ceilings:
-        lines.append(f"{formatting.share(case.of_ceiling.mean)}  ")
+        lines.append(f"{formatting.share(case.of_ceiling.mean)} ")
     if case.ping_s:
-        lines.append(f"{_PING_P99.text(case)}  ")
+        lines.append(f"{_PING_P99.text(case)} ")
     return TableCell("\n".join(lines), "bold green" if best else STYLES.get(case.verdict, ""))
 
 

@@ -134,17 +134,16 @@ def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
         factor = formatting.significant(max(speed.highest / speed.lowest for speed in changed), 2)
         yield (
             "machine",
-            f"CPU speed varied by a factor of up to {factor} in {len(changed)} of {len(everything)} cases (noisy "
-            "neighbour, thermal throttling, or battery mode); throughputs that depend on it are adjusted",
+            f"CPU speed varied by up to {factor}× in {len(changed)} of {len(everything)} cases "
+            "(noisy neighbour or throttling)",
         )
     rounds = comparison.every_round()
-    for share_of, words in ((stolen, "other guests of the host took"), (other_work, "other programs used")):
+    for share_of, cause in ((stolen, "noisy neighbours took"), (other_work, "other programs used")):
         shares = [share for one in rounds if (share := share_of(one)) > NOTEWORTHY]
         if shares:
             yield (
                 "machine",
-                f"{words} up to {formatting.share(max(shares))} of CPU time in {len(shares)} of {len(rounds)} rounds; "
-                "the intervals allow for it",
+                f"{cause} up to {formatting.share(max(shares))} of CPU time in {len(shares)} of {len(rounds)} rounds",
             )
 
 
@@ -208,55 +207,43 @@ def _briefly(value_s: float) -> str:
     return formatting.duration(round(value_s) if value_s >= 2 else round(value_s, 1))
 
 
-def footnote(result: Result, comparison: Comparison) -> str:
-    """Return two lines: how to read the figures, and what all cases have in common."""
+def footnote(result: Result, comparison: Comparison) -> list[str]:
+    """Return lines on how to read the figures; the last line has the conditions under which they were measured."""
     records = result.records
     kinds = {kind for record in records for kind in record.memory_kind.split("+") if kind}
     shown = [*comparison.cases, *comparison.ceilings]
-    facts = [
+    conditions = [
         result.suite.source if result.suite else "",
         *in_common(comparison.cases or comparison.ceilings),
         rounds_of(shown, records),
         cores(result),
-        f"memory is {'+'.join(sorted(kinds)).upper()}" if kinds else "",
-        _load_tool_share(result),
-        f"seed {result.seed}",
+        f"memory: {'+'.join(sorted(kinds)).upper()}" if kinds else "",
     ]
-    starred = any(one.best for one in comparison.cases)
+    starred = any(summary.best for summary in comparison.cases)
     star = "* not significantly worse than the best in its column" if starred else ""
-    how_to_read = [star, _interval([one.rounds for one in shown]), _adjustment(comparison), _speed(comparison)]
-    return " · ".join(filter(None, how_to_read)) + "\n" + " · ".join(filter(None, facts))
+    rounds = [summary.rounds for summary in shown]
+    how_to_read = " · ".join(filter(None, [star, "± 95 % confidence interval"]))
+    assumptions = "; ".join(filter(None, [_adjustment(comparison), _of_single_rounds(rounds)]))
+    return [*filter(None, [how_to_read, assumptions]), " · ".join(filter(None, conditions))]
 
 
-def _interval(rounds: list[int]) -> str:
-    interval = "± 95 % confidence interval"
-    if max(rounds) == 1:
-        return f"{interval}; one round: assumes the usual 5 % between rounds"
-    return f"{interval}; cases with one round: assumes the noise of the others" if min(rounds) == 1 else interval
-
-
-def _speed(comparison: Comparison) -> str:
-    known = any(case.speed for case in comparison.cases)
-    return "speed: CPU speed compared with its mean over this run" if known else ""
+def _of_single_rounds(rounds: Sequence[int]) -> str:
+    if min(rounds) > 1:
+        return ""
+    return f"± of a single round assumes {'5 % noise' if max(rounds) == 1 else 'the noise of the others'}"
 
 
 def _adjustment(comparison: Comparison) -> str:
-    """Return which figures are adjusted for the speed of the CPUs, and by how much."""
+    """Return by how much rates are adjusted for the speed of the CPUs."""
     shifts = [
         abs(case.rate_at_usual_speed_per_s / case.rate_per_s.mean - 1)
         for case in (*comparison.ceilings, *comparison.cases)
         if case.rate_at_usual_speed_per_s and case.rate_per_s
     ]
-    if not shifts:
-        return ""
-    return (
-        "rank, ±, stars and share of the ceiling are speed-adjusted "
-        f"(by up to {100 * max(shifts):.0f} %; --uncorrected turns this off); "
-        "trans/s, response and CPU are as measured"
-    )
+    return f"trans/s is adjusted for CPU speed, by up to {formatting.share(max(shifts))}" if shifts else ""
 
 
-def _load_tool_share(result: Result) -> str:
+def load_tool_share(result: Result) -> str:
     """Return the share of CPU time that the load tool and the bench used."""
     watched = [record for record in result.records if record.machine]
     used_s = sum((record.tool_cpu_s or 0) + (record.bench_cpu_s or 0) for record in watched)
