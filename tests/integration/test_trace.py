@@ -25,8 +25,8 @@ from under_siege.render import WIDTH, dressed, write_picture
 from under_siege.report.progress_bar import ProgressBar
 from under_siege.run.session import run_plan
 from under_siege.trace import request_trace
-from under_siege.trace.request_trace import Tracer, _as_told, _counted_back
-from under_siege.trace.timeline import Bar, Ran, other_work, timelines
+from under_siege.trace.request_trace import RequestTracer, assumed_span, reported_spans
+from under_siege.trace.timeline import Bar, ComputeSpan, other_work, timelines
 from under_siege.trace.timeline_text import headline
 
 Asked = Callable[..., Ended]
@@ -97,7 +97,7 @@ def answer(**headers: str) -> Answer:
 
 def test_what_a_server_tells_is_taken_if_it_can_be_true() -> None:
     told = answer(x_ran="100.000000 0.00/20.00/20.00 30.00/40.00/5.00")
-    assert _as_told(told, 99.9, 100.1) == [
+    assert reported_spans(told, 99.9, 100.1) == [
         pytest.approx((100.0, 100.02, 0.02)),
         pytest.approx((100.03, 100.04, 0.005)),
     ]
@@ -108,13 +108,13 @@ def test_what_a_server_tells_is_taken_if_it_can_be_true() -> None:
     ["", "nonsense", "100 1/2", "90.0 0.00/20.00/20.00", "100.0 0.00/200.00/20.00", "100.0 20.00/10.00/20.00", "100"],
 )
 def test_what_can_not_be_true_is_not_taken(told: str) -> None:
-    assert _as_told(answer(x_ran=told), 99.9, 100.1) == []
+    assert reported_spans(answer(x_ran=told), 99.9, 100.1) == []
 
 
 def test_without_that_the_task_ended_when_the_answer_came() -> None:
     told = answer(server_timing="queue;dur=10.0, task;dur=50.0")
-    assert _counted_back(told, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
-    assert _counted_back(answer(), 99.9, 100.1) == []
+    assert assumed_span(told, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
+    assert assumed_span(answer(), 99.9, 100.1) == []
 
 
 @pytest.mark.parametrize(
@@ -133,10 +133,10 @@ def test_workers_have_names_that_say_something(workers: list[str], names: list[s
 
 
 def test_a_bar_tells_its_share_of_any_moment() -> None:
-    bar = Bar(1, 0.0, 1.0, (Ran(0.2, 0.4, 0.5), Ran(0.6, 0.8, None)))
-    assert bar.share_between(0.0, 0.2) == 0
-    assert bar.share_between(0.2, 0.4) == pytest.approx(0.5)
-    assert bar.share_between(0.5, 0.7) == pytest.approx(0.5)
+    bar = Bar(1, 0.0, 1.0, (ComputeSpan(0.2, 0.4, 0.5), ComputeSpan(0.6, 0.8, None)))
+    assert bar.cpu_share_between(0.0, 0.2) == 0
+    assert bar.cpu_share_between(0.2, 0.4) == pytest.approx(0.5)
+    assert bar.cpu_share_between(0.5, 0.7) == pytest.approx(0.5)
 
 
 def test_traces_are_kept_in_the_file_and_shown_again(asked: Asked, tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_nothing_of_it_is_said_where_all_tell() -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     assert "it doesn't tell" not in dressed(result, "timeline")
-    assert not timelines(result.traces)[0].is_untold
+    assert not timelines(result.traces)[0].is_unreported
 
 
 def test_after_the_last_siege_a_server_is_traced_that_still_runs(tmp_path: Path, monkeypatch) -> None:
@@ -216,7 +216,7 @@ def test_after_the_last_siege_a_server_is_traced_that_still_runs(tmp_path: Path,
 
     monkeypatch.setattr("under_siege.trace.request_trace.running", running)
     plan = plan_of("5", "2", TESTS / "servers" / "answers_wrongly.py", task="sign_up", rounds=2, time_s=0.5)
-    make_tracer = partial(request_trace.Tracer, requests=3)
+    make_tracer = partial(request_trace.RequestTracer, requests=3)
     result, *_ = run_plan(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], make_tracer=make_tracer)
     assert [one.server for one in result.traces] == [case.server for case in plan.cases]
     assert [bool(one.failure) for one in result.traces] == [False, False, True]
@@ -254,12 +254,14 @@ def test_a_trace_beside_other_work_is_tried_once_more(
 ) -> None:
     kept: list[Trace] = []
     each = iter(shares)
-    tracer = Tracer(plan_of("4"), {}, kept.append, 8)
+    tracer = RequestTracer(plan_of("4"), {}, kept.append, 8)
 
-    async def alone(*_: object) -> Trace:
-        return beside_other_work(by_two(0.0), next(each))
+    async def send_all(_: object, trace: Trace) -> None:
+        simulated = by_two(0.0)
+        trace.requests = simulated.requests
+        beside_other_work(trace, next(each))
 
-    monkeypatch.setattr(tracer, "_alone", alone)
+    monkeypatch.setattr(tracer, "_start_and_send_all", send_all)
     asyncio.run(tracer.rest(None, ProgressBar(1, quiet=True)))
     assert [other_work(one) for one in kept] == [pytest.approx(shares[traces - 1])]
     assert len(list(each)) == len(shares) - traces

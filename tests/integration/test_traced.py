@@ -30,27 +30,27 @@ def bars_of(one: Timeline) -> list[Bar]:
 
 def both_at_once_s(one: Bar, other: Bar) -> float:
     """How long both computed at the same moment."""
-    pairs = itertools.product([ran for ran in one.ran if ran.share], [ran for ran in other.ran if ran.share])
+    pairs = itertools.product([ran for ran in one.spans if ran.share], [ran for ran in other.spans if ran.share])
     return sum(
         max(0.0, min(a.to_s, b.to_s) - max(a.from_s, b.from_s)) * (a.share or 0) * (b.share or 0) for a, b in pairs
     )
 
 
 def computed_s(bar: Bar) -> float:
-    return sum((ran.to_s - ran.from_s) * (ran.share or 0) for ran in bar.ran)
+    return sum((ran.to_s - ran.from_s) * (ran.share or 0) for ran in bar.spans)
 
 
 def test_every_request_is_drawn_with_a_number_of_its_own(traced: list[Timeline]) -> None:
     for one in traced:
         assert sorted(bar.number for bar in bars_of(one)) == [1, 2, 3, 4]
         for bar in bars_of(one):
-            assert bar.sent_s <= bar.ran[0].from_s <= bar.ran[-1].to_s <= bar.answered_s + 0.005
+            assert bar.sent_s <= bar.spans[0].from_s <= bar.spans[-1].to_s <= bar.answered_s + 0.005
 
 
 def test_on_the_loop_one_computes_after_the_other(traced: list[Timeline]) -> None:
     bars = bars_of(named(traced, "2_"))
     for one, other in itertools.pairwise(bars):
-        assert one.ran[-1].to_s <= other.ran[0].from_s
+        assert one.spans[-1].to_s <= other.spans[0].from_s
 
 
 def test_threads_under_the_gil_are_never_drawn_as_parallel(traced: list[Timeline]) -> None:
@@ -70,7 +70,7 @@ def test_processes_are_drawn_with_a_lane_each(traced: list[Timeline]) -> None:
 def test_slices_are_drawn_as_slices(traced: list[Timeline]) -> None:
     one = named(traced, "5_")
     assert len(one.lanes) == 1
-    assert all(len(bar.ran) > 10 for bar in bars_of(one))
+    assert all(len(bar.spans) > 10 for bar in bars_of(one))
 
 
 def test_there_are_pings_before_beside_and_after(traced: list[Timeline]) -> None:

@@ -11,8 +11,17 @@ from simulated_trace import SENT_S, beside_other_work, by_two, in_line, in_slice
 
 from under_siege.model.record import Failure, Result, Trace, load, save
 from under_siege.render import dressed
-from under_siege.trace.timeline import Pattern, Timeline, at_once, grouped, other_work, pattern, take_turns, timelines
-from under_siege.trace.timeline_text import fates, heading, headline, in_a_line
+from under_siege.trace.timeline import (
+    Timeline,
+    TimelinePattern,
+    grouped,
+    other_work,
+    parallelism,
+    pattern,
+    take_turns,
+    timelines,
+)
+from under_siege.trace.timeline_text import heading, headline, in_a_line, request_sentences
 
 
 def drawn(trace: Trace) -> Timeline:
@@ -25,11 +34,11 @@ def result() -> Result:
 
 
 KINDS = {
-    "two at once, quick": (by_two(0.0), Pattern(at_once=True, is_stuck=False)),
-    "two at once, in line": (by_two(1.0), Pattern(at_once=True, is_stuck=True)),
-    "slices": (in_slices(), Pattern(at_once=False, is_stuck=False)),
-    "threads under the GIL": (in_slices(0.2, 0.6, threads=True), Pattern(at_once=False, is_stuck=True)),
-    "one at a time": (one_by_one(1.0), Pattern(at_once=False, is_stuck=True)),
+    "two at once, quick": (by_two(0.0), TimelinePattern(is_parallel=True, is_stuck=False)),
+    "two at once, in line": (by_two(1.0), TimelinePattern(is_parallel=True, is_stuck=True)),
+    "slices": (in_slices(), TimelinePattern(is_parallel=False, is_stuck=False)),
+    "threads under the GIL": (in_slices(0.2, 0.6, threads=True), TimelinePattern(is_parallel=False, is_stuck=True)),
+    "one at a time": (one_by_one(1.0), TimelinePattern(is_parallel=False, is_stuck=True)),
 }
 
 
@@ -56,14 +65,14 @@ def test_of_threads_whose_answers_lie_ready_that_is_said() -> None:
 
 def test_tasks_that_wait_are_at_once_though_none_computes() -> None:
     sleeping = [[(SENT_S, SENT_S + 0.2, 0.0005)] for _ in range(4)]
-    assert at_once(drawn(traced("3_t", "t", ["1/a", "1/b", "1/c", "1/d"], sleeping, 0.0))) == 4
-    assert at_once(drawn(traced("1_s", "t", ["1/a"] * 4, in_line(4, 0.2, cpu=0.001), 1.0))) == 1
+    assert parallelism(drawn(traced("3_t", "t", ["1/a", "1/b", "1/c", "1/d"], sleeping, 0.0))) == 4
+    assert parallelism(drawn(traced("1_s", "t", ["1/a"] * 4, in_line(4, 0.2, cpu=0.001), 1.0))) == 1
 
 
 def test_where_other_work_has_the_cores_nobody_says_how_many_compute() -> None:
     trace = traced("4_p", "t", ["1/a", "2/a"] * 4, [one for one in in_line(4, cpu=0.25) for _ in range(2)], 0.0)
     found = drawn(trace)
-    assert at_once(found) is None
+    assert parallelism(found) is None
     assert "can't be told" in heading(pattern(found), [found])
     assert "something else had the cores" in in_a_line(found)
 
@@ -153,7 +162,7 @@ def test_the_terminal_groups_them_says_the_conditions_and_who_is_missing(result:
 
 
 def test_request_by_request_each_has_its_fate(result: Result) -> None:
-    told = fates(drawn(one_by_one(1.0)))
+    told = request_sentences(drawn(one_by_one(1.0)))
     assert [text.split(" waited ")[0] for text in told] == [f"Request {number}" for number in range(1, 9)]
     assert "waited 50 ms for its turn on thread 1, computed 50 ms within 50 ms, without a pause" in told[1]
 

@@ -27,7 +27,7 @@ from under_siege.run.session import run_plan
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.interpreter import interpreter
 from under_siege.targets.selection import suite_of
-from under_siege.trace.request_trace import Tracer, trace_servers
+from under_siege.trace.request_trace import RequestTracer, trace_servers
 
 SEED = 1
 USUAL_S = 0.08  # what a task that computes takes at the most on a machine for which the steps' times are right
@@ -99,7 +99,7 @@ def measure(
     plan = _only(make_plan(suite, {**axes, "users": users}, time_s=run.time_s, rounds=most_rounds, seed=SEED), run.only)
     if run.time_s:
         long_enough, undecided = partial(_long_enough, say=say), partial(_until_decided, page)
-        make_tracer = partial(Tracer, requests=run.requests) if run.requests else None
+        make_tracer = partial(RequestTracer, requests=run.requests) if run.requests else None
         return run_plan(plan, out, watcher, command, undecided, make_tracer, adapted=long_enough)[:2]
     result, stopped_by = trace_servers(plan, run.requests, watcher, command)
     save(result, out)

@@ -1,7 +1,7 @@
-"""The timelines in words and as blocks of characters: below each other, beside each other, or step by step."""
+"""Timelines as text: what each one shows in words, and charts made of characters for the terminal."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
@@ -12,20 +12,19 @@ from under_siege.model.record import Result
 from under_siege.report.labels import in_plain_words, with_name
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import (
-    UNTOLD,
+    NOT_REPORTED,
     Bar,
-    Pattern,
+    PingSpan,
     Timeline,
-    at_once,
-    bars_of,
-    computed_s,
-    end_s,
+    TimelinePattern,
+    axis_end_s,
     grouped,
+    io_waits,
     longest_late_s,
+    parallelism,
     pattern,
     take_turns,
     timelines,
-    waits_elsewhere,
 )
 
 _MOST_NAMES = 3  # in a title
@@ -36,7 +35,6 @@ HOW = (
     "were begun. Where the strong blue is broken or paler, something else had the core. "
     "Below are pings, one every 25 ms: each line is as long as that ping had to wait."
 )
-
 GIL = (
     "Why do threads compute one at a time, though there are several cores? Each Python process has a lock, the GIL "
     "(global interpreter lock), and only the thread that holds it can run Python code. "
@@ -47,134 +45,125 @@ GIL = (
 )
 
 
-def name_of_timeline(one: Timeline, *, is_narrow: bool = False) -> str:
-    """In plain words, with the name of its file, and what it was traced with."""
-    server, *differing = one.name.split(" · ")
-    told = with_name(in_plain_words(server, one.title), server, is_narrow=is_narrow)
-    return " · ".join([told, *differing])
+def full_name(timeline: Timeline, *, is_narrow: bool = False) -> str:
+    """Return the name in plain words, with the name of its file."""
+    plain = in_plain_words(timeline.server, timeline.title)
+    return " · ".join([with_name(plain, timeline.server, is_narrow=is_narrow), *timeline.settings])
 
 
-def plain_name_of_timeline(one: Timeline) -> str:
-    server, *differing = one.name.split(" · ")
-    return " · ".join([in_plain_words(server, one.title), *differing])
+def plain_name_of_timeline(timeline: Timeline) -> str:
+    return " · ".join([in_plain_words(timeline.server, timeline.title), *timeline.settings])
 
 
-def heading(kind: Pattern, members: Sequence[Timeline]) -> str:
-    """Of a group: `Two at once, and pings are quick`."""
+def heading(kind: TimelinePattern, members: Sequence[Timeline]) -> str:
+    """Return what a group has in common, such as `Two at once, and pings are quick`."""
     if kind.is_failed:
         return "Failed"
     if kind.is_crowded:
         return f"Other work {_too_crowded(members)}"
-    if kind.at_once is None:
+    if kind.is_parallel is None:
         pings = "pings have to wait for it" if kind.is_stuck else "pings are quick"
         return f"Whether one computes at a time or more can't be told; {pings}"
-    if not kind.at_once:
+    if not kind.is_parallel:
         return f"One at a time, {'and pings are stuck until it is over' if kind.is_stuck else 'but nobody is stuck'}"
     pings = "but pings stand in line with the tasks" if kind.is_stuck else "and pings are quick"
-    counts = sorted({count for one in members if (count := at_once(one))})
-    return f"{_count(counts).capitalize()} at once, {pings}"
+    counts = sorted({count for timeline in members if (count := parallelism(timeline))})
+    words = [_NUMBERS[count] if count < len(_NUMBERS) else str(count) for count in counts]
+    return f"{' to '.join(dict.fromkeys([words[0], words[-1]])).capitalize()} at once, {pings}"
 
 
 def _too_crowded(members: Sequence[Timeline]) -> str:
     """Continue the sentence `other work …`."""
-    shares = sorted(one.other_work or 0.0 for one in members)
-    low, high = formatting.share(shares[0]), formatting.share(shares[-1])
-    used = low if low == high else f"{low} to {high}"
+    shares = sorted(timeline.other_work or 0.0 for timeline in members)
+    used = " to ".join(dict.fromkeys([formatting.share(shares[0]), formatting.share(shares[-1])]))
     return f"used {used} of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
-def _count(counts: Sequence[int]) -> str:
-    words = [_NUMBERS[count] if count < len(_NUMBERS) else str(count) for count in counts]
-    return words[0] if len(words) == 1 else f"{words[0]} to {words[-1]}"
+def in_a_line(timeline: Timeline) -> str:
+    """Return what the timeline shows, besides what its group has in common."""
+    if timeline.failure:
+        return f"failed: {timeline.failure}"
+    facts = [_all_answered(timeline)]
+    if timeline.is_unreported:
+        facts.append(NOT_REPORTED)
+    elif pattern(timeline).is_crowded:
+        facts.append(f"other work {_too_crowded([timeline])}")
+    elif parallelism(timeline) is None:
+        facts.append("the task waits in between, or something else had the cores")
+    if take_turns(timeline):
+        facts.append("tasks take turns")
+    if late_s := longest_late_s(timeline):
+        facts.append(f"an answer was ready {formatting.seconds(late_s)} before it was sent")
+    if timeline.pings:
+        facts.append(f"pings took up to {formatting.seconds(timeline.longest_ping_s)}")
+    return "; ".join(facts)
 
 
-def in_a_line(one: Timeline) -> str:
-    """What this one shows beside what its group has in common."""
-    if one.failure:
-        return f"failed: {one.failure}"
-    told = [f"all {one.requests} answered after {formatting.seconds(one.done_s)}"]
-    if one.is_untold:
-        told.append(UNTOLD)
-    elif pattern(one).is_crowded:
-        told.append(f"other work {_too_crowded([one])}")
-    elif at_once(one) is None:
-        told.append("the task waits in between, or something else had the cores")
-    if take_turns(one):
-        told.append("tasks take turns")
-    if late_s := longest_late_s(one):
-        told.append(f"an answer was ready {formatting.seconds(late_s)} before it was sent")
-    if one.pings:
-        told.append(f"pings took up to {formatting.seconds(one.longest_ping_s)}")
-    return "; ".join(told)
+def in_short(timeline: Timeline) -> str:
+    if timeline.failure:
+        return f"failed: {timeline.failure}"
+    return f"{_all_answered(timeline)}; pings ≤ {formatting.seconds(timeline.longest_ping_s)}"
 
 
-def in_short(one: Timeline) -> str:
-    if one.failure:
-        return f"failed: {one.failure}"
-    done, longest = formatting.seconds(one.done_s), formatting.seconds(one.longest_ping_s)
-    return f"all {one.requests} answered after {done}; pings ≤ {longest}"
+def _all_answered(timeline: Timeline) -> str:
+    return f"all {len(timeline.bars)} answered after {formatting.seconds(timeline.done_s)}"
 
 
 def headline(drawn: Sequence[Timeline]) -> str:
-    found = grouped(drawn)
-    kind, members = found[0]
-    crowded = [one for each, several in found if each.is_crowded for one in several]
-    if crowded and (not kind.at_once or kind.is_stuck):
-        return f"{', '.join(one.name for one in crowded)}: other work {_too_crowded(crowded)}"
-    if len(found) == 1:
+    groups = grouped(drawn)
+    kind, members = groups[0]
+    crowded = [timeline for each, several in groups if each.is_crowded for timeline in several]
+    if crowded and (not kind.is_parallel or kind.is_stuck):
+        return f"{', '.join(timeline.name for timeline in crowded)}: other work {_too_crowded(crowded)}"
+    if len(groups) == 1:
         return heading(kind, members)
-    if kind.at_once and not kind.is_stuck:
-        names = [plain_name_of_timeline(one) for one in members]
-        who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-        count = "" if len(names) <= _MOST_NAMES else f"{len(names)} of {len(drawn)}\n"
-        return f"{heading(kind, members)}: {count}{who}"
-    return f"None of these computes several at once and keeps pings quick: {_NUMBERS[len(found)]} ways to wait"
-
-
-def fate(bar: Bar, worker: str, one: Timeline) -> str:
-    answered = f"answered {formatting.seconds(bar.answered_s - bar.sent_s)} after it was sent"
-    if bar.done_s is None:
-        return f"Request {bar.number}: {answered}; {UNTOLD}."
-    waited = formatting.seconds(max(0.0, bar.ran[0].from_s - bar.sent_s))
-    lasted_s, used_s = bar.done_s - bar.ran[0].from_s, computed_s(bar)
-    pauses = "without a pause" if len(bar.ran) == 1 else f"in {len(bar.ran)} stretches"
-    late = f", and lay ready for {formatting.seconds(late_s)}" if (late_s := bar.late_s or 0.0) > 0.0005 else ""
-    meanwhile = [ping.until_s - ping.due_s for ping in one.pings if bar.ran[0].from_s <= ping.due_s <= bar.done_s]
-    pings = (
-        f" A ping that was due while it was in hand took up to {formatting.seconds(max(meanwhile))}."
-        if meanwhile
-        else ""
-    )
-    return (
-        f"Request {bar.number} waited {waited} for its turn on {worker}, computed {formatting.seconds(used_s)} within "
-        f"{formatting.seconds(lasted_s)}, {pauses}{late}: {answered}.{pings}"
-    )
+    if kind.is_parallel and not kind.is_stuck:
+        *names, last = map(plain_name_of_timeline, members)
+        count = "" if len(members) <= _MOST_NAMES else f"{len(members)} of {len(drawn)}\n"
+        return f"{heading(kind, members)}: {count}{' and '.join(filter(None, [', '.join(names), last]))}"
+    return f"None of these computes several at once and keeps pings quick: {_NUMBERS[len(groups)]} ways to wait"
 
 
 def missing(result: Result) -> list[str]:
-    """Who is not drawn, and why."""
+    """Return a sentence for each strategy that could not be traced."""
     return [
-        f"{with_name(in_plain_words(one.server, one.title), one.server)} is not drawn: it {one.reason}"
-        for one in result.left_out
+        f"{with_name(in_plain_words(each.server, each.title), each.server)} is not drawn: it {each.reason}"
+        for each in result.left_out
     ]
 
 
-def fates(one: Timeline) -> list[str]:
-    found = [(bar.number, fate(bar, lane.worker, one)) for lane in one.lanes for bar in lane.bars]
-    assert len(found) == len(bars_of(one))
-    return [told for _, told in sorted(found)]
+def request_sentences(timeline: Timeline) -> list[str]:
+    """Return a sentence for each request, in the order of their numbers."""
+    workers = {bar.number: (bar, lane.worker) for lane in timeline.lanes for bar in lane.bars}
+    return [_request_sentence(*workers[number], timeline.pings) for number in sorted(workers)]
+
+
+def _request_sentence(bar: Bar, worker: str, pings: Sequence[PingSpan]) -> str:
+    answered = f"answered {formatting.seconds(bar.answered_s - bar.sent_s)} after it was sent"
+    if bar.done_s is None:
+        return f"Request {bar.number}: {answered}; {NOT_REPORTED}."
+    start_s = bar.spans[0].from_s
+    pauses = "without a pause" if len(bar.spans) == 1 else f"in {len(bar.spans)} stretches"
+    late = f", and lay ready for {formatting.seconds(bar.late_s)}" if bar.late_s > 0.0005 else ""
+    waited_s = max((ping.waited_s for ping in pings if start_s <= ping.due_s <= bar.done_s), default=None)
+    meanwhile = "" if waited_s is None else formatting.seconds(waited_s)
+    return (
+        f"Request {bar.number} waited {formatting.seconds(max(0.0, start_s - bar.sent_s))} for its turn on {worker}, "
+        f"computed {formatting.seconds(bar.cpu_s)} within {formatting.seconds(bar.done_s - start_s)}, {pauses}{late}: "
+        f"{answered}." + (f" A ping that was due while it was in hand took up to {meanwhile}." if meanwhile else "")
+    )
 
 
 _COMPUTING, _WAITING, _LATE, _PINGS = "bold blue", "bright_black", "yellow", "dark_orange3"
-_SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # the share of the time from which on each is drawn
-_UNTOLD, _WAITS, _ELSEWHERE, _READY = "┄", "░", "·", "="
+_SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # with the least share of the time on the CPU
+_UNREPORTED, _QUEUED, _ELSEWHERE, _READY = "┄", "░", "·", "="
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _MARGIN, _LEAST, _NARROW = 9, 14, 60  # columns
-WIDTH = 80  # of what is told line by line
+_WIDTH_OF_STEPS = 80
 LEGEND = (
     "█ computes",
     "▓▒ takes turns, or other programs had the core",
-    f"{_WAITS} waits for its turn",
+    f"{_QUEUED} waits for its turn",
     f"{_ELSEWHERE} waits for something else, and needs no core",
     f"{_READY} computed, not yet sent",
     "1 2 3 in the order in which they were begun",
@@ -182,155 +171,141 @@ LEGEND = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """What all timelines have in common, so that the eye compares."""
-
-    to_s: float
-    tallest_s: float
-
-    @classmethod
-    def of(cls, drawn: Sequence[Timeline]) -> "_Scale":
-        to_s = end_s(drawn)
-        return cls(to_s, max([to_s / 4, *(one.longest_ping_s for one in drawn)]))
-
-
 class TimelinesAsText:
-    """All timelines on one axis, as wide as the terminal: grouped by what they show, or beside each other."""
+    """All timelines on one axis, as wide as the terminal: grouped by pattern, or side by side."""
 
     def __init__(self, result: Result, *, beside: bool = False) -> None:
         self._result, self._beside = result, beside
         self._timelines = timelines(result.traces)
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        scale = _Scale.of(self._timelines)
         if self._beside:
-            yield _beside(self._timelines, scale)
+            yield _side_by_side(self._timelines, _scale(self._timelines))
         else:
-            yield from self._groups(scale)
+            yield from self._groups()
         for text in missing(self._result):
             yield Text(f"{text}\n", style="cyan")
-        unknown = [f"{_UNTOLD} not told"] if any(one.is_untold for one in self._timelines) else []
-        yield Text(_in_lines([*LEGEND, *unknown], options.max_width), style="dim")
+        unreported = [f"{_UNREPORTED} not told"] if any(each.is_unreported for each in self._timelines) else []
+        yield Text(_filled([*LEGEND, *unreported], options.max_width), style="dim")
         yield Text(of_traces(self._result), style="dim")
 
-    def _groups(self, scale: _Scale) -> Iterator[RenderableType]:
+    def _groups(self) -> Iterator[RenderableType]:
         for _, members in grouped(self._timelines):
-            if said := _group_heading(members):
-                yield Text(f"{said}\n", style="bold cyan")
-            for one in members:
-                yield _Lines(one, scale)
+            if title := _group_heading(members):
+                yield Text(f"{title}\n", style="bold cyan")
+            for timeline in members:
+                yield _Chart(timeline, _scale(self._timelines))
                 yield Text()
 
 
 def steps(result: Result, *, beside: bool = False) -> Iterator[RenderableType]:
-    """Request by request what became of it: each strategy on its own, or all of them beside each other."""
+    """Yield the legend, then the chart up to each request with a sentence about it; one strategy after the other."""
     drawn = timelines(result.traces)
-    scale = _Scale.of(drawn)
-    yield Text(f"{_in_lines(LEGEND, WIDTH)}\n{of_traces(result)}\n", style="dim")
-    for together in [drawn] if beside else [[one] for one in drawn]:
-        for number in range(1, max((one.requests for one in together), default=0) + 1):
-            yield Group(_beside(together, scale, number), *_fates(together, number), Text())
+    yield Text(f"{_filled(LEGEND, _WIDTH_OF_STEPS)}\n{of_traces(result)}\n", style="dim")
+    for together in [drawn] if beside else [[timeline] for timeline in drawn]:
+        for number in range(1, max((len(timeline.bars) for timeline in together), default=0) + 1):
+            yield Group(_side_by_side(together, _scale(drawn), number), *_sentences(together, number), Text())
 
 
-def _in_lines(several: Sequence[str], width: int) -> str:
-    lines = [""]
-    for text in several:
-        beside = f"{lines[-1]}   {text}".lstrip()
-        if len(beside) > width:
-            lines.append(text)
-        else:
-            lines[-1] = beside
-    return "\n".join(lines)
+def _sentences(drawn: Sequence[Timeline], number: int) -> Iterator[Text]:
+    for timeline in drawn:
+        if number <= len(timeline.bars):
+            name = f"{full_name(timeline)}: " if len(drawn) > 1 else ""
+            yield Text(f"{name}{request_sentences(timeline)[number - 1]}")
 
 
-def _fates(drawn: Sequence[Timeline], number: int) -> Iterator[Text]:
-    for one in drawn:
-        if number <= one.requests:
-            who = f"{name_of_timeline(one)}: " if len(drawn) > 1 else ""
-            yield Text(f"{who}{fates(one)[number - 1]}")
+def _filled(items: Sequence[str], width: int) -> str:
+    """Return the items in lines of that width, without breaking any."""
+    text = "   ".join(item.replace(" ", "\xa0") for item in items)
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False).replace("\xa0", " ")
 
 
-def _beside(drawn: Sequence[Timeline], scale: _Scale, most: int | None = None) -> RenderableType:
+def _scale(drawn: Sequence[Timeline]) -> tuple[float, float]:
+    """Return the end of the time axis and the ping of full height, in seconds; the same for all timelines."""
+    end_s = axis_end_s(drawn)
+    return end_s, max([end_s / 4, *(timeline.longest_ping_s for timeline in drawn)])
+
+
+def _side_by_side(drawn: Sequence[Timeline], scale: tuple[float, float], last: int | None = None) -> RenderableType:
     if len(drawn) == 1:
-        return _Lines(drawn[0], scale, most)
+        return _Chart(drawn[0], scale, last)
     grid = Table.grid(padding=(0, 2), expand=True)
     for _ in drawn:
         grid.add_column(ratio=1)
-    grid.add_row(*(Group(Text(_group_heading([one]), style="bold cyan"), _Lines(one, scale, most)) for one in drawn))
+    grid.add_row(*(Group(Text(_group_heading([each]), style="bold cyan"), _Chart(each, scale, last)) for each in drawn))
     return grid
 
 
 def _group_heading(members: Sequence[Timeline]) -> str:
-    """Of those that show the same; nothing where nobody can say what that is."""
     kind = pattern(members[0])
-    return heading(kind, members) if kind.at_once is not None or kind.is_failed or kind.is_crowded else ""
+    return "" if kind.is_parallel is None and not kind.is_failed and not kind.is_crowded else heading(kind, members)
 
 
-class _Lines:
-    """One timeline; of requests only the first so many, if a number says so."""
+class _Chart:
+    """One timeline, up to the request of that number."""
 
-    def __init__(self, one: Timeline, scale: _Scale, most: int | None = None) -> None:
-        self._one, self._scale, self._most = one, scale, most
+    def __init__(self, timeline: Timeline, scale: tuple[float, float], last: int | None = None) -> None:
+        self._timeline, self._last = timeline, last
+        self._end_s, self._tallest_s = scale
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        one = self._one
-        self._label = 14 if options.max_width > _NARROW else 11
-        self._columns = max(_LEAST, options.max_width - self._label - _MARGIN)
-        self._column_s = self._scale.to_s / self._columns
-        self._elsewhere = waits_elsewhere(one.lanes)
-        yield Text(name_of_timeline(one), style="bold")
-        if self._most is None or one.failure:
-            yield Text(in_a_line(one), style="red" if one.failure else "")
-        if one.failure:
+        timeline = self._timeline
+        self._label_width = 14 if options.max_width > _NARROW else 11
+        self._columns = max(_LEAST, options.max_width - self._label_width - _MARGIN)
+        self._column_s = self._end_s / self._columns
+        self._io_waits = io_waits(timeline.lanes)
+        yield Text(full_name(timeline), style="bold")
+        if self._last is None or timeline.failure:
+            yield Text(in_a_line(timeline), style="red" if timeline.failure else "")
+        if timeline.failure:
             return
-        if one.is_untold:
-            yield Text(f"{UNTOLD}: {_UNTOLD} is from when a request was sent until it was answered", style="cyan")
-        for lane in one.lanes:
-            for place, bar in enumerate(lane.bars):
-                line = self._labelled("" if place else lane.worker)
-                yield line.append_text(self._bar(bar)) if self._most is None or bar.number <= self._most else line
-        yield self._labelled("pings").append_text(self._pings(one))
+        if timeline.is_unreported:
+            yield Text(
+                f"{NOT_REPORTED}: {_UNREPORTED} is from when a request was sent until it was answered", style="cyan"
+            )
+        for lane in timeline.lanes:
+            for index, bar in enumerate(lane.bars):
+                line = self._labelled("" if index else lane.worker)
+                yield line.append_text(self._bar(bar)) if self._last is None or bar.number <= self._last else line
+        yield self._labelled("pings").append_text(self._pings())
         yield self._axis()
 
     def _labelled(self, label: str) -> Text:
-        return Text(f"{label[: self._label - 1]:{self._label}}", no_wrap=True)
+        return Text(f"{label[: self._label_width - 1]:{self._label_width}}", no_wrap=True)
 
     def _bar(self, bar: Bar) -> Text:
-        """Waiting and computing column by column, and its number where it ends."""
-        line = Text(" " * self._column(bar.sent_s))
         first, last = self._column(bar.sent_s), self._column(bar.answered_s)
-        done = last if bar.done_s is None else max(self._column(bar.ran[0].from_s), self._column(bar.done_s))
+        done = last if bar.done_s is None else max(self._column(bar.spans[0].from_s), self._column(bar.done_s))
+        line = Text(" " * first)
         for column in range(first, last + 1):
             from_s = column * self._column_s
-            share = bar.share_between(from_s, from_s + self._column_s)
-            nothing, style = (_UNTOLD, _WAITING) if not bar.ran else (_WAITS, _WAITING)
-            if any(since <= from_s + self._column_s / 2 < to for since, to in self._elsewhere.get(bar.number, ())):
-                nothing = _ELSEWHERE
-            if bar.ran and column > done:
-                nothing, style = _READY, _LATE
-            shade = next((shade for least, shade in _SHADES if share >= least), nothing)
-            line.append(shade, style=style if shade == nothing else _COMPUTING)
+            share = bar.cpu_share_between(from_s, from_s + self._column_s)
+            pause, style = _QUEUED if bar.spans else _UNREPORTED, _WAITING
+            if any(since <= from_s + self._column_s / 2 < to for since, to in self._io_waits.get(bar.number, ())):
+                pause = _ELSEWHERE
+            if bar.spans and column > done:
+                pause, style = _READY, _LATE
+            shade = next((shade for least, shade in _SHADES if share >= least), pause)
+            line.append(shade, style=style if shade == pause else _COMPUTING)
         return line.append(f" {bar.number}")
 
-    def _pings(self, one: Timeline) -> Text:
-        """For each column the ping that was due in it, and the longest wait behind them."""
+    def _pings(self) -> Text:
+        """Return a mark in each column in which a ping was due, as tall as the longest wait of these pings."""
         longest_s: dict[int, float] = {}
-        for ping in (ping for ping in one.pings if ping.due_s >= 0):
-            column = self._column(ping.due_s)
-            longest_s[column] = max(ping.until_s - ping.due_s, longest_s.get(column, 0.0))
-        line = Text(style=_PINGS)
-        for column in range(self._columns):
-            line.append(self._mark(longest_s[column]) if column in longest_s else " ")
-        return line.append(f" {formatting.seconds(one.longest_ping_s)}")
+        for ping in self._timeline.pings:
+            if ping.due_s >= 0:
+                column = self._column(ping.due_s)
+                longest_s[column] = max(ping.waited_s, longest_s.get(column, 0.0))
+        line = "".join(self._height(longest_s[each]) if each in longest_s else " " for each in range(self._columns))
+        return Text(f"{line} {formatting.seconds(self._timeline.longest_ping_s)}", style=_PINGS)
 
-    def _mark(self, waited_s: float) -> str:
-        return _HEIGHTS[min(len(_HEIGHTS) - 1, int(len(_HEIGHTS) * waited_s / self._scale.tallest_s))]
+    def _height(self, waited_s: float) -> str:
+        return _HEIGHTS[min(len(_HEIGHTS) - 1, int(len(_HEIGHTS) * waited_s / self._tallest_s))]
 
     def _axis(self) -> Text:
-        line = " " * self._label
-        for at_s in formatting.ticks(self._scale.to_s, self._columns // 12):
-            column = self._label + self._column(at_s)
+        line = " " * self._label_width
+        for at_s in formatting.ticks(self._end_s, self._columns // 12):
+            column = self._label_width + self._column(at_s)
             if column >= len(line):
                 line = f"{line:{column}}{formatting.seconds(at_s) if at_s else '0'}  "
         return Text(line.rstrip(), style="dim", no_wrap=True)
