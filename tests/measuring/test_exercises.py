@@ -19,11 +19,18 @@ from source_code import lines_of_code
 from common.errors import BadInputError
 from under_siege.checks.verdict import RULES, Reason
 from under_siege.lesson import exercise_check
-from under_siege.lesson.assertions import band
-from under_siege.lesson.exercise_check import NOT_DECIDED, NOT_SOLVED, SOLVED, Checked, _wanted
-from under_siege.lesson.explanations import _FINDINGS, OF_THE_MACHINE
+from under_siege.lesson.claims import limits_of
+from under_siege.lesson.exercise_check import (
+    FAULTS,
+    NOT_DECIDED,
+    NOT_SOLVED,
+    OF_THE_MACHINE,
+    SOLVED,
+    CheckReport,
+    undecided_cases,
+)
 from under_siege.lesson.lesson_figures import ResultView
-from under_siege.lesson.step import Claim, Exercise, all_exercises, exercise_of
+from under_siege.lesson.step import Claim, Exercise, all_exercises
 from under_siege.model.record import Machine
 from under_siege.run.plan import make_plan
 from under_siege.run.session import run_plan
@@ -36,9 +43,9 @@ WAITING = sorted(name for name, one in all_exercises().items() if one.task == "s
 MOST_LINES = 25
 LIGHTER = "sample_tasks:a_little_work"
 PING = Claim(
-    what="ping p50",
+    metric="ping p50",
     of="it",
-    is_="at most 1 times",
+    relation="at most 1 times",
     against="50 ms",
     claim="pings are short",
     says="Pings took {of}.",
@@ -71,7 +78,7 @@ def test_a_solution_stands_neither_in_the_exercise_nor_in_its_hint(name: str) ->
 
 def besieged(
     out: Path, *names: str, time_s: float, task: str = "", beside: Sequence[str] = (), ceiling: bool = False
-) -> dict[str, Checked]:
+) -> dict[str, CheckReport]:
     """These exercises and their solutions in one round as short as can be, at their task or a lighter one."""
     exercises = [all_exercises()[name] for name in names]
     files = [read_strategy(folder / f"{name}.py") for name in names for folder in FOLDERS]
@@ -84,34 +91,34 @@ def besieged(
         result, _, _ = run_plan(plan, out, Unmoved(), ["bench.py"])
     seen = ResultView(result)
     called = {f"{folder.name}/{name}": one for name, one in zip(names, exercises, strict=True) for folder in FOLDERS}
-    return {name: Checked(name, one, seen, is_exercise=True) for name, one in called.items()}
+    return {name: CheckReport(name, one, seen, is_exercise=True) for name, one in called.items()}
 
 
-def assert_told_apart(everything: dict[str, Checked]) -> None:
+def assert_told_apart(everything: dict[str, CheckReport]) -> None:
     """Each exercise misses something that its solution does not; what is plain needs no second round for an interval.
 
     Whether an interval decides is asked below, of figures that are known.
     """
     for name, found in everything.items():
         missed = [claim for claim in found.claims if keeps(found, claim.claim) is False]
-        said = "\n".join(found.told())
+        said = "\n".join(found.lines())
         if name.startswith("exercises/"):
             too_slow = {"no_transactions", "too_short"} & {one.code for one in found.doubts}  # for so short a siege
-            assert found.against or missed or too_slow, said
+            assert found.faults or missed or too_slow, said
         else:
-            assert not found.against, said
+            assert not found.faults, said
             assert not missed, said
             assert found.exit_code in (SOLVED, NOT_DECIDED), said
 
 
-def keeps(found: Checked, claim: Claim) -> bool | None:
+def keeps(found: CheckReport, claim: Claim) -> bool | None:
     """By the mere figures; None where there are none."""
-    seen = found._seen
+    view = found._view
     try:
-        one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
+        one, other = view.figure(claim.metric, claim.of), view.reference(claim.metric, claim.against, claim.of)
     except LookupError:
         return None  # what it is compared with did not take part
-    low, high = band(claim.is_)
+    low, high = limits_of(claim.relation)
     return low <= one.value / other.value <= high if one.value and other.value else None
 
 
@@ -132,23 +139,23 @@ def test_who_wastes_work_is_found_out_and_who_does_not_is_not(tmp_path: Path) ->
     assert_told_apart(besieged(tmp_path / "r.json", name, time_s=1.2, task=LIGHTER, beside=["4"]))
 
 
-def checked(**mine) -> Checked:
+def checked(**mine) -> CheckReport:
     """Check a simulated server on a machine without noise."""
     rounds = (1, 2)
     records = [bare_record(one) for one in rounds] + [record_of("mine", one, **mine) for one in rounds]
-    return Checked("mine", Exercise(claims=(PING,), hint="Look."), ResultView(result_of(records)), is_exercise=True)
+    return CheckReport("mine", Exercise(claims=(PING,), hint="Look."), ResultView(result_of(records)), is_exercise=True)
 
 
-def slow_pings(found: Checked) -> Checked:
-    for record in found._seen._result.records:
+def slow_pings(found: CheckReport) -> CheckReport:
+    for record in found._view._result.records:
         record.pings.waited_s[:] = [0.2] * len(record.pings.waited_s)
-    return Checked("mine", found._exercise, ResultView(found._seen._result), is_exercise=True)
+    return CheckReport("mine", found._exercise, ResultView(found._view._result), is_exercise=True)
 
 
 def test_a_server_without_a_fault_solves_the_exercise() -> None:
     found = checked()
     assert found.exit_code == SOLVED
-    said = list(found.told())
+    said = list(found.lines())
     assert "\nSolved: no fault was found." in said
     assert "✓ Pings took 2.0 ms." in said
     assert not any("Hint" in line for line in said)
@@ -157,14 +164,14 @@ def test_a_server_without_a_fault_solves_the_exercise() -> None:
 def test_a_claim_that_does_not_hold_leaves_it_unsolved_and_gives_a_hint() -> None:
     found = slow_pings(checked())
     assert found.exit_code == NOT_SOLVED
-    assert list(found.told())[-3:] == ["\nNot solved yet.", "✗ Pings took 200 ms, and 50 ms would do.", "Hint: Look."]
+    assert list(found.lines())[-3:] == ["\nNot solved yet.", "✗ Pings took 200 ms, and 50 ms would do.", "Hint: Look."]
 
 
 def test_a_suspect_server_does_not_solve_the_exercise_and_the_reason_is_explained() -> None:
     found = checked(speed=5)
     assert found.exit_code == NOT_SOLVED
-    assert "above_ceiling" in [one.code for one in found.against]
-    said = "\n".join(found.told())
+    assert "above_ceiling" in [one.code for one in found.faults]
+    said = "\n".join(found.lines())
     assert "\nNot solved yet: more answers than this machine can compute.\n✗ " in said
     assert "What that means: The ceiling is what the same users reach" in said
 
@@ -184,20 +191,20 @@ def test_only_noise_that_hides_nothing_is_excused(code: str) -> None:
 
 
 def test_a_check_goes_on_until_it_is_decided() -> None:
-    result = checked()._seen._result
+    result = checked()._view._result
     cases = {record.case for record in result.records}
-    wanted = partial(_wanted, "mine", Exercise(claims=(PING,)))
+    wanted = partial(undecided_cases, "mine", Exercise(claims=(PING,)))
     assert wanted(result) == ()
-    undecided = partial(_wanted, "mine", Exercise(claims=(msgspec.structs.replace(PING, against="nobody"),)))
+    undecided = partial(undecided_cases, "mine", Exercise(claims=(msgspec.structs.replace(PING, against="nobody"),)))
     assert set(undecided(result)) == cases
     result.records = [record for record in result.records if record.round == 1]
     assert set(wanted(result)) == cases
 
 
 def test_every_verdict_is_explained_to_a_beginner_once() -> None:
-    assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *_FINDINGS}
+    assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *FAULTS}
     depends = {"no_transactions"}  # on whether any answer came at all
-    assert set(OF_THE_MACHINE) & set(_FINDINGS) == depends
+    assert set(OF_THE_MACHINE) & set(FAULTS) == depends
 
 
 @pytest.mark.parametrize(
@@ -229,8 +236,9 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is checked takes a short siege and little work."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setattr(exercise_check, "TIME_S", 0.3)
-    lighter = lambda file: msgspec.structs.replace(exercise_of(file) or Exercise(), task=LIGHTER)  # noqa: E731
-    monkeypatch.setattr(exercise_check, "exercise_of", lighter)
+    lighter = {name: msgspec.structs.replace(one, task=LIGHTER) for name, one in all_exercises().items()}
+    monkeypatch.setattr(exercise_check, "Exercise", partial(Exercise, task=LIGHTER))
+    monkeypatch.setattr(exercise_check, "all_exercises", lambda: lighter)
 
 
 @pytest.mark.usefixtures("light")

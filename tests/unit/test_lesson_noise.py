@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from simulated_record import CPUS, TIME_S, result_of
 from simulated_results import ROUNDS, SPEED_PROBE, a_record, add_beats, suspicious, vary
 
-from under_siege.lesson.assertions import HOLDS, UNDECIDED, found_in, judged
+from under_siege.lesson.claims import HOLDS, UNDECIDED, decide, decide_question
 from under_siege.lesson.lesson_figures import ResultView
-from under_siege.lesson.step import Answer, Claim, Page
+from under_siege.lesson.step import Choice, Claim, Question
 from under_siege.model.record import Machine
 
 RUNS, SLOTS, NOISE_OF_ROUNDS, FALSE = 60, 12, 0.02, 0.05
@@ -59,8 +59,8 @@ def claim(is_: str) -> Claim:
 def share_of_false(servers: tuple[tuple[str, int], ...], load: str) -> float:
     """Return the share of runs in which a false claim holds, or a true one does not."""
     wrong = [
-        any(judged(claim(one), each).outcome == HOLDS for one in WRONG[servers])
-        or judged(claim(RIGHT[servers]), each).outcome not in (HOLDS, UNDECIDED)
+        any(decide(claim(one), each).outcome == HOLDS for one in WRONG[servers])
+        or decide(claim(RIGHT[servers]), each).outcome not in (HOLDS, UNDECIDED)
         for each in seen(servers, load)
     ]
     return float(np.mean(wrong))
@@ -73,12 +73,12 @@ def test_false_claims_hardly_ever_hold_on_a_busy_machine(servers: tuple[tuple[st
 
 
 def test_a_large_effect_is_decided_on_a_busy_machine() -> None:
-    found = [judged(claim("more"), each) for each in seen(TWICE, "always busy")]
+    found = [decide(claim("more"), each) for each in seen(TWICE, "always busy")]
     assert {one.outcome for one in found} == {HOLDS}
-    page = Page("Which?", (Answer("So.", ("so",)),), "A", (replace(claim("more"), name="so"),), result="r")
-    assert found_in(page, seen(TWICE, "always busy")[0]).sentences == [(HOLDS, "So it is.")]
+    page = Question("Which?", (Choice("So.", ("so",)),), "A", (replace(claim("more"), name="so"),), result="r")
+    assert decide_question(page, seen(TWICE, "always busy")[0]).sentences == [(HOLDS, "So it is.")]
 
 
 def test_a_suspect_case_decides_nothing_on_a_busy_machine() -> None:
     result = suspicious(busy(TWICE, "always busy", 1), "3_c")
-    assert judged(claim("more"), ResultView(result)).outcome == UNDECIDED
+    assert decide(claim("more"), ResultView(result)).outcome == UNDECIDED

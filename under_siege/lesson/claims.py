@@ -1,0 +1,194 @@
+"""Decide claims by a result: each holds, does not hold here, or is undecided; and find the right answer."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from common.errors import BadInputError
+from under_siege import formatting
+from under_siege.lesson.lesson_figures import Figure, ResultView
+from under_siege.lesson.step import Claim, Question
+from under_siege.stats.estimates import ACCURACY, ratio
+
+HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
+# How to call a ratio near 1, by whether its interval contains 1.
+SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
+SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # "same" is a ratio of at most 1.2, "more" of at least 1.1
+MARGIN = 1.1  # an interval may pass a limit of its claim by this factor, which is of no practical importance
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """Whether a claim holds, in a sentence."""
+
+    claim: Claim
+    outcome: str
+    sentence: str  # of an undecided claim: the claim and the figures
+    reason: str = ""  # why it is undecided, unless its interval is too wide
+    possible: str = ""  # the interval, if that is too wide
+
+
+class Ratio(NamedTuple):
+    """One figure as a multiple of another, with its interval."""
+
+    low: float
+    value: float
+    high: float
+
+
+def limits_of(relation: str) -> tuple[float, float]:
+    """Return the limits of a ratio in this relation; raise BadInputError if it is unknown."""
+    named = {
+        "same": (1 / SAME, SAME),
+        "more": (MORE, math.inf),
+        "less": (0.0, 1 / MORE),
+        "there": (1.0, math.inf),
+        "none": (0.0, 0.0),
+    }
+    if relation in named:
+        return named[relation]
+    match = re.fullmatch(r"(about|at least|at most) (\d+(?:\.\d+)?) times", relation)
+    if not match:
+        raise BadInputError(
+            f"is = {relation!r}: expected {', '.join(named)}, undecided, decided, identical, different, "
+            "or about, at least or at most N times"
+        )
+    times = float(match[2])
+    return {"about": (times / ABOUT, times * ABOUT), "at least": (times, math.inf), "at most": (0.0, times)}[match[1]]
+
+
+def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimResult:
+    """Decide a claim.
+
+    Args:
+        trusted: whether the figures of suspect cases count as well.
+    """
+    try:
+        figure, reference = view.figure(claim.metric, claim.of), view.reference(claim.metric, claim.against, claim.of)
+    except LookupError as error:
+        return ClaimResult(claim, UNDECIDED, f"whether {claim.claim}", " ".join(map(str, error.args)))
+    slots = {"of": figure.text, "against": reference.text, "times": _times(figure, reference), "cpus": str(view.cpus)}
+    against = f" and {slots['against']}" if claim.against else ""
+    figures = f" ({slots['of']}{against})" if "?" not in (slots["of"], slots["against"]) else ""
+    undecided = f"whether {claim.claim}{figures}"
+    between, doubt = _ratio(figure, reference), figure.doubt or reference.doubt
+    if between is None or (doubt and not trusted):
+        reason = doubt or "a single round says nothing about noise"
+        return ClaimResult(claim, UNDECIDED, undecided, reason.rstrip("."))
+    slots["same"] = SIMILAR[between.low <= 1 + ACCURACY and between.high >= 1 - ACCURACY]
+    outcome = _outcome(claim.relation.format(cpus=view.cpus), between, is_identical=figure.text == reference.text)
+    if outcome == HOLDS:
+        return ClaimResult(claim, HOLDS, claim.says.format(**slots))
+    if outcome == NOT_HERE:
+        default = "Not here: that {claim} is not what was measured, {of} against {against}."
+        return ClaimResult(claim, NOT_HERE, (claim.otherwise or default).format(claim=claim.claim, **slots))
+    possible = f"the interval reaches from {_number(between.low)} to {_number(between.high)} times as much"
+    return ClaimResult(claim, UNDECIDED, undecided, possible=possible)
+
+
+def _outcome(relation: str, between: Ratio, *, is_identical: bool) -> str:
+    if relation in ("identical", "different"):
+        return HOLDS if is_identical == (relation == "identical") else NOT_HERE
+    if relation in ("undecided", "decided"):
+        return HOLDS if (between.low <= 1 <= between.high) == (relation == "undecided") else NOT_HERE
+    return outcome_within(limits_of(relation), between)
+
+
+def outcome_within(limits: tuple[float, float], between: Ratio) -> str:
+    """Decide by the estimate if its whole interval is on the same side of a limit, give or take `MARGIN`."""
+    low, high = limits
+    if low <= between.value <= high:
+        return HOLDS if low / MARGIN <= between.low and between.high <= high * MARGIN else UNDECIDED
+    return NOT_HERE if between.high < low * MARGIN or between.low > high / MARGIN else UNDECIDED
+
+
+def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
+    """Return the ratio, from the estimates if both have one, else from the two intervals; None without those."""
+    value = None
+    if figure.value is not None and reference.value is not None:
+        value = _quotient(figure.value, reference.value)
+    if figure.estimate is not None and reference.estimate is not None and value:
+        interval = ratio(figure.estimate, reference.estimate).interval(around=value)
+        return Ratio(interval[0], value, interval[1]) if interval else None
+    if figure.low is None or figure.high is None or reference.low is None or reference.high is None:
+        return None
+    low, high = _quotient(figure.low, reference.high), _quotient(figure.high, reference.low)
+    beyond = low if figure.value is None else high  # a figure that was not reached is at least its lower bound
+    return Ratio(low, beyond if value is None else value, high)
+
+
+def _quotient(dividend: float, divisor: float) -> float:
+    if dividend == divisor == math.inf:
+        return 1.0
+    return dividend / divisor if divisor else math.inf
+
+
+def _times(figure: Figure, reference: Figure) -> str:
+    if figure.value is None or not reference.value or math.inf in (figure.value, reference.value):
+        return "?"
+    return _number(figure.value / reference.value)
+
+
+def _number(value: float) -> str:
+    return "infinitely many" if value == math.inf else formatting.significant(value, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionResult:
+    """The claims of a question, decided by a result, and the answer that follows."""
+
+    claims: tuple[ClaimResult, ...]
+    right: str  # the letter of the right answer; empty if it is undecided, or no answer is right
+    undecided: bool  # whether another run might find the answer
+
+    @property
+    def shown(self) -> list[ClaimResult]:
+        """Return the claims that are shown as sentences, the undecided ones last."""
+        shown = [each for each in self.claims if each.claim.says]
+        return sorted(shown, key=lambda each: each.outcome == UNDECIDED)
+
+    @property
+    def sentences(self) -> list[tuple[str, str]]:
+        """Return the outcome and the sentence of each claim that is shown."""
+        return [
+            (each.outcome, f"This run does not decide {': '.join(filter(None, (each.sentence, each.possible)))}.")
+            if each.outcome == UNDECIDED
+            else (each.outcome, each.sentence)
+            for each in self.shown
+        ]
+
+    @property
+    def reasons(self) -> str:
+        """Return why claims are undecided, each reason once."""
+        reasons: dict[str, str] = {}
+        for each in self.claims:
+            if each.outcome == UNDECIDED and each.reason:
+                reasons.setdefault(re.sub(r"\d", "", each.reason), f"{formatting.capitalized(each.reason)}.")
+        return " ".join(reasons.values())
+
+    @property
+    def has_undecided(self) -> bool:
+        """Return whether the answer or any sentence is undecided."""
+        return self.undecided or any(each.outcome == UNDECIDED for each in self.shown)
+
+
+def decide_question(question: Question, view: ResultView) -> QuestionResult:
+    """Decide all claims, and find the right answer: the usual one, unless that is excluded."""
+    claims = tuple(decide(claim, view) for claim in question.claims)
+    outcomes = {each.claim.name: each.outcome for each in claims if each.claim.name}
+    fits = {
+        letter: _worst([outcomes[name] for name in answer.when])
+        for letter, answer in zip(question.letters, question.answers, strict=True)
+    }
+    right = [letter for letter, fit in fits.items() if fit == HOLDS]
+    if question.usual not in right and fits[question.usual] != NOT_HERE:
+        right = []  # "more" and "same" overlap, so the usual answer comes first
+    return QuestionResult(claims, "".join(right[:1]), undecided=not right and UNDECIDED in fits.values())
+
+
+def _worst(outcomes: list[str]) -> str:
+    """Return the worst outcome; an answer without claims is never right."""
+    return next((outcome for outcome in (NOT_HERE, UNDECIDED) if outcome in outcomes), HOLDS if outcomes else NOT_HERE)
