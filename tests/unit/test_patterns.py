@@ -21,7 +21,7 @@ from under_siege.trace.timeline import (
     take_turns,
     timelines,
 )
-from under_siege.trace.timeline_text import heading, headline, in_a_line, request_sentences
+from under_siege.trace.timeline_text import heading, headline, in_a_line, request_sentence
 
 
 def drawn(trace: Trace) -> Timeline:
@@ -162,7 +162,7 @@ def test_the_terminal_groups_them_says_the_conditions_and_who_is_missing(result:
 
 
 def test_request_by_request_each_has_its_fate(result: Result) -> None:
-    told = request_sentences(drawn(one_by_one(1.0)))
+    told = [request_sentence(drawn(one_by_one(1.0)), number) for number in range(1, 9)]
     assert [text.split(" waited ")[0] for text in told] == [f"Request {number}" for number in range(1, 9)]
     assert "waited 50 ms for its turn on thread 1, computed 50 ms within 50 ms, without a pause" in told[1]
 

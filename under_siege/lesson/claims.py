@@ -79,7 +79,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
         reason = doubt or "a single round says nothing about noise"
         return ClaimResult(claim, UNDECIDED, undecided, reason.rstrip("."))
     slots["same"] = SIMILAR[between.low <= 1 + ACCURACY and between.high >= 1 - ACCURACY]
-    outcome = _outcome(claim.relation.format(cpus=view.cpus), between, is_identical=figure.text == reference.text)
+    outcome = outcome_of(claim.relation.format(cpus=view.cpus), between, is_identical=figure.text == reference.text)
     if outcome == HOLDS:
         return ClaimResult(claim, HOLDS, claim.says.format(**slots))
     if outcome == NOT_HERE:
@@ -89,17 +89,13 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
     return ClaimResult(claim, UNDECIDED, undecided, possible=possible)
 
 
-def _outcome(relation: str, between: Ratio, *, is_identical: bool) -> str:
+def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> str:
+    """Decide by the estimate if its whole interval is on the same side of a limit, give or take `MARGIN`."""
     if relation in ("identical", "different"):
         return HOLDS if is_identical == (relation == "identical") else NOT_HERE
     if relation in ("undecided", "decided"):
         return HOLDS if (between.low <= 1 <= between.high) == (relation == "undecided") else NOT_HERE
-    return outcome_within(limits_of(relation), between)
-
-
-def outcome_within(limits: tuple[float, float], between: Ratio) -> str:
-    """Decide by the estimate if its whole interval is on the same side of a limit, give or take `MARGIN`."""
-    low, high = limits
+    low, high = limits_of(relation)
     if low <= between.value <= high:
         return HOLDS if low / MARGIN <= between.low and between.high <= high * MARGIN else UNDECIDED
     return NOT_HERE if between.high < low * MARGIN or between.low > high / MARGIN else UNDECIDED
@@ -145,19 +141,13 @@ class QuestionResult:
     undecided: bool  # whether another run might find the answer
 
     @property
-    def shown(self) -> list[ClaimResult]:
-        """Return the claims that are shown as sentences, the undecided ones last."""
-        shown = [each for each in self.claims if each.claim.says]
-        return sorted(shown, key=lambda each: each.outcome == UNDECIDED)
-
-    @property
     def sentences(self) -> list[tuple[str, str]]:
-        """Return the outcome and the sentence of each claim that is shown."""
-        return [
-            (each.outcome, f"This run does not decide {': '.join(filter(None, (each.sentence, each.possible)))}.")
+        """Return the outcome and the sentence of each claim that is shown, the undecided ones last."""
+        shown = [each for each in self.claims if each.claim.says]
+        return [(each.outcome, each.sentence) for each in shown if each.outcome != UNDECIDED] + [
+            (UNDECIDED, f"This run does not decide {': '.join(filter(None, (each.sentence, each.possible)))}.")
+            for each in shown
             if each.outcome == UNDECIDED
-            else (each.outcome, each.sentence)
-            for each in self.shown
         ]
 
     @property
@@ -172,23 +162,18 @@ class QuestionResult:
     @property
     def has_undecided(self) -> bool:
         """Return whether the answer or any sentence is undecided."""
-        return self.undecided or any(each.outcome == UNDECIDED for each in self.shown)
+        return self.undecided or any(outcome == UNDECIDED for outcome, _ in self.sentences)
 
 
 def decide_question(question: Question, view: ResultView) -> QuestionResult:
     """Decide all claims, and find the right answer: the usual one, unless that is excluded."""
     claims = tuple(decide(claim, view) for claim in question.claims)
     outcomes = {each.claim.name: each.outcome for each in claims if each.claim.name}
-    fits = {
-        letter: _worst([outcomes[name] for name in answer.when])
-        for letter, answer in zip(question.letters, question.answers, strict=True)
-    }
+    fits = {}
+    for letter, answer in zip(question.letters, question.answers, strict=True):
+        needed = {outcomes[name] for name in answer.when} or {NOT_HERE}
+        fits[letter] = next(outcome for outcome in (NOT_HERE, UNDECIDED, HOLDS) if outcome in needed)
     right = [letter for letter, fit in fits.items() if fit == HOLDS]
     if question.usual not in right and fits[question.usual] != NOT_HERE:
         right = []  # "more" and "same" overlap, so the usual answer comes first
     return QuestionResult(claims, "".join(right[:1]), undecided=not right and UNDECIDED in fits.values())
-
-
-def _worst(outcomes: list[str]) -> str:
-    """Return the worst outcome; an answer without claims is never right."""
-    return next((outcome for outcome in (NOT_HERE, UNDECIDED) if outcome in outcomes), HOLDS if outcomes else NOT_HERE)

@@ -1,6 +1,7 @@
 """bench.py lesson check FILE: judge a student's server, in words for a beginner."""
 
 import sys
+import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,10 +16,10 @@ from under_siege import formatting
 from under_siege.analysis.summary import Latency
 from under_siege.checks.verdict import FAILED
 from under_siege.lesson import terminal
-from under_siege.lesson.claims import NOT_HERE, UNDECIDED, ClaimResult, decide
+from under_siege.lesson.claims import NOT_HERE, UNDECIDED, decide
 from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.measurement import LessonProgressBar
-from under_siege.lesson.step import Exercise, all_exercises
+from under_siege.lesson.step import LESSON, Exercise, all_exercises
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.model.sanitize import legible
@@ -30,6 +31,21 @@ from under_siege.targets.strategies import find_strategy, read_strategy, strateg
 SOLVED, NOT_SOLVED, NOT_DECIDED = 0, 1, 3
 TIME_S, LEAST_ROUNDS, MOST_ROUNDS, SEED = 1.5, 2, 5, 1
 READY_WITHIN_S = 8.0
+NOISE = {"wide_interval"}  # the work was done, and claims have their own intervals
+
+
+class FaultExplanation(NamedTuple):
+    """A fault of a server: in short, what it means, and a hint that does not give the solution away."""
+
+    short: str
+    means: str
+    hint: str = ""
+
+
+_TEXTS = tomllib.loads((LESSON / "exercises" / "faults.toml").read_text(encoding="utf-8"))
+OF_THE_MACHINE: dict[str, str] = _TEXTS["machine"]  # by reasons that are not the server's fault
+FAULTS = {code: FaultExplanation(**texts) for code, texts in _TEXTS["faults"].items()}
+UNEXPLAINED = FaultExplanation("the bench found a fault", "What it found is above.")
 
 
 def check(file: Path, folder: Path) -> int:
@@ -115,12 +131,15 @@ class CheckReport:
     def lines(self) -> Iterator[str]:
         if self._case.verdict != FAILED:
             yield from self._figures()
-        fault = explanation_of(self.faults[0].code) if self.faults else None
+        fault = FAULTS.get(self.faults[0].code, UNEXPLAINED) if self.faults else None
         yield f"\n{self._verdict(fault)}"
         for reason in self.faults:
             before, colon, message = reason.message.partition(": ")
             yield terminal.paragraph(f"✗ {message if colon and before.startswith('round ') else reason.message}.")
-        yield from map(_claim_line, self.claims)
+        for claim in self.claims:
+            mark, sentence = terminal.MARKS.get(claim.outcome, "?"), formatting.capitalized(claim.sentence)
+            because = f" is not decided: {claim.reason or claim.possible}." if claim.outcome == UNDECIDED else ""
+            yield terminal.paragraph(f"{mark} {sentence}{because}")
         if self.exit_code == NOT_DECIDED and self.doubts:
             yield terminal.paragraph(f"? {OF_THE_MACHINE[self.doubts[0].code]}")
         if fault:
@@ -150,7 +169,7 @@ class CheckReport:
             texts = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
             yield "  ".join([name.ljust(first), *texts]).rstrip()
 
-    def _verdict(self, fault: "FaultExplanation | None") -> str:
+    def _verdict(self, fault: FaultExplanation | None) -> str:
         if self.exit_code == SOLVED:
             return "Solved: no fault was found." if self._is_exercise else "No fault was found."
         if self.exit_code == NOT_DECIDED:
@@ -167,100 +186,3 @@ def _median(waits: Latency | None) -> str:
     if waits is None:
         return "?"
     return f"> {formatting.seconds(waits.max)}" if waits.p50 is None else formatting.seconds(waits.p50)
-
-
-def _claim_line(claim: ClaimResult) -> str:
-    because = f" is not decided: {claim.reason or claim.possible}." if claim.outcome == UNDECIDED else ""
-    mark = terminal.MARKS.get(claim.outcome, "?")
-    return terminal.paragraph(f"{mark} {formatting.capitalized(claim.sentence)}{because}")
-
-
-_AGAIN = "close other programs and check again"
-# Reasons that are the fault of the machine or the load tool, and say nothing about the server.
-OF_THE_MACHINE = {
-    "generator": f"The load tool itself, which runs here, too, used much of the CPU: {_AGAIN}.",
-    "ports": "This machine ran out of ports for new connections: check again in a minute.",
-    "unknown_lines": "The load tool printed something unknown: check again.",
-    "littles_law": f"The load tool did not send requests as fast as it could: {_AGAIN}.",
-    "no_transactions": f"No request was answered in the time of a check: {_AGAIN}.",
-    "too_short": f"Too few requests were answered in the time of a check: {_AGAIN}.",
-    "no_ceiling": "The ceiling could not be measured: check again.",
-    "unverified": f"Noise is too large to verify that all the work was done: {_AGAIN}.",
-    "wide_interval": f"Noise is too large to measure the throughput: {_AGAIN}.",
-    "generator_failed": "The load tool failed: check again.",
-    "bench_error": "The bench itself failed: check again, and report it if that does not help.",
-}
-NOISE = {"wide_interval"}  # the work was done, and claims have their own intervals
-
-
-class FaultExplanation(NamedTuple):
-    """A fault of a server: in short, what it means, and a hint that does not give the solution away."""
-
-    short: str
-    means: str
-    hint: str = ""
-
-
-FAULTS = {
-    "wrong_answer": FaultExplanation(
-        "the answer is not that of the task",
-        "The server sends something else than the result of the task, so its speed means nothing. Often the work was "
-        "started, but its result was never awaited.",
-        "Follow the answer of the task from where it is computed to where it is sent.",
-    ),
-    "error_answer": FaultExplanation(
-        "the answer is an error",
-        "The handler raised an exception; its message is above. Often a coroutine or a future was sent as the answer, "
-        "without being awaited.",
-        "Which line raised it, and what type of value does it get?",
-    ),
-    "no_answer": FaultExplanation(
-        "there is no answer",
-        "The server accepted the request and did not answer in a time that is long enough for every other server.",
-        "Does the handler wait for something that never comes?",
-    ),
-    "no_transactions": FaultExplanation(
-        "no right answer came under load", "It worked for one user, but not for several."
-    ),
-    "died": FaultExplanation("the server died", "Its process ended under load; its last output is above."),
-    "refused": FaultExplanation(
-        "it accepts no connections", "The server was running, but accepted no more connections."
-    ),
-    "above_ceiling": FaultExplanation(
-        "more answers than this machine can compute",
-        "The ceiling is what the same users reach without a server, where each performs the task itself. No server "
-        "that does the work can be faster. So these answers were sent before the work was done, or without it.",
-        "Is the task performed for every answer? Is every result awaited?",
-    ),
-    "too_fast": FaultExplanation(
-        "an answer came sooner than the task takes",
-        "The task was also measured alone. A server that answers sooner has not performed it: the answer comes from a "
-        "cache, or is sent before the work is done.",
-        "Where does that answer come from, if not from the task?",
-    ),
-    "too_cheap": FaultExplanation(
-        "less CPU than the task needs",
-        "The CPU time of the server and all its processes is less than that many tasks need. The tasks were not "
-        "performed, or in other processes.",
-        "Which code performs the task, and is it called for every request?",
-    ),
-    "availability": FaultExplanation(
-        "some requests got no right answer",
-        "Some requests got an error, or no answer. Errors are quick, so the rate says little.",
-        "What happens if two requests arrive at the same time?",
-    ),
-    "pings": FaultExplanation("some pings got no right answer", "Even requests that need no work failed under load."),
-    "timer": FaultExplanation(
-        "users wait for a timer, not for work",
-        "They wait as long as a known timer, while the server hardly uses the CPU.",
-        "Is there a sleep, or a loop that polls?",
-    ),
-    "port_kept": FaultExplanation(
-        "it does not release its port", "After it was told to stop, a process still listened."
-    ),
-}
-
-
-def explanation_of(code: str) -> FaultExplanation:
-    """Return what a reason of that code means."""
-    return FAULTS.get(code) or FaultExplanation("the bench found a fault", "What it found is above.")

@@ -6,9 +6,8 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,14 +16,15 @@ from under_siege.analysis.metric_value import known
 from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_result import Capacity, capacities
-from under_siege.checks.verdict import FAILED, SUSPECT, Reason
+from under_siege.checks.verdict import FAILED, SUSPECT
 from under_siege.faults.drill_result import fault_outcomes
-from under_siege.model.case import Case
-from under_siege.model.record import Incident, Record, Result, Trace
+from under_siege.lesson.step import fits
+from under_siege.model.record import Result, Trace
 from under_siege.model.threshold import goal_names
 from under_siege.stats.estimates import Estimate, estimates
 from under_siege.stats.rounds_data import Round, alone_wall_s
 
+T = TypeVar("T")
 MUCH_MORE = 1.1  # times the lower bound: then the rate that met the goals in this run is shown, too
 IN_FLIGHT = "at once"  # the metric of a trace
 _TEXTS: dict[str, Callable[[float], str]] = {
@@ -54,31 +54,9 @@ def unknown(doubt: str) -> Figure:
     return Figure("?", doubt=doubt)
 
 
-class _HasCase(Protocol):
-    @property
-    def case(self) -> Case: ...
-
-
-Measured = TypeVar("Measured", bound=_HasCase)
-
-
-def words_for(case: Case) -> str:
-    """Return words that mean this case, such as `3_async_threadexecutor digest`."""
-    return " ".join([case.server, *(str(value) for _, value in case.values)])
-
-
-def fits(words: str, case: Case) -> bool:
-    """Return whether words such as `3 digest` or `3_async_threadexecutor 3.14*` mean this case."""
-    server, *patterns = words.split()
-    stem, values = case.server.rpartition("/")[2], [str(value) for _, value in case.values]
-    return server in (stem, case.server, stem.split("_")[0]) and all(
-        any(fnmatchcase(value, pattern) for value in values) for pattern in patterns
-    )
-
-
-def _only(kind: str, words: str, several: Iterable[Measured]) -> Measured:
+def _only(kind: str, words: str, several: Iterable[T]) -> T:
     """Return the one that these words mean; raise LookupError if there is none, or more than one."""
-    matches = [each for each in several if fits(words, each.case)]
+    matches = [each for each in several if fits(words, each.case)]  # type: ignore[attr-defined]
     if len(matches) != 1:
         raise LookupError(f"{words} was not measured" if not matches else f"{words} is more than one {kind}")
     return matches[0]
@@ -137,29 +115,27 @@ class ResultView:
         if match and (match[2] or not against or not self._has(against)):
             return exact(float(match[1]) / (1000 if match[2] else 1), against)
         if against == "task":
-            alone_s = alone_wall_s(self.comparison.rounds_of(self._summary(case).case.work))
+            work = self.comparison.cases[self._index(case)].case.work
+            alone_s = alone_wall_s(self.comparison.rounds_of(work))
             return exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("nothing ran alone")
         if against == "users":
-            return exact(self._summary(case).users)
+            return exact(self.comparison.cases[self._index(case)].users)
         if against in CAPACITY_FIGURES:
             return self.figure(against, case)
         return self.figure(metric, against)
 
     def _has(self, words: str) -> bool:
-        measured: list[Record | Trace | Incident] = [*self._result.records, *self._result.traces]
-        return any(fits(words, each.case) for each in [*measured, *self._result.incidents])
-
-    def _summary(self, case: str) -> Summary:
-        return _only("case", case, self.comparison.cases)
+        several: list[Any] = [*self._result.records, *self._result.traces, *self._result.incidents]
+        return any(fits(words, each.case) for each in several)
 
     def _index(self, case: str) -> int:
-        return self.comparison.cases.index(self._summary(case))
+        return self.comparison.cases.index(_only("case", case, self.comparison.cases))
 
     def _of_siege(self, metric: str, index: int) -> Figure:
         summary, field = self.comparison.cases[index], goal_names()[metric]
         measured = known(self.comparison, index, field) if summary.verdict != FAILED else None
         if measured is None:
-            return unknown(_doubt(summary) or _missing(summary, metric))
+            return unknown(_doubt(summary) or f"{summary.server} has no {metric}{_first_reason(summary)}")
         text_of = _TEXTS.get(field, formatting.seconds)
         text = f"more than {text_of(measured.low or 0.0)}" if measured.value is None else text_of(measured.value)
         estimate = self.comparison.measured[field][index] if field in self.comparison.measured else None
@@ -186,7 +162,7 @@ def _users_inside(summary: Summary, rounds: Sequence[Round], rates: Sequence[flo
     ]
     estimate = estimates([inside])[0]
     if estimate is None or summary.verdict == FAILED:
-        return unknown(_doubt(summary) or _missing(summary, "right answer"))
+        return unknown(_doubt(summary) or f"{summary.server} has no right answer{_first_reason(summary)}")
     rate = float(np.exp(np.mean(np.log(rates))))
     users = formatting.significant(estimate.mean, 2)
     text = f"{formatting.rate(rate)}/s times {formatting.seconds(estimate.mean / rate)} = {users}"
@@ -206,18 +182,13 @@ def _doubt(summary: Summary) -> str:
     """Return why its figures can't be trusted. Noise is no reason: it is in their intervals."""
     if summary.verdict not in (FAILED, SUSPECT):
         return ""
-    state = "failed" if summary.verdict == FAILED else "is suspect"
-    return f"{summary.server} {state}: {_without_advice(summary.reasons[0])}"
+    return f"{summary.server} {'failed' if summary.verdict == FAILED else 'is suspect'}{_first_reason(summary)}"
 
 
-def _missing(summary: Summary, metric: str) -> str:
-    reason = f": {_without_advice(summary.reasons[0])}" if summary.reasons else ""
-    return f"{summary.server} has no {metric}{reason}"
-
-
-def _without_advice(reason: Reason) -> str:
-    message = re.sub(r"^round \d+: ", "", reason.message)
-    return message.rpartition("; ")[0] or message
+def _first_reason(summary: Summary) -> str:
+    """Return `: ` and the first reason for its verdict, without advice; empty if there is none."""
+    messages = [re.sub(r"^round \d+: ", "", reason.message) for reason in summary.reasons[:1]]
+    return "".join(f": {message.rpartition('; ')[0] or message}" for message in messages)
 
 
 def _sustained_rate(capacity: Capacity) -> Figure:
@@ -244,13 +215,10 @@ def _growth(capacity: Capacity) -> Figure:
     waits = [(step.per_s, wait_s) for step in capacity.steps if (wait_s := step.percentile_s("response", 99))]
     if len(waits) < 2:
         return unknown(capacity.failure or "too few rates were offered")
-    ends = (waits[0], waits[-1])
-    texts = [
-        f"{'endless' if wait_s == math.inf else formatting.seconds(wait_s)} at {formatting.rate(per_s)}/s"
-        for per_s, wait_s in ends
-    ]
-    (_, first_s), (_, last_s) = ends
-    return exact(last_s / first_s if first_s < math.inf else 1.0, " and ".join(texts))
+    (low, first_s), (high, last_s) = waits[0], waits[-1]
+    first, last = ("endless" if wait_s == math.inf else formatting.seconds(wait_s) for wait_s in (first_s, last_s))
+    text = f"{first} at {formatting.rate(low)}/s and {last} at {formatting.rate(high)}/s"
+    return exact(last_s / first_s if first_s < math.inf else 1.0, text)
 
 
 CAPACITY_FIGURES: dict[str, Callable[[Capacity], Figure]] = {

@@ -87,9 +87,17 @@ def _question(
     found = decide_question(question, view) if view else QuestionResult((), "", undecided=True)
     has_table = result is not None and bool(result.records) and "table" in question.show
     is_open = found.has_undecided and not instead
+    traced = terminal.committed_traces(step, question) if is_open and "timeline" in question.show else None
+    timelines = [each for each in _pictures(question, traced) if each.name == "timeline"] if traced else []
+    answers = []
+    for letter in question.letters:
+        is_right = letter == found.right
+        notes = ["your prediction"] * (letter == predicted) + ["what was measured"] * is_right
+        text, marks = question.answer(letter), "right" if is_right else ""
+        answers.append({"text": text, "marks": marks, "said": ", and ".join(notes)})
     return {
         "text": terminal.paragraph(question.text).split("\n\n"),
-        "answers": list(_answers(question, predicted, found)),
+        "answers": answers,
         "verdict": terminal.verdict(question, predicted, found),
         "instead": instead,
         "figures": Section("", list(_pictures(question, result))).figures if result else [],
@@ -98,26 +106,11 @@ def _question(
         "rows": list(terminal.rows(question, view)) if view and has_table else [],
         "found": [(terminal.MARKS.get(outcome, "?"), sentence) for outcome, sentence in found.sentences],
         "elsewhere": terminal.committed_findings(step, question) if is_open else "",
-        "figures_elsewhere": _timeline_elsewhere(step, question) if is_open else [],
+        "figures_elsewhere": Section("", timelines).figures,
         "reasons": found.reasons,
         "why": terminal.why(question, found),
         "code": [(code.file, code.says, code.excerpt()) for code in question.code],
     }
-
-
-def _timeline_elsewhere(step: LessonStep, question: Question) -> list[Any]:
-    result = terminal.committed_traces(step, question)
-    if result is None or "timeline" not in question.show:
-        return []
-    return Section("", [picture for picture in _pictures(question, result) if picture.name == "timeline"]).figures
-
-
-def _answers(question: Question, predicted: str, found: QuestionResult) -> Iterator[dict[str, str]]:
-    for letter in question.letters:
-        is_right = letter == found.right
-        notes = ["your prediction"] * (letter == predicted) + ["what was measured"] * is_right
-        text = question.answer(letter)
-        yield {"text": text, "marks": "right" if is_right else "", "said": ", and ".join(notes)}
 
 
 def _pictures(question: Question, result: Result) -> Iterator[Picture]:

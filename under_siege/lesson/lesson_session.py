@@ -163,7 +163,7 @@ class LessonSession:
         self._say_wrapped(terminal.verdict(question, predicted, found))
         self._say("\n".join(map(terminal.paragraph, terminal.explanation(question, found))))
         if question.code:
-            self._say(f"In the code:\n{terminal.code_text(question.code)}")
+            self._say(f"In the code:\n{terminal.code_text(question)}")
         return found
 
     def _show_committed(self, step: LessonStep, question: Question) -> None:

@@ -1,5 +1,6 @@
 """The steps and exercises of the lesson, as the TOML files in lesson/ define them, and the file of completed steps."""
 
+import fnmatch
 import textwrap
 import tomllib
 from functools import cache
@@ -8,11 +9,24 @@ from pathlib import Path
 import msgspec
 
 from common.errors import BadInputError
+from under_siege.model.case import Case
 from under_siege.model.result_file import read_whole, write_whole
 from under_siege.paths import PROGRAM, ROOT
 
 LESSON = ROOT / "lesson"
 LETTERS = "ABCD"
+
+
+def words_for(case: Case) -> str:
+    """Return words that mean this case, such as `3_async_threadexecutor digest`."""
+    return " ".join([case.server, *(str(value) for _, value in case.values)])
+
+
+def fits(words: str, case: Case) -> bool:
+    """Return whether words such as `3 digest` or `3_async_threadexecutor 3.14*` mean this case."""
+    server, *patterns = words.split()
+    stem, values = case.server.rpartition("/")[2], [str(value) for _, value in case.values]
+    return server in (stem, case.server, stem.split("_")[0]) and all(fnmatch.filter(values, each) for each in patterns)
 
 
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +105,10 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
     def letters(self) -> str:
         return LETTERS[: len(self.answers)]
 
+    def is_about(self, case: Case) -> bool:
+        """Return whether a claim is about the case, or compares another one with it."""
+        return any(fits(words, case) for claim in self.claims for words in (claim.of, claim.against) if words)
+
     def answer(self, letter: str) -> str:
         """Return the text of an answer on one line."""
         return " ".join(self.answers[LETTERS.index(letter)].text.split())
@@ -157,7 +175,7 @@ def all_exercises() -> dict[str, Exercise]:
 
 
 class CompletedStep(msgspec.Struct):
-    """A step that was completed, as it is saved."""
+    """A completed step, as it is saved."""
 
     predicted: str  # a letter for each question
     right: str  # the letters of the right answers; `?` if undecided
@@ -192,12 +210,7 @@ class LessonProgress:
 
     def result_file(self, step: LessonStep) -> Path:
         """Return the file for the raw values of a step, in a folder that exists."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadInputError(
-                f"folder {str(self.folder)!r} can't be made: {error.strerror}; try --keep FOLDER"
-            ) from None
+        self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / f"{step.name}.json"
 
     def save(self, step: LessonStep, completed: CompletedStep) -> None:

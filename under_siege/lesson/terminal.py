@@ -14,8 +14,8 @@ from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import FAILED
 from under_siege.faults import drill_export
 from under_siege.lesson.claims import HOLDS, NOT_HERE, QuestionResult, decide_question
-from under_siege.lesson.lesson_figures import ResultView, fits, words_for
-from under_siege.lesson.step import Code, LessonStep, Question, committed_result
+from under_siege.lesson.lesson_figures import ResultView
+from under_siege.lesson.step import LessonStep, Question, committed_result, words_for
 from under_siege.model.case import Case
 from under_siege.model.record import Result, load
 from under_siege.paths import ROOT
@@ -69,7 +69,9 @@ def charts_and_tables(question: Question, result: Result, view: ResultView) -> I
     elif result.steps:
         yield Group(_capacity_table(question, view), Text("\n".join(CAPACITY_LEGEND), style="dim"))
     elif result.records:
-        notes = map(paragraph, [*_failures(question, view), *legend(question)])
+        failed = [each for each in _summaries(question, view) if each.verdict == FAILED and each.reasons]
+        failures = [f"{_name(summary)} failed: {summary.reasons[0].message}" for summary in failed]
+        notes = map(paragraph, [*failures, *legend(question)])
         table = _table(["server", *headings(question)], ["left", *("right" for _ in question.columns)])
         for name, texts in rows(question, view):
             table.add_row(Text(name), *map(Text, texts))
@@ -88,21 +90,18 @@ _SHORTEST_S, _LONGEST_S = 0.001, 10.0  # of the bars
 def _capacity_table(question: Question, view: ResultView) -> Table:
     """Return a row for each offered rate, with bars for waiting times, and for the ceiling."""
     table = _table(CAPACITY_COLUMNS, ["right", "right", "right", "left", "right", "left"])
-    for capacity in (each for each in view.capacities if _is_claimed(question, each.case)):
+    for capacity in (each for each in view.capacities if question.is_about(each.case)):
         for step in capacity.steps:
             missed = {goal.figure.partition("_")[0] for goal in capacity.missed_at(step)}
             cells = [formatting.rate(step.per_s), formatting.rate(step.good_per_s(capacity.in_time_s))]
             for kind in ("response", "ping"):
                 wait_s = step.percentile_s(kind, 99)
-                cells += [_wait(wait_s), f"{_bar(wait_s)}{' ✗' if kind in missed else ''}"]
+                wait = "?" if wait_s is None else "never" if wait_s == math.inf else formatting.seconds(wait_s)
+                cells += [wait, f"{_bar(wait_s)}{' ✗' if kind in missed else ''}"]
             table.add_row(*map(Text, cells))
         if capacity.ceiling_per_s:
             table.add_row(Text(formatting.rate(capacity.ceiling_per_s)), Text("the ceiling", style="dim"))
     return table
-
-
-def _wait(wait_s: float | None) -> str:
-    return "?" if wait_s is None else "never" if wait_s == math.inf else formatting.seconds(wait_s)
 
 
 def _bar(wait_s: float | None) -> str:
@@ -154,19 +153,8 @@ def _name(summary: Summary) -> str:
     return f"{number} {plain}" if is_strategy else summary.server.rpartition("/")[2]
 
 
-def _failures(question: Question, view: ResultView) -> list[str]:
-    failed = [each for each in _summaries(question, view) if each.verdict == FAILED and each.reasons]
-    return [f"{_name(summary)} failed: {summary.reasons[0].message}" for summary in failed]
-
-
 def _summaries(question: Question, view: ResultView) -> list[Summary]:
-    return [each for each in view.comparison.cases if question.run is None or _is_claimed(question, each.case)]
-
-
-def _is_claimed(question: Question, case: Case) -> bool:
-    """Return whether a claim is about the case, or compares another one with it."""
-    names = [name for claim in question.claims for name in (claim.of, claim.against)]
-    return any(fits(name, case) for name in names if name)
+    return [each for each in view.comparison.cases if question.run is None or question.is_about(each.case)]
 
 
 def verdict(question: Question, predicted: str, found: QuestionResult) -> str:
@@ -185,7 +173,6 @@ def verdict(question: Question, predicted: str, found: QuestionResult) -> str:
 
 
 def why(question: Question, found: QuestionResult) -> str:
-    """Return the explanation of the usual answer."""
     text = " ".join(question.why.split())
     is_usual = not text or found.right == question.usual
     return text if is_usual else f"Why it is {question.usual} on most machines: {text}"
@@ -228,10 +215,10 @@ def committed_findings(step: LessonStep, question: Question) -> str:
     return " ".join([f"On a quieter machine with {cpus} CPUs{crowd} ({path.relative_to(ROOT)}):", *sentences])
 
 
-def code_text(excerpts: Sequence[Code]) -> str:
-    """Return lines of code, each with its file and a note."""
+def code_text(question: Question) -> str:
+    """Return the lines of code to read, each with its file and a note."""
     lines = []
-    for code in excerpts:
-        lines.append(paragraph(f"{code.file}: {code.says}" if code.says else code.file, "  "))
+    for code in question.code:
+        lines.append(paragraph(": ".join(filter(None, [code.file, code.says])), "  "))
         lines += [_filled(line, "    ", "        ") for line in code.excerpt().splitlines()]
     return "\n".join(lines)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from under_siege import formatting
-from under_siege.model.case import Value, axis
+from under_siege.model.case import axis
 from under_siege.model.record import Trace
+from under_siege.report.labels import varying
 
 NOT_REPORTED = "it doesn't tell when it computes"
 ROOM_FOR_TWO = 1.5  # CPUs: with fewer, two parallel tasks look much like one at a time
@@ -43,8 +44,7 @@ def is_crowded(trace: Trace) -> bool:
     return cpus > 1 and cpus * (1 - share) < ROOM_FOR_TWO
 
 
-@dataclass(frozen=True, slots=True)
-class ComputeSpan:
+class ComputeSpan(NamedTuple):
     """A time in which a task ran, in seconds since the requests were sent."""
 
     from_s: float
@@ -56,8 +56,7 @@ class ComputeSpan:
         return 1.0 if self.share is None else self.share
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A request; they are numbered in the order in which their tasks started."""
 
     number: int
@@ -87,16 +86,14 @@ class Bar:
         return sum(span.cpu_share * (span.to_s - span.from_s) for span in self.spans)
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """A worker and its requests."""
 
     worker: str
     bars: tuple[Bar, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PingSpan:
+class PingSpan(NamedTuple):
     """The time from when a ping was due to its answer."""
 
     due_s: float
@@ -107,8 +104,7 @@ class PingSpan:
         return self.until_s - self.due_s
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(NamedTuple):
     """The trace of one strategy."""
 
     server: str
@@ -153,10 +149,7 @@ class Timeline:
 
 
 def timelines(traces: Sequence[Trace]) -> list[Timeline]:
-    values: dict[str, set[Value]] = {}
-    for name, value in (pair for trace in traces for pair in trace.case.values):
-        values.setdefault(name, set()).add(value)
-    differing = {name for name in values if len(values[name]) > 1}
+    differing = varying([trace.case for trace in traces])
     return [
         _timeline(trace, tuple(axis(name).told(value) for name, value in trace.case.values if name in differing))
         for trace in traces
@@ -180,31 +173,24 @@ def _lanes(trace: Trace, zero_s: float) -> tuple[Lane, ...]:
     by_start = sorted(columns, key=lambda request: request[3][0][0] if request[3] else request[1])
     bars: dict[str, list[Bar]] = {}
     for number, (sent_s, answered_s, worker, ran_s) in enumerate(by_start, 1):
-        spans = tuple(
-            ComputeSpan(from_s - zero_s, to_s - zero_s, _share(from_s, to_s, cpu)) for from_s, to_s, cpu in ran_s
-        )
-        bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, spans))
+        spans = []
+        for from_s, to_s, cpu_s in ran_s:
+            share = None if cpu_s is None else min(1.0, cpu_s / max(to_s - from_s, 1e-9))
+            spans.append(ComputeSpan(from_s - zero_s, to_s - zero_s, share))
+        bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, tuple(spans)))
     names = _lane_names(list(bars))
     if "" in bars and not any(bar.spans for bar in bars[""]):
         names[list(bars).index("")] = "requests"
     return tuple(Lane(name, tuple(lane)) for name, lane in zip(names, bars.values(), strict=True))
 
 
-def _share(from_s: float, to_s: float, cpu_s: float | None) -> float | None:
-    if cpu_s is None:
-        return None
-    return min(1.0, cpu_s / (to_s - from_s)) if to_s > from_s else 1.0
-
-
 def _lane_names(workers: Sequence[str]) -> list[str]:
     """Return names such as `process 1` for workers such as `4711/MainThread`."""
     processes = list(dict.fromkeys(worker.partition("/")[0] for worker in workers))
-    if len(processes) == len(workers) > 1:
-        return [f"process {number}" for number in range(1, len(workers) + 1)]
+    if 1 < len(processes) < len(workers):
+        return [f"{processes.index(worker.partition('/')[0]) + 1}/{worker.partition('/')[2]}" for worker in workers]
     kind = "interpreter" if all("Interpreter" in worker for worker in workers) else "thread"
-    if len(processes) == 1:
-        return [f"{kind} {number}" for number in range(1, len(workers) + 1)]
-    return [f"{processes.index(worker.partition('/')[0]) + 1}/{worker.partition('/')[2]}" for worker in workers]
+    return [f"{kind if len(processes) == 1 else 'process'} {number}" for number in range(1, len(workers) + 1)]
 
 
 def axis_end_s(drawn: Sequence[Timeline]) -> float:
@@ -214,19 +200,13 @@ def axis_end_s(drawn: Sequence[Timeline]) -> float:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class TimelinePattern:
+class TimelinePattern(NamedTuple):
     """What the timelines of a group have in common."""
 
     is_parallel: bool | None  # None: unknown
     is_stuck: bool = False  # whether pings waited for tasks
     is_crowded: bool = False  # unknown because of other work on the machine
     is_failed: bool = False
-
-    @property
-    def rank(self) -> tuple[bool, bool, int, bool]:
-        """Return a sort key: the better pattern first."""
-        return self.is_failed, self.is_crowded, (True, False, None).index(self.is_parallel), self.is_stuck
 
 
 def pattern(timeline: Timeline) -> TimelinePattern:
@@ -239,10 +219,13 @@ def pattern(timeline: Timeline) -> TimelinePattern:
 
 
 def grouped(drawn: Sequence[Timeline]) -> list[tuple[TimelinePattern, list[Timeline]]]:
+    """Return the timelines of each pattern, the best pattern first."""
     groups: dict[TimelinePattern, list[Timeline]] = {}
     for timeline in drawn:
         groups.setdefault(pattern(timeline), []).append(timeline)
-    return sorted(groups.items(), key=lambda group: group[0].rank)
+    order = (True, False, None).index
+    kinds = sorted(groups, key=lambda kind: (kind.is_failed, kind.is_crowded, order(kind.is_parallel), kind.is_stuck))
+    return [(kind, groups[kind]) for kind in kinds]
 
 
 def parallelism(timeline: Timeline) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 from under_siege import formatting
 from under_siege.charts.canvas import Drawing, Look, Sheet, quantity
 from under_siege.trace.timeline import Bar, Timeline, TimelinePattern, axis_end_s, grouped, io_waits, pattern
-from under_siege.trace.timeline_text import full_name, heading, in_a_line, in_short, plain_name_of_timeline
+from under_siege.trace.timeline_text import full_name, heading, in_a_line, plain_name_of_timeline
 
 _BAR, _LANE_GAP, _PING, _GAP, _LINE = 11, 5, 2.5, 14, 16  # pixels
 _BARS_OF_A_SLIDE = (11, 9, 8, 7, 6, 5, 4, 3)
@@ -83,7 +83,11 @@ class _Canvas:
         name = plain_name_of_timeline(timeline) if is_slide else full_name(timeline, is_narrow=is_narrow)
         self._lines("names", name, 7.4, _LINE, middle=7)
         is_alone = self._columns == 1
-        for text in [in_a_line(timeline)] if is_alone else [heading(pattern(timeline), [timeline]), in_short(timeline)]:
+        for text in (
+            [in_a_line(timeline)]
+            if is_alone
+            else [heading(pattern(timeline), [timeline]), in_a_line(timeline, is_short=True)]
+        ):
             self._lines("results", text, _LETTER * 0.95, 0.9 * _LINE)
         if not timeline.failure:
             self._lanes(timeline)

@@ -14,7 +14,6 @@ from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import (
     NOT_REPORTED,
     Bar,
-    PingSpan,
     Timeline,
     TimelinePattern,
     axis_end_s,
@@ -79,11 +78,14 @@ def _too_crowded(members: Sequence[Timeline]) -> str:
     return f"used {used} of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
-def in_a_line(timeline: Timeline) -> str:
+def in_a_line(timeline: Timeline, *, is_short: bool = False) -> str:
     """Return what the timeline shows, besides what its group has in common."""
     if timeline.failure:
         return f"failed: {timeline.failure}"
-    facts = [_all_answered(timeline)]
+    longest_ping = formatting.seconds(timeline.longest_ping_s)
+    facts = [f"all {len(timeline.bars)} answered after {formatting.seconds(timeline.done_s)}"]
+    if is_short:
+        return f"{facts[0]}; pings ≤ {longest_ping}"
     if timeline.is_unreported:
         facts.append(NOT_REPORTED)
     elif pattern(timeline).is_crowded:
@@ -95,18 +97,8 @@ def in_a_line(timeline: Timeline) -> str:
     if late_s := longest_late_s(timeline):
         facts.append(f"an answer was ready {formatting.seconds(late_s)} before it was sent")
     if timeline.pings:
-        facts.append(f"pings took up to {formatting.seconds(timeline.longest_ping_s)}")
+        facts.append(f"pings took up to {longest_ping}")
     return "; ".join(facts)
-
-
-def in_short(timeline: Timeline) -> str:
-    if timeline.failure:
-        return f"failed: {timeline.failure}"
-    return f"{_all_answered(timeline)}; pings ≤ {formatting.seconds(timeline.longest_ping_s)}"
-
-
-def _all_answered(timeline: Timeline) -> str:
-    return f"all {len(timeline.bars)} answered after {formatting.seconds(timeline.done_s)}"
 
 
 def headline(drawn: Sequence[Timeline]) -> str:
@@ -132,25 +124,22 @@ def missing(result: Result) -> list[str]:
     ]
 
 
-def request_sentences(timeline: Timeline) -> list[str]:
-    """Return a sentence for each request, in the order of their numbers."""
-    workers = {bar.number: (bar, lane.worker) for lane in timeline.lanes for bar in lane.bars}
-    return [_request_sentence(*workers[number], timeline.pings) for number in sorted(workers)]
-
-
-def _request_sentence(bar: Bar, worker: str, pings: Sequence[PingSpan]) -> str:
+def request_sentence(timeline: Timeline, number: int) -> str:
+    bar, worker = next((bar, lane.worker) for lane in timeline.lanes for bar in lane.bars if bar.number == number)
     answered = f"answered {formatting.seconds(bar.answered_s - bar.sent_s)} after it was sent"
     if bar.done_s is None:
         return f"Request {bar.number}: {answered}; {NOT_REPORTED}."
     start_s = bar.spans[0].from_s
     pauses = "without a pause" if len(bar.spans) == 1 else f"in {len(bar.spans)} stretches"
     late = f", and lay ready for {formatting.seconds(bar.late_s)}" if bar.late_s > 0.0005 else ""
-    waited_s = max((ping.waited_s for ping in pings if start_s <= ping.due_s <= bar.done_s), default=None)
-    meanwhile = "" if waited_s is None else formatting.seconds(waited_s)
+    waits_s = [ping.waited_s for ping in timeline.pings if start_s <= ping.due_s <= bar.done_s]
+    pings = (
+        f" A ping that was due while it was in hand took up to {formatting.seconds(max(waits_s))}." if waits_s else ""
+    )
     return (
         f"Request {bar.number} waited {formatting.seconds(max(0.0, start_s - bar.sent_s))} for its turn on {worker}, "
         f"computed {formatting.seconds(bar.cpu_s)} within {formatting.seconds(bar.done_s - start_s)}, {pauses}{late}: "
-        f"{answered}." + (f" A ping that was due while it was in hand took up to {meanwhile}." if meanwhile else "")
+        f"{answered}.{pings}"
     )
 
 
@@ -175,27 +164,22 @@ class TimelinesAsText:
     """All timelines on one axis, as wide as the terminal: grouped by pattern, or side by side."""
 
     def __init__(self, result: Result, *, beside: bool = False) -> None:
-        self._result, self._beside = result, beside
-        self._timelines = timelines(result.traces)
+        self._result, self._beside, self._timelines = result, beside, timelines(result.traces)
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        scale = _scale(self._timelines)
         if self._beside:
-            yield _side_by_side(self._timelines, _scale(self._timelines))
-        else:
-            yield from self._groups()
+            yield _side_by_side(self._timelines, scale)
+        for _, members in [] if self._beside else grouped(self._timelines):
+            if title := _group_heading(members):
+                yield Text(f"{title}\n", style="bold cyan")
+            for timeline in members:
+                yield from (_Chart(timeline, scale), Text())
         for text in missing(self._result):
             yield Text(f"{text}\n", style="cyan")
         unreported = [f"{_UNREPORTED} not told"] if any(each.is_unreported for each in self._timelines) else []
         yield Text(_filled([*LEGEND, *unreported], options.max_width), style="dim")
         yield Text(of_traces(self._result), style="dim")
-
-    def _groups(self) -> Iterator[RenderableType]:
-        for _, members in grouped(self._timelines):
-            if title := _group_heading(members):
-                yield Text(f"{title}\n", style="bold cyan")
-            for timeline in members:
-                yield _Chart(timeline, _scale(self._timelines))
-                yield Text()
 
 
 def steps(result: Result, *, beside: bool = False) -> Iterator[RenderableType]:
@@ -204,14 +188,12 @@ def steps(result: Result, *, beside: bool = False) -> Iterator[RenderableType]:
     yield Text(f"{_filled(LEGEND, _WIDTH_OF_STEPS)}\n{of_traces(result)}\n", style="dim")
     for together in [drawn] if beside else [[timeline] for timeline in drawn]:
         for number in range(1, max((len(timeline.bars) for timeline in together), default=0) + 1):
-            yield Group(_side_by_side(together, _scale(drawn), number), *_sentences(together, number), Text())
-
-
-def _sentences(drawn: Sequence[Timeline], number: int) -> Iterator[Text]:
-    for timeline in drawn:
-        if number <= len(timeline.bars):
-            name = f"{full_name(timeline)}: " if len(drawn) > 1 else ""
-            yield Text(f"{name}{request_sentences(timeline)[number - 1]}")
+            sentences = [
+                Text((f"{full_name(timeline)}: " if len(together) > 1 else "") + request_sentence(timeline, number))
+                for timeline in together
+                if number <= len(timeline.bars)
+            ]
+            yield Group(_side_by_side(together, _scale(drawn), number), *sentences, Text())
 
 
 def _filled(items: Sequence[str], width: int) -> str:
