@@ -7,7 +7,7 @@ from simulated_record import result_of
 
 from under_siege.model.record import Pings, Trace
 from under_siege.model.requests import TracedRequests
-from under_siege.trace.timeline import io_waits, timelines
+from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_text import TimelinesAsText
 
 Stretch = tuple[float, float, float]
@@ -22,7 +22,7 @@ def trace_of(*requests: tuple[str, list[Stretch]]) -> Trace:
 
 def waits(*requests: tuple[str, list[Stretch]]) -> list[list[tuple[float, float]]]:
     [drawn] = timelines([trace_of(*requests)])
-    found = io_waits(drawn.lanes)
+    found = drawn.io_waits()
     return [found.get(number, []) for number in range(1, len(requests) + 1)]
 
 

@@ -16,9 +16,6 @@ from under_siege.trace.timeline import (
     TimelinePattern,
     grouped,
     other_work,
-    parallelism,
-    pattern,
-    take_turns,
     timelines,
 )
 from under_siege.trace.timeline_text import heading, headline, in_a_line, request_sentence
@@ -46,34 +43,34 @@ KINDS = {
 def test_a_timeline_is_in_the_group_that_its_requests_and_pings_say(kind: str) -> None:
     trace, expected = KINDS[kind]
     trace.server, trace.title = "4_async_processexecutor", "In a process pool: every core computes, pings are quick."
-    assert pattern(drawn(trace)) == expected
+    assert drawn(trace).pattern == expected
 
 
 def test_the_same_title_says_something_else_where_something_else_was_measured() -> None:
     quick, stuck = drawn(by_two(0.0)), drawn(by_two(1.0))
-    assert heading(pattern(quick), [quick]) == "Two at once, and pings are quick"
-    assert heading(pattern(stuck), [stuck]) == "Two at once, but pings stand in line with the tasks"
+    assert heading(quick.pattern, [quick]) == "Two at once, and pings are quick"
+    assert heading(stuck.pattern, [stuck]) == "Two at once, but pings stand in line with the tasks"
     assert "pings took up to 202 ms" in in_a_line(stuck)
 
 
 def test_of_threads_whose_answers_lie_ready_that_is_said() -> None:
     threads = drawn(in_slices(0.2, 0.6, threads=True))
-    assert take_turns(threads)
+    assert threads.takes_turns
     assert "tasks take turns; an answer was ready 200 ms before it was sent" in in_a_line(threads)
     assert "ready" not in in_a_line(drawn(in_slices()))
 
 
 def test_tasks_that_wait_are_at_once_though_none_computes() -> None:
     sleeping = [[(SENT_S, SENT_S + 0.2, 0.0005)] for _ in range(4)]
-    assert parallelism(drawn(traced("3_t", "t", ["1/a", "1/b", "1/c", "1/d"], sleeping, 0.0))) == 4
-    assert parallelism(drawn(traced("1_s", "t", ["1/a"] * 4, in_line(4, 0.2, cpu=0.001), 1.0))) == 1
+    assert drawn(traced("3_t", "t", ["1/a", "1/b", "1/c", "1/d"], sleeping, 0.0)).parallelism == 4
+    assert drawn(traced("1_s", "t", ["1/a"] * 4, in_line(4, 0.2, cpu=0.001), 1.0)).parallelism == 1
 
 
 def test_where_other_work_has_the_cores_nobody_says_how_many_compute() -> None:
     trace = traced("4_p", "t", ["1/a", "2/a"] * 4, [one for one in in_line(4, cpu=0.25) for _ in range(2)], 0.0)
     found = drawn(trace)
-    assert parallelism(found) is None
-    assert "can't be told" in heading(pattern(found), [found])
+    assert found.parallelism is None
+    assert "can't be told" in heading(found.pattern, [found])
     assert "something else had the cores" in in_a_line(found)
 
 
@@ -90,7 +87,7 @@ def test_other_work_that_left_one_cpu_is_named_instead_of_one_at_a_time() -> Non
     alone, crowded = drawn(in_turn()), drawn(beside_other_work(in_turn(), 0.5))
     assert headline([alone]) == "One at a time, but nobody is stuck"
     assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
-    assert heading(pattern(crowded), [crowded]) == CANT_SHOW.capitalize().replace("cpus", "CPUs")
+    assert heading(crowded.pattern, [crowded]) == CANT_SHOW.capitalize().replace("cpus", "CPUs")
     assert CANT_SHOW in in_a_line(crowded)
     assert CANT_SHOW[1:] in " ".join(dressed(result_with(beside_other_work(in_turn(), 0.5)), "timeline").split())
 

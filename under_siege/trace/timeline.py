@@ -19,7 +19,7 @@ ROOM_FOR_TWO = 1.5  # CPUs: with fewer, two parallel tasks look much like one at
 PARALLEL = 1.2  # tasks on average: a smaller excess over 1 is within the accuracy of the clocks
 IO_BOUND = 0.1  # a task with a smaller share of CPU time counts as parallel from its start to its end
 BUSY = 0.7  # CPUs: if tasks used fewer, they were not limited to one at a time; they waited, or other work had the CPUs
-STUCK = 0.25  # of the time until all is done: a ping that takes longer waits for the tasks
+STUCK = 0.25  # of the time until all is done: if a tenth of the pings takes longer, pings wait for tasks
 LATE = 0.2  # of that time: an answer that takes longer to be sent was held up
 IDLE = 0.05  # CPUs: if tasks used more, other programs may have caused their pauses
 QUEUED = 0.5  # of a pause: if others of the same process ran for so much of it, the task waited for its turn
@@ -92,16 +92,27 @@ class Lane(NamedTuple):
     worker: str
     bars: tuple[Bar, ...]
 
+    @property
+    def process(self) -> str:
+        """Return what identifies the process; threads and event loops of other processes don't block this one."""
+        process = self.worker.partition("/")[0]
+        return "" if process.startswith("thread") else process
+
 
 class PingSpan(NamedTuple):
-    """The time from when a ping was due to its answer."""
+    """When a ping was due, and how long after that it was answered."""
 
     due_s: float
-    until_s: float
+    waited_s: float
 
-    @property
-    def waited_s(self) -> float:
-        return self.until_s - self.due_s
+
+class TimelinePattern(NamedTuple):
+    """What the timelines of a group have in common."""
+
+    is_parallel: bool | None  # None: unknown
+    is_stuck: bool = False  # whether pings waited for tasks
+    is_crowded: bool = False  # unknown because of other work on the machine
+    is_failed: bool = False
 
 
 class Timeline(NamedTuple):
@@ -136,6 +147,56 @@ class Timeline(NamedTuple):
         """Return whether the server doesn't report when it computes."""
         return any(not bar.spans for bar in self.bars)
 
+    @property
+    def parallelism(self) -> int | None:
+        """Return how many tasks computed at the same time on average, at least 2 if it was more than one.
+
+        I/O-bound tasks count from start to end. None if the server doesn't report enough, or other work had the CPUs.
+        """
+        bars = self.bars
+        if not bars or any(not bar.spans or any(span.share is None for span in bar.spans) for bar in bars):
+            return None
+        running, computing = _running(bars), sum(bar.cpu_s for bar in bars) / _duration_s(bars)
+        if running <= PARALLEL or (computing >= IO_BOUND and len(self.lanes) == 1):
+            return 1
+        count = running if computing < IO_BOUND else computing
+        if count > PARALLEL:
+            return max(2, round(count))
+        return 1 if computing >= BUSY and self.other_work is None else None
+
+    @property
+    def pattern(self) -> TimelinePattern:
+        if self.failure:
+            return TimelinePattern(None, is_failed=True)
+        if (count := self.parallelism) is None and self.other_work is not None:
+            return TimelinePattern(None, is_crowded=True)
+        waited_s = [ping.waited_s for ping in self.pings if 0 <= ping.due_s <= self.done_s]
+        is_stuck = bool(waited_s) and float(np.percentile(waited_s, 90)) > STUCK * self.done_s
+        return TimelinePattern(None if count is None else count > 1, is_stuck)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Return whether more tasks had started than computed at the same time."""
+        return self.parallelism is not None and _running(self.bars) > 1.5 * self.parallelism
+
+    @property
+    def longest_late_s(self) -> float:
+        """Return the longest time between the end of a task and its answer; 0 if that is negligible."""
+        late_s = max((bar.late_s for bar in self.bars), default=0.0)
+        return late_s if late_s > LATE * self.done_s else 0.0
+
+    def io_waits(self) -> dict[int, list[tuple[float, float]]]:
+        """Return, by request number, when a task paused or hardly computed although nothing else of its process ran."""
+        waits: dict[int, list[tuple[float, float]]] = {}
+        for lane in self.lanes:
+            bars = [bar for other in self.lanes if other.process == lane.process for bar in other.bars]
+            if not all(bar.spans for bar in bars) or sum(bar.cpu_s for bar in bars) >= IDLE * _duration_s(bars):
+                continue
+            for bar in lane.bars:
+                others = [(*span[:2], span.cpu_share) for each in bars if each is not bar for span in each.spans]
+                waits[bar.number] = list(_io_waits_of(bar, np.array(others).reshape(-1, 3)))
+        return waits
+
     def described(self) -> str:
         """Return the text alternative of the chart."""
         if self.failure:
@@ -162,7 +223,7 @@ def _timeline(trace: Trace, settings: tuple[str, ...]) -> Timeline:
         return Timeline(trace.server, settings, trace.title, failure=failure)
     zero_s = min(trace.requests.sent_s)
     pings = sorted(zip(trace.pings.due_s, trace.pings.waited_s, strict=True))
-    spans = tuple(PingSpan(due_s - zero_s, due_s - zero_s + waited_s) for due_s, waited_s in pings)
+    spans = tuple(PingSpan(due_s - zero_s, waited_s) for due_s, waited_s in pings)
     share = other_work(trace) if is_crowded(trace) else None
     return Timeline(trace.server, settings, trace.title, _lanes(trace, zero_s), spans, other_work=share)
 
@@ -175,8 +236,8 @@ def _lanes(trace: Trace, zero_s: float) -> tuple[Lane, ...]:
     for number, (sent_s, answered_s, worker, ran_s) in enumerate(by_start, 1):
         spans = []
         for from_s, to_s, cpu_s in ran_s:
-            share = None if cpu_s is None else min(1.0, cpu_s / max(to_s - from_s, 1e-9))
-            spans.append(ComputeSpan(from_s - zero_s, to_s - zero_s, share))
+            used = 1.0 if to_s <= from_s else min(1.0, (cpu_s or 0.0) / (to_s - from_s))
+            spans.append(ComputeSpan(from_s - zero_s, to_s - zero_s, None if cpu_s is None else used))
         bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, tuple(spans)))
     names = _lane_names(list(bars))
     if "" in bars and not any(bar.spans for bar in bars[""]):
@@ -195,54 +256,18 @@ def _lane_names(workers: Sequence[str]) -> list[str]:
 
 def axis_end_s(drawn: Sequence[Timeline]) -> float:
     """Return when the last answer arrived: all timelines share one axis."""
-    return max(
-        [0.001, *(ping.until_s for timeline in drawn for ping in timeline.pings), *(each.done_s for each in drawn)]
-    )
-
-
-class TimelinePattern(NamedTuple):
-    """What the timelines of a group have in common."""
-
-    is_parallel: bool | None  # None: unknown
-    is_stuck: bool = False  # whether pings waited for tasks
-    is_crowded: bool = False  # unknown because of other work on the machine
-    is_failed: bool = False
-
-
-def pattern(timeline: Timeline) -> TimelinePattern:
-    if timeline.failure:
-        return TimelinePattern(None, is_failed=True)
-    count = parallelism(timeline)
-    if count is None and timeline.other_work is not None:
-        return TimelinePattern(None, is_crowded=True)
-    return TimelinePattern(None if count is None else count > 1, is_stuck(timeline))
+    pings_s = [ping.due_s + ping.waited_s for timeline in drawn for ping in timeline.pings]
+    return max([0.001, *pings_s, *(timeline.done_s for timeline in drawn)])
 
 
 def grouped(drawn: Sequence[Timeline]) -> list[tuple[TimelinePattern, list[Timeline]]]:
     """Return the timelines of each pattern, the best pattern first."""
     groups: dict[TimelinePattern, list[Timeline]] = {}
     for timeline in drawn:
-        groups.setdefault(pattern(timeline), []).append(timeline)
+        groups.setdefault(timeline.pattern, []).append(timeline)
     order = (True, False, None).index
     kinds = sorted(groups, key=lambda kind: (kind.is_failed, kind.is_crowded, order(kind.is_parallel), kind.is_stuck))
     return [(kind, groups[kind]) for kind in kinds]
-
-
-def parallelism(timeline: Timeline) -> int | None:
-    """Return how many tasks computed at the same time on average, at least 2 if it was more than one.
-
-    I/O-bound tasks count from start to end. None if the server doesn't report enough, or other work had the CPUs.
-    """
-    bars = timeline.bars
-    if not bars or any(not bar.spans or any(span.share is None for span in bar.spans) for bar in bars):
-        return None
-    running, computing = _running(bars), sum(bar.cpu_s for bar in bars) / _duration_s(bars)
-    if running <= PARALLEL or (computing >= IO_BOUND and len(timeline.lanes) == 1):
-        return 1
-    count = running if computing < IO_BOUND else computing
-    if count > PARALLEL:
-        return max(2, round(count))
-    return 1 if computing >= BUSY and timeline.other_work is None else None
 
 
 def _running(bars: Sequence[Bar]) -> float:
@@ -253,39 +278,6 @@ def _running(bars: Sequence[Bar]) -> float:
 def _duration_s(bars: Sequence[Bar]) -> float:
     """Return the time from the start of the first task to the end of the last one."""
     return max(1e-9, max(bar.spans[-1].to_s for bar in bars) - min(bar.spans[0].from_s for bar in bars))
-
-
-def is_stuck(timeline: Timeline) -> bool:
-    """Return whether the slowest tenth of the pings waited for the tasks."""
-    waited_s = [ping.waited_s for ping in timeline.pings if 0 <= ping.due_s <= timeline.done_s]
-    return bool(waited_s) and float(np.percentile(waited_s, 90)) > STUCK * timeline.done_s
-
-
-def take_turns(timeline: Timeline) -> bool:
-    """Return whether more tasks had started than computed at the same time."""
-    count = parallelism(timeline)
-    return count is not None and _running(timeline.bars) > 1.5 * count
-
-
-def longest_late_s(timeline: Timeline) -> float:
-    """Return the longest time between the end of a task and its answer; 0 if that is negligible."""
-    late_s = max((bar.late_s for bar in timeline.bars), default=0.0)
-    return late_s if late_s > LATE * timeline.done_s else 0.0
-
-
-def io_waits(lanes: Sequence[Lane]) -> dict[int, list[tuple[float, float]]]:
-    """Return, by request number, when a task paused or hardly computed although nothing else of its process ran."""
-    waits: dict[int, list[tuple[float, float]]] = {}
-    for lane in lanes:
-        bars = [bar for other in lanes if _process(other) == _process(lane) for bar in other.bars]
-        if not all(bar.spans for bar in bars) or sum(bar.cpu_s for bar in bars) >= IDLE * _duration_s(bars):
-            continue
-        for bar in lane.bars:
-            others = [
-                (span.from_s, span.to_s, span.cpu_share) for each in bars if each is not bar for span in each.spans
-            ]
-            waits[bar.number] = list(_io_waits_of(bar, np.array(others).reshape(-1, 3)))
-    return waits
 
 
 def _io_waits_of(bar: Bar, others: NDArray[np.float64]) -> Iterator[tuple[float, float]]:
@@ -303,9 +295,3 @@ def _overlap(spans: NDArray[np.float64], from_s: float, to_s: float) -> tuple[fl
     starts_s, ends_s, shares = spans.T
     inside = np.maximum(0.0, np.minimum(to_s, ends_s) - np.maximum(from_s, starts_s)) / (to_s - from_s)
     return float(inside.sum()), float((inside * shares).sum())
-
-
-def _process(lane: Lane) -> str:
-    """Return what identifies the process; threads and event loops of other processes don't block this one."""
-    process = lane.worker.partition("/")[0]
-    return "" if process.startswith("thread") else process

@@ -6,7 +6,7 @@ from typing import Any
 
 from under_siege import formatting
 from under_siege.charts.canvas import Drawing, Look, Sheet, quantity
-from under_siege.trace.timeline import Bar, Timeline, TimelinePattern, axis_end_s, grouped, io_waits, pattern
+from under_siege.trace.timeline import Bar, Timeline, TimelinePattern, axis_end_s, grouped
 from under_siege.trace.timeline_text import full_name, heading, in_a_line, plain_name_of_timeline
 
 _BAR, _LANE_GAP, _PING, _GAP, _LINE = 11, 5, 2.5, 14, 16  # pixels
@@ -86,7 +86,7 @@ class _Canvas:
         for text in (
             [in_a_line(timeline)]
             if is_alone
-            else [heading(pattern(timeline), [timeline]), in_a_line(timeline, is_short=True)]
+            else [heading(timeline.pattern, [timeline]), in_a_line(timeline, is_short=True)]
         ):
             self._lines("results", text, _LETTER * 0.95, 0.9 * _LINE)
         if not timeline.failure:
@@ -95,7 +95,7 @@ class _Canvas:
 
     def _lanes(self, timeline: Timeline) -> None:
         self.height += _LINE
-        top, waits = self.height, io_waits(timeline.lanes)
+        top, waits = self.height, timeline.io_waits()
         for lane in timeline.lanes:
             below_label = self.height + _LABEL
             self._label(lane.worker)
@@ -140,9 +140,10 @@ class _Canvas:
         free_at_s: list[float] = []
         for ping in (ping for ping in timeline.pings if ping.due_s >= 0):
             row = next((row for row, free_s in enumerate(free_at_s) if free_s < ping.due_s), len(free_at_s))
-            free_at_s[row : row + 1] = [ping.until_s + 0.004]
+            end_s = ping.due_s + ping.waited_s
+            free_at_s[row : row + 1] = [end_s + 0.004]
             y = self.height + 4 + step * (row % most)
-            self.rows["pings"].append({"y": y, "x": self._x(ping.due_s), "x2": self._x(ping.until_s)})
+            self.rows["pings"].append({"y": y, "x": self._x(ping.due_s), "x2": self._x(end_s)})
         self.height += max(self._bar, 8 + step * min(len(free_at_s), most))
 
     def say(self, text: str) -> None:
@@ -185,7 +186,7 @@ def _canvas(drawn: Sequence[Timeline], look: Look, columns: int, bar: float, mis
     used = {
         "late": any(each.late_s > 0.0005 for timeline in drawn for each in timeline.bars),
         "untold": any(timeline.is_unreported for timeline in drawn),
-        "elsewhere": any(any(io_waits(timeline.lanes).values()) for timeline in drawn),
+        "elsewhere": any(any(timeline.io_waits().values()) for timeline in drawn),
     }
     canvas.legend([layer for layer, is_used in used.items() if not is_used])
     if columns == 1 and not look.is_slide:

@@ -11,20 +11,7 @@ from under_siege import formatting
 from under_siege.model.record import Result
 from under_siege.report.labels import in_plain_words, with_name
 from under_siege.report.notes import of_traces
-from under_siege.trace.timeline import (
-    NOT_REPORTED,
-    Bar,
-    Timeline,
-    TimelinePattern,
-    axis_end_s,
-    grouped,
-    io_waits,
-    longest_late_s,
-    parallelism,
-    pattern,
-    take_turns,
-    timelines,
-)
+from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
 _MOST_NAMES = 3  # in a title
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -66,7 +53,7 @@ def heading(kind: TimelinePattern, members: Sequence[Timeline]) -> str:
     if not kind.is_parallel:
         return f"One at a time, {'and pings are stuck until it is over' if kind.is_stuck else 'but nobody is stuck'}"
     pings = "but pings stand in line with the tasks" if kind.is_stuck else "and pings are quick"
-    counts = sorted({count for timeline in members if (count := parallelism(timeline))})
+    counts = sorted({count for timeline in members if (count := timeline.parallelism)})
     words = [_NUMBERS[count] if count < len(_NUMBERS) else str(count) for count in counts]
     return f"{' to '.join(dict.fromkeys([words[0], words[-1]])).capitalize()} at once, {pings}"
 
@@ -88,13 +75,13 @@ def in_a_line(timeline: Timeline, *, is_short: bool = False) -> str:
         return f"{facts[0]}; pings ≤ {longest_ping}"
     if timeline.is_unreported:
         facts.append(NOT_REPORTED)
-    elif pattern(timeline).is_crowded:
+    elif timeline.pattern.is_crowded:
         facts.append(f"other work {_too_crowded([timeline])}")
-    elif parallelism(timeline) is None:
+    elif timeline.parallelism is None:
         facts.append("the task waits in between, or something else had the cores")
-    if take_turns(timeline):
+    if timeline.takes_turns:
         facts.append("tasks take turns")
-    if late_s := longest_late_s(timeline):
+    if late_s := timeline.longest_late_s:
         facts.append(f"an answer was ready {formatting.seconds(late_s)} before it was sent")
     if timeline.pings:
         facts.append(f"pings took up to {longest_ping}")
@@ -219,7 +206,7 @@ def _side_by_side(drawn: Sequence[Timeline], scale: tuple[float, float], last: i
 
 
 def _group_heading(members: Sequence[Timeline]) -> str:
-    kind = pattern(members[0])
+    kind = members[0].pattern
     return "" if kind.is_parallel is None and not kind.is_failed and not kind.is_crowded else heading(kind, members)
 
 
@@ -235,7 +222,7 @@ class _Chart:
         self._label_width = 14 if options.max_width > _NARROW else 11
         self._columns = max(_LEAST, options.max_width - self._label_width - _MARGIN)
         self._column_s = self._end_s / self._columns
-        self._io_waits = io_waits(timeline.lanes)
+        self._io_waits = timeline.io_waits()
         yield Text(full_name(timeline), style="bold")
         if self._last is None or timeline.failure:
             yield Text(in_a_line(timeline), style="red" if timeline.failure else "")

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.model.target import Kind, Target
-from under_siege.model.task_profile import Again, Elsewhere, Findings, Threads, Yields
+from under_siege.model.task_profile import Again, Findings, Threads
 from under_siege.paths import PROGRAM
 
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
@@ -34,7 +34,7 @@ def as_advice(findings: Findings, strategies: Sequence[Target]) -> RenderableTyp
         advice.add_row(Text(server, no_wrap=True), Text(judgement, style=style, no_wrap=True), Text(reason))
         worth += [server.split("_")[0]] if judgement == YES else []
     command = f"python {PROGRAM} run {' '.join(worth)} --task {shlex.quote(findings.task)}"
-    return Group(facts, Text(), advice, *([Text(f"\nMeasure those: {command}")] if worth else []))
+    return Group(facts, Text(), advice, *([Text(f"\nMeasure these: {command}")] if worth else []))
 
 
 def is_worth_a_run(findings: Findings, strategies: Sequence[Target]) -> bool:
@@ -43,89 +43,67 @@ def is_worth_a_run(findings: Findings, strategies: Sequence[Target]) -> bool:
 
 def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
     yield "task", f"{findings.task}, under Python {findings.python}"
-    yield from _single_task(findings)
+    if findings.alone is not None:
+        yield from [("fails", findings.alone.error)] if findings.alone.error else _single_task(findings)
     if findings.threads is not None:
         yield "GIL", findings.threads.error or _gil(findings, findings.threads)
-    if findings.yields is not None and not findings.yields.error:
-        yield "gives way", _yields(findings.yields)
+    yields = findings.yields
+    if yields is not None and not yields.error:
+        waiting = f", {yields.waits} of them to wait" if yields.waits else ""
+        times = f"{yields.yields} times{waiting}; at most {formatting.seconds(yields.longest_s)} in between"
+        yield "yields", times if yields.yields else "never: it neither yields nor awaits anything"
     for name, worker in (("other process", findings.process), ("sub-interpreter", findings.interpreter)):
         if worker is not None:
-            yield name, _moved(worker)
-    yield from (("beware", warning) for warning in _warnings(findings))
+            costs, start = formatting.seconds(worker.costs_s), formatting.seconds(worker.start_s)
+            sending = f"sending the task and {worker.sent_bytes:,} bytes of answer costs {costs}"
+            started = f"{sending}; the first task took {start}, with the start of the worker"
+            yield name, f"does not work there: {worker.error}" if worker.error else started
+    yield from (("warning", warning) for warning in _warnings(findings))
 
 
 def _single_task(findings: Findings) -> Iterator[tuple[str, str]]:
-    alone, again = findings.alone, _again(findings)
-    if alone is None:
-        return
-    if alone.error:
-        yield "fails", alone.error
-        return
+    alone, again, machine = findings.alone, _again(findings), findings.machine
+    assert alone is not None
     best = again or alone
     time = (
         f"less than {formatting.seconds(SHORTEST_S)}" if best.wall_s < SHORTEST_S else formatting.seconds(best.wall_s)
     )
     if cpus := cpus_used(findings):
-        share = f"computing on {formatting.significant(cpus, 2)} CPUs at a time, in threads of its own"
+        share = f"using {formatting.significant(cpus, 2)} CPUs with threads of its own"
     else:
-        share = f"{min(100.0, 100 * best.cpu_s / best.wall_s) if best.wall_s else 0:.0f} % of it computing"
-    first = f"; the first time {formatting.seconds(alone.wall_s)}" if alone.wall_s > 1.5 * best.wall_s else ""
+        share = f"{min(100.0, 100 * best.cpu_s / best.wall_s) if best.wall_s else 0:.0f} % of it on the CPU"
+    first = f"; the first run took {formatting.seconds(alone.wall_s)}" if alone.wall_s > 1.5 * best.wall_s else ""
     yield "takes", f"{time}, {share}{first}"
-    if is_cached(findings):
-        yield "cached?", _cached(findings.task, has_cache=alone.has_cache)
-    if findings.machine is not None and findings.machine.is_busy:
+    if is_cached(findings) and alone.has_cache:
+        path, bracket, rest = findings.task.partition("(")
+        uncached = f"{PROGRAM} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
+        yield "cached?", f"it has a cache, so all figures here are of cache hits; to try the work itself: {uncached}"
+    elif is_cached(findings):
+        slow = "if the first run only loaded something, then only first requests take so long"
         yield (
-            "machine",
-            f"its CPUs were {findings.machine.others_pct:.0f} % busy with other work meanwhile, so that times are too "
-            "long and may mislead; close other programs, or wait, and try again",
+            "cached?",
+            f"later runs may be cache hits, and so all figures here: try the task without the cache; {slow}",
         )
+    if machine is not None and machine.is_busy:
+        too_long = "so times are too long and may mislead; close other programs and try again"
+        yield "machine", f"other work used {machine.others_pct:.0f} % of the CPUs, {too_long}"
     yield "memory", f"{formatting.megabytes(alone.memory_bytes)} more at its peak"
     same = f", the same in {again.runs} more runs" if again and again.answers == 1 else ""
     yield "answer", f"{alone.answer!r} ({alone.answer_bytes:,} bytes{same})"
 
 
-def _cached(task: str, *, has_cache: bool) -> str:
-    if has_cache:
-        path, bracket, rest = task.partition("(")
-        return (
-            "it keeps its answers, so that all else here is of finding one again and not of the work; "
-            f"to try the work itself: {PROGRAM} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
-        )
-    return (
-        "if it has kept its answer, then all else here is of finding that again and not of the work: try it without "
-        "what keeps it; if it has only loaded something, then only first requests take so long"
-    )
-
-
 def _gil(findings: Findings, threads: Threads) -> str:
-    stalled = f"; other threads wait {formatting.seconds(threads.stalled_s)} for their turn at the most"
-    if is_io_bound(findings):
-        return f"hardly needs it: it waits{stalled}"
     held = holds_gil(findings)
-    if held is None:
-        if is_brief(findings):
-            return f"can't be told of so short a task{stalled}"
-        many = "of one that computes in threads of its own" if cpus_used(findings) else "on one CPU"
-        return f"can't be told {many}{stalled}"
-    times = formatting.significant(threads.two_s / threads.alone_s, 2)
-    state = "held" if held else "let go of, or not there"
-    return f"{state}: two at once in threads take {times} times as long as one{stalled}"
-
-
-def _yields(yields: Yields) -> str:
-    if not yields.yields:
-        return "never: it neither yields nor awaits anything"
-    waiting = f", {yields.waits} of them to wait" if yields.waits else ""
-    return f"{yields.yields} times{waiting}; never longer than {formatting.seconds(yields.longest_s)} without"
-
-
-def _moved(worker: Elsewhere) -> str:
-    if worker.error:
-        return f"does not work there: {worker.error}"
-    return (
-        f"sending it there and {worker.sent_bytes:,} bytes back costs {formatting.seconds(worker.costs_s)}; "
-        f"the first one took {formatting.seconds(worker.start_s)} with the start of the worker"
-    )
+    if is_io_bound(findings):
+        state = "hardly needed: the task is I/O-bound"
+    elif held is not None:
+        times = formatting.significant(threads.two_s / threads.alone_s, 2)
+        state = f"{'held' if held else 'released, or not there'}: two threads take {times} times as long as one"
+    elif is_brief(findings):
+        state = "unknown: the task is too short"
+    else:
+        state = f"unknown: {'the task has threads of its own' if cpus_used(findings) else 'there is only one CPU'}"
+    return f"{state}; other threads wait up to {formatting.seconds(threads.stalled_s)} for their turn"
 
 
 def _warnings(findings: Findings) -> Iterator[str]:
@@ -135,11 +113,11 @@ def _warnings(findings: Findings) -> Iterator[str]:
     if again and again.error:
         yield f"it worked once and then failed: {again.error}"
     if again and again.answers > 1:
-        yield f"its answer differs: {again.answers} different ones in {again.runs} runs; make it the same each time"
+        yield f"its answer differs: {again.answers} answers in {again.runs} runs; make it the same each time"
     if effects and effects.printed_bytes:
-        yield f"it prints ({effects.printed_bytes:,} bytes): under load that is slow, and mixed up"
+        yield f"it prints ({effects.printed_bytes:,} bytes): under load this is slow, and lines get mixed up"
     if effects and effects.forks:
-        yield "it forks: the child gets copies of the server's sockets, and threads may hold locks that nobody releases"
+        yield "it forks: the child inherits the server's sockets, and perhaps locks that no thread releases"
     if effects and effects.children:
         yield f"it leaves {effects.children} processes behind"
     if threads and threads.threads_left > 0:
@@ -190,40 +168,35 @@ def holds_gil(findings: Findings) -> bool | None:
 
 def recommendations(findings: Findings, strategies: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
     """Yield the name of each strategy of a known kind, whether it is worth a run, and why."""
-    useless = _why_useless(findings)
-    for strategy in strategies:
-        if strategy.kind == Kind.UNKNOWN:
-            continue
-        judgement, reason = (CANNOT, useless) if useless else _recommendation(findings, strategy.kind)
-        if is_cached(findings) and judgement != CANNOT:
-            reason = f"after its first run: {reason}"
-        yield strategy.name, judgement, reason
-
-
-def _why_useless(findings: Findings) -> str:
-    """Return why no strategy can work with the task; empty if some can."""
+    useless = ""
     if findings.alone is None or findings.alone.error:
-        return "the task itself does not work"
-    if findings.again is not None and findings.again.answers > 1:
-        return "its answer differs from run to run, so that no answer could be verified"
-    return "it works only once" if findings.again is not None and findings.again.error else ""
+        useless = "the task itself does not work"
+    elif findings.again is not None and findings.again.answers > 1:
+        useless = "its answer differs from run to run, so no answer could be verified"
+    elif findings.again is not None and findings.again.error:
+        useless = "it works only once"
+    for strategy in strategies:
+        if strategy.kind != Kind.UNKNOWN:
+            judgement, reason = (CANNOT, useless) if useless else _recommendation(findings, strategy.kind)
+            prefix = "after its first run: " if is_cached(findings) and judgement != CANNOT else ""
+            yield strategy.name, judgement, prefix + reason
 
 
 def _recommendation(findings: Findings, kind: Kind) -> tuple[str, str]:
-    if is_brief(findings):
-        if kind == Kind.IN_LINE:
-            return YES, "it takes less than a request itself costs: the simplest will do"
-        return NO, "more than a task needs that takes less than a request itself costs"
     yields = findings.yields is not None and findings.yields.yields > 0
     match kind:
+        case Kind.IN_LINE if is_brief(findings):
+            return YES, "it takes less time than a request itself, so the simplest strategy is enough"
+        case _ if is_brief(findings):
+            return NO, "more than needed for a task that takes less time than a request itself"
         case Kind.IN_LINE:
-            return NO, "everybody waits in line; a baseline for the others"
+            return NO, "all other requests queue; a baseline for the other strategies"
         case Kind.THREADS:
             return _threads(findings)
         case Kind.PROCESSES:
             return _processes(findings)
         case Kind.PREFORK:
-            reason = "every core computes, and nothing is sent anywhere; but the ping waits in line"
+            reason = "it uses every core, and nothing is sent between processes; but health checks queue"
             return _without_processes(findings) or (YES, reason)
         case Kind.INTERPRETERS:
             return _interpreters(findings)
@@ -233,28 +206,29 @@ def _recommendation(findings: Findings, kind: Kind) -> tuple[str, str]:
             return YES, "if it waits in what gevent can patch: sockets, sleep, locks of Python"
     if is_io_bound(findings):
         if yields:
-            return YES, "it gives way where it waits, so that any number can wait on one thread"
-        return NO, "it waits without yielding, and so stops the loop"
+            return YES, "it yields while it waits, so any number of tasks can wait on one thread"
+        return NO, "it waits without yielding, which blocks the event loop"
     if yields:
-        return YES, "not faster, but it gives way, so that nobody is stuck"
-    return NO, "it never gives way, so that everybody waits until it is done"
+        return YES, "not faster, but it yields, so other requests are served in between"
+    return NO, "it never yields, so all other requests wait until it is done"
 
 
 def _threads(findings: Findings) -> tuple[str, str]:
     if findings.threads is None or findings.threads.error:
-        error = f": {findings.threads.error}" if findings.threads else ", where it did not end"
-        return CANNOT, f"it does not work in threads{error}"
+        return CANNOT, f"it fails in threads: {findings.threads.error if findings.threads else 'it did not end'}"
     if is_io_bound(findings):
-        return YES, "threads can wait at the same time; --workers says how many"
+        return YES, "threads can wait in parallel; --workers sets their number"
     if cpus := cpus_used(findings):
-        used = f"one alone computes on {formatting.significant(cpus, 2)} CPUs, in threads of its own"
-        return YES, f"{used}; others are not stuck"
+        return (
+            YES,
+            f"one task uses {formatting.significant(cpus, 2)} CPUs with threads of its own; the server still answers",
+        )
     held = holds_gil(findings)
     if held is None:
-        return YES, "whether it holds the GIL could not be told here"
+        return YES, "whether it holds the GIL could not be measured here"
     if held:
-        return NO, "it holds the GIL, so that one thread computes at a time"
-    return YES, "it lets go of the GIL, so that threads compute at the same time"
+        return NO, "it holds the GIL, so only one thread computes at a time"
+    return YES, "it releases the GIL, so threads compute in parallel"
 
 
 def _without_processes(findings: Findings) -> tuple[str, str] | None:
@@ -262,29 +236,26 @@ def _without_processes(findings: Findings) -> tuple[str, str] | None:
     if is_io_bound(findings):
         return NO, "waiting needs no process of its own, and each takes memory"
     if cpus_used(findings) > MOST_CPUS * findings.cpus:
-        return NO, "one alone computes on nearly all CPUs, in threads of its own"
+        return NO, "one task uses nearly all CPUs with threads of its own"
     return None
 
 
 def _processes(findings: Findings) -> tuple[str, str]:
     process, again = findings.process, findings.again
     if process is None or process.error:
-        return (
-            CANNOT,
-            f"it fails in another process: {process.error}" if process else "it was not tried in another process",
-        )
+        return CANNOT, f"it fails in another process: {process.error if process else 'it was not tried there'}"
     if useless := _without_processes(findings):
         return useless
     if again is not None and process.costs_s > 0.2 * again.wall_s:
-        return YES, "but sending it there and back costs more than a fifth of what it takes"
-    return YES, "every core computes"
+        return YES, "but sending the task and its answer costs more than a fifth of its time"
+    return YES, "it uses every core"
 
 
 def _interpreters(findings: Findings) -> tuple[str, str]:
     if findings.interpreter is None:
-        return CANNOT, f"needs Python 3.14 or later, and this is {findings.python}: --python PATH"
+        return CANNOT, f"it needs Python 3.14 or later, and this is {findings.python}; use --python PATH"
     if findings.interpreter.error:
         return CANNOT, f"it fails in a sub-interpreter: {findings.interpreter.error}"
     if is_io_bound(findings):
         return NO, "waiting needs no interpreter of its own"
-    return YES, "every core computes, with less memory than processes take"
+    return YES, "it uses every core, with less memory than processes"

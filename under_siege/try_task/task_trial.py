@@ -21,14 +21,14 @@ from under_siege.targets.interpreter import Interpreter
 _RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0  # the most runs in a step, how much slower than the first each may be
 MOST_BYTES = 1_000_000  # of all steps together; an answer is shortened
 _STEPS = {
-    "alone": "performing it once",
-    "effects": "looking what it left behind",
-    "again": "performing it again",
-    "yields": "looking how it gives way",
-    "threads": "performing it in two threads at once",
-    "machine": "looking what else the machine does",
-    "process": "performing it in another process",
-    "interpreter": "performing it in a sub-interpreter",
+    "alone": "the first run",
+    "effects": "the check for side effects",
+    "again": "later runs",
+    "yields": "the check of how it yields",
+    "threads": "the run in two parallel threads",
+    "machine": "the check for other work",
+    "process": "the run in another process",
+    "interpreter": "the run in a sub-interpreter",
 }
 
 
@@ -38,7 +38,7 @@ def profile_task(
     """Return the findings, and the number of the signal that stopped the profiler or None.
 
     Args:
-        limit_s: for the first run; later steps get a limit in proportion to it.
+        limit_s: for the first run; the later steps get a limit in proportion to its time.
     Raises:
         BadInputError: the task can't be called with these arguments.
     """
@@ -64,7 +64,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> Findings:
         raise BadInputError(steps["alone"]["error"])
     if not stopped and "done" not in steps:
         lines = [line for line in errors.text().splitlines() if line.strip()]
-        stopped = f"it ended the process while {_next(steps)}{f': {lines[-1]}' if lines else ''}"
+        stopped = f"it ended the process during {_next(steps)}{f': {lines[-1]}' if lines else ''}"
     findings = {name: step for name, step in steps.items() if name in _STEPS} | {
         "task": task,
         "python": python.version,
@@ -90,7 +90,7 @@ async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tupl
         has_ended = profiler.ended()  # before it is read, so that no step is missed
         steps = _read(output)
         if not in_time:
-            return steps, f"{_next(steps)} did not end within {timeout_s:g} s: it was stopped"
+            return steps, f"{_next(steps)} did not end within {timeout_s:g} s, so it was stopped"
     return steps, ""
 
 
@@ -102,4 +102,4 @@ def _read(output: Any) -> dict[str, Any]:
 
 
 def _next(steps: dict[str, Any]) -> str:
-    return next((description for name, description in _STEPS.items() if name not in steps), "ending")
+    return next((description for name, description in _STEPS.items() if name not in steps), "the last step")
