@@ -57,7 +57,7 @@ def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_does_not_keep_
     assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
     (untold_of,) = [trace for trace in kept[0][0].traces if trace.server == "tells_nothing"]
     assert not untold_of.failure
-    assert "it doesn't tell when it computes" in ended.stdout
+    assert "the server doesn't report when it computes" in ended.stdout
     asked("trace", "--out", "picture.svg")
     assert (tmp_path / "picture.svg").read_bytes().startswith(b"<svg")
 
@@ -162,10 +162,10 @@ def test_what_a_server_does_not_tell_is_not_drawn_as_waiting() -> None:
     shown = dressed(result, "timeline")
     told, legend = shown.split("█ computes")
     drawn = told.splitlines()
-    assert "it doesn't tell when it computes" in shown
+    assert "the server doesn't report when it computes" in shown
     assert not any(mark in line for line in drawn for mark in "░▒▓█")
     assert [line.split()[0] for line in drawn if "┄┄" in line] == ["requests", "┄" * 45] or shown.count("┄ ") >= 2
-    assert "┄ not told" in legend
+    assert "┄ not reported" in legend
 
 
 def test_nor_in_a_picture_or_in_the_words_for_it(tmp_path: Path) -> None:
@@ -173,16 +173,20 @@ def test_nor_in_a_picture_or_in_the_words_for_it(tmp_path: Path) -> None:
     result.traces.append(untold())
     write_picture(result, "timeline", tmp_path / "p.svg")
     drawn = (tmp_path / "p.svg").read_text()
-    assert ">all 2 answered after 100 ms; it doesn't tell when it computes; pings took up to 1.0 ms<" in drawn
-    assert ">not told<" in drawn
+    assert ">all 2 answered after 100 ms; the server doesn't report when it computes; pings took up to 1.0 ms<" in drawn
+    assert ">not reported<" in drawn
     marks = {name: re.search(rf'class="mark-\w+ role-mark {name}_marks".*?</g>', drawn, re.DOTALL) for name in LAYERS}
     assert {name: len(re.findall("<(?:line|path) ", found[0])) for name, found in marks.items()} == {
         "waiting": 1,  # the one of the legend
         "computing": 1,
-        "untold": 3,
+        "unreported": 3,
     }
     assert FILE.late not in drawn
-    assert timelines([untold()])[0].described().startswith("x: 2 requests done after 100 ms, but it doesn't tell when")
+    assert (
+        timelines([untold()])[0]
+        .described()
+        .startswith("x: 2 requests done after 100 ms, but the server doesn't report when")
+    )
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -194,13 +198,13 @@ def test_the_page_explains_what_is_not_told() -> None:
     assert "A dotted line" not in dressed(result, "html")
 
 
-LAYERS = ("waiting", "computing", "untold")
+LAYERS = ("waiting", "computing", "unreported")
 
 
 def test_nothing_of_it_is_said_where_all_tell() -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
-    assert "it doesn't tell" not in dressed(result, "timeline")
+    assert "doesn't report" not in dressed(result, "timeline")
     assert not timelines(result.traces)[0].is_unreported
 
 

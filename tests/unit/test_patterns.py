@@ -49,7 +49,7 @@ def test_a_timeline_is_in_the_group_that_its_requests_and_pings_say(kind: str) -
 def test_the_same_title_says_something_else_where_something_else_was_measured() -> None:
     quick, stuck = drawn(by_two(0.0)), drawn(by_two(1.0))
     assert heading(quick.pattern, [quick]) == "Two at once, and pings are quick"
-    assert heading(stuck.pattern, [stuck]) == "Two at once, but pings stand in line with the tasks"
+    assert heading(stuck.pattern, [stuck]) == "Two at once, but pings queue with the tasks"
     assert "pings took up to 202 ms" in in_a_line(stuck)
 
 
@@ -70,7 +70,7 @@ def test_where_other_work_has_the_cores_nobody_says_how_many_compute() -> None:
     trace = traced("4_p", "t", ["1/a", "2/a"] * 4, [one for one in in_line(4, cpu=0.25) for _ in range(2)], 0.0)
     found = drawn(trace)
     assert found.parallelism is None
-    assert "can't be told" in heading(found.pattern, [found])
+    assert "Unknown whether tasks ran in parallel" in heading(found.pattern, [found])
     assert "something else had the cores" in in_a_line(found)
 
 
@@ -85,7 +85,7 @@ CANT_SHOW = "other work used 50 % of the CPUs, so this trace can't show whether 
 
 def test_other_work_that_left_one_cpu_is_named_instead_of_one_at_a_time() -> None:
     alone, crowded = drawn(in_turn()), drawn(beside_other_work(in_turn(), 0.5))
-    assert headline([alone]) == "One at a time, but nobody is stuck"
+    assert headline([alone]) == "One at a time, but pings are quick"
     assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
     assert heading(crowded.pattern, [crowded]) == CANT_SHOW.capitalize().replace("cpus", "CPUs")
     assert CANT_SHOW in in_a_line(crowded)
@@ -101,13 +101,13 @@ def result_with(*traces: Trace) -> Result:
 @pytest.mark.parametrize(("share", "cpus"), [(0.2, 2), (0.5, 8), (0.9, 1)])
 def test_other_work_that_left_room_for_two_or_a_single_cpu_changes_nothing(share: float, cpus: int) -> None:
     found = drawn(beside_other_work(in_turn(), share, cpus))
-    assert headline([found]) == "One at a time, but nobody is stuck"
+    assert headline([found]) == "One at a time, but pings are quick"
 
 
 def test_what_a_busy_machine_can_not_hide_is_still_said() -> None:
     assert headline([drawn(beside_other_work(by_two(0.0), 0.4))]) == "Two at once, and pings are quick"
     one = drawn(beside_other_work(one_by_one(1.0), 0.5))
-    assert headline([one]) == "One at a time, and pings are stuck until it is over"
+    assert headline([one]) == "One at a time, and pings wait until all are done"
 
 
 def test_no_picture_says_that_none_computes_in_parallel_if_one_of_its_traces_can_not_show_it() -> None:
@@ -139,7 +139,7 @@ def test_groups_stand_in_the_order_of_what_helps_everybody(result: Result) -> No
 
 def test_the_headline_names_who_is_in_the_best_group(result: Result) -> None:
     assert headline(timelines(result.traces)) == "Two at once, and pings are quick: process pool"
-    assert headline(timelines(result.traces[:2])) == "One at a time, and pings are stuck until it is over"
+    assert headline(timelines(result.traces[:2])) == "One at a time, and pings wait until all are done"
 
 
 def test_the_terminal_groups_them_says_the_conditions_and_who_is_missing(result: Result) -> None:
@@ -161,7 +161,7 @@ def test_the_terminal_groups_them_says_the_conditions_and_who_is_missing(result:
 def test_request_by_request_each_has_its_fate(result: Result) -> None:
     told = [request_sentence(drawn(one_by_one(1.0)), number) for number in range(1, 9)]
     assert [text.split(" waited ")[0] for text in told] == [f"Request {number}" for number in range(1, 9)]
-    assert "waited 50 ms for its turn on thread 1, computed 50 ms within 50 ms, without a pause" in told[1]
+    assert "waited 50 ms for its turn on thread 1, then computed for 50 ms within 50 ms, without a pause" in told[1]
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -185,7 +185,7 @@ def test_side_by_side_they_are_drawn_in_one_picture(result: Result, tmp_path) ->
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
     show_traces(result, tmp_path / "p.svg", beside=True)
     text = (tmp_path / "p.svg").read_text()
-    for said in ("One at a time, and pings are stuck until it is over", "Two at once, and pings are quick"):
+    for said in ("One at a time, and pings wait until all are done", "Two at once, and pings are quick"):
         assert f">{said}<" in text
 
 

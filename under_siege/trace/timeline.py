@@ -14,7 +14,7 @@ from under_siege.model.case import axis
 from under_siege.model.record import Trace
 from under_siege.report.labels import varying
 
-NOT_REPORTED = "it doesn't tell when it computes"
+NOT_REPORTED = "the server doesn't report when it computes"
 ROOM_FOR_TWO = 1.5  # CPUs: with fewer, two parallel tasks look much like one at a time
 PARALLEL = 1.2  # tasks on average: a smaller excess over 1 is within the accuracy of the clocks
 IO_BOUND = 0.1  # a task with a smaller share of CPU time counts as parallel from its start to its end
@@ -205,7 +205,7 @@ class Timeline(NamedTuple):
         unreported = f", but {NOT_REPORTED}" if self.is_unreported else ""
         return (
             f"{self.name}: {len(self.bars)} requests{workers} done after {formatting.seconds(self.done_s)}{unreported}"
-            f"; a ping waited {formatting.seconds(self.longest_ping_s)} at the most"
+            f"; pings took up to {formatting.seconds(self.longest_ping_s)}"
         )
 
 

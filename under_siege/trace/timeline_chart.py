@@ -1,6 +1,7 @@
 """Timelines as a chart: one below the other, grouped by pattern, or side by side; all on the same axis."""
 
 import textwrap
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -18,17 +19,13 @@ _LETTER = 6.3  # pixels, about
 _MOST_PANELS = 4  # of a slide
 _LEGEND = {
     "waits for its turn": "waiting",
-    "waits for something else, and needs no core": "elsewhere",
+    "waits for something else than a core": "elsewhere",
     "computes": "computing",
-    "computed, not yet sent": "late",
+    "answer ready, not yet sent": "late",
     "ping, as long as it took": "pings",
-    "not told": "untold",
+    "not reported": "unreported",
 }
-_BESIDE_THE_LEGEND = (
-    "1, 2, 3: the order in which they were begun. Broken or paler blue: something else had the core for a moment."
-)
-_LAYERS = ("grid", "waiting", "elsewhere", "computing", "late", "untold", "pings", "numbers", "labels")
-_TEXTS = ("names", "groups", "results", "ticks", "legend")
+_NOTE = "1, 2, 3: the order in which tasks started. Broken or paler blue: something else had the core for a moment."
 
 
 class _Canvas:
@@ -40,7 +37,7 @@ class _Canvas:
         self._wide = (look.width - 8 - _COLUMN_GAP * (columns - 1)) / columns
         self._left, self.height = 0.0, 0.0
         self._ticks = formatting.ticks(end_s, int((self._wide - self._margin) / 62))
-        self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*_LAYERS, *_TEXTS)}
+        self.rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
 
     def legend(self, unused: Collection[str]) -> None:
         """Draw the legend, without the unused layers, in as many lines as needed."""
@@ -51,14 +48,14 @@ class _Canvas:
             width = 24 + _LETTER * len(text) + 14
             if x and x + width > self.look.width:
                 x, y = 0.0, y + _LINE
-            is_line = layer in ("pings", "untold", "elsewhere")
+            is_line = layer in ("pings", "unreported", "elsewhere")
             span = {"y": y + _BAR / 2} if is_line else {"y": y, "y2": y + _BAR, "share": 1}
             self.rows[layer].append({"x": x, "x2": x + 18, **span})
             self._text("legend", x + 24, y + _BAR / 2, text)
             x += width
         self.height = y + _LINE + 8
         if not self.look.is_slide:
-            self.say(_BESIDE_THE_LEGEND)
+            self.say(_NOTE)
             self.height += 6
 
     def group(self, kind: TimelinePattern, members: Sequence[Timeline]) -> None:
@@ -83,11 +80,8 @@ class _Canvas:
         name = plain_name_of_timeline(timeline) if is_slide else full_name(timeline, is_narrow=is_narrow)
         self._lines("names", name, 7.4, _LINE, middle=7)
         is_alone = self._columns == 1
-        for text in (
-            [in_a_line(timeline)]
-            if is_alone
-            else [heading(timeline.pattern, [timeline]), in_a_line(timeline, is_short=True)]
-        ):
+        titles = [] if is_alone else [heading(timeline.pattern, [timeline])]
+        for text in [*titles, in_a_line(timeline, is_short=not is_alone)]:
             self._lines("results", text, _LETTER * 0.95, 0.9 * _LINE)
         if not timeline.failure:
             self._lanes(timeline)
@@ -114,7 +108,7 @@ class _Canvas:
         middle = self.height + self._bar / 2
         sent, answered = self._x(bar.sent_s), self._x(bar.answered_s)
         if bar.done_s is None:
-            self.rows["untold"].append({"x": sent, "x2": answered, "y": middle})
+            self.rows["unreported"].append({"x": sent, "x2": answered, "y": middle})
         else:
             done = self._x(bar.done_s)
             changes = [sent, *(self._x(at_s) for span in sorted(waits) for at_s in span), done]
@@ -185,7 +179,7 @@ def _canvas(drawn: Sequence[Timeline], look: Look, columns: int, bar: float, mis
     canvas = _Canvas(look, axis_end_s(drawn), columns, bar)
     used = {
         "late": any(each.late_s > 0.0005 for timeline in drawn for each in timeline.bars),
-        "untold": any(timeline.is_unreported for timeline in drawn),
+        "unreported": any(timeline.is_unreported for timeline in drawn),
         "elsewhere": any(any(timeline.io_waits().values()) for timeline in drawn),
     }
     canvas.legend([layer for layer, is_used in used.items() if not is_used])
@@ -221,7 +215,7 @@ def _as_drawing(canvas: _Canvas) -> Drawing:
         sheet.rules("elsewhere", rows["elsewhere"], **dotted),
         sheet.bars("computing", rows["computing"], share, color=look.work),
         sheet.bars("late", rows["late"], color=look.late),
-        sheet.rules("untold", rows["untold"], color=look.quiet, strokeWidth=1.5, strokeDash=[3, 3]),
+        sheet.rules("unreported", rows["unreported"], color=look.quiet, strokeWidth=1.5, strokeDash=[3, 3]),
         sheet.rules("pings", rows["pings"], **pings),
         sheet.text("numbers", rows["numbers"], align="left", fontSize=9.5, color=look.ink),
         sheet.text("labels", rows["labels"], align="right", fontSize=10.5, color=look.quiet),

@@ -16,18 +16,17 @@ from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePatt
 _MOST_NAMES = 3  # in a title
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW = (
-    "A bar is a request, in the lane of the worker that had it: pale blue while it waits for its turn, strong blue "
-    "while its task computes, yellow while its answer is ready but not yet sent; the numbers say in which order they "
-    "were begun. Where the strong blue is broken or paler, something else had the core. "
-    "Below are pings, one every 25 ms: each line is as long as that ping had to wait."
+    "Each bar is a request, in the lane of its worker. Pale blue: it waits for its turn. Strong blue: its task "
+    "computes. Yellow: its answer is ready but not yet sent. The numbers show the order in which the tasks started. "
+    "Where the strong blue is broken or paler, something else had the core. Below are pings, one every 25 ms; each "
+    "line is as long as its ping took."
 )
 GIL = (
-    "Why do threads compute one at a time, though there are several cores? Each Python process has a lock, the GIL "
-    "(global interpreter lock), and only the thread that holds it can run Python code. "
-    "The event loop is such a thread, too, so that pings wait even where each task has a thread of its own: threads "
-    "change places every few milliseconds, but nobody sees to it that they do so in turn, and for each step of a ping "
-    "(to accept, to read, to answer) the loop has to get the lock anew, against all that compute. "
-    "Every process has a lock of its own, so that two of them compute at the same moment."
+    "Why do threads compute one at a time, although there are several cores? Each Python process has a lock, the GIL "
+    "(global interpreter lock), and only the thread that holds it can run Python code. The event loop runs in such a "
+    "thread, so pings wait even if each task has its own thread. Threads switch every few milliseconds, but in no fair "
+    "order, and the loop competes for the lock at each step of a ping: to accept, to read, and to answer. Each process "
+    "has its own lock, so two processes compute at the same moment."
 )
 
 
@@ -48,11 +47,11 @@ def heading(kind: TimelinePattern, members: Sequence[Timeline]) -> str:
     if kind.is_crowded:
         return f"Other work {_too_crowded(members)}"
     if kind.is_parallel is None:
-        pings = "pings have to wait for it" if kind.is_stuck else "pings are quick"
-        return f"Whether one computes at a time or more can't be told; {pings}"
+        pings = "pings wait for tasks" if kind.is_stuck else "pings are quick"
+        return f"Unknown whether tasks ran in parallel; {pings}"
     if not kind.is_parallel:
-        return f"One at a time, {'and pings are stuck until it is over' if kind.is_stuck else 'but nobody is stuck'}"
-    pings = "but pings stand in line with the tasks" if kind.is_stuck else "and pings are quick"
+        return f"One at a time, {'and pings wait until all are done' if kind.is_stuck else 'but pings are quick'}"
+    pings = "but pings queue with the tasks" if kind.is_stuck else "and pings are quick"
     counts = sorted({count for timeline in members if (count := timeline.parallelism)})
     words = [_NUMBERS[count] if count < len(_NUMBERS) else str(count) for count in counts]
     return f"{' to '.join(dict.fromkeys([words[0], words[-1]])).capitalize()} at once, {pings}"
@@ -78,7 +77,7 @@ def in_a_line(timeline: Timeline, *, is_short: bool = False) -> str:
     elif timeline.pattern.is_crowded:
         facts.append(f"other work {_too_crowded([timeline])}")
     elif timeline.parallelism is None:
-        facts.append("the task waits in between, or something else had the cores")
+        facts.append("tasks wait in between, or something else had the cores")
     if timeline.takes_turns:
         facts.append("tasks take turns")
     if late_s := timeline.longest_late_s:
@@ -100,7 +99,7 @@ def headline(drawn: Sequence[Timeline]) -> str:
         *names, last = map(plain_name_of_timeline, members)
         count = "" if len(members) <= _MOST_NAMES else f"{len(members)} of {len(drawn)}\n"
         return f"{heading(kind, members)}: {count}{' and '.join(filter(None, [', '.join(names), last]))}"
-    return f"None of these computes several at once and keeps pings quick: {_NUMBERS[len(groups)]} ways to wait"
+    return "None of these runs tasks in parallel and keeps pings quick"
 
 
 def missing(result: Result) -> list[str]:
@@ -115,18 +114,16 @@ def request_sentence(timeline: Timeline, number: int) -> str:
     bar, worker = next((bar, lane.worker) for lane in timeline.lanes for bar in lane.bars if bar.number == number)
     answered = f"answered {formatting.seconds(bar.answered_s - bar.sent_s)} after it was sent"
     if bar.done_s is None:
-        return f"Request {bar.number}: {answered}; {NOT_REPORTED}."
+        return f"Request {number} was {answered}; {NOT_REPORTED}."
     start_s = bar.spans[0].from_s
-    pauses = "without a pause" if len(bar.spans) == 1 else f"in {len(bar.spans)} stretches"
-    late = f", and lay ready for {formatting.seconds(bar.late_s)}" if bar.late_s > 0.0005 else ""
+    pauses = "without a pause" if len(bar.spans) == 1 else f"in {len(bar.spans)} parts"
+    late = f"; the answer was ready {formatting.seconds(bar.late_s)} before" if bar.late_s > 0.0005 else ""
     waits_s = [ping.waited_s for ping in timeline.pings if start_s <= ping.due_s <= bar.done_s]
-    pings = (
-        f" A ping that was due while it was in hand took up to {formatting.seconds(max(waits_s))}." if waits_s else ""
-    )
+    pings = f" Pings in that time took up to {formatting.seconds(max(waits_s))}." if waits_s else ""
     return (
-        f"Request {bar.number} waited {formatting.seconds(max(0.0, start_s - bar.sent_s))} for its turn on {worker}, "
-        f"computed {formatting.seconds(bar.cpu_s)} within {formatting.seconds(bar.done_s - start_s)}, {pauses}{late}: "
-        f"{answered}.{pings}"
+        f"Request {number} waited {formatting.seconds(max(0.0, start_s - bar.sent_s))} for its turn on {worker}, then "
+        f"computed for {formatting.seconds(bar.cpu_s)} within {formatting.seconds(bar.done_s - start_s)}, {pauses}. "
+        f"It was {answered}{late}.{pings}"
     )
 
 
@@ -138,12 +135,12 @@ _MARGIN, _LEAST, _NARROW = 9, 14, 60  # columns
 _WIDTH_OF_STEPS = 80
 LEGEND = (
     "█ computes",
-    "▓▒ takes turns, or other programs had the core",
+    "▓▒ shares a core with other tasks or programs",
     f"{_QUEUED} waits for its turn",
-    f"{_ELSEWHERE} waits for something else, and needs no core",
-    f"{_READY} computed, not yet sent",
-    "1 2 3 in the order in which they were begun",
-    "▁█ a ping, as tall as it had to wait",
+    f"{_ELSEWHERE} waits for something else than a core",
+    f"{_READY} answer ready, not yet sent",
+    "1 2 3 order in which tasks started",
+    "▁█ a ping: the taller, the longer it took",
 )
 
 
@@ -164,13 +161,13 @@ class TimelinesAsText:
                 yield from (_Chart(timeline, scale), Text())
         for text in missing(self._result):
             yield Text(f"{text}\n", style="cyan")
-        unreported = [f"{_UNREPORTED} not told"] if any(each.is_unreported for each in self._timelines) else []
+        unreported = [f"{_UNREPORTED} not reported"] if any(each.is_unreported for each in self._timelines) else []
         yield Text(_filled([*LEGEND, *unreported], options.max_width), style="dim")
         yield Text(of_traces(self._result), style="dim")
 
 
 def steps(result: Result, *, beside: bool = False) -> Iterator[RenderableType]:
-    """Yield the legend, then the chart up to each request with a sentence about it; one strategy after the other."""
+    """Yield the legend, then for each request the chart up to it and a sentence about it."""
     drawn = timelines(result.traces)
     yield Text(f"{_filled(LEGEND, _WIDTH_OF_STEPS)}\n{of_traces(result)}\n", style="dim")
     for together in [drawn] if beside else [[timeline] for timeline in drawn]:
@@ -229,9 +226,7 @@ class _Chart:
         if timeline.failure:
             return
         if timeline.is_unreported:
-            yield Text(
-                f"{NOT_REPORTED}: {_UNREPORTED} is from when a request was sent until it was answered", style="cyan"
-            )
+            yield Text(f"{NOT_REPORTED}: {_UNREPORTED} is the time from a request to its answer", style="cyan")
         for lane in timeline.lanes:
             for index, bar in enumerate(lane.bars):
                 line = self._labelled("" if index else lane.worker)
