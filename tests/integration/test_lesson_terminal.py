@@ -56,7 +56,7 @@ def test_a_reader_turns_the_pages_and_stops_with_q(tmp_path: Path) -> None:
     assert "answers/s" in table
     assert not any("You said" in one for one in (question, table)), "the picture is to be looked at before it is told"
     assert "You said C, and that is right." in rest[0]
-    assert "bench.py lesson 12 goes on with it" in rest[-1]
+    assert "To continue, run: bench.py lesson 12" in rest[-1]
     for one in seen:
         assert max(map(len, one.splitlines())) <= COLUMNS
         assert len(one.splitlines()) <= LINES

@@ -228,7 +228,7 @@ def test_what_is_no_server_is_told_in_one_line(file: str, text: str | None, why:
 def test_one_file_is_checked_at_a_time(words: tuple[str, ...]) -> None:
     ended = called("lesson", "check", *words)
     assert ended.returncode == 2
-    assert "check takes one file" in ended.stderr
+    assert "check needs one file" in ended.stderr
 
 
 @pytest.fixture

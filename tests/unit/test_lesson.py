@@ -353,9 +353,9 @@ def test_the_list_shows_every_step(tmp_path: Path) -> None:
         (["1", "2"], "more than one step"),
         (["12", "--answer", "Z"], "step 12 has A, B, C"),
         (["12", "--answer", "AB"], "2 letters for 5 questions"),
-        (["12", "--answer", "?"], "is no letter"),
-        (["12"], "no prediction came: expected one of A, B, C"),
-        (["check"], "expected"),
+        (["12", "--answer", "?"], "is not a letter"),
+        (["12"], "no prediction on stdin: expected one of A, B, C"),
+        (["check"], "check needs one file"),
     ],
 )
 def test_what_can_not_be_done_is_said_in_one_line(words: list[str], message: str, tmp_path: Path) -> None:
@@ -403,8 +403,8 @@ def test_where_the_machine_lacks_something_the_result_of_another_one_is_shown(
     monkeypatch.setattr(measurement, "usable_cpus", lambda: 1)
     monkeypatch.setattr(measurement, "is_python", lambda _: True)
     said = " ".join(called("lesson", "7", "--answer", "B", folder=tmp_path).stdout.split())
-    assert "This machine has 1 CPU to give, and this takes 2: with one no two tasks" in said
-    assert "measured on another, with 2 CPUs" in said
+    assert "This machine has 1 usable CPU, but this step needs 2: on one CPU, no two tasks" in said
+    assert "measured on another one with 2 CPUs" in said
     assert "results/pythons.json" in said
     assert "You said B, and that is right." in said
 
@@ -469,8 +469,8 @@ def test_where_nothing_could_be_measured_the_result_of_another_machine_is_shown(
     ended = called("lesson", "7", "--answer", "B", folder=tmp_path)
     said = " ".join(ended.stdout.split())
     assert ended.returncode == 1
-    assert f"It could not be measured here: {why}" in said
-    assert "So what follows was measured on another, with 2 CPUs" in said
+    assert f"This could not be measured on this machine: {why}" in said
+    assert "The following was measured on another one with 2 CPUs" in said
     assert "You said B, and that is right." in said
     assert LessonProgress(tmp_path / "lesson-progress").completed["07_python_today"].result == ""
 
@@ -518,7 +518,7 @@ def test_a_step_is_run_shown_and_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     page = (tmp_path / "page.html").read_text()
     assert "At most 1." in page
     assert "<svg" in page
-    assert "One task (digest) takes" not in said.stdout  # of a trace alone nothing depends on that
+    assert "A single task (digest) takes" not in said.stdout  # of a trace alone nothing depends on that
 
 
 # The page.

@@ -61,11 +61,7 @@ def limits_of(relation: str) -> tuple[float, float]:
 
 
 def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimResult:
-    """Decide a claim.
-
-    Args:
-        trusted: whether the figures of suspect cases count as well.
-    """
+    """Decide a claim; if `trusted`, by figures of suspect cases as well."""
     try:
         figure, reference = view.figure(claim.metric, claim.of), view.reference(claim.metric, claim.against, claim.of)
     except LookupError as error:
@@ -83,7 +79,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
     if outcome == HOLDS:
         return ClaimResult(claim, HOLDS, claim.says.format(**slots))
     if outcome == NOT_HERE:
-        default = "Not here: that {claim} is not what was measured, {of} against {against}."
+        default = "On this machine it is not true that {claim}: {of} against {against}."
         return ClaimResult(claim, NOT_HERE, (claim.otherwise or default).format(claim=claim.claim, **slots))
     possible = f"the interval reaches from {_number(between.low)} to {_number(between.high)} times as much"
     return ClaimResult(claim, UNDECIDED, undecided, possible=possible)

@@ -49,7 +49,7 @@ UNEXPLAINED = FaultExplanation("the bench found a fault", "What it found is abov
 
 
 def check(file: Path, folder: Path) -> int:
-    """Measure the server beside a known one, print what was found, and return the exit code.
+    """Measure the server beside a known one, print a report, and return the exit code.
 
     Args:
         folder: for the raw values; created if it is missing.
@@ -149,9 +149,8 @@ class CheckReport:
 
     def _figures(self) -> Iterator[str]:
         yield terminal.paragraph(
-            f"{self._exercise.users} users sent requests for the task {self._exercise.task}, one after the other, and "
-            "pings were sent meanwhile. Half of the waits and pings were shorter than the usual one. The ceiling is "
-            "what the same users reach without a server."
+            f"{self._exercise.users} users sent requests for the task {self._exercise.task}, one after the other, with "
+            "pings meanwhile. The ceiling is the throughput of the same users without a server."
         )
         rows = [("", *(terminal.COLUMNS[metric][0] for metric in ("rate", "p50", "ping p50")))]
         rows += [

@@ -23,6 +23,7 @@ from under_siege.model.record import Result, Trace
 from under_siege.model.threshold import goal_names
 from under_siege.stats.estimates import Estimate, estimates
 from under_siege.stats.rounds_data import Round, alone_wall_s
+from under_siege.trace.timeline import NOT_REPORTED
 
 T = TypeVar("T")
 MUCH_MORE = 1.1  # times the lower bound: then the rate that met the goals in this run is shown, too
@@ -117,7 +118,9 @@ class ResultView:
         if against == "task":
             work = self.comparison.cases[self._index(case)].case.work
             alone_s = alone_wall_s(self.comparison.rounds_of(work))
-            return exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("nothing ran alone")
+            return (
+                exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("the task was not measured alone")
+            )
         if against == "users":
             return exact(self.comparison.cases[self._index(case)].users)
         if against in CAPACITY_FIGURES:
@@ -174,7 +177,7 @@ def _in_flight(trace: Trace) -> Figure:
     """Return the largest number of tasks that had started and not ended."""
     spans = [(ran[0][0], ran[-1][1]) for ran in trace.requests.ran_s if ran]
     if trace.failure or not spans:
-        return unknown(trace.failure.message if trace.failure else "it does not report when it computes")
+        return unknown(trace.failure.message if trace.failure else NOT_REPORTED)
     return exact(max(sum(from_s <= start_s < to_s for from_s, to_s in spans) for start_s, _ in spans))
 
 

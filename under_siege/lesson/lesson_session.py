@@ -52,13 +52,13 @@ class LessonSession:
                 self._step(step)
             except StoppedError as stopped:
                 signal = int(stopped.args[0])
-                self._say(f"Stopped at step {step.number}: {PROGRAM} lesson {step.number} goes on with it.")
+                self._say(f"Stopped at step {step.number}. To continue, run: {PROGRAM} lesson {step.number}")
                 return 128 + signal if signal else 0
             if self._html is not None:
                 write_whole(self._html, lesson_as_html(all_steps(), self._progress).encode())
             following = self._progress.next_of(all_steps())
-            goes_on = f"{PROGRAM} lesson goes on with step {following.number}." if following else "That was all of it."
-            self._say_wrapped(f"Step {step.number} is done, and kept in {self._progress.folder}. {goes_on}")
+            goes_on = f"For step {following.number}, run: {PROGRAM} lesson" if following else "It was the last one."
+            self._say_wrapped(f"Step {step.number} is done, and its results are in {self._progress.folder}. {goes_on}")
         return FAILED if FAILED in self._exit_codes else max(self._exit_codes)
 
     def _check_answers(self, steps: Sequence[LessonStep]) -> None:
@@ -67,11 +67,10 @@ class LessonSession:
             self._answers *= len(questions)
         if self._answers and len(self._answers) != len(questions):
             count = f"{len(self._answers)} letters for {len(questions)} questions"
-            raise BadInputError(f"--answer has {count}: expected one, or one for each")
+            raise BadInputError(f"--answer has {count}; use one letter, or one for each question")
         for (step, question), letter in zip(questions, self._answers, strict=False):  # there may be none
             if letter not in question.letters:
-                letters = ", ".join(question.letters)
-                raise BadInputError(f"--answer {letter}: step {step.number} has {letters}: expected one of them")
+                raise BadInputError(f"--answer {letter}: step {step.number} has {', '.join(question.letters)}")
 
     def _step(self, step: LessonStep) -> None:
         predictions, right, instead, file = "", "", "", ""
@@ -100,31 +99,33 @@ class LessonSession:
             click.echo(f"Your prediction ({letters}; q stops here): ", nl=False)
             line = sys.stdin.readline()
             if not line:
-                raise BadInputError(f"no prediction came: expected one of {letters}, or --answer with one of them")
+                raise BadInputError(f"no prediction on stdin: expected one of {letters}; or use --answer")
             letter = line.strip().upper()
             if letter == "Q":
                 raise StoppedError(0)
             if len(letter) == 1 and letter in question.letters:
                 return letter
-            self._say(f"{letter[:20]!r} is none of the answers: expected one of {letters}.")
+            self._say(f"{letter[:20]!r} is not an answer; expected one of {letters}.")
 
     def _result_for(self, step: LessonStep, question: Question) -> tuple[Result, str, str]:
         """Return a result, why it was not measured here if so, and the name of the file with the raw values."""
         if question.run is None:
-            self._say(f"\nThis was measured before: {question.result}")
+            self._say(f"\nThis was measured earlier: {question.result}")
             return load(committed_result(step, question)), "", ""
         if missing := missing_here(question):
             return self._committed(step, question, f"This machine {missing}.")
         *servers, last = question.run.servers
         names = f"servers {', '.join(servers)} and {last}" if servers else f"server {last}"
-        self._say(f"\nNow it is run here, with {names}: some seconds.")
+        self._say(f"\nMeasuring {names} on this machine. This takes some seconds.")
         file = self._progress.result_file(step)
         unfinished = file.with_suffix(".unfinished.json")  # the old file remains until there is a new one
         result, problem = self._measured(step, question, question.run, unfinished)
         if problem or (result and _failures(result)):
             self._exit_codes.add(FAILED)
         if result is None or problem:
-            return self._committed(step, question, f"It could not be measured here: {problem.rstrip('.')}.")
+            return self._committed(
+                step, question, f"This could not be measured on this machine: {problem.rstrip('.')}."
+            )
         if unfinished.exists():  # unless the disk was full
             unfinished.replace(file)
         return result, "", file.name
@@ -150,7 +151,7 @@ class LessonSession:
         if not result.traces and (traced := terminal.committed_traces(step, question)):
             result.traces = traced.traces
         cpus, day = result.environment.usable_cpus, result.began_at[:10]
-        reason += f" So what follows was measured on another, with {cpus} CPUs, on {day}: {path.relative_to(ROOT)}"
+        reason += f" The following was measured on another one with {cpus} CPUs on {day}: {path.relative_to(ROOT)}"
         self._say_wrapped(reason)
         return result, reason, ""
 
@@ -172,7 +173,7 @@ class LessonSession:
             return
         self._say_wrapped(findings)
         if "timeline" in question.show and (result := terminal.committed_traces(step, question)):
-            self._pause("Enter: the picture of that machine")
+            self._pause("Enter: the chart of that machine")
             self._show(TimelinesAsText(result))
 
     def _show(self, shown: RenderableType) -> None:
@@ -184,7 +185,7 @@ class LessonSession:
         self._say("")
         for first in range(0, len(lines), height):
             if first:
-                self._pause("Enter: go on")
+                self._pause("Enter: continue")
             sys.stdout.write("\n".join([*lines[first : first + height], ""]))
             sys.stdout.flush()
 

@@ -43,10 +43,10 @@ def missing_here(question: Question) -> str:
     """Return what this machine lacks, to continue `This machine …`; empty if nothing."""
     for need in question.needs:
         if need.startswith("cpus>="):
-            cpus = need.removeprefix("cpus>=")
-            if usable_cpus() < int(cpus):
-                has = f"has {usable_cpus()} CPU to give, and this takes {cpus}"
-                return f"{has}: with one no two tasks are ever computed at the same moment"
+            cpus = int(need.removeprefix("cpus>="))
+            if usable_cpus() < cpus:
+                has = f"has {usable_cpus()} usable CPU, but this step needs {cpus}"
+                return f"{has}: on one CPU, no two tasks compute at the same moment"
         elif reason := unmet(need):
             return reason.replace("needs", "has no")
     pythons = question.run.pythons if question.run else ()
@@ -65,12 +65,10 @@ def is_python(name: str) -> bool:
 def measure(
     question: Question, out: Path, watcher: ProgressListener, command: Sequence[str], say: Callable[[str], None]
 ) -> tuple[Result, int | None]:
-    """Run what decides a question, and save the raw values.
+    """Run what decides a question, save the raw values, and return the result and the signal that stopped it.
 
     Args:
         say: prints how long one task takes, and whether the step takes longer today.
-    Returns:
-        The result, and the number of the signal that stopped it or None.
     Raises:
         BadInputError: it can't be run; nothing was started.
     """
@@ -118,7 +116,7 @@ def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], No
     """Return the plan with longer sieges if the machine is slow, or busy with other programs."""
     tasks = {case.task: expectations[case.work] for case in plan.cases}
     for name, task in tasks.items():
-        say(f"One task ({name}) takes {formatting.seconds(task.task_s)} here if it is alone.")
+        say(f"A single task ({name}) takes {formatting.seconds(task.task_s)} on this machine.")
     slow = max([1.0, *(task.task_s / USUAL_S for task in tasks.values() if task.cpu_s > task.task_s / 2)])
     time_s = plan.load.time_s or 0.0
     times = _slowdown(slow, plan.turns() * time_s, say)
@@ -145,16 +143,16 @@ def turns(run: Run) -> int:
 
 
 class LessonProgressBar(ProgressBar):
-    """A progress bar with wrapped warnings, without messages about options that the lesson doesn't have."""
+    """Wrap warnings, and drop messages about options that the lesson doesn't have."""
 
     def __init__(self, cases: int) -> None:
         super().__init__(cases, quiet=False)
 
     def say(self, message: str) -> None:
-        """Drop the message: it is about the duration."""
+        """Print nothing: a step announces its duration itself."""
 
     def warn(self, message: str) -> None:
-        """Print the warning, unless it is about options, or other work, which a step announces itself."""
+        """Print the warning, unless it is about an option or other work."""
         if not message.startswith(("--", "the CPUs are")):
             for line in textwrap.wrap(message, 78 - len(f"{PROGRAM}: ")):
                 super().warn(line)

@@ -198,9 +198,7 @@ class LessonProgress:
             try:
                 self._data = msgspec.json.decode(read_whole(self._file, b"{"), type=_ProgressData)
             except (OSError, ValueError) as error:
-                raise BadInputError(
-                    f"{self._file} says nothing about progress: {error}; remove it to begin anew"
-                ) from None
+                raise BadInputError(f"{self._file} is not a progress file: {error}; remove it to start again") from None
         if self._data.schema > _ProgressData().schema:
             raise BadInputError(f"{self._file} was written by a later version; try --keep with another folder")
         self.completed = self._data.steps

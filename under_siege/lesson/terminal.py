@@ -27,11 +27,11 @@ TRACES = ROOT / "results/sample.json"  # has a trace of every server with primes
 MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # `?` if undecided
 # The heading of a column of the table, by its metric, and its meaning in a few words.
 COLUMNS = {
-    "rate": ("answers/s", "right answers per second; ±: 95 % confidence interval (step 13)"),
-    "printed rate": ("answers/s", "as the load tool counts them, right or wrong"),
-    "p50": ("usual wait", "how long a user waited for an answer: half waited less"),
-    "ping p50": ("usual ping", "how long a request took that costs nothing: half took less"),
-    "ping p99": ("longest pings", "99 of 100 requests that cost nothing took less (ping p99)"),
+    "rate": ("answers/s", "correct answers per second; ±: 95 % confidence interval (step 13)"),
+    "printed rate": ("answers/s", "as the load tool counts them, correct or not"),
+    "p50": ("median wait", "half of the users waited less for an answer"),
+    "ping p50": ("median ping", "half of the health checks took less"),
+    "ping p99": ("ping p99", "99 of 100 health checks took less"),
     "memory": ("memory", "of the server and all its processes"),
 }
 
