@@ -22,7 +22,6 @@ from under_siege.lesson.claims import (
     NOT_HERE,
     SIMILAR,
     UNDECIDED,
-    Ratio,
     decide,
     decide_question,
     limits_of,
@@ -127,7 +126,7 @@ def test_a_claim_is_undecided_if_its_interval_reaches_both_sides_of_a_limit(is_:
     ],
 )
 def test_an_interval_may_pass_a_limit_by_a_margin(is_: str, between: tuple[float, float, float], expected: str) -> None:
-    assert outcome_of(is_, Ratio(*between)) == expected
+    assert outcome_of(is_, between) == expected
 
 
 def test_one_round_of_pings_does_not_decide_a_claim() -> None:
@@ -469,7 +468,7 @@ def test_where_nothing_could_be_measured_the_result_of_another_machine_is_shown(
     ended = called("lesson", "7", "--answer", "B", folder=tmp_path)
     said = " ".join(ended.stdout.split())
     assert ended.returncode == 1
-    assert f"This could not be measured on this machine: {why}" in said
+    assert f"It could not be measured on this machine: {why}" in said
     assert "The following was measured on another one with 2 CPUs" in said
     assert "You said B, and that is right." in said
     assert LessonProgress(tmp_path / "lesson-progress").completed["07_python_today"].result == ""

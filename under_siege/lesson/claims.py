@@ -1,11 +1,8 @@
 """Decide claims by a result: each holds, does not hold here, or is undecided; and find the right answer."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from common.errors import BadInputError
 from under_siege import formatting
@@ -14,7 +11,7 @@ from under_siege.lesson.step import Claim, Question
 from under_siege.stats.estimates import ACCURACY, ratio
 
 HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
-# How to call a ratio near 1, by whether its interval contains 1.
+# The words for a ratio near 1, by whether its interval contains 1.
 SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
 SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # "same" is a ratio of at most 1.2, "more" of at least 1.1
 MARGIN = 1.1  # an interval may pass a limit of its claim by this factor, which is of no practical importance
@@ -31,12 +28,7 @@ class ClaimResult:
     possible: str = ""  # the interval, if that is too wide
 
 
-class Ratio(NamedTuple):
-    """One figure as a multiple of another, with its interval."""
-
-    low: float
-    value: float
-    high: float
+Ratio = tuple[float, float, float]  # one figure as a multiple of another: lower end of the interval, value, upper end
 
 
 def limits_of(relation: str) -> tuple[float, float]:
@@ -74,27 +66,29 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
     if between is None or (doubt and not trusted):
         reason = doubt or "a single round says nothing about noise"
         return ClaimResult(claim, UNDECIDED, undecided, reason.rstrip("."))
-    slots["same"] = SIMILAR[between.low <= 1 + ACCURACY and between.high >= 1 - ACCURACY]
+    low, _, high = between
+    slots["same"] = SIMILAR[low <= 1 + ACCURACY and high >= 1 - ACCURACY]
     outcome = outcome_of(claim.relation.format(cpus=view.cpus), between, is_identical=figure.text == reference.text)
     if outcome == HOLDS:
         return ClaimResult(claim, HOLDS, claim.says.format(**slots))
     if outcome == NOT_HERE:
         default = "On this machine it is not true that {claim}: {of} against {against}."
         return ClaimResult(claim, NOT_HERE, (claim.otherwise or default).format(claim=claim.claim, **slots))
-    possible = f"the interval reaches from {_number(between.low)} to {_number(between.high)} times as much"
+    possible = f"the interval reaches from {_number(low)} to {_number(high)} times as much"
     return ClaimResult(claim, UNDECIDED, undecided, possible=possible)
 
 
 def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> str:
     """Decide by the estimate if its whole interval is on the same side of a limit, give or take `MARGIN`."""
+    low, value, high = between
     if relation in ("identical", "different"):
         return HOLDS if is_identical == (relation == "identical") else NOT_HERE
     if relation in ("undecided", "decided"):
-        return HOLDS if (between.low <= 1 <= between.high) == (relation == "undecided") else NOT_HERE
-    low, high = limits_of(relation)
-    if low <= between.value <= high:
-        return HOLDS if low / MARGIN <= between.low and between.high <= high * MARGIN else UNDECIDED
-    return NOT_HERE if between.high < low * MARGIN or between.low > high / MARGIN else UNDECIDED
+        return HOLDS if (low <= 1 <= high) == (relation == "undecided") else NOT_HERE
+    lowest, highest = limits_of(relation)
+    if lowest <= value <= highest:
+        return HOLDS if lowest / MARGIN <= low and high <= highest * MARGIN else UNDECIDED
+    return NOT_HERE if high < lowest * MARGIN or low > highest / MARGIN else UNDECIDED
 
 
 def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
@@ -104,12 +98,12 @@ def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
         value = _quotient(figure.value, reference.value)
     if figure.estimate is not None and reference.estimate is not None and value:
         interval = ratio(figure.estimate, reference.estimate).interval(around=value)
-        return Ratio(interval[0], value, interval[1]) if interval else None
+        return (interval[0], value, interval[1]) if interval else None
     if figure.low is None or figure.high is None or reference.low is None or reference.high is None:
         return None
     low, high = _quotient(figure.low, reference.high), _quotient(figure.high, reference.low)
     beyond = low if figure.value is None else high  # a figure that was not reached is at least its lower bound
-    return Ratio(low, beyond if value is None else value, high)
+    return low, beyond if value is None else value, high
 
 
 def _quotient(dividend: float, divisor: float) -> float:

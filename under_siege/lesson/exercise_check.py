@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from rich.text import Text
@@ -34,25 +33,15 @@ READY_WITHIN_S = 8.0
 NOISE = {"wide_interval"}  # the work was done, and claims have their own intervals
 
 
-class FaultExplanation(NamedTuple):
-    """A fault of a server: in short, what it means, and a hint that does not give the solution away."""
-
-    short: str
-    means: str
-    hint: str = ""
-
-
 _TEXTS = tomllib.loads((LESSON / "exercises" / "faults.toml").read_text(encoding="utf-8"))
-OF_THE_MACHINE: dict[str, str] = _TEXTS["machine"]  # by reasons that are not the server's fault
-FAULTS = {code: FaultExplanation(**texts) for code, texts in _TEXTS["faults"].items()}
-UNEXPLAINED = FaultExplanation("the bench found a fault", "What it found is above.")
+OF_THE_MACHINE: dict[str, str] = _TEXTS["machine"]  # by codes of reasons that are not the server's fault
+FAULTS: dict[str, dict[str, str]] = _TEXTS["faults"]  # by codes of the other reasons
+UNEXPLAINED = {"short": "the bench found a fault", "means": "What it found is above."}
 
 
 def check(file: Path, folder: Path) -> int:
-    """Measure the server beside a known one, print a report, and return the exit code.
+    """Measure the server beside a known one, print a report, save raw values, and return the exit code.
 
-    Args:
-        folder: for the raw values; created if it is missing.
     Raises:
         BadInputError: the file is not a server, or does not start.
     """
@@ -131,7 +120,7 @@ class CheckReport:
     def lines(self) -> Iterator[str]:
         if self._case.verdict != FAILED:
             yield from self._figures()
-        fault = FAULTS.get(self.faults[0].code, UNEXPLAINED) if self.faults else None
+        fault = FAULTS.get(self.faults[0].code, UNEXPLAINED) if self.faults else {}
         yield f"\n{self._verdict(fault)}"
         for reason in self.faults:
             before, colon, message = reason.message.partition(": ")
@@ -143,8 +132,8 @@ class CheckReport:
         if self.exit_code == NOT_DECIDED and self.doubts:
             yield terminal.paragraph(f"? {OF_THE_MACHINE[self.doubts[0].code]}")
         if fault:
-            yield terminal.paragraph(f"What that means: {fault.means}")
-        if self.exit_code == NOT_SOLVED and (hint := self._exercise.hint or (fault.hint if fault else "")):
+            yield terminal.paragraph(f"What that means: {fault['means']}")
+        if self.exit_code == NOT_SOLVED and (hint := self._exercise.hint or fault.get("hint")):
             yield terminal.paragraph(f"Hint: {hint}")
 
     def _figures(self) -> Iterator[str]:
@@ -153,28 +142,22 @@ class CheckReport:
             "pings meanwhile. The ceiling is the throughput of the same users without a server."
         )
         rows = [("", *(terminal.COLUMNS[metric][0] for metric in ("rate", "p50", "ping p50")))]
-        rows += [
-            (
-                case.server,
-                _rate(case.rate_per_s.mean if case.rate_per_s else None),
-                _median(case.response_s),
-                _median(case.ping_s),
-            )
-            for case in self._cases
-        ]
+        for case in self._cases:
+            rate = _rate(case.rate_per_s.mean if case.rate_per_s else None)
+            rows.append((case.server, rate, _median(case.response_s), _median(case.ping_s)))
         rows.append(("ceiling", _rate(self._case.ceiling_per_s), "", ""))
         first, *widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for name, *cells in rows:
             texts = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
             yield "  ".join([name.ljust(first), *texts]).rstrip()
 
-    def _verdict(self, fault: FaultExplanation | None) -> str:
+    def _verdict(self, fault: dict[str, str]) -> str:
         if self.exit_code == SOLVED:
             return "Solved: no fault was found." if self._is_exercise else "No fault was found."
         if self.exit_code == NOT_DECIDED:
             return "Not decided: no fault was found, but this run does not prove that there is none."
         state = "Not solved yet" if self._is_exercise else "Fault found"
-        return f"{state}: {fault.short}." if fault else f"{state}."
+        return f"{state}: {fault['short']}." if fault else f"{state}."
 
 
 def _rate(per_s: float | None) -> str:

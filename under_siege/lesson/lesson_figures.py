@@ -1,7 +1,5 @@
 """Look up the figures of a result by the words that claims use for them."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -83,13 +81,10 @@ class ResultView:
         return min([self._result.environment.usable_cpus, *(record.users for record in self._result.records)])
 
     def figure(self, metric: str, case: str) -> Figure:
-        """Return a figure of a case.
+        """Return a figure of a case; raise LookupError if the result has no such case, or there is no such metric.
 
         Args:
-            metric: a name as in `--require`; `printed rate`, `users inside`, `at once`, `flag CODE`,
-                `drill FAULT FIGURE`, or a key of CAPACITY_FIGURES.
-        Raises:
-            LookupError: the result has no such case, or there is no such metric.
+            metric: a name as in `--require`; or one of those below.
         """
         kind, _, rest = metric.partition(" ")
         if metric == IN_FLIGHT:
@@ -118,9 +113,7 @@ class ResultView:
         if against == "task":
             work = self.comparison.cases[self._index(case)].case.work
             alone_s = alone_wall_s(self.comparison.rounds_of(work))
-            return (
-                exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("the task was not measured alone")
-            )
+            return exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("the task was not run alone")
         if against == "users":
             return exact(self.comparison.cases[self._index(case)].users)
         if against in CAPACITY_FIGURES:

@@ -31,10 +31,6 @@ from under_siege.trace.timeline_text import TimelinesAsText
 FAILED, NOT_DECIDED = 1, 3
 
 
-class StoppedError(Exception):
-    """The lesson was stopped, by a signal of that number or by the reader (0)."""
-
-
 class LessonSession:
     """Lead through steps; predictions come from `answers`, or from the terminal if there are none."""
 
@@ -50,14 +46,13 @@ class LessonSession:
         for step in steps:
             try:
                 self._step(step)
-            except StoppedError as stopped:
-                signal = int(stopped.args[0])
+            except click.exceptions.Exit as stopped:
                 self._say(f"Stopped at step {step.number}. To continue, run: {PROGRAM} lesson {step.number}")
-                return 128 + signal if signal else 0
+                return stopped.exit_code
             if self._html is not None:
                 write_whole(self._html, lesson_as_html(all_steps(), self._progress).encode())
             following = self._progress.next_of(all_steps())
-            goes_on = f"For step {following.number}, run: {PROGRAM} lesson" if following else "It was the last one."
+            goes_on = f"For step {following.number}, run: {PROGRAM} lesson" if following else "That was the last step."
             self._say_wrapped(f"Step {step.number} is done, and its results are in {self._progress.folder}. {goes_on}")
         return FAILED if FAILED in self._exit_codes else max(self._exit_codes)
 
@@ -102,7 +97,7 @@ class LessonSession:
                 raise BadInputError(f"no prediction on stdin: expected one of {letters}; or use --answer")
             letter = line.strip().upper()
             if letter == "Q":
-                raise StoppedError(0)
+                raise click.exceptions.Exit(0)
             if len(letter) == 1 and letter in question.letters:
                 return letter
             self._say(f"{letter[:20]!r} is not an answer; expected one of {letters}.")
@@ -123,9 +118,7 @@ class LessonSession:
         if problem or (result and _failures(result)):
             self._exit_codes.add(FAILED)
         if result is None or problem:
-            return self._committed(
-                step, question, f"This could not be measured on this machine: {problem.rstrip('.')}."
-            )
+            return self._committed(step, question, f"It could not be measured on this machine: {problem.rstrip('.')}.")
         if unfinished.exists():  # unless the disk was full
             unfinished.replace(file)
         return result, "", file.name
@@ -141,7 +134,7 @@ class LessonSession:
                     raise
                 return None, str(error)
         if stopped_by:
-            raise StoppedError(stopped_by)
+            raise click.exceptions.Exit(128 + stopped_by)
         failures = _failures(result)
         return result, "" if len(failures) < len(_parts(result)) else (failures or ["nothing was measured"])[0]
 
@@ -198,7 +191,7 @@ class LessonSession:
         if self._is_interactive:
             click.echo(click.style(f"[{prompt}] ", dim=True), nl=False)
             if sys.stdin.readline().strip().lower() == "q":
-                raise StoppedError(0)
+                raise click.exceptions.Exit(0)
 
     def _say_wrapped(self, text: str) -> None:
         self._say(f"\n{terminal.paragraph(text)}")
@@ -219,10 +212,10 @@ def overview(steps: Sequence[LessonStep], progress: LessonProgress) -> str:
     """Return a line for each step: whether it is done, and what was predicted."""
     lines = []
     for step in steps:
-        state, predicted = "", ""
+        line = f"{step.number:2}        {step.title}"
         if completed := progress.completed.get(step.name):
             usual = "".join(question.usual for question in step.questions)
-            came = f"usually {usual}" if "?" in completed.right else f"it was {completed.right}"
-            state, predicted = "done", f"you said {completed.predicted}, {came}"
-        lines.append(f"{step.number:2}  {state:4}  {step.title:<30}  {predicted}".rstrip())
+            right = f"usually {usual}" if "?" in completed.right else f"it was {completed.right}"
+            line = f"{step.number:2}  done  {step.title:<30}  you said {completed.predicted}, {right}"
+        lines.append(line)
     return "\n".join(lines)

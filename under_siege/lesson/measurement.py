@@ -147,9 +147,7 @@ class LessonProgressBar(ProgressBar):
 
     def __init__(self, cases: int) -> None:
         super().__init__(cases, quiet=False)
-
-    def say(self, message: str) -> None:
-        """Print nothing: a step announces its duration itself."""
+        self._quiet = True  # a step announces its duration itself
 
     def warn(self, message: str) -> None:
         """Print the warning, unless it is about an option or other work."""

@@ -199,8 +199,6 @@ class LessonProgress:
                 self._data = msgspec.json.decode(read_whole(self._file, b"{"), type=_ProgressData)
             except (OSError, ValueError) as error:
                 raise BadInputError(f"{self._file} is not a progress file: {error}; remove it to start again") from None
-        if self._data.schema > _ProgressData().schema:
-            raise BadInputError(f"{self._file} was written by a later version; try --keep with another folder")
         self.completed = self._data.steps
 
     def next_of(self, steps: list[LessonStep]) -> LessonStep | None:

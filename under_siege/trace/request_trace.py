@@ -24,7 +24,7 @@ from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.session import Keep, run_and_save, traced_case
 from under_siege.run.warm_up import verify, warm_up
-from under_siege.targets.expectation import Expectation, Expectations
+from under_siege.targets.expectation import Expectations
 from under_siege.trace.timeline import is_crowded
 
 PING_INTERVAL_S = 0.025
@@ -37,13 +37,7 @@ SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time of
 def trace_servers(
     plan: Plan, requests: int, watcher: ProgressListener, command: Sequence[str]
 ) -> tuple[Result, int | None]:
-    """Trace every strategy, without a siege. Nothing is saved.
-
-    Returns:
-        The traces, and the signal that stopped the run or None.
-    Raises:
-        BadInputError: a task can't be performed; nothing was started.
-    """
+    """Trace every strategy, without a siege; return the unsaved result, and the signal that stopped it or None."""
 
     async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
         await RequestTracer(ready, expectations, keep, requests).rest(services, watcher)
@@ -106,12 +100,22 @@ class RequestTracer:
         self, session: aiohttp.ClientSession, server: Server, services: Services | None, trace: Trace
     ) -> None:
         zero_s, expected = time.monotonic(), self._plan.expected_of(trace.case, self._expectations)
-        timeout_s = expected.patience_s(self._requests)
+        timeout_s, columns = expected.patience_s(self._requests), trace.requests
+
+        async def send() -> None:
+            sent_s = time.monotonic()
+            answer = await verify(session, server.load_url, expected, self._requests)
+            answered_s = time.monotonic()
+            spans = reported_spans(answer, sent_s, answered_s) or assumed_span(answer, sent_s, answered_s)
+            columns.sent_s.append(round(sent_s - zero_s, 6))
+            columns.answered_s.append(round(answered_s - zero_s, 6))
+            columns.worker.append(answer.headers.get("x-worker", ""))
+            columns.ran_s.append([(round(start - zero_s, 6), round(end - zero_s, 6), cpu) for start, end, cpu in spans])
+
         async with probing(session, server.url, server.ping, timeout_s, trace.pings, zero_s, PING_INTERVAL_S):
             await asyncio.sleep((PINGS_AROUND - 0.5) * PING_INTERVAL_S)
             before, server_before_s = psutil.cpu_times(), self._cpu_s(server, trace.case, services)
             bench_before_s = time.process_time()
-            send = partial(_send, session, server.load_url, expected, self._requests, trace, zero_s)
             await asyncio.gather(*(send() for _ in range(self._requests)))
             trace.bench_cpu_s = time.process_time() - bench_before_s
             server_after_s = self._cpu_s(server, trace.case, services)
@@ -127,21 +131,6 @@ class RequestTracer:
         if usage is None or (needs and services is None):
             return None
         return usage.cpu_s + ((services.cpu_s(needs) if services else None) or 0.0)
-
-
-async def _send(
-    session: aiohttp.ClientSession, url: str, expected: Expectation, requests: int, trace: Trace, zero_s: float
-) -> None:
-    """Send a request, check its answer, and add both times to the trace, in seconds since `zero_s`."""
-    sent_s = time.monotonic()
-    answer = await verify(session, url, expected, requests)
-    answered_s = time.monotonic()
-    spans = reported_spans(answer, sent_s, answered_s) or assumed_span(answer, sent_s, answered_s)
-    columns = trace.requests
-    columns.sent_s.append(round(sent_s - zero_s, 6))
-    columns.answered_s.append(round(answered_s - zero_s, 6))
-    columns.worker.append(answer.headers.get("x-worker", ""))
-    columns.ran_s.append([(round(from_s - zero_s, 6), round(to_s - zero_s, 6), cpu_s) for from_s, to_s, cpu_s in spans])
 
 
 def reported_spans(answer: Answer, sent_s: float, answered_s: float) -> SpanList:

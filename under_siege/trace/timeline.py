@@ -1,7 +1,5 @@
 """Timelines of traced requests: what each request did when, how many tasks ran in parallel, and which pings waited."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.model.target import Kind, Target
-from under_siege.model.task_profile import Again, Findings, Threads
+from under_siege.model.task_profile import Again, Effects, Findings, Threads
 from under_siege.paths import PROGRAM
 
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
@@ -107,21 +107,21 @@ def _gil(findings: Findings, threads: Threads) -> str:
 
 
 def _warnings(findings: Findings) -> Iterator[str]:
-    effects, again, threads = findings.effects, findings.again, findings.threads
+    again, effects = findings.again or Again(), findings.effects or Effects()
     if findings.stopped:
         yield findings.stopped
-    if again and again.error:
+    if again.error:
         yield f"it worked once and then failed: {again.error}"
-    if again and again.answers > 1:
+    if again.answers > 1:
         yield f"its answer differs: {again.answers} answers in {again.runs} runs; make it the same each time"
-    if effects and effects.printed_bytes:
+    if effects.printed_bytes:
         yield f"it prints ({effects.printed_bytes:,} bytes): under load this is slow, and lines get mixed up"
-    if effects and effects.forks:
+    if effects.forks:
         yield "it forks: the child inherits the server's sockets, and perhaps locks that no thread releases"
-    if effects and effects.children:
+    if effects.children:
         yield f"it leaves {effects.children} processes behind"
-    if threads and threads.threads_left > 0:
-        yield f"it leaves {threads.threads_left} threads behind"
+    if findings.threads and findings.threads.threads_left > 0:
+        yield f"it leaves {findings.threads.threads_left} threads behind"
 
 
 def _again(findings: Findings) -> Again | None:
