@@ -168,94 +168,85 @@ def holds_gil(findings: Findings) -> bool | None:
 
 def recommendations(findings: Findings, strategies: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
     """Yield the name of each strategy of a known kind, whether it is worth a run, and why."""
-    useless = ""
-    if findings.alone is None or findings.alone.error:
-        useless = "the task itself does not work"
-    elif findings.again is not None and findings.again.answers > 1:
-        useless = "its answer differs from run to run, so no answer could be verified"
-    elif findings.again is not None and findings.again.error:
-        useless = "it works only once"
     for strategy in strategies:
         if strategy.kind != Kind.UNKNOWN:
-            judgement, reason = (CANNOT, useless) if useless else _recommendation(findings, strategy.kind)
+            judgement, reason = _recommendation(findings, strategy.kind)
             prefix = "after its first run: " if is_cached(findings) and judgement != CANNOT else ""
             yield strategy.name, judgement, prefix + reason
 
 
 def _recommendation(findings: Findings, kind: Kind) -> tuple[str, str]:
+    if findings.alone is None or findings.alone.error:
+        return CANNOT, "the task itself does not work"
+    if findings.again is not None and findings.again.answers > 1:
+        return CANNOT, "its answer differs from run to run, so no answer could be verified"
+    if findings.again is not None and findings.again.error:
+        return CANNOT, "it works only once"
+    if is_brief(findings) and kind == Kind.IN_LINE:
+        return YES, "it takes less time than a request itself, so the simplest strategy is enough"
+    if is_brief(findings):
+        return NO, "more than needed for a task that takes less time than a request itself"
+    if obstacle := _obstacle(findings, kind):
+        return CANNOT, obstacle
+    if kind == Kind.IN_LINE:
+        return NO, "all other requests queue; a baseline for the other strategies"
     yields = findings.yields is not None and findings.yields.yields > 0
+    return _if_io_bound(kind, yields) if is_io_bound(findings) else _if_cpu_bound(findings, kind, yields)
+
+
+def _obstacle(findings: Findings, kind: Kind) -> str:
+    """Return why the task can't work with this kind of strategy; empty if it can."""
+    trials = {
+        Kind.THREADS: ("in threads", findings.threads),
+        Kind.PROCESSES: ("in another process", findings.process),
+        Kind.INTERPRETERS: ("in a sub-interpreter", findings.interpreter),
+    }
+    where, trial = trials.get(kind, ("", None))
+    if trial is not None and trial.error:
+        return f"it fails {where}: {trial.error}"
+    if where and trial is None:
+        needed = f"it needs Python 3.14 or later, and this is {findings.python}; use --python PATH"
+        return needed if kind == Kind.INTERPRETERS else f"it did not end {where}"
+    is_missing = kind == Kind.GREENLETS and "gevent" in findings.missing
+    return f"there is no gevent for Python {findings.python}" if is_missing else ""
+
+
+def _if_io_bound(kind: Kind, yields: bool) -> tuple[str, str]:
     match kind:
-        case Kind.IN_LINE if is_brief(findings):
-            return YES, "it takes less time than a request itself, so the simplest strategy is enough"
-        case _ if is_brief(findings):
-            return NO, "more than needed for a task that takes less time than a request itself"
-        case Kind.IN_LINE:
-            return NO, "all other requests queue; a baseline for the other strategies"
         case Kind.THREADS:
-            return _threads(findings)
-        case Kind.PROCESSES:
-            return _processes(findings)
-        case Kind.PREFORK:
-            reason = "it uses every core, and nothing is sent between processes; but health checks queue"
-            return _without_processes(findings) or (YES, reason)
+            return YES, "threads can wait in parallel; --workers sets their number"
+        case Kind.PROCESSES | Kind.PREFORK:
+            return NO, "waiting needs no process of its own, and each takes memory"
         case Kind.INTERPRETERS:
-            return _interpreters(findings)
-        case Kind.GREENLETS if "gevent" in findings.missing:
-            return CANNOT, f"there is no gevent for Python {findings.python}"
-        case Kind.GREENLETS if is_io_bound(findings) and not yields:
+            return NO, "waiting needs no interpreter of its own"
+        case Kind.GREENLETS if not yields:
             return YES, "if it waits in what gevent can patch: sockets, sleep, locks of Python"
-    if is_io_bound(findings):
-        if yields:
-            return YES, "it yields while it waits, so any number of tasks can wait on one thread"
-        return NO, "it waits without yielding, which blocks the event loop"
+    if yields:
+        return YES, "it yields while it waits, so any number of tasks can wait on one thread"
+    return NO, "it waits without yielding, which blocks the event loop"
+
+
+def _if_cpu_bound(findings: Findings, kind: Kind, yields: bool) -> tuple[str, str]:
+    cpus, held, again = cpus_used(findings), holds_gil(findings), _again(findings)
+    match kind:
+        case Kind.THREADS if cpus:
+            return YES, f"one task uses {formatting.significant(cpus, 2)} CPUs, and the server still answers"
+        case Kind.THREADS if held is None:
+            return YES, "whether it holds the GIL could not be measured here"
+        case Kind.THREADS if held:
+            return NO, "it holds the GIL, so only one thread computes at a time"
+        case Kind.THREADS:
+            return YES, "it releases the GIL, so threads compute in parallel"
+        case Kind.PROCESSES | Kind.PREFORK if cpus > MOST_CPUS * findings.cpus:
+            return NO, "one task uses nearly all CPUs with threads of its own"
+        case Kind.PREFORK:
+            return YES, "it uses every core, and nothing is sent between processes; but health checks queue"
+        case Kind.PROCESSES if again and findings.process and findings.process.costs_s > 0.2 * again.wall_s:
+            return YES, "but sending the task and its answer costs more than a fifth of its time"
+        case Kind.PROCESSES:
+            return YES, "it uses every core"
+        case Kind.INTERPRETERS:
+            return YES, "it uses every core, with less memory than processes"
     if yields:
         return YES, "not faster, but it yields, so other requests are served in between"
     return NO, "it never yields, so all other requests wait until it is done"
-
-
-def _threads(findings: Findings) -> tuple[str, str]:
-    if findings.threads is None or findings.threads.error:
-        return CANNOT, f"it fails in threads: {findings.threads.error if findings.threads else 'it did not end'}"
-    if is_io_bound(findings):
-        return YES, "threads can wait in parallel; --workers sets their number"
-    if cpus := cpus_used(findings):
-        return (
-            YES,
-            f"one task uses {formatting.significant(cpus, 2)} CPUs with threads of its own; the server still answers",
-        )
-    held = holds_gil(findings)
-    if held is None:
-        return YES, "whether it holds the GIL could not be measured here"
-    if held:
-        return NO, "it holds the GIL, so only one thread computes at a time"
-    return YES, "it releases the GIL, so threads compute in parallel"
-
-
-def _without_processes(findings: Findings) -> tuple[str, str] | None:
-    """Return why more processes would not help, if so."""
-    if is_io_bound(findings):
-        return NO, "waiting needs no process of its own, and each takes memory"
-    if cpus_used(findings) > MOST_CPUS * findings.cpus:
-        return NO, "one task uses nearly all CPUs with threads of its own"
-    return None
-
-
-def _processes(findings: Findings) -> tuple[str, str]:
-    process, again = findings.process, findings.again
-    if process is None or process.error:
-        return CANNOT, f"it fails in another process: {process.error if process else 'it was not tried there'}"
-    if useless := _without_processes(findings):
-        return useless
-    if again is not None and process.costs_s > 0.2 * again.wall_s:
-        return YES, "but sending the task and its answer costs more than a fifth of its time"
-    return YES, "it uses every core"
-
-
-def _interpreters(findings: Findings) -> tuple[str, str]:
-    if findings.interpreter is None:
-        return CANNOT, f"it needs Python 3.14 or later, and this is {findings.python}; use --python PATH"
-    if findings.interpreter.error:
-        return CANNOT, f"it fails in a sub-interpreter: {findings.interpreter.error}"
-    if is_io_bound(findings):
-        return NO, "waiting needs no interpreter of its own"
-    return YES, "it uses every core, with less memory than processes"
