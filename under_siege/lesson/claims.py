@@ -58,7 +58,10 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
         figure, reference = view.figure(claim.metric, claim.of), view.reference(claim.metric, claim.against, claim.of)
     except LookupError as error:
         return ClaimResult(claim, UNDECIDED, f"whether {claim.claim}", " ".join(map(str, error.args)))
-    slots = {"of": figure.text, "against": reference.text, "times": _times(figure, reference), "cpus": str(view.cpus)}
+    times = "?"
+    if figure.value is not None and reference.value and math.inf not in (figure.value, reference.value):
+        times = _number(figure.value / reference.value)
+    slots = {"of": figure.text, "against": reference.text, "times": times, "cpus": str(view.cpus)}
     against = f" and {slots['against']}" if claim.against else ""
     figures = f" ({slots['of']}{against})" if "?" not in (slots["of"], slots["against"]) else ""
     undecided = f"whether {claim.claim}{figures}"
@@ -110,12 +113,6 @@ def _quotient(dividend: float, divisor: float) -> float:
     if dividend == divisor == math.inf:
         return 1.0
     return dividend / divisor if divisor else math.inf
-
-
-def _times(figure: Figure, reference: Figure) -> str:
-    if figure.value is None or not reference.value or math.inf in (figure.value, reference.value):
-        return "?"
-    return _number(figure.value / reference.value)
 
 
 def _number(value: float) -> str:

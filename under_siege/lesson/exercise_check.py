@@ -52,7 +52,7 @@ def check(file: Path, folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / f"check-{legible(file.stem)}.json"
     command = [PROGRAM, "lesson", "check", str(file)]
-    with LessonProgressBar(plan.turns()) as progress_bar:
+    with LessonProgressBar(turns=plan.turns()) as progress_bar:
         undecided = partial(undecided_cases, name, exercise)
         result, stopped_by, _ = run_plan(plan, out, progress_bar, command, wanted=undecided)
     if stopped_by:

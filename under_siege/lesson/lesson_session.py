@@ -13,16 +13,8 @@ from under_siege.lesson import terminal
 from under_siege.lesson.claims import QuestionResult, decide_question
 from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.lesson_page import lesson_as_html
-from under_siege.lesson.measurement import LessonProgressBar, measure, missing_here, turns
-from under_siege.lesson.step import (
-    CompletedStep,
-    LessonProgress,
-    LessonStep,
-    Question,
-    Run,
-    all_steps,
-    committed_result,
-)
+from under_siege.lesson.measurement import LessonProgressBar, measure, missing_here
+from under_siege.lesson.step import CompletedStep, LessonProgress, LessonStep, Question, all_steps, committed_result
 from under_siege.model.record import Result, load
 from under_siege.model.result_file import write_whole
 from under_siege.paths import PROGRAM, ROOT
@@ -114,7 +106,7 @@ class LessonSession:
         self._say(f"\nMeasuring {names} on this machine. This takes some seconds.")
         file = self._progress.result_file(step)
         unfinished = file.with_suffix(".unfinished.json")  # the old file remains until there is a new one
-        result, problem = self._measured(step, question, question.run, unfinished)
+        result, problem = self._measured(step, question, unfinished)
         if problem or (result and _failures(result)):
             self._exit_codes.add(FAILED)
         if result is None or problem:
@@ -123,14 +115,14 @@ class LessonSession:
             unfinished.replace(file)
         return result, "", file.name
 
-    def _measured(self, step: LessonStep, question: Question, run: Run, out: Path) -> tuple[Result | None, str]:
+    def _measured(self, step: LessonStep, question: Question, out: Path) -> tuple[Result | None, str]:
         """Return what was measured, or why nothing could be."""
-        with LessonProgressBar(turns(run)) as progress_bar:
+        with LessonProgressBar(question) as progress_bar:
             try:
                 command = [PROGRAM, "lesson", str(step.number)]
                 result, stopped_by = measure(question, out, progress_bar, command, self._say)
             except BadInputError as error:
-                if not run.pythons:  # the user can fix what the bench needs; another Python is optional
+                if question.run and not question.run.pythons:  # another Python is optional, what the bench needs is not
                     raise
                 return None, str(error)
         if stopped_by:

@@ -19,7 +19,7 @@ from under_siege.checks.evidence import OTHER_WORK
 from under_siege.faults.drill_run import drill_plan, run_drill
 from under_siege.lesson.claims import decide_question
 from under_siege.lesson.lesson_figures import IN_FLIGHT, ResultView
-from under_siege.lesson.step import Question, Run, fits
+from under_siege.lesson.step import Question, fits
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Result, save
 from under_siege.paths import PROGRAM, ROOT
@@ -134,19 +134,16 @@ def _slowdown(slow: float, total_s: float, say: Callable[[str], None]) -> float:
     return times
 
 
-def turns(run: Run) -> int:
-    """Return about how many measurements a step takes."""
-    cases = len(run.only) or len(run.servers) * len(run.tasks) * len(run.users)
-    if run.faults:
-        return len(run.servers) * (1 + run.rounds * len(run.faults))
-    return cases * (run.rounds * bool(run.time_s) + bool(run.requests))
-
-
 class LessonProgressBar(ProgressBar):
-    """Wrap warnings, and drop messages about options that the lesson doesn't have."""
+    """Wrap warnings, and drop those about options that the lesson doesn't have."""
 
-    def __init__(self, cases: int) -> None:
-        super().__init__(cases, quiet=False)
+    def __init__(self, question: Question | None = None, turns: int = 0) -> None:
+        """Expect so many measurements, or about as many as the question needs."""
+        if question is not None and (run := question.run):
+            sieges = len(run.only) or len(run.servers) * len(run.tasks) * len(run.users)
+            drills = len(run.servers) * (1 + run.rounds * len(run.faults))
+            turns = drills if run.faults else sieges * (run.rounds * bool(run.time_s) + bool(run.requests))
+        super().__init__(turns, quiet=False)
         self._quiet = True  # a step announces its duration itself
 
     def warn(self, message: str) -> None:

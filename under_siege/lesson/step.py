@@ -17,11 +17,6 @@ LESSON = ROOT / "lesson"
 LETTERS = "ABCD"
 
 
-def words_for(case: Case) -> str:
-    """Return words that mean this case, such as `3_async_threadexecutor digest`."""
-    return " ".join([case.server, *(str(value) for _, value in case.values)])
-
-
 def fits(words: str, case: Case) -> bool:
     """Return whether words such as `3 digest` or `3_async_threadexecutor 3.14*` mean this case."""
     server, *patterns = words.split()
@@ -115,8 +110,6 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
 
 
 class LessonStep(msgspec.Struct, frozen=True):
-    """A step of the lesson."""
-
     name: str  # the stem of its file, which begins with its number
     title: str
     questions: tuple[Question, ...]  # more than one only in step 12
@@ -175,8 +168,6 @@ def all_exercises() -> dict[str, Exercise]:
 
 
 class CompletedStep(msgspec.Struct):
-    """A completed step, as it is saved."""
-
     predicted: str  # a letter for each question
     right: str  # the letters of the right answers; `?` if undecided
     result: str  # the file with the raw values; empty if only a committed result was shown

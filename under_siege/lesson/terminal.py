@@ -15,7 +15,7 @@ from under_siege.checks.verdict import FAILED
 from under_siege.faults import drill_export
 from under_siege.lesson.claims import HOLDS, NOT_HERE, QuestionResult, decide_question
 from under_siege.lesson.lesson_figures import ResultView
-from under_siege.lesson.step import LessonStep, Question, committed_result, words_for
+from under_siege.lesson.step import LessonStep, Question, committed_result
 from under_siege.model.case import Case
 from under_siege.model.record import Result, load
 from under_siege.paths import ROOT
@@ -138,7 +138,7 @@ def rows(question: Question, view: ResultView) -> Iterator[tuple[str, list[str]]
 
 
 def _cell(view: ResultView, metric: str, case: Case) -> str:
-    figure = view.figure(metric, words_for(case))
+    figure = view.figure(metric, " ".join([case.server, *(str(value) for _, value in case.values)]))
     text = figure.text.replace("more than ", "> ")
     if metric != "rate" or figure.value is None or figure.low is None or figure.high is None:
         return text

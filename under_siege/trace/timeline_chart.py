@@ -165,8 +165,13 @@ def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, miss
     A slide shows one of each group, as large as possible, or with several columns those of one group after the other.
     """
     if look.is_slide and len(drawn) > 1:
-        by_group = [timeline for _, members in grouped(drawn) for timeline in members]
-        drawn = by_group if columns > 1 else _one_of_each_group(drawn)
+        groups = [members for _, members in grouped(drawn)]
+        if columns > 1:
+            drawn = [timeline for members in groups for timeline in members]
+        elif len(groups) == 1:
+            drawn = drawn[:_MOST_PANELS]
+        else:  # the fastest of each group shows best what the group has in common
+            drawn = [min(members, key=lambda timeline: timeline.done_s) for members in groups[:_MOST_PANELS]]
         columns = 2 if look.width > look.height * 1.1 and len(drawn) > 1 else columns  # type: ignore[operator]
     for bar in _BARS_OF_A_SLIDE if look.is_slide else (_BAR,):
         canvas = _canvas(drawn, look, columns, bar, missing)
@@ -191,14 +196,6 @@ def _canvas(drawn: Sequence[Timeline], look: Look, columns: int, bar: float, mis
     else:
         canvas.panels(drawn)
     return canvas
-
-
-def _one_of_each_group(drawn: Sequence[Timeline]) -> list[Timeline]:
-    """Return the fastest of each group, which shows best what the group has in common."""
-    groups = grouped(drawn)[:_MOST_PANELS]
-    if len(groups) == 1:
-        return list(drawn[:_MOST_PANELS])
-    return [min(members, key=lambda timeline: timeline.done_s) for _, members in groups]
 
 
 def _as_drawing(canvas: _Canvas) -> Drawing:
