@@ -2,7 +2,7 @@
 
 import math
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from common.errors import BadInputError
 from under_siege import formatting
@@ -17,8 +17,7 @@ SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # "same" is a ratio of at most 1.2, "more" of
 MARGIN = 1.1  # an interval may pass a limit of its claim by this factor, which is of no practical importance
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimResult:
+class ClaimResult(NamedTuple):
     """Whether a claim holds, in a sentence."""
 
     claim: Claim
@@ -119,8 +118,7 @@ def _number(value: float) -> str:
     return "infinitely many" if value == math.inf else formatting.significant(value, 2)
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionResult:
+class QuestionResult(NamedTuple):
     """The claims of a question, decided by a result, and the answer that follows."""
 
     claims: tuple[ClaimResult, ...]

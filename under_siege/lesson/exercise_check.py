@@ -2,7 +2,7 @@
 
 import sys
 import tomllib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from under_siege.lesson.claims import NOT_HERE, UNDECIDED, decide
 from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.measurement import LessonProgressBar
 from under_siege.lesson.step import LESSON, Exercise, all_exercises
-from under_siege.model.case import Case
+from under_siege.model.case import Case, Value
 from under_siege.model.record import Result
 from under_siege.model.sanitize import legible
 from under_siege.paths import PROGRAM
@@ -51,10 +51,9 @@ def check(file: Path, folder: Path) -> int:
     name = next(name for name, target in plan.targets.items() if target.path == file.resolve())
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / f"check-{legible(file.stem)}.json"
-    command = [PROGRAM, "lesson", "check", str(file)]
-    with LessonProgressBar(turns=plan.turns()) as progress_bar:
-        undecided = partial(undecided_cases, name, exercise)
-        result, stopped_by, _ = run_plan(plan, out, progress_bar, command, wanted=undecided)
+    with LessonProgressBar(plan.turns()) as progress_bar:
+        command, undecided = [PROGRAM, "lesson", "check", str(file)], partial(undecided_cases, name, exercise)
+        result, stopped_by, _ = run_plan(plan, out, progress_bar, command, undecided)
     if stopped_by:
         return 128 + stopped_by
     for record in result.records:
@@ -74,12 +73,9 @@ def _plan(file: Path, exercise: Exercise) -> Plan:
     beside = find_strategy(exercise.beside)
     others = () if beside.path == target.path else (beside,)
     suite = replace(strategies_suite([exercise.beside]), targets=(target, *others))
-    axes = {
-        "task": (exercise.task,),
-        "users": (exercise.users,),
-        "workers": (exercise.workers,) if exercise.workers else (),
-        "python": (sys.executable,),
-    }
+    axes: dict[str, Sequence[Value]] = {"task": [exercise.task], "users": [exercise.users], "python": [sys.executable]}
+    if exercise.workers:
+        axes["workers"] = [exercise.workers]
     return make_plan(suite, axes, time_s=TIME_S, rounds=MOST_ROUNDS, seed=SEED)
 
 

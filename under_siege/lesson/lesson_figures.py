@@ -3,9 +3,8 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from under_siege.stats.estimates import Estimate, estimates
 from under_siege.stats.rounds_data import Round, alone_wall_s
 from under_siege.trace.timeline import NOT_REPORTED
 
-T = TypeVar("T")
 MUCH_MORE = 1.1  # times the lower bound: then the rate that met the goals in this run is shown, too
 IN_FLIGHT = "at once"  # the metric of a trace
 _TEXTS: dict[str, Callable[[float], str]] = {
@@ -33,8 +31,7 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(NamedTuple):
     """A figure with its interval. The interval of a count is the count."""
 
     text: str
@@ -53,9 +50,9 @@ def unknown(doubt: str) -> Figure:
     return Figure("?", doubt=doubt)
 
 
-def _only(kind: str, words: str, several: Iterable[T]) -> T:
+def _only(kind: str, words: str, several: Iterable[Any]) -> Any:
     """Return the one that these words mean; raise LookupError if there is none, or more than one."""
-    matches = [each for each in several if fits(words, each.case)]  # type: ignore[attr-defined]
+    matches = [each for each in several if fits(words, each.case)]
     if len(matches) != 1:
         raise LookupError(f"{words} was not measured" if not matches else f"{words} is more than one {kind}")
     return matches[0]
@@ -81,11 +78,7 @@ class ResultView:
         return min([self._result.environment.usable_cpus, *(record.users for record in self._result.records)])
 
     def figure(self, metric: str, case: str) -> Figure:
-        """Return a figure of a case; raise LookupError if the result has no such case, or there is no such metric.
-
-        Args:
-            metric: a name as in `--require`; or one of those below.
-        """
+        """Return a metric of `--require`, or one of those below; raise LookupError if the case has none."""
         kind, _, rest = metric.partition(" ")
         if metric == IN_FLIGHT:
             return _in_flight(_only("trace", case, self._result.traces))
@@ -110,12 +103,12 @@ class ResultView:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)( ms|)", against or "1")
         if match and (match[2] or not against or not self._has(against)):
             return exact(float(match[1]) / (1000 if match[2] else 1), against)
-        if against == "task":
-            work = self.comparison.cases[self._index(case)].case.work
-            alone_s = alone_wall_s(self.comparison.rounds_of(work))
+        if against in ("task", "users"):
+            summary = self.comparison.cases[self._index(case)]
+            alone_s = alone_wall_s(self.comparison.rounds_of(summary.case.work))
+            if against == "users":
+                return exact(summary.users)
             return exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("the task was not run alone")
-        if against == "users":
-            return exact(self.comparison.cases[self._index(case)].users)
         if against in CAPACITY_FIGURES:
             return self.figure(against, case)
         return self.figure(metric, against)
@@ -201,9 +194,8 @@ def _sustained_rate(capacity: Capacity) -> Figure:
 
 def _ceiling(capacity: Capacity) -> Figure:
     """Return the rate of a closed loop without a server."""
-    if not capacity.ceiling_per_s:
-        return unknown("the ceiling could not be measured")
-    return exact(capacity.ceiling_per_s, f"{formatting.rate(capacity.ceiling_per_s)}/s")
+    per_s = capacity.ceiling_per_s
+    return exact(per_s, f"{formatting.rate(per_s)}/s") if per_s else unknown("the ceiling could not be measured")
 
 
 def _growth(capacity: Capacity) -> Figure:

@@ -23,7 +23,6 @@ from under_siege.pages.page_sections import sections
 from under_siege.paths import PROGRAM
 
 HERE = Path(__file__).parent
-TITLE = "How servers run long tasks"
 
 
 def lesson_as_html(steps: Sequence[LessonStep], progress: LessonProgress) -> str:
@@ -32,12 +31,13 @@ def lesson_as_html(steps: Sequence[LessonStep], progress: LessonProgress) -> str
         "lesson.html",
         HERE,
         style=(HERE / "lesson.css").read_text(encoding="utf-8"),
-        heading=TITLE,
+        heading="How servers run long tasks",
         program=PROGRAM,
         began_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         answer=[],
         explained=Explained(),
         first_time=FirstTime(),
+        terminal=terminal,
         sections=[],
         steps=done,
         undone=[f"{step.number}. {step.title}" for step in steps if step.name not in progress.completed],
@@ -67,54 +67,33 @@ def _step(step: LessonStep, progress: LessonProgress) -> dict[str, Any]:
         try:
             result = load(path)
             machine = result.environment if completed.result else None
-            questions.append(_question(step, question, predicted, result, completed.instead))
+            questions.append(_shown(step, question, predicted, result, completed.instead))
         except BadInputError as error:  # the file was removed
-            questions.append(_question(step, question, predicted, None, str(error)))
+            questions.append(_shown(step, question, predicted, None, str(error)))
     exercise = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(" ".join(step.exercise.split()))))
-    return {
-        "number": step.number,
-        "title": step.title,
-        "questions": questions,
-        "exercise": Markup(exercise),  # noqa: S704 (escaped above)
-        "machine": machine,
-    }
+    return {"step": step, "questions": questions, "exercise": Markup(exercise), "machine": machine}  # noqa: S704 (escaped)
 
 
-def _question(
-    step: LessonStep, question: Question, predicted: str, result: Result | None, instead: str
-) -> dict[str, Any]:
+def _shown(step: LessonStep, question: Question, predicted: str, result: Result | None, instead: str) -> dict[str, Any]:
     view = ResultView(result) if result else None
     found = decide_question(question, view) if view else QuestionResult((), "", undecided=True)
     has_table = result is not None and bool(result.records) and "table" in question.show
     is_open = found.has_undecided and not instead
     traced = terminal.committed_traces(step, question) if is_open and "timeline" in question.show else None
     timelines = [each for each in _pictures(question, traced) if each.name == "timeline"] if traced else []
-    answers = []
-    for letter in question.letters:
-        is_right = letter == found.right
-        notes = ["your prediction"] * (letter == predicted) + ["what was measured"] * is_right
-        text, marks = question.answer(letter), "right" if is_right else ""
-        answers.append({"text": text, "marks": marks, "said": ", and ".join(notes)})
     return {
-        "text": terminal.paragraph(question.text).split("\n\n"),
-        "answers": answers,
-        "verdict": terminal.verdict(question, predicted, found),
+        "question": question,
+        "found": found,
+        "predicted": predicted,
         "instead": instead,
         "figures": Section("", list(_pictures(question, result))).figures if result else [],
-        "headings": terminal.headings(question),
-        "legend": terminal.legend(question),
         "rows": list(terminal.rows(question, view)) if view and has_table else [],
-        "found": [(terminal.MARKS.get(outcome, "?"), sentence) for outcome, sentence in found.sentences],
         "elsewhere": terminal.committed_findings(step, question) if is_open else "",
         "figures_elsewhere": Section("", timelines).figures,
-        "reasons": found.reasons,
-        "why": terminal.why(question, found),
-        "code": [(code.file, code.says, code.excerpt()) for code in question.code],
     }
 
 
 def _pictures(question: Question, result: Result) -> Iterator[Picture]:
-    """Yield those charts of the result that the question names."""
     if result.steps:
         yield from capacity_pictures(capacities(result))
     elif result.incidents:

@@ -33,7 +33,6 @@ class LessonSession:
         self._exit_codes = {0}
 
     def run(self, steps: Sequence[LessonStep]) -> int:
-        """Return the exit code of the command."""
         self._check_answers(steps)
         for step in steps:
             try:
@@ -101,9 +100,7 @@ class LessonSession:
             return load(committed_result(step, question)), "", ""
         if missing := missing_here(question):
             return self._committed(step, question, f"This machine {missing}.")
-        *servers, last = question.run.servers
-        names = f"servers {', '.join(servers)} and {last}" if servers else f"server {last}"
-        self._say(f"\nMeasuring {names} on this machine. This takes some seconds.")
+        self._say(f"\nMeasuring on this machine (servers: {', '.join(question.run.servers)}). This takes some seconds.")
         file = self._progress.result_file(step)
         unfinished = file.with_suffix(".unfinished.json")  # the old file remains until there is a new one
         result, problem = self._measured(step, question, unfinished)
@@ -117,12 +114,14 @@ class LessonSession:
 
     def _measured(self, step: LessonStep, question: Question, out: Path) -> tuple[Result | None, str]:
         """Return what was measured, or why nothing could be."""
-        with LessonProgressBar(question) as progress_bar:
+        run = question.run
+        assert run is not None
+        with LessonProgressBar(run.turns) as progress_bar:
             try:
                 command = [PROGRAM, "lesson", str(step.number)]
                 result, stopped_by = measure(question, out, progress_bar, command, self._say)
             except BadInputError as error:
-                if question.run and not question.run.pythons:  # another Python is optional, what the bench needs is not
+                if not run.pythons:  # the user can fix what the bench needs; another Python is optional
                     raise
                 return None, str(error)
         if stopped_by:
@@ -147,7 +146,9 @@ class LessonSession:
             self._show(shown)
         self._pause("Enter: what it means")
         self._say_wrapped(terminal.verdict(question, predicted, found))
-        self._say("\n".join(map(terminal.paragraph, terminal.explanation(question, found))))
+        lines = [f"{terminal.MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in found.sentences]
+        lines += filter(None, [found.reasons, terminal.why(question, found)])
+        self._say("\n".join(map(terminal.paragraph, lines)))
         if question.code:
             self._say(f"In the code:\n{terminal.code_text(question)}")
         return found
@@ -192,12 +193,12 @@ class LessonSession:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _parts(result: Result) -> list[Any]:
-    return [*result.records, *result.traces, *result.incidents, *(step.record for step in result.steps)]
-
-
 def _failures(result: Result) -> list[str]:
     return [part.failure.message for part in _parts(result) if part.failure]
+
+
+def _parts(result: Result) -> list[Any]:
+    return [*result.records, *result.traces, *result.incidents, *(step.record for step in result.steps)]
 
 
 def overview(steps: Sequence[LessonStep], progress: LessonProgress) -> str:

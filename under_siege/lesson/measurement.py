@@ -67,8 +67,6 @@ def measure(
 ) -> tuple[Result, int | None]:
     """Run what decides a question, save the raw values, and return the result and the signal that stopped it.
 
-    Args:
-        say: prints how long one task takes, and whether the step takes longer today.
     Raises:
         BadInputError: it can't be run; nothing was started.
     """
@@ -137,12 +135,7 @@ def _slowdown(slow: float, total_s: float, say: Callable[[str], None]) -> float:
 class LessonProgressBar(ProgressBar):
     """Wrap warnings, and drop those about options that the lesson doesn't have."""
 
-    def __init__(self, question: Question | None = None, turns: int = 0) -> None:
-        """Expect so many measurements, or about as many as the question needs."""
-        if question is not None and (run := question.run):
-            sieges = len(run.only) or len(run.servers) * len(run.tasks) * len(run.users)
-            drills = len(run.servers) * (1 + run.rounds * len(run.faults))
-            turns = drills if run.faults else sieges * (run.rounds * bool(run.time_s) + bool(run.requests))
+    def __init__(self, turns: int) -> None:
         super().__init__(turns, quiet=False)
         self._quiet = True  # a step announces its duration itself
 

@@ -65,6 +65,14 @@ class Run(_Strict, frozen=True):
     faults: tuple[str, ...] = ()
     goals: tuple[str, ...] = ()
 
+    @property
+    def turns(self) -> int:
+        """Return about how many measurements it takes."""
+        if self.faults:
+            return len(self.servers) * (1 + self.rounds * len(self.faults))
+        cases = len(self.only) or len(self.servers) * len(self.tasks) * len(self.users)
+        return cases * (self.rounds * bool(self.time_s) + bool(self.requests))
+
 
 class Code(_Strict, frozen=True):
     """Lines to read: in this file, from the first one that contains `line`."""
@@ -105,7 +113,6 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
         return any(fits(words, case) for claim in self.claims for words in (claim.of, claim.against) if words)
 
     def answer(self, letter: str) -> str:
-        """Return the text of an answer on one line."""
         return " ".join(self.answers[LETTERS.index(letter)].text.split())
 
 
@@ -162,8 +169,7 @@ class Exercise(_Strict, frozen=True):
 
 
 @cache
-def all_exercises() -> dict[str, Exercise]:
-    """Return the exercises by the stems of their files."""
+def all_exercises() -> dict[str, Exercise]:  # by the stems of their files
     return msgspec.toml.decode((LESSON / "exercises" / "exercises.toml").read_bytes(), type=dict[str, Exercise])
 
 

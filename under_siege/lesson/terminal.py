@@ -37,7 +37,6 @@ COLUMNS = {
 
 
 def lesson_console() -> Console:
-    """Return a console of at most 80 columns."""
     console = Console()
     return Console(width=min(WIDTH, console.width) if console.is_terminal else WIDTH, highlight=False)
 
@@ -128,7 +127,6 @@ def legend(question: Question) -> list[str]:
 
 
 def rows(question: Question, view: ResultView) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each case and its figures."""
     summaries = _summaries(question, view)
     axes = varying(cases_of(summaries))
     for summary in summaries:
@@ -158,7 +156,6 @@ def _summaries(question: Question, view: ResultView) -> list[Summary]:
 
 
 def verdict(question: Question, predicted: str, found: QuestionResult) -> str:
-    """Return whether the prediction was right."""
     if found.undecided:
         said = f"You said {predicted}. This run does not decide whether that is right; usually it is {question.usual}."
     elif not found.right:
@@ -178,12 +175,6 @@ def why(question: Question, found: QuestionResult) -> str:
     return text if is_usual else f"Why it is {question.usual} on most machines: {text}"
 
 
-def explanation(question: Question, found: QuestionResult) -> list[str]:
-    """Return a line with a mark for each claim that is shown, and the explanation."""
-    sentences = [f"{MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in found.sentences]
-    return [*sentences, *filter(None, [found.reasons, why(question, found)])]
-
-
 def committed_traces(step: LessonStep, question: Question) -> Result | None:
     """Return a result of the project with traces of these servers, from a quieter machine; None if there is none."""
     if question.run is None or not question.run.requests:
@@ -192,11 +183,9 @@ def committed_traces(step: LessonStep, question: Question) -> Result | None:
     result = load(path) if path.exists() else None
     if result is None or not result.traces:
         result = load(TRACES)
-    numbers = {name.partition("_")[0] for name in question.run.servers}
+    numbers, tasks = {name.partition("_")[0] for name in question.run.servers}, (None, *question.run.tasks)
     result.traces = [
-        trace
-        for trace in result.traces
-        if trace.server.partition("_")[0] in numbers and trace.case.task in (None, *question.run.tasks)
+        each for each in result.traces if each.server.partition("_")[0] in numbers and each.case.task in tasks
     ]
     result.left_out = []
     return result if result.traces else None

@@ -85,10 +85,9 @@ class RequestTracer:
         return trace
 
     async def _start_and_send_all(self, services: Services, trace: Trace) -> None:
-        expected = self._plan.expected_of(trace.case, self._expectations)
         record = new_record(self._plan, trace.case, 0.0, 1)  # required to start a server, and then dropped
         async with client() as session, running(self._plan, trace.case, record, services) as server:
-            await warm_up(server, session, expected, record)
+            await warm_up(server, session, self._plan.expected_of(trace.case, self._expectations), record)
             await self._send_all(server, record.workers, services, trace)
 
     async def _send_all(self, server: Server, workers: int | None, services: Services | None, trace: Trace) -> None:

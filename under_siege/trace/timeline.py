@@ -85,8 +85,6 @@ class Bar(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """A worker and its requests."""
-
     worker: str
     bars: tuple[Bar, ...]
 
@@ -142,7 +140,6 @@ class Timeline(NamedTuple):
 
     @property
     def is_unreported(self) -> bool:
-        """Return whether the server doesn't report when it computes."""
         return any(not bar.spans for bar in self.bars)
 
     @property
@@ -199,8 +196,9 @@ class Timeline(NamedTuple):
         """Return the text alternative of the chart."""
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
-        workers = "" if self.is_unreported else f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}"
-        unreported = f", but {NOT_REPORTED}" if self.is_unreported else ""
+        workers, unreported = f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}", ""
+        if self.is_unreported:
+            workers, unreported = "", f", but {NOT_REPORTED}"
         return (
             f"{self.name}: {len(self.bars)} requests{workers} done after {formatting.seconds(self.done_s)}{unreported}"
             f"; pings took up to {formatting.seconds(self.longest_ping_s)}"
@@ -209,13 +207,11 @@ class Timeline(NamedTuple):
 
 def timelines(traces: Sequence[Trace]) -> list[Timeline]:
     differing = varying([trace.case for trace in traces])
-    return [
-        _timeline(trace, tuple(axis(name).told(value) for name, value in trace.case.values if name in differing))
-        for trace in traces
-    ]
+    return [_timeline(trace, differing) for trace in traces]
 
 
-def _timeline(trace: Trace, settings: tuple[str, ...]) -> Timeline:
+def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
+    settings = tuple(axis(name).told(value) for name, value in trace.case.values if name in differing)
     if trace.failure is not None or not trace.requests.sent_s:
         failure = trace.failure.message if trace.failure else "no request was sent"
         return Timeline(trace.server, settings, trace.title, failure=failure)

@@ -8,7 +8,7 @@ from typing import Any
 from under_siege import formatting
 from under_siege.charts.canvas import Drawing, Look, Sheet, quantity
 from under_siege.trace.timeline import Bar, Timeline, TimelinePattern, axis_end_s, grouped
-from under_siege.trace.timeline_text import full_name, heading, in_a_line, plain_name_of_timeline
+from under_siege.trace.timeline_text import full_name, heading, in_a_line
 
 _BAR, _LANE_GAP, _PING, _GAP, _LINE = 11, 5, 2.5, 14, 16  # pixels
 _BARS_OF_A_SLIDE = (11, 9, 8, 7, 6, 5, 4, 3)
@@ -40,7 +40,6 @@ class _Canvas:
         self.rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
 
     def legend(self, unused: Collection[str]) -> None:
-        """Draw the legend, without the unused layers, in as many lines as needed."""
         x, y = 0.0, 4.0
         for text, layer in _LEGEND.items():
             if layer in unused:
@@ -65,7 +64,6 @@ class _Canvas:
             self.panel(timeline, 0)
 
     def panels(self, drawn: Sequence[Timeline]) -> None:
-        """Draw timelines side by side, in rows."""
         for first in range(0, len(drawn), self._columns):
             top, bottoms = self.height, []
             for column, timeline in enumerate(drawn[first : first + self._columns]):
@@ -76,8 +74,7 @@ class _Canvas:
 
     def panel(self, timeline: Timeline, column: int) -> None:
         self._left = column * (self._wide + _COLUMN_GAP)
-        is_slide, is_narrow = self.look.is_slide, self.look.is_narrow
-        name = plain_name_of_timeline(timeline) if is_slide else full_name(timeline, is_narrow=is_narrow)
+        name = full_name(timeline, is_narrow=self.look.is_narrow, is_plain=self.look.is_slide)
         self._lines("names", name, 7.4, _LINE, middle=7)
         is_alone = self._columns == 1
         titles = [] if is_alone else [heading(timeline.pattern, [timeline])]

@@ -30,14 +30,11 @@ GIL = (
 )
 
 
-def full_name(timeline: Timeline, *, is_narrow: bool = False) -> str:
-    """Return the name in plain words, with the name of its file."""
+def full_name(timeline: Timeline, *, is_narrow: bool = False, is_plain: bool = False) -> str:
+    """Return the name in plain words, and unless `is_plain` the name of the file."""
     plain = in_plain_words(timeline.server, timeline.title)
-    return " · ".join([with_name(plain, timeline.server, is_narrow=is_narrow), *timeline.settings])
-
-
-def plain_name_of_timeline(timeline: Timeline) -> str:
-    return " · ".join([in_plain_words(timeline.server, timeline.title), *timeline.settings])
+    name = plain if is_plain else with_name(plain, timeline.server, is_narrow=is_narrow)
+    return " · ".join([name, *timeline.settings])
 
 
 def heading(kind: TimelinePattern, members: Sequence[Timeline]) -> str:
@@ -96,7 +93,7 @@ def headline(drawn: Sequence[Timeline]) -> str:
     if len(groups) == 1:
         return heading(kind, members)
     if kind.is_parallel and not kind.is_stuck:
-        *names, last = map(plain_name_of_timeline, members)
+        *names, last = (full_name(timeline, is_plain=True) for timeline in members)
         count = "" if len(members) <= _MOST_NAMES else f"{len(members)} of {len(drawn)}\n"
         return f"{heading(kind, members)}: {count}{' and '.join(filter(None, [', '.join(names), last]))}"
     return "None of these runs tasks in parallel and keeps pings quick"
@@ -260,11 +257,9 @@ class _Chart:
             if ping.due_s >= 0:
                 column = self._column(ping.due_s)
                 longest_s[column] = max(ping.waited_s, longest_s.get(column, 0.0))
-        line = "".join(self._height(longest_s[each]) if each in longest_s else " " for each in range(self._columns))
+        marks = {at: _HEIGHTS[min(7, int(8 * wait_s / self._tallest_s))] for at, wait_s in longest_s.items()}
+        line = "".join(marks.get(column, " ") for column in range(self._columns))
         return Text(f"{line} {formatting.seconds(self._timeline.longest_ping_s)}", style=_PINGS)
-
-    def _height(self, waited_s: float) -> str:
-        return _HEIGHTS[min(len(_HEIGHTS) - 1, int(len(_HEIGHTS) * waited_s / self._tallest_s))]
 
     def _axis(self) -> Text:
         line = " " * self._label_width

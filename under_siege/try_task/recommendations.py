@@ -9,7 +9,7 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.model.target import Kind, Target
-from under_siege.model.task_profile import Again, Effects, Findings, Threads
+from under_siege.model.task_profile import Again, Alone, Effects, Findings, Threads
 from under_siege.paths import PROGRAM
 
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
@@ -44,7 +44,7 @@ def is_worth_a_run(findings: Findings, strategies: Sequence[Target]) -> bool:
 def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
     yield "task", f"{findings.task}, under Python {findings.python}"
     if findings.alone is not None:
-        yield from [("fails", findings.alone.error)] if findings.alone.error else _single_task(findings)
+        yield from [("fails", findings.alone.error)] if findings.alone.error else _single_task(findings, findings.alone)
     if findings.threads is not None:
         yield "GIL", findings.threads.error or _gil(findings, findings.threads)
     yields = findings.yields
@@ -61,9 +61,8 @@ def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
     yield from (("warning", warning) for warning in _warnings(findings))
 
 
-def _single_task(findings: Findings) -> Iterator[tuple[str, str]]:
-    alone, again, machine = findings.alone, _again(findings), findings.machine
-    assert alone is not None
+def _single_task(findings: Findings, alone: Alone) -> Iterator[tuple[str, str]]:
+    again, machine = _again(findings), findings.machine
     best = again or alone
     time = (
         f"less than {formatting.seconds(SHORTEST_S)}" if best.wall_s < SHORTEST_S else formatting.seconds(best.wall_s)

@@ -35,10 +35,8 @@ _STEPS = {
 def profile_task(
     task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
 ) -> tuple[Findings | None, int | None]:
-    """Return the findings, and the number of the signal that stopped the profiler or None.
+    """Return the findings, and the signal that stopped the profiler or None; the limit is for the first run.
 
-    Args:
-        limit_s: for the first run; the later steps get a limit in proportion to its time.
     Raises:
         BadInputError: the task can't be called with these arguments.
     """
