@@ -13,7 +13,7 @@ KEPT = Path("lesson-progress")
 
 
 @click.command()
-@click.argument("words", metavar="[STEP | check FILE]", nargs=-1)
+@click.argument("args", metavar="[STEP | check FILE]", nargs=-1)
 @click.option(
     "--answer", "answers", default="", help="Predictions instead of prompts: one letter, or one per question."
 )
@@ -21,7 +21,7 @@ KEPT = Path("lesson-progress")
 @click.option("--list", "listed", is_flag=True, help="List all steps, and which are done.")
 @click.option("--html", type=FILE, help="Write a page that grows with each step.")
 @click.option("--keep", type=FILE, default=KEPT, show_default=True, help="Folder for progress and raw values.")
-def lesson(words: tuple[str, ...], answers: str, everything: bool, listed: bool, html: Path | None, keep: Path) -> None:
+def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, html: Path | None, keep: Path) -> None:
     """Learn how servers run long tasks: predict, measure, compare, and understand.
 
     STEP is a number; the default is the first step that is not done. Each claim is decided by what was just measured
@@ -29,14 +29,14 @@ def lesson(words: tuple[str, ...], answers: str, everything: bool, listed: bool,
 
     Exit 1 if something could not be run; else 3 if something is undecided; else 0, even if you predicted wrongly.
     """
-    if words[:1] == ("check",):
+    if args[:1] == ("check",):
         from under_siege.lesson.exercise_check import check
 
-        if len(words) != 2:
+        if len(args) != 2:
             raise BadInputError("check needs one file, for example lesson/exercises/to_thread.py")
-        sys.exit(check(Path(words[1]), keep))
-    if len(words) > 1:
-        raise BadInputError(f"{' '.join(words)[:60]!r} is more than one step; use one number, or --all")
+        sys.exit(check(Path(args[1]), keep))
+    if len(args) > 1:
+        raise BadInputError(f"{' '.join(args)[:60]!r} is more than one step; use one number, or --all")
     from under_siege.lesson.lesson_session import LessonSession, overview
     from under_siege.lesson.step import LessonProgress, all_steps, find_step
 
@@ -45,7 +45,7 @@ def lesson(words: tuple[str, ...], answers: str, everything: bool, listed: bool,
         click.echo(overview(steps, progress))
         return
     following = progress.next_of(steps)
-    chosen = steps if everything else [find_step(words[0])] if words else [following] if following else []
+    chosen = steps if everything else [find_step(args[0])] if args else [following] if following else []
     if not chosen:
         click.echo(f"All steps are done. To repeat one, run: {PROGRAM} lesson STEP")
     letters = [letter for letter in answers.upper() if letter not in ", "]

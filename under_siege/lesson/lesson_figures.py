@@ -50,11 +50,11 @@ def unknown(doubt: str) -> Figure:
     return Figure("?", doubt=doubt)
 
 
-def _only(kind: str, words: str, several: Iterable[Any]) -> Any:
-    """Return the one that these words mean; raise LookupError if there is none, or more than one."""
-    matches = [each for each in several if fits(words, each.case)]
+def _only(kind: str, selector: str, several: Iterable[Any]) -> Any:
+    """Return the one that the selector matches; raise LookupError if there is none, or more than one."""
+    matches = [each for each in several if fits(selector, each.case)]
     if len(matches) != 1:
-        raise LookupError(f"{words} was not measured" if not matches else f"{words} is more than one {kind}")
+        raise LookupError(f"{selector} was not measured" if not matches else f"{selector} is more than one {kind}")
     return matches[0]
 
 
@@ -113,9 +113,9 @@ class ResultView:
             return self.figure(against, case)
         return self.figure(metric, against)
 
-    def _has(self, words: str) -> bool:
+    def _has(self, selector: str) -> bool:
         several: list[Any] = [*self._result.records, *self._result.traces, *self._result.incidents]
-        return any(fits(words, each.case) for each in several)
+        return any(fits(selector, each.case) for each in several)
 
     def _index(self, case: str) -> int:
         return self.comparison.cases.index(_only("case", case, self.comparison.cases))

@@ -76,14 +76,14 @@ def _step(step: LessonStep, progress: LessonProgress) -> dict[str, Any]:
 
 def _shown(step: LessonStep, question: Question, predicted: str, result: Result | None, instead: str) -> dict[str, Any]:
     view = ResultView(result) if result else None
-    found = decide_question(question, view) if view else QuestionResult((), "", undecided=True)
+    decision = decide_question(question, view) if view else QuestionResult((), "", undecided=True)
     has_table = result is not None and bool(result.records) and "table" in question.show
-    is_open = found.has_undecided and not instead
+    is_open = decision.has_undecided and not instead
     traced = terminal.committed_traces(step, question) if is_open and "timeline" in question.show else None
     timelines = [each for each in _pictures(question, traced) if each.name == "timeline"] if traced else []
     return {
         "question": question,
-        "found": found,
+        "decision": decision,
         "predicted": predicted,
         "instead": instead,
         "figures": Section("", list(_pictures(question, result))).figures if result else [],

@@ -64,14 +64,14 @@ class LessonSession:
             self._say(f"\n{terminal.question_text(step, question, number)}\n")
             prediction = self._prediction(question)
             result, instead, result_file = self._result_for(step, question)
-            found = self._show_result(question, result, prediction)
-            if found.has_undecided:
+            decision = self._show_result(question, result, prediction)
+            if decision.has_undecided:
                 self._exit_codes.add(NOT_DECIDED)
                 if not instead:
                     self._show_committed(step, question)
             if number < len(step.questions):
                 self._pause("Enter: the next question")
-            predictions, right, file = predictions + prediction, right + (found.right or "?"), file or result_file
+            predictions, right, file = predictions + prediction, right + (decision.right or "?"), file or result_file
         self._say_wrapped(f"Exercise. {step.exercise}")
         self._progress.save(step, CompletedStep(predictions, right, file, instead))
 
@@ -141,17 +141,17 @@ class LessonSession:
 
     def _show_result(self, question: Question, result: Result, predicted: str) -> QuestionResult:
         view = ResultView(result)
-        found = decide_question(question, view)
+        decision = decide_question(question, view)
         for shown in terminal.charts_and_tables(question, result, view):
             self._show(shown)
         self._pause("Enter: what it means")
-        self._say_wrapped(terminal.verdict(question, predicted, found))
-        lines = [f"{terminal.MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in found.sentences]
-        lines += filter(None, [found.reasons, terminal.why(question, found)])
+        self._say_wrapped(terminal.verdict(question, predicted, decision))
+        lines = [f"{terminal.MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in decision.sentences]
+        lines += filter(None, [decision.reasons, terminal.why(question, decision)])
         self._say("\n".join(map(terminal.paragraph, lines)))
         if question.code:
             self._say(f"In the code:\n{terminal.code_text(question)}")
-        return found
+        return decision
 
     def _show_committed(self, step: LessonStep, question: Question) -> None:
         """Show what a quieter machine has measured."""

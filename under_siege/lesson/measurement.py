@@ -106,8 +106,8 @@ def _undecided_cases(question: Question, result: Result) -> Collection[Case]:
     if any(record.failure for record in result.records):
         return ()
     claims = tuple(claim for claim in question.claims if claim.metric != IN_FLIGHT)
-    found = decide_question(msgspec.structs.replace(question, claims=claims), ResultView(result))
-    return cases if found.has_undecided else ()
+    decision = decide_question(msgspec.structs.replace(question, claims=claims), ResultView(result))
+    return cases if decision.has_undecided else ()
 
 
 def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], None]) -> Plan:

@@ -17,9 +17,9 @@ LESSON = ROOT / "lesson"
 LETTERS = "ABCD"
 
 
-def fits(words: str, case: Case) -> bool:
-    """Return whether words such as `3 digest` or `3_async_threadexecutor 3.14*` mean this case."""
-    server, *patterns = words.split()
+def fits(selector: str, case: Case) -> bool:
+    """Return whether a selector such as `3 digest` or `3_async_threadexecutor 3.14*` matches this case."""
+    server, *patterns = selector.split()
     stem, values = case.server.rpartition("/")[2], [str(value) for _, value in case.values]
     return server in (stem, case.server, stem.split("_")[0]) and all(fnmatch.filter(values, each) for each in patterns)
 
@@ -110,7 +110,7 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
 
     def is_about(self, case: Case) -> bool:
         """Return whether a claim is about the case, or compares another one with it."""
-        return any(fits(words, case) for claim in self.claims for words in (claim.of, claim.against) if words)
+        return any(fits(selector, case) for claim in self.claims for selector in (claim.of, claim.against) if selector)
 
     def answer(self, letter: str) -> str:
         return " ".join(self.answers[LETTERS.index(letter)].text.split())

@@ -155,23 +155,23 @@ def _summaries(question: Question, view: ResultView) -> list[Summary]:
     return [each for each in view.comparison.cases if question.run is None or question.is_about(each.case)]
 
 
-def verdict(question: Question, predicted: str, found: QuestionResult) -> str:
-    if found.undecided:
+def verdict(question: Question, predicted: str, decision: QuestionResult) -> str:
+    if decision.undecided:
         said = f"You said {predicted}. This run does not decide whether that is right; usually it is {question.usual}."
-    elif not found.right:
+    elif not decision.right:
         said = f"You said {predicted}. None of the answers fits what was measured; usually it is {question.usual}."
-    elif found.right == predicted:
+    elif decision.right == predicted:
         said = f"You said {predicted}, and that is right."
     else:
-        said = f"You said {predicted}; it is {found.right}: {question.answer(found.right)}"
-    if found.right and found.right != question.usual:
+        said = f"You said {predicted}; it is {decision.right}: {question.answer(decision.right)}"
+    if decision.right and decision.right != question.usual:
         said += f" On most machines it is {question.usual}: {question.answer(question.usual)}"
     return said
 
 
-def why(question: Question, found: QuestionResult) -> str:
+def why(question: Question, decision: QuestionResult) -> str:
     text = " ".join(question.why.split())
-    is_usual = not text or found.right == question.usual
+    is_usual = not text or decision.right == question.usual
     return text if is_usual else f"Why it is {question.usual} on most machines: {text}"
 
 

@@ -126,16 +126,16 @@ class _Canvas:
     def _pings(self, timeline: Timeline) -> None:
         """Draw each ping as a line, in as many rows as needed so that none hides another."""
         self._label(f"pings ≤ {formatting.seconds(timeline.longest_ping_s)}" if self._columns == 1 else "pings")
-        most = _PING_ROWS_OF_A_SLIDE if self.look.is_slide else _PING_ROWS
+        max_rows = _PING_ROWS_OF_A_SLIDE if self.look.is_slide else _PING_ROWS
         step = max(3.2, 4.0 * self._bar / _BAR)
         free_at_s: list[float] = []
         for ping in (ping for ping in timeline.pings if ping.due_s >= 0):
             row = next((row for row, free_s in enumerate(free_at_s) if free_s < ping.due_s), len(free_at_s))
             end_s = ping.due_s + ping.waited_s
             free_at_s[row : row + 1] = [end_s + 0.004]
-            y = self.height + 4 + step * (row % most)
+            y = self.height + 4 + step * (row % max_rows)
             self.rows["pings"].append({"y": y, "x": self._x(ping.due_s), "x2": self._x(end_s)})
-        self.height += max(self._bar, 8 + step * min(len(free_at_s), most))
+        self.height += max(self._bar, 8 + step * min(len(free_at_s), max_rows))
 
     def say(self, text: str) -> None:
         self._left = 0.0
