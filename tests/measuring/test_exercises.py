@@ -1,4 +1,4 @@
-"""The exercises of the lesson: the check finds the fault of each, and none in a solution."""
+"""The exercises of the lesson: the check reports the fault of each, and none in a solution."""
 
 import ast
 import sys
@@ -53,22 +53,22 @@ PING = Claim(
 )
 
 
-def test_every_exercise_has_a_solution_and_says_what_solved_means() -> None:
+def test_every_exercise_has_a_solution_and_a_hint() -> None:
     assert NAMES == sorted(path.stem for path in SOLUTIONS.glob("*.py")) == sorted(all_exercises())
     assert all(one.hint for one in all_exercises().values())
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_a_short_server(folder: Path, name: str) -> None:
+def test_exercises_and_solutions_are_short_servers(folder: Path, name: str) -> None:
     path = folder / f"{name}.py"
     assert read_strategy(path).command
     assert lines_of_code(path) <= MOST_LINES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_solution_stands_neither_in_the_exercise_nor_in_its_hint(name: str) -> None:
-    """A line of code that only the solution has is not told before."""
+def test_exercise_and_hint_do_not_contain_the_solution(name: str) -> None:
+    """No code line that only the solution has is in the docstring or the hint."""
     told = ast.get_docstring(ast.parse((EXERCISES / f"{name}.py").read_text())) + all_exercises()[name].hint
     before, after = (set((folder / f"{name}.py").read_text().splitlines()) for folder in FOLDERS)
     changed = [line.strip() for line in after - before if not line.startswith(('"', "import", "from"))]
@@ -79,7 +79,7 @@ def test_a_solution_stands_neither_in_the_exercise_nor_in_its_hint(name: str) ->
 def besieged(
     out: Path, *names: str, time_s: float, task: str = "", beside: Sequence[str] = (), ceiling: bool = False
 ) -> dict[str, CheckReport]:
-    """These exercises and their solutions in one round as short as can be, at their task or a lighter one."""
+    """Measure exercises and their solutions in one short round, with their task or a lighter one."""
     exercises = [all_exercises()[name] for name in names]
     files = [read_strategy(folder / f"{name}.py") for name in names for folder in FOLDERS]
     suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, beside)))
@@ -95,10 +95,7 @@ def besieged(
 
 
 def assert_told_apart(everything: dict[str, CheckReport]) -> None:
-    """Each exercise misses something that its solution does not; what is plain needs no second round for an interval.
-
-    Whether an interval decides is asked below, of figures that are known.
-    """
+    """Check that each exercise misses something that its solution does not, without regard to intervals."""
     for name, found in everything.items():
         missed = [claim for claim in found.claims if keeps(found, claim.claim) is False]
         said = "\n".join(found.lines())
@@ -112,7 +109,7 @@ def assert_told_apart(everything: dict[str, CheckReport]) -> None:
 
 
 def keeps(found: CheckReport, claim: Claim) -> bool | None:
-    """By the mere figures; None where there are none."""
+    """Return whether the claim holds by the figures alone; None without figures."""
     view = found._view
     try:
         one, other = view.figure(claim.metric, claim.of), view.reference(claim.metric, claim.against, claim.of)
@@ -123,18 +120,18 @@ def keeps(found: CheckReport, claim: Claim) -> bool | None:
 
 
 @pytest.mark.measures
-def test_who_stops_the_loop_while_a_task_waits_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
+def test_blocking_the_event_loop_is_detected(tmp_path: Path) -> None:
     assert_told_apart(besieged(tmp_path / "r.json", *WAITING, time_s=1.0))
 
 
 @pytest.mark.figures
-def test_who_does_not_do_the_work_or_wait_for_it_is_found_out_and_who_does_is_not(tmp_path: Path) -> None:
+def test_skipped_or_unawaited_work_is_detected(tmp_path: Path) -> None:
     names = ("cached", "forgotten_await")
     assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=0.7, task=LIGHTER, ceiling=True))
 
 
 @pytest.mark.figures
-def test_who_wastes_work_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
+def test_wasted_work_is_detected(tmp_path: Path) -> None:
     name = "pool_for_each_request"
     assert_told_apart(besieged(tmp_path / "r.json", name, time_s=1.2, task=LIGHTER, beside=["4"]))
 
@@ -183,14 +180,14 @@ def test_a_busy_machine_does_not_keep_a_good_server_from_solving_the_exercise() 
 
 
 @pytest.mark.parametrize("code", OF_THE_MACHINE)
-def test_only_noise_that_hides_nothing_is_excused(code: str) -> None:
-    """Above all: a case that is suspect, or whose work could not be verified, never solves an exercise."""
+def test_only_wide_intervals_are_excused(code: str) -> None:
+    """A case that is suspect, or whose work could not be verified, never solves an exercise."""
     found = checked()
     found.doubts = [Reason(code, "Something.")]
     assert found.exit_code == (SOLVED if code == "wide_interval" else NOT_DECIDED)
 
 
-def test_a_check_goes_on_until_it_is_decided() -> None:
+def test_a_check_continues_until_it_is_decided() -> None:
     result = checked()._view._result
     cases = {record.case for record in result.records}
     wanted = partial(undecided_cases, "mine", Exercise(claims=(PING,)))
@@ -201,7 +198,7 @@ def test_a_check_goes_on_until_it_is_decided() -> None:
     assert set(wanted(result)) == cases
 
 
-def test_every_verdict_is_explained_to_a_beginner_once() -> None:
+def test_every_verdict_has_one_explanation() -> None:
     assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *FAULTS}
     depends = {"no_transactions"}  # on whether any answer came at all
     assert set(OF_THE_MACHINE) & set(FAULTS) == depends
@@ -215,7 +212,7 @@ def test_every_verdict_is_explained_to_a_beginner_once() -> None:
         ("letter.py", "print('hello')", "doesn't keep the server contract"),
     ],
 )
-def test_what_is_no_server_is_told_in_one_line(file: str, text: str | None, why: str, tmp_path: Path) -> None:
+def test_an_invalid_server_is_rejected_in_one_line(file: str, text: str | None, why: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / file).write_text(text)
     ended = called("lesson", "check", file, folder=tmp_path)
@@ -225,7 +222,7 @@ def test_what_is_no_server_is_told_in_one_line(file: str, text: str | None, why:
 
 
 @pytest.mark.parametrize("words", [(), ("one.py", "two.py")])
-def test_one_file_is_checked_at_a_time(words: tuple[str, ...]) -> None:
+def test_check_needs_exactly_one_file(words: tuple[str, ...]) -> None:
     ended = called("lesson", "check", *words)
     assert ended.returncode == 2
     assert "check needs one file" in ended.stderr
@@ -233,7 +230,7 @@ def test_one_file_is_checked_at_a_time(words: tuple[str, ...]) -> None:
 
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is checked takes a short siege and little work."""
+    """Check with short sieges and a light task."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setattr(exercise_check, "TIME_S", 0.3)
     lighter = {name: msgspec.structs.replace(one, task=LIGHTER) for name, one in all_exercises().items()}
@@ -242,14 +239,14 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("light")
-def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_is_reported_with_its_last_output(tmp_path: Path) -> None:
     with without_a_ceiling(), pytest.raises(BadInputError, match=r"dies_at_once\.py does not start: .*"):
         exercise_check.check(TESTS / "servers" / "dies_at_once.py", tmp_path)
 
 
 @pytest.mark.figures
 @pytest.mark.usefixtures("light")
-def test_the_command_says_what_it_has_found_and_keeps_the_raw_values(tmp_path: Path) -> None:
+def test_the_command_prints_a_report_and_saves_raw_values(tmp_path: Path) -> None:
     ended = called("lesson", "check", str(EXERCISES / "forgotten_await.py"), "--keep", "kept", folder=tmp_path)
     assert ended.returncode == NOT_SOLVED, ended.stderr
     assert "Not solved yet: the answer is not that of the task." in ended.stdout

@@ -1,4 +1,4 @@
-"""The lesson: its claims are decided by what was measured."""
+"""The lesson: claims, questions, steps, the command and the HTML page."""
 
 import functools
 import html
@@ -63,7 +63,7 @@ def outcome(claim: Claim, result) -> str:
 
 
 def without_ceiling(result):
-    """As a step measures: there is no ceiling that noise could put in doubt."""
+    """Return the result without its ceiling, as a step measures."""
     result.records = [one for one in result.records if not one.is_ceiling]
     for one in result.records:
         one.has_ceiling = False
@@ -98,7 +98,7 @@ ONE_ROUND.records = [one for one in ONE_ROUND.records if one.round == 1]
         ("decided", NOISY, NOT_HERE),
     ],
 )
-def test_a_claim_is_judged_by_the_interval(is_: str, result, expected: str) -> None:
+def test_the_interval_decides_a_claim(is_: str, result, expected: str) -> None:
     assert outcome(a_claim(is_), result) == expected
 
 
@@ -163,7 +163,7 @@ def test_the_sentence_has_the_figures_that_were_measured() -> None:
     assert float(times) == pytest.approx(rates["3_c"] / rates["1_a"], rel=0.05)
 
 
-def test_a_small_difference_is_not_said_to_be_none() -> None:
+def test_a_small_difference_is_reported_as_small() -> None:
     said = Claim("rate", "3", "same", "1", claim="so it is", says="{same}")
     several = {
         quality: decide(said, ResultView(a_result(("1_a", 1, 1.0), ("3_c", 1, quality), noise=0.003)))
@@ -174,12 +174,12 @@ def test_a_small_difference_is_not_said_to_be_none() -> None:
 
 
 @pytest.mark.parametrize("is_", ["faster", "about twice", "at least times", ""])
-def test_words_that_claim_nothing_are_refused(is_: str) -> None:
+def test_unknown_relations_are_rejected(is_: str) -> None:
     with pytest.raises(BadInputError, match="expected same, more, less"):
         limits_of(is_)
 
 
-def test_littles_law_is_a_figure_of_its_own() -> None:
+def test_users_inside_follows_littles_law() -> None:
     assert outcome(a_claim("same", "users inside", against="users"), EQUAL) == HOLDS
     assert outcome(a_claim("less", "users inside", against="users"), EQUAL) == NOT_HERE
 
@@ -193,7 +193,7 @@ def a_trace(*ran_s: tuple[float, float], pings_s: tuple[float, ...] = (0.002,)) 
     return Trace(server="2_b", title="", values={"task": "primes"}, requests=requests, pings=pings)
 
 
-def test_how_many_tasks_are_in_hand_at_once_is_counted() -> None:
+def test_at_once_counts_overlapping_tasks() -> None:
     one_by_one, together = result_of([]), result_of([])
     one_by_one.traces.append(a_trace((0.0, 1.0), (1.0, 2.0), (2.0, 3.0)))
     together.traces.append(a_trace((0.0, 3.0), (0.5, 2.0), (2.0, 3.0)))
@@ -201,7 +201,7 @@ def test_how_many_tasks_are_in_hand_at_once_is_counted() -> None:
     assert (outcome(claim, one_by_one), outcome(claim, together)) == (HOLDS, NOT_HERE)
 
 
-# The answer that is right follows from the claims.
+# The right answer
 
 
 def a_page(*answers: tuple[str, ...], claims: tuple[Claim, ...]) -> Question:
@@ -217,14 +217,14 @@ def test_the_right_answer_follows_from_the_claims() -> None:
     assert [decide_question(BOTH, ResultView(one)).right for one in (EQUAL, TWICE)] == ["A", "B"]
 
 
-def test_another_answer_than_usual_is_right_only_where_the_usual_one_can_not_be() -> None:
+def test_an_unusual_answer_is_right_only_if_the_usual_one_is_excluded() -> None:
     a_little = ResultView(without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.35), noise=0.07)))
     assert (decide(MORE, a_little).outcome, decide(SAME, a_little).outcome) == (HOLDS, UNDECIDED)
     found = decide_question(BOTH, a_little)
     assert (found.right, found.undecided) == ("", True)
 
 
-def test_an_answer_that_nothing_bears_out_is_not_the_right_one() -> None:
+def test_an_answer_whose_claims_do_not_hold_is_not_right() -> None:
     found = decide_question(a_page(("same", "more"), (), claims=(SAME, MORE)), ResultView(TWICE))
     assert (found.right, found.undecided) == ("", False)
     assert "None of the answers fits" in terminal.verdict(BOTH, "A", found)
@@ -236,23 +236,23 @@ def test_no_answer_is_right_while_its_claims_are_undecided() -> None:
     assert "does not decide whether that is right" in terminal.verdict(BOTH, "A", found)
 
 
-def test_where_this_machine_shows_something_else_that_is_said() -> None:
+def test_an_unusual_answer_is_compared_with_the_usual_one() -> None:
     found = decide_question(BOTH, ResultView(TWICE))
     assert "You said B, and that is right. On most machines it is A" in terminal.verdict(BOTH, "B", found)
     assert terminal.why(BOTH, found) == "Why it is A on most machines: Because."
 
 
-def test_a_reason_is_told_once_for_all_claims() -> None:
+def test_each_reason_is_printed_once() -> None:
     pings = a_claim("same", "ping p50", name="same"), a_claim("more", "ping p50", name="more")
     found = decide_question(a_page(("same",), ("more",), claims=pings), ResultView(ONE_ROUND))
     assert [mark for mark, _ in found.sentences] == [UNDECIDED, UNDECIDED]
     assert found.reasons == "A single round says nothing about noise."
 
 
-# The steps themselves.
+# The steps
 
 
-def test_there_are_thirteen_steps_in_their_order() -> None:
+def test_there_are_thirteen_steps_in_order() -> None:
     assert [one.number for one in STEPS] == list(range(1, 14))
 
 
@@ -277,13 +277,13 @@ def test_a_table_keeps_its_figures_at_80_columns(one: LessonStep, page: Question
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
-def test_what_was_found_is_said_in_five_sentences(one: LessonStep, page: Question) -> None:
+def test_the_explanation_has_at_most_five_sentences(one: LessonStep, page: Question) -> None:
     found = [claim for claim in page.claims if claim.says]
     assert len(found) + len(re.findall(r"[.?!](?=\s|$)", page.why.strip())) <= MOST_SENTENCES
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
-def test_each_part_of_a_step_says_what_it_has_to(one: LessonStep, page: Question) -> None:
+def test_each_step_is_complete(one: LessonStep, page: Question) -> None:
     assert 3 <= len(page.answers) <= 4
     assert len(page.usual) == 1
     assert page.answers[page.letters.index(page.usual)].when
@@ -304,8 +304,8 @@ def seen(path: Path) -> tuple[Result, ResultView]:
 
 
 @pytest.mark.parametrize(("one", "page"), PAGES)
-def test_every_claim_holds_in_the_result_that_comes_with_it(one: LessonStep, page: Question) -> None:
-    """Of those that are sentences; and the answer that is called the usual one is the one that fits."""
+def test_the_usual_answer_is_right_in_the_committed_result(one: LessonStep, page: Question) -> None:
+    """Check every claim that is shown as a sentence, too."""
     path = committed_result(one, page)
     if not path.exists():
         pytest.skip(f"{path.relative_to(ROOT)} was not measured yet")
@@ -327,7 +327,7 @@ def test_every_claim_holds_in_the_result_that_comes_with_it(one: LessonStep, pag
         ("title =", "not a step"),
     ],
 )
-def test_a_file_that_is_no_step_is_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
+def test_an_invalid_step_is_rejected_in_one_line(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "01_x.toml"
     path.write_text(text)
     with pytest.raises(BadInputError, match=message) as refused:
@@ -335,7 +335,7 @@ def test_a_file_that_is_no_step_is_refused_in_one_line(text: str, message: str, 
     assert "\n" not in str(refused.value)
 
 
-# The command.
+# The command
 
 
 def test_the_list_shows_every_step(tmp_path: Path) -> None:
@@ -357,21 +357,21 @@ def test_the_list_shows_every_step(tmp_path: Path) -> None:
         (["check"], "check needs one file"),
     ],
 )
-def test_what_can_not_be_done_is_said_in_one_line(words: list[str], message: str, tmp_path: Path) -> None:
+def test_invalid_arguments_are_rejected_in_one_line(words: list[str], message: str, tmp_path: Path) -> None:
     said = called("lesson", *words, folder=tmp_path)
     assert said.returncode == 2
     assert message in said.stderr
     assert len(said.stderr.splitlines()) == 1
 
 
-def test_a_notebook_of_something_else_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_an_invalid_progress_file_is_rejected_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "lesson-progress").mkdir()
     (tmp_path / "lesson-progress" / "progress.json").write_text("[]")
     said = called("lesson", "12", "--answer", "A", folder=tmp_path)
     assert (said.returncode, len(said.stderr.splitlines())) == (2, 1)
 
 
-def test_it_goes_on_where_one_has_stopped(tmp_path: Path) -> None:
+def test_progress_is_saved(tmp_path: Path) -> None:
     said = called("lesson", "12", "--answer", "CBACB", folder=tmp_path)
     assert said.returncode == 0
     assert ANSWER.findall(said.stdout) == list("CBACB")
@@ -385,7 +385,7 @@ def test_it_goes_on_where_one_has_stopped(tmp_path: Path) -> None:
     assert "12  done  Detective                       you said CBACB, it was CBACB" in overview(STEPS, progress)
 
 
-def test_a_wrong_prediction_is_no_failure_and_the_right_answer_is_said(tmp_path: Path) -> None:
+def test_a_wrong_prediction_exits_0_and_prints_the_right_answer(tmp_path: Path) -> None:
     said = called("lesson", "12", "--answer", "A", folder=tmp_path)
     assert said.returncode == 0
     assert "You said A; it is C: 591.66 can't be" in " ".join(said.stdout.split())
@@ -396,9 +396,7 @@ def test_no_line_of_a_step_is_wider_than_80_columns(tmp_path: Path) -> None:
     assert [line for line in lines if len(line) > terminal.WIDTH] == []
 
 
-def test_where_the_machine_lacks_something_the_result_of_another_one_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_requirement_shows_the_committed_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "usable_cpus", lambda: 1)
     monkeypatch.setattr(measurement, "is_python", lambda _: True)
     said = " ".join(called("lesson", "7", "--answer", "B", folder=tmp_path).stdout.split())
@@ -412,7 +410,7 @@ PYTHONS = {"python3.14": "3.14.7", "python3.14t": "3.14.7t"}
 
 
 def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
-    """As far as these are asked who they are."""
+    """Replace interpreters with these versions."""
 
     def interpreter(name: str) -> Interpreter:
         if name not in versions:
@@ -427,7 +425,7 @@ def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> No
 @pytest.mark.parametrize(
     ("one", "page"), [each for each in PAGES if each.values[1].run and each.values[1].run.only], ids=str
 )
-def test_each_case_that_a_step_names_is_run(
+def test_only_the_cases_in_only_are_run(
     one: LessonStep, page: Question, monkeypatch: pytest.MonkeyPatch, tmp_path
 ) -> None:
     planned = []
@@ -439,8 +437,8 @@ def test_each_case_that_a_step_names_is_run(
     assert claimed <= set(page.run.only)
 
 
-def test_a_python_without_the_gil_is_not_taken_for_one_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it was installed, `python3.14` may be the very same."""
+def test_a_free_threaded_python_does_not_count_as_one_with_a_gil(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python3.14` may be a link to `python3.14t`."""
     pythons_are(monkeypatch, dict.fromkeys(PYTHONS, "3.14.7t"))
     assert list(filter(measurement.is_python, PYTHONS)) == ["python3.14t"]
     assert "has no python3.14" in measurement.missing_here(STEPS[6].questions[0])
@@ -449,7 +447,7 @@ def test_a_python_without_the_gil_is_not_taken_for_one_with_it(monkeypatch: pyte
 
 
 def failed(*_: object) -> tuple[Result, None]:
-    """All of it."""
+    """Return a result in which every case failed."""
     record = a_result(("2_b", 1, 1.0)).records[0]
     record.failure = Failure("died", "the server died after 0.1 s.")
     return result_of([record]), None
@@ -460,7 +458,7 @@ def not_begun(*_: object) -> None:
 
 
 @pytest.mark.parametrize(("measured", "why"), [(failed, "the server died"), (not_begun, "'/opt/python' can't make")])
-def test_where_nothing_could_be_measured_the_result_of_another_machine_is_shown(
+def test_a_failed_measurement_shows_the_committed_result(
     measured, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("under_siege.lesson.lesson_session.measure", measured)
@@ -474,12 +472,12 @@ def test_where_nothing_could_be_measured_the_result_of_another_machine_is_shown(
     assert LessonProgress(tmp_path / "lesson-progress").completed["07_python_today"].result == ""
 
 
-def test_what_ours_lacks_is_to_be_mended_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_own_python_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("under_siege.lesson.lesson_session.measure", not_begun)
     assert called("lesson", "1", "--answer", "B", folder=tmp_path).returncode == 2
 
 
-def test_the_plan_of_a_teacher_has_the_right_letters_and_its_minutes() -> None:
+def test_the_teaching_page_has_the_right_letters_and_minutes() -> None:
     text = (ROOT / "docs" / "teaching.md").read_text()
     for one in STEPS:
         assert re.search(
@@ -505,7 +503,7 @@ requests = 2
 """
 
 
-def test_a_step_is_run_shown_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_measured_shown_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "01_small.toml").write_text(SMALL)
     monkeypatch.setattr(step, "LESSON", tmp_path)
     said = called("lesson", "--answer", "B", "--html", "page.html", folder=tmp_path)
@@ -520,10 +518,10 @@ def test_a_step_is_run_shown_and_kept(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "A single task (digest) takes" not in said.stdout  # of a trace alone nothing depends on that
 
 
-# The page.
+# The HTML page
 
 
-def test_the_page_escapes_whatever_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_escapes_all_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     evil = "<script>alert(1)</script>"
     result = a_result(("1_a", 1, 1.0), ("3_c", 1, 1.0))
     for record in result.records:
@@ -540,7 +538,7 @@ def test_the_page_escapes_whatever_is_told(tmp_path: Path, monkeypatch: pytest.M
     assert html.escape(evil) in made
 
 
-def test_how_a_picture_is_read_is_told_once() -> None:
+def test_repeated_sentences_are_dropped() -> None:
     first_time = FirstTime()
     assert (
         first_time.of("A bar is a request. There are 8 users.\nWhy?") == "A bar is a request. There are 8 users. Why?"
@@ -550,7 +548,7 @@ def test_how_a_picture_is_read_is_told_once() -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_page_has_the_steps_that_are_done_and_names_the_others(tmp_path: Path) -> None:
+def test_the_page_shows_completed_steps_and_lists_the_others(tmp_path: Path) -> None:
     called("lesson", "12", "--answer", "A", "--html", "page.html", folder=tmp_path)
     page = (tmp_path / "page.html").read_text()
     assert 'id="step-12"' in page

@@ -1,4 +1,4 @@
-"""The questions about the pictures: what is called the right answer is what the committed results say."""
+"""The answers in lesson/questions.md agree with the committed results."""
 
 import functools
 import re
@@ -25,7 +25,7 @@ def numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"^(\d+)\. ", text, re.MULTILINE)]
 
 
-def test_there_are_ten_questions_and_each_has_an_answer_that_stands_on_a_result() -> None:
+def test_each_of_ten_questions_has_an_answer_with_a_claim() -> None:
     assert numbers(QUESTIONS) == numbers(ANSWERS) == list(range(1, 11))
     answers = re.split(r"^\d+\. ", ANSWERS, flags=re.MULTILINE)[1:]
     assert all(CLAIM.search(answer) for answer in answers)
