@@ -61,4 +61,4 @@ def test_the_terminal_has_a_mark_for_io() -> None:
     assert drawn.count("·") > 40
     assert drawn.count("░") <= 4  # where it computes next to nothing
     assert max(map(len, page.getvalue().splitlines())) <= 80
-    assert "· waits for something else" in page.getvalue()
+    assert "· waits for something other than a core" in page.getvalue()

@@ -19,7 +19,7 @@ _LETTER = 6.3  # pixels, about
 _MOST_PANELS = 4  # of a slide
 _LEGEND = {
     "waits for its turn": "waiting",
-    "waits for something else than a core": "elsewhere",
+    "waits for something other than a core": "elsewhere",
     "computes": "computing",
     "answer ready, not yet sent": "late",
     "ping, as long as it took": "pings",

@@ -134,7 +134,7 @@ LEGEND = (
     "█ computes",
     "▓▒ shares a core with other tasks or programs",
     f"{_QUEUED} waits for its turn",
-    f"{_ELSEWHERE} waits for something else than a core",
+    f"{_ELSEWHERE} waits for something other than a core",
     f"{_READY} answer ready, not yet sent",
     "1 2 3 order in which tasks started",
     "▁█ a ping: the taller, the longer it took",
