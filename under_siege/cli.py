@@ -132,7 +132,7 @@ def run(
     from under_siege.run.plan import make_plan
     from under_siege.run.session import run_plan
     from under_siege.targets.selection import suite_of, with_required
-    from under_siege.trace.request_trace import Tracer
+    from under_siege.trace.request_trace import RequestTracer
 
     command = "run --trace" if traced else "run"
     suite = with_required(suite_of(servers, given.ping, quick=quick, style=style, command=command), wanted)
@@ -140,7 +140,7 @@ def run(
     turns = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + traced * len(plan.cases)
     how = partial(run_plan, plan)
     if traced:
-        how = partial(how, make_tracer=partial(Tracer, requests=TRACED_REQUESTS))
+        how = partial(how, make_tracer=partial(RequestTracer, requests=TRACED_REQUESTS))
     if rounds is None:
         how = partial(how, wanted=still_open, is_bounded=True)
     _measure(turns, how, given, wide=wide)

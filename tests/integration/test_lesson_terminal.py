@@ -1,4 +1,4 @@
-"""The lesson at a terminal of 80 columns and 24 lines: it waits for its reader, and nothing scrolls away unread."""
+"""The lesson on a terminal of 80 columns and 24 lines: it pauses before text scrolls away."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ PROMPT = re.compile(r"(Your prediction \([^)]*\): |\[Enter: [^\]]+\] )$")
 
 
 def screens(folder: Path, words: list[str], keys: list[str]) -> tuple[list[str], int]:
-    """What stood there each time that it waited for a key, and how it ended."""
+    """Return the output before each prompt, and the exit code."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     with subprocess.Popen(
@@ -48,7 +48,7 @@ def screens(folder: Path, words: list[str], keys: list[str]) -> tuple[list[str],
     return seen, process.returncode
 
 
-def test_a_reader_turns_the_pages_and_stops_with_q(tmp_path: Path) -> None:
+def test_enter_continues_and_q_stops(tmp_path: Path) -> None:
     seen, status = screens(tmp_path, ["lesson", "12"], ["c", "", "", "q"])
     question, table, *rest = seen
     assert "591.66" in question
@@ -56,7 +56,7 @@ def test_a_reader_turns_the_pages_and_stops_with_q(tmp_path: Path) -> None:
     assert "answers/s" in table
     assert not any("You said" in one for one in (question, table)), "the picture is to be looked at before it is told"
     assert "You said C, and that is right." in rest[0]
-    assert "bench.py lesson 12 goes on with it" in rest[-1]
+    assert "To continue, run: bench.py lesson 12" in rest[-1]
     for one in seen:
         assert max(map(len, one.splitlines())) <= COLUMNS
         assert len(one.splitlines()) <= LINES

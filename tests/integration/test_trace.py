@@ -1,4 +1,4 @@
-"""The trace: real requests to real servers, and what is drawn of them."""
+"""bench.py trace: requests to real servers, headers, and charts."""
 
 import asyncio
 import contextlib
@@ -25,17 +25,17 @@ from under_siege.render import WIDTH, dressed, write_picture
 from under_siege.report.progress_bar import ProgressBar
 from under_siege.run.session import run_plan
 from under_siege.trace import request_trace
-from under_siege.trace.request_trace import Tracer, _as_told, _counted_back
-from under_siege.trace.timeline import Bar, Ran, other_work, timelines
+from under_siege.trace.request_trace import RequestTracer, assumed_span, reported_spans
+from under_siege.trace.timeline import Bar, ComputeSpan, other_work, timelines
 from under_siege.trace.timeline_text import headline
 
 Asked = Callable[..., Ended]
 
 
-def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_does_not_keep_the_contract_is_named(
+def test_the_terminal_shows_each_strategy_and_failures(
     asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A real strategy, one that answers wrongly, and one that tells nothing; and the same command draws them."""
+    """Trace a real strategy, one that answers wrongly, and one without headers; then draw the same traces."""
     others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "tells_nothing")]
     words = ("--task", "sample_tasks:a_blink", "--requests", "4")
     trace, kept = request_trace.trace_servers, []
@@ -55,14 +55,14 @@ def test_in_the_terminal_each_strategy_has_its_lines_and_one_that_does_not_keep_
     assert {line.split()[-1] for line in lines[1:] if set(line) & set("░▒▓█=")} >= {"1", "2", "3", "4"}
     assert re.search(r"pings .*[▁-█]", ended.stdout)  # how tall: below
     assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
-    (untold_of,) = [trace for trace in kept[0][0].traces if trace.server == "tells_nothing"]
-    assert not untold_of.failure
-    assert "it doesn't tell when it computes" in ended.stdout
+    (of_tells_nothing,) = [trace for trace in kept[0][0].traces if trace.server == "tells_nothing"]
+    assert not of_tells_nothing.failure
+    assert "the server doesn't report when it computes" in ended.stdout
     asked("trace", "--out", "picture.svg")
     assert (tmp_path / "picture.svg").read_bytes().startswith(b"<svg")
 
 
-def test_a_ping_is_as_tall_as_it_had_to_wait() -> None:
+def test_a_ping_is_as_tall_as_its_latency() -> None:
     """On one scale for all: one that waits for all tasks falls with the time that is left, one that waits for none is
     as small as can be."""
     result = result_of([])
@@ -75,7 +75,7 @@ def test_a_ping_is_as_tall_as_it_had_to_wait() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
-def test_it_is_drawn_as(suffix: str, tmp_path: Path) -> None:
+def test_a_chart_is_written_as(suffix: str, tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     out = tmp_path / f"picture{suffix}"
@@ -84,7 +84,7 @@ def test_it_is_drawn_as(suffix: str, tmp_path: Path) -> None:
     assert out.read_bytes().startswith(begins)
 
 
-def test_another_suffix_is_refused_before_anything_is_started(asked: Asked) -> None:
+def test_an_unknown_suffix_is_rejected_before_anything_starts(asked: Asked) -> None:
     ended = asked("trace", "--out", "picture.gif")
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
@@ -95,9 +95,9 @@ def answer(**headers: str) -> Answer:
     return Answer(200, b"", {name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def test_what_a_server_tells_is_taken_if_it_can_be_true() -> None:
+def test_possible_spans_are_accepted() -> None:
     told = answer(x_ran="100.000000 0.00/20.00/20.00 30.00/40.00/5.00")
-    assert _as_told(told, 99.9, 100.1) == [
+    assert reported_spans(told, 99.9, 100.1) == [
         pytest.approx((100.0, 100.02, 0.02)),
         pytest.approx((100.03, 100.04, 0.005)),
     ]
@@ -107,14 +107,14 @@ def test_what_a_server_tells_is_taken_if_it_can_be_true() -> None:
     "told",
     ["", "nonsense", "100 1/2", "90.0 0.00/20.00/20.00", "100.0 0.00/200.00/20.00", "100.0 20.00/10.00/20.00", "100"],
 )
-def test_what_can_not_be_true_is_not_taken(told: str) -> None:
-    assert _as_told(answer(x_ran=told), 99.9, 100.1) == []
+def test_impossible_spans_are_rejected(told: str) -> None:
+    assert reported_spans(answer(x_ran=told), 99.9, 100.1) == []
 
 
-def test_without_that_the_task_ended_when_the_answer_came() -> None:
+def test_server_timing_gives_a_span_that_ends_with_the_answer() -> None:
     told = answer(server_timing="queue;dur=10.0, task;dur=50.0")
-    assert _counted_back(told, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
-    assert _counted_back(answer(), 99.9, 100.1) == []
+    assert assumed_span(told, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
+    assert assumed_span(answer(), 99.9, 100.1) == []
 
 
 @pytest.mark.parametrize(
@@ -128,18 +128,18 @@ def test_without_that_the_task_ended_when_the_answer_came() -> None:
         ([""], ["thread 1"]),
     ],
 )
-def test_workers_have_names_that_say_something(workers: list[str], names: list[str]) -> None:
+def test_workers_have_readable_names(workers: list[str], names: list[str]) -> None:
     assert [lane.worker for lane in timelines([trace_of(workers)])[0].lanes] == names
 
 
-def test_a_bar_tells_its_share_of_any_moment() -> None:
-    bar = Bar(1, 0.0, 1.0, (Ran(0.2, 0.4, 0.5), Ran(0.6, 0.8, None)))
-    assert bar.share_between(0.0, 0.2) == 0
-    assert bar.share_between(0.2, 0.4) == pytest.approx(0.5)
-    assert bar.share_between(0.5, 0.7) == pytest.approx(0.5)
+def test_the_cpu_share_of_an_interval() -> None:
+    bar = Bar(1, 0.0, 1.0, (ComputeSpan(0.2, 0.4, 0.5), ComputeSpan(0.6, 0.8, None)))
+    assert bar.cpu_share_between(0.0, 0.2) == 0
+    assert bar.cpu_share_between(0.2, 0.4) == pytest.approx(0.5)
+    assert bar.cpu_share_between(0.5, 0.7) == pytest.approx(0.5)
 
 
-def test_traces_are_kept_in_the_file_and_shown_again(asked: Asked, tmp_path: Path) -> None:
+def test_traces_are_saved_and_shown_again(asked: Asked, tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     save(result, tmp_path / "r.json")
@@ -149,63 +149,67 @@ def test_traces_are_kept_in_the_file_and_shown_again(asked: Asked, tmp_path: Pat
     assert "thread 1" in shown
 
 
-def untold() -> Trace:
-    """Of two requests to a server that tells nothing."""
+def unreported() -> Trace:
+    """Return a trace of two requests to a server without headers."""
     trace = trace_of(["", ""])
     trace.requests.ran_s[:] = [[], []]
     return trace
 
 
-def test_what_a_server_does_not_tell_is_not_drawn_as_waiting() -> None:
+def test_unreported_requests_are_dotted_lines_on_the_terminal() -> None:
     result = result_of([])
-    result.traces.append(untold())
+    result.traces.append(unreported())
     shown = dressed(result, "timeline")
     told, legend = shown.split("█ computes")
     drawn = told.splitlines()
-    assert "it doesn't tell when it computes" in shown
+    assert "the server doesn't report when it computes" in shown
     assert not any(mark in line for line in drawn for mark in "░▒▓█")
     assert [line.split()[0] for line in drawn if "┄┄" in line] == ["requests", "┄" * 45] or shown.count("┄ ") >= 2
-    assert "┄ not told" in legend
+    assert "┄ not reported" in legend
 
 
-def test_nor_in_a_picture_or_in_the_words_for_it(tmp_path: Path) -> None:
+def test_unreported_requests_are_dotted_lines_in_charts(tmp_path: Path) -> None:
     result = result_of([])
-    result.traces.append(untold())
+    result.traces.append(unreported())
     write_picture(result, "timeline", tmp_path / "p.svg")
     drawn = (tmp_path / "p.svg").read_text()
-    assert ">all 2 answered after 100 ms; it doesn't tell when it computes; pings took up to 1.0 ms<" in drawn
-    assert ">not told<" in drawn
+    assert ">all 2 answered after 100 ms; the server doesn't report when it computes; pings took up to 1.0 ms<" in drawn
+    assert ">not reported<" in drawn
     marks = {name: re.search(rf'class="mark-\w+ role-mark {name}_marks".*?</g>', drawn, re.DOTALL) for name in LAYERS}
     assert {name: len(re.findall("<(?:line|path) ", found[0])) for name, found in marks.items()} == {
         "waiting": 1,  # the one of the legend
         "computing": 1,
-        "untold": 3,
+        "unreported": 3,
     }
     assert FILE.late not in drawn
-    assert timelines([untold()])[0].described().startswith("x: 2 requests done after 100 ms, but it doesn't tell when")
+    assert (
+        timelines([unreported()])[0]
+        .described()
+        .startswith("x: 2 requests done after 100 ms, but the server doesn't report when")
+    )
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_page_explains_what_is_not_told() -> None:
+def test_the_page_explains_dotted_lines() -> None:
     result = result_of([bare_record(), record_of("1_sync")])
-    result.traces.append(untold())
+    result.traces.append(unreported())
     assert "A dotted line is a request to a server that doesn&#39;t report" in dressed(result, "html")
     result.traces[:] = [trace_of(["1/MainThread"])]
     assert "A dotted line" not in dressed(result, "html")
 
 
-LAYERS = ("waiting", "computing", "untold")
+LAYERS = ("waiting", "computing", "unreported")
 
 
-def test_nothing_of_it_is_said_where_all_tell() -> None:
+def test_dotted_lines_are_not_mentioned_without_need() -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
-    assert "it doesn't tell" not in dressed(result, "timeline")
-    assert not timelines(result.traces)[0].is_untold
+    assert "doesn't report" not in dressed(result, "timeline")
+    assert not timelines(result.traces)[0].is_unreported
 
 
-def test_after_the_last_siege_a_server_is_traced_that_still_runs(tmp_path: Path, monkeypatch) -> None:
-    """And who has failed there, or was not asked, is started once more."""
+def test_a_server_is_traced_after_its_last_siege(tmp_path: Path, monkeypatch) -> None:
+    """A server that failed is started once more."""
     started: list[str] = []
 
     @contextlib.asynccontextmanager
@@ -216,7 +220,7 @@ def test_after_the_last_siege_a_server_is_traced_that_still_runs(tmp_path: Path,
 
     monkeypatch.setattr("under_siege.trace.request_trace.running", running)
     plan = plan_of("5", "2", TESTS / "servers" / "answers_wrongly.py", task="sign_up", rounds=2, time_s=0.5)
-    make_tracer = partial(request_trace.Tracer, requests=3)
+    make_tracer = partial(request_trace.RequestTracer, requests=3)
     result, *_ = run_plan(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], make_tracer=make_tracer)
     assert [one.server for one in result.traces] == [case.server for case in plan.cases]
     assert [bool(one.failure) for one in result.traces] == [False, False, True]
@@ -240,7 +244,7 @@ def busy_cpus() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.usefixtures("busy_cpus")
-def test_beside_other_work_no_headline_says_one_at_a_time(asked: Asked, tmp_path: Path) -> None:
+def test_with_other_work_the_headline_does_not_report_one_at_a_time(asked: Asked, tmp_path: Path) -> None:
     ended = asked("trace", "4", "--requests", "4", "--quiet", "--out", str(tmp_path / "t.json"))
     assert ended.returncode == 0, ended.stderr
     (trace,) = load(tmp_path / "t.json").traces
@@ -250,17 +254,19 @@ def test_beside_other_work_no_headline_says_one_at_a_time(asked: Asked, tmp_path
 
 
 @pytest.mark.parametrize(("shares", "traces"), [([0.0], 1), ([0.9, 0.0], 2), ([0.9, 0.9], 2)], ids=str)
-def test_a_trace_beside_other_work_is_tried_once_more(
+def test_a_trace_with_other_work_is_repeated_once(
     shares: list[float], traces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Trace] = []
     each = iter(shares)
-    tracer = Tracer(plan_of("4"), {}, kept.append, 8)
+    tracer = RequestTracer(plan_of("4"), {}, kept.append, 8)
 
-    async def alone(*_: object) -> Trace:
-        return beside_other_work(by_two(0.0), next(each))
+    async def send_all(_: object, trace: Trace) -> None:
+        simulated = by_two(0.0)
+        trace.requests = simulated.requests
+        beside_other_work(trace, next(each))
 
-    monkeypatch.setattr(tracer, "_alone", alone)
+    monkeypatch.setattr(tracer, "_start_and_send_all", send_all)
     asyncio.run(tracer.rest(None, ProgressBar(1, quiet=True)))
     assert [other_work(one) for one in kept] == [pytest.approx(shares[traces - 1])]
     assert len(list(each)) == len(shares) - traces

@@ -1,4 +1,4 @@
-"""The trace of real requests to real servers: all tests of this file look at the same ones."""
+"""Properties of traces of real servers; all tests share one run."""
 
 import itertools
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.figures  # they lean on the machine
 
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> list[Timeline]:
-    """All kinds of strategies, with four requests each."""
+    """Return timelines of several kinds of strategies, with four requests each."""
     out = tmp_path_factory.mktemp("trace") / "trace.json"
     ended = called("trace", "2", "3", "4", "5", "--requests", "4", "--out", str(out))
     assert ended.returncode == 0, ended.stderr
@@ -29,31 +29,31 @@ def bars_of(one: Timeline) -> list[Bar]:
 
 
 def both_at_once_s(one: Bar, other: Bar) -> float:
-    """How long both computed at the same moment."""
-    pairs = itertools.product([ran for ran in one.ran if ran.share], [ran for ran in other.ran if ran.share])
+    """Return how long both computed at the same time."""
+    pairs = itertools.product([ran for ran in one.spans if ran.share], [ran for ran in other.spans if ran.share])
     return sum(
         max(0.0, min(a.to_s, b.to_s) - max(a.from_s, b.from_s)) * (a.share or 0) * (b.share or 0) for a, b in pairs
     )
 
 
 def computed_s(bar: Bar) -> float:
-    return sum((ran.to_s - ran.from_s) * (ran.share or 0) for ran in bar.ran)
+    return sum((ran.to_s - ran.from_s) * (ran.share or 0) for ran in bar.spans)
 
 
-def test_every_request_is_drawn_with_a_number_of_its_own(traced: list[Timeline]) -> None:
+def test_requests_have_unique_numbers_and_ordered_times(traced: list[Timeline]) -> None:
     for one in traced:
         assert sorted(bar.number for bar in bars_of(one)) == [1, 2, 3, 4]
         for bar in bars_of(one):
-            assert bar.sent_s <= bar.ran[0].from_s <= bar.ran[-1].to_s <= bar.answered_s + 0.005
+            assert bar.sent_s <= bar.spans[0].from_s <= bar.spans[-1].to_s <= bar.answered_s + 0.005
 
 
-def test_on_the_loop_one_computes_after_the_other(traced: list[Timeline]) -> None:
+def test_the_event_loop_runs_tasks_one_after_the_other(traced: list[Timeline]) -> None:
     bars = bars_of(named(traced, "2_"))
     for one, other in itertools.pairwise(bars):
-        assert one.ran[-1].to_s <= other.ran[0].from_s
+        assert one.spans[-1].to_s <= other.spans[0].from_s
 
 
-def test_threads_under_the_gil_are_never_drawn_as_parallel(traced: list[Timeline]) -> None:
+def test_threads_under_the_gil_are_not_parallel(traced: list[Timeline]) -> None:
     one = named(traced, "3_")
     assert len(one.lanes) > 1
     computed = sum(computed_s(bar) for bar in bars_of(one))
@@ -62,18 +62,18 @@ def test_threads_under_the_gil_are_never_drawn_as_parallel(traced: list[Timeline
         assert both_at_once_s(some, other) < 0.25 * min(computed_s(some), computed_s(other))
 
 
-def test_processes_are_drawn_with_a_lane_each(traced: list[Timeline]) -> None:
+def test_each_process_has_a_lane(traced: list[Timeline]) -> None:
     one = named(traced, "4_")
     assert [lane.worker for lane in one.lanes] == [f"process {number}" for number in range(1, len(one.lanes) + 1)]
 
 
-def test_slices_are_drawn_as_slices(traced: list[Timeline]) -> None:
+def test_yielding_tasks_have_many_spans(traced: list[Timeline]) -> None:
     one = named(traced, "5_")
     assert len(one.lanes) == 1
-    assert all(len(bar.ran) > 10 for bar in bars_of(one))
+    assert all(len(bar.spans) > 10 for bar in bars_of(one))
 
 
-def test_there_are_pings_before_beside_and_after(traced: list[Timeline]) -> None:
+def test_pings_are_sent_before_during_and_after(traced: list[Timeline]) -> None:
     for one in traced:
         assert min(ping.due_s for ping in one.pings) < 0
         assert max(ping.due_s for ping in one.pings) > one.done_s

@@ -1,4 +1,4 @@
-"""The exercises of the lesson: the check finds the fault of each, and none in a solution."""
+"""The exercises of the lesson: the check reports the fault of each, and none in a solution."""
 
 import ast
 import sys
@@ -19,11 +19,18 @@ from source_code import lines_of_code
 from common.errors import BadInputError
 from under_siege.checks.verdict import RULES, Reason
 from under_siege.lesson import exercise_check
-from under_siege.lesson.assertions import band
-from under_siege.lesson.exercise_check import NOT_DECIDED, NOT_SOLVED, SOLVED, Checked, _wanted
-from under_siege.lesson.explanations import _FINDINGS, OF_THE_MACHINE
+from under_siege.lesson.claims import limits_of
+from under_siege.lesson.exercise_check import (
+    FAULTS,
+    NOT_DECIDED,
+    NOT_SOLVED,
+    OF_THE_MACHINE,
+    SOLVED,
+    CheckReport,
+    undecided_cases,
+)
 from under_siege.lesson.lesson_figures import ResultView
-from under_siege.lesson.step import Claim, Exercise, all_exercises, exercise_of
+from under_siege.lesson.step import Claim, Exercise, all_exercises
 from under_siege.model.record import Machine
 from under_siege.run.plan import make_plan
 from under_siege.run.session import run_plan
@@ -36,9 +43,9 @@ WAITING = sorted(name for name, one in all_exercises().items() if one.task == "s
 MOST_LINES = 25
 LIGHTER = "sample_tasks:a_little_work"
 PING = Claim(
-    what="ping p50",
+    metric="ping p50",
     of="it",
-    is_="at most 1 times",
+    relation="at most 1 times",
     against="50 ms",
     claim="pings are short",
     says="Pings took {of}.",
@@ -46,22 +53,22 @@ PING = Claim(
 )
 
 
-def test_every_exercise_has_a_solution_and_says_what_solved_means() -> None:
+def test_every_exercise_has_a_solution_and_a_hint() -> None:
     assert NAMES == sorted(path.stem for path in SOLUTIONS.glob("*.py")) == sorted(all_exercises())
     assert all(one.hint for one in all_exercises().values())
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 @pytest.mark.parametrize("name", NAMES)
-def test_each_is_a_short_server(folder: Path, name: str) -> None:
+def test_exercises_and_solutions_are_short_servers(folder: Path, name: str) -> None:
     path = folder / f"{name}.py"
     assert read_strategy(path).command
     assert lines_of_code(path) <= MOST_LINES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_solution_stands_neither_in_the_exercise_nor_in_its_hint(name: str) -> None:
-    """A line of code that only the solution has is not told before."""
+def test_exercise_and_hint_do_not_contain_the_solution(name: str) -> None:
+    """No code line that only the solution has is in the docstring or the hint."""
     told = ast.get_docstring(ast.parse((EXERCISES / f"{name}.py").read_text())) + all_exercises()[name].hint
     before, after = (set((folder / f"{name}.py").read_text().splitlines()) for folder in FOLDERS)
     changed = [line.strip() for line in after - before if not line.startswith(('"', "import", "from"))]
@@ -71,8 +78,8 @@ def test_a_solution_stands_neither_in_the_exercise_nor_in_its_hint(name: str) ->
 
 def besieged(
     out: Path, *names: str, time_s: float, task: str = "", beside: Sequence[str] = (), ceiling: bool = False
-) -> dict[str, Checked]:
-    """These exercises and their solutions in one round as short as can be, at their task or a lighter one."""
+) -> dict[str, CheckReport]:
+    """Measure exercises and their solutions in one short round, with their task or a lighter one."""
     exercises = [all_exercises()[name] for name in names]
     files = [read_strategy(folder / f"{name}.py") for name in names for folder in FOLDERS]
     suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, beside)))
@@ -84,71 +91,68 @@ def besieged(
         result, _, _ = run_plan(plan, out, Unmoved(), ["bench.py"])
     seen = ResultView(result)
     called = {f"{folder.name}/{name}": one for name, one in zip(names, exercises, strict=True) for folder in FOLDERS}
-    return {name: Checked(name, one, seen, is_exercise=True) for name, one in called.items()}
+    return {name: CheckReport(name, one, seen, is_exercise=True) for name, one in called.items()}
 
 
-def assert_told_apart(everything: dict[str, Checked]) -> None:
-    """Each exercise misses something that its solution does not; what is plain needs no second round for an interval.
-
-    Whether an interval decides is asked below, of figures that are known.
-    """
+def assert_told_apart(everything: dict[str, CheckReport]) -> None:
+    """Check that each exercise misses something that its solution does not, without regard to intervals."""
     for name, found in everything.items():
         missed = [claim for claim in found.claims if keeps(found, claim.claim) is False]
-        said = "\n".join(found.told())
+        said = "\n".join(found.lines())
         if name.startswith("exercises/"):
             too_slow = {"no_transactions", "too_short"} & {one.code for one in found.doubts}  # for so short a siege
-            assert found.against or missed or too_slow, said
+            assert found.faults or missed or too_slow, said
         else:
-            assert not found.against, said
+            assert not found.faults, said
             assert not missed, said
             assert found.exit_code in (SOLVED, NOT_DECIDED), said
 
 
-def keeps(found: Checked, claim: Claim) -> bool | None:
-    """By the mere figures; None where there are none."""
-    seen = found._seen
+def keeps(found: CheckReport, claim: Claim) -> bool | None:
+    """Return whether the claim holds by the figures alone; None without figures."""
+    view = found._view
     try:
-        one, other = seen.amount(claim.what, claim.of), seen.beside(claim.what, claim.against, claim.of)
+        one, other = view.figure(claim.metric, claim.of), view.reference(claim.metric, claim.against, claim.of)
     except LookupError:
         return None  # what it is compared with did not take part
-    low, high = band(claim.is_)
+    low, high = limits_of(claim.relation)
     return low <= one.value / other.value <= high if one.value and other.value else None
 
 
 @pytest.mark.measures
-def test_who_stops_the_loop_while_a_task_waits_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
+def test_blocking_the_event_loop_is_detected(tmp_path: Path) -> None:
     assert_told_apart(besieged(tmp_path / "r.json", *WAITING, time_s=1.0))
 
 
 @pytest.mark.figures
-def test_who_does_not_do_the_work_or_wait_for_it_is_found_out_and_who_does_is_not(tmp_path: Path) -> None:
+def test_skipped_or_unawaited_work_is_detected(tmp_path: Path) -> None:
     names = ("cached", "forgotten_await")
     assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=0.7, task=LIGHTER, ceiling=True))
 
 
 @pytest.mark.figures
-def test_who_wastes_work_is_found_out_and_who_does_not_is_not(tmp_path: Path) -> None:
+def test_wasted_work_is_detected(tmp_path: Path) -> None:
     name = "pool_for_each_request"
     assert_told_apart(besieged(tmp_path / "r.json", name, time_s=1.2, task=LIGHTER, beside=["4"]))
 
 
-def checked(**mine) -> Checked:
+def checked(**mine) -> CheckReport:
     """Check a simulated server on a machine without noise."""
     rounds = (1, 2)
     records = [bare_record(one) for one in rounds] + [record_of("mine", one, **mine) for one in rounds]
-    return Checked("mine", Exercise(claims=(PING,), hint="Look."), ResultView(result_of(records)), is_exercise=True)
+    return CheckReport("mine", Exercise(claims=(PING,), hint="Look."), ResultView(result_of(records)), is_exercise=True)
 
 
-def slow_pings(found: Checked) -> Checked:
-    for record in found._seen._result.records:
+def slow_pings(found: CheckReport) -> CheckReport:
+    for record in found._view._result.records:
         record.pings.waited_s[:] = [0.2] * len(record.pings.waited_s)
-    return Checked("mine", found._exercise, ResultView(found._seen._result), is_exercise=True)
+    return CheckReport("mine", found._exercise, ResultView(found._view._result), is_exercise=True)
 
 
 def test_a_server_without_a_fault_solves_the_exercise() -> None:
     found = checked()
     assert found.exit_code == SOLVED
-    said = list(found.told())
+    said = list(found.lines())
     assert "\nSolved: no fault was found." in said
     assert "✓ Pings took 2.0 ms." in said
     assert not any("Hint" in line for line in said)
@@ -157,14 +161,14 @@ def test_a_server_without_a_fault_solves_the_exercise() -> None:
 def test_a_claim_that_does_not_hold_leaves_it_unsolved_and_gives_a_hint() -> None:
     found = slow_pings(checked())
     assert found.exit_code == NOT_SOLVED
-    assert list(found.told())[-3:] == ["\nNot solved yet.", "✗ Pings took 200 ms, and 50 ms would do.", "Hint: Look."]
+    assert list(found.lines())[-3:] == ["\nNot solved yet.", "✗ Pings took 200 ms, and 50 ms would do.", "Hint: Look."]
 
 
 def test_a_suspect_server_does_not_solve_the_exercise_and_the_reason_is_explained() -> None:
     found = checked(speed=5)
     assert found.exit_code == NOT_SOLVED
-    assert "above_ceiling" in [one.code for one in found.against]
-    said = "\n".join(found.told())
+    assert "above_ceiling" in [one.code for one in found.faults]
+    said = "\n".join(found.lines())
     assert "\nNot solved yet: more answers than this machine can compute.\n✗ " in said
     assert "What that means: The ceiling is what the same users reach" in said
 
@@ -176,28 +180,28 @@ def test_a_busy_machine_does_not_keep_a_good_server_from_solving_the_exercise() 
 
 
 @pytest.mark.parametrize("code", OF_THE_MACHINE)
-def test_only_noise_that_hides_nothing_is_excused(code: str) -> None:
-    """Above all: a case that is suspect, or whose work could not be verified, never solves an exercise."""
+def test_only_wide_intervals_are_excused(code: str) -> None:
+    """A case that is suspect, or whose work could not be verified, never solves an exercise."""
     found = checked()
     found.doubts = [Reason(code, "Something.")]
     assert found.exit_code == (SOLVED if code == "wide_interval" else NOT_DECIDED)
 
 
-def test_a_check_goes_on_until_it_is_decided() -> None:
-    result = checked()._seen._result
+def test_a_check_continues_until_it_is_decided() -> None:
+    result = checked()._view._result
     cases = {record.case for record in result.records}
-    wanted = partial(_wanted, "mine", Exercise(claims=(PING,)))
+    wanted = partial(undecided_cases, "mine", Exercise(claims=(PING,)))
     assert wanted(result) == ()
-    undecided = partial(_wanted, "mine", Exercise(claims=(msgspec.structs.replace(PING, against="nobody"),)))
+    undecided = partial(undecided_cases, "mine", Exercise(claims=(msgspec.structs.replace(PING, against="nobody"),)))
     assert set(undecided(result)) == cases
     result.records = [record for record in result.records if record.round == 1]
     assert set(wanted(result)) == cases
 
 
-def test_every_verdict_is_explained_to_a_beginner_once() -> None:
-    assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *_FINDINGS}
+def test_every_verdict_has_one_explanation() -> None:
+    assert {rule.code for rule in RULES} <= {*OF_THE_MACHINE, *FAULTS}
     depends = {"no_transactions"}  # on whether any answer came at all
-    assert set(OF_THE_MACHINE) & set(_FINDINGS) == depends
+    assert set(OF_THE_MACHINE) & set(FAULTS) == depends
 
 
 @pytest.mark.parametrize(
@@ -208,7 +212,7 @@ def test_every_verdict_is_explained_to_a_beginner_once() -> None:
         ("letter.py", "print('hello')", "doesn't keep the server contract"),
     ],
 )
-def test_what_is_no_server_is_told_in_one_line(file: str, text: str | None, why: str, tmp_path: Path) -> None:
+def test_an_invalid_server_is_rejected_in_one_line(file: str, text: str | None, why: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / file).write_text(text)
     ended = called("lesson", "check", file, folder=tmp_path)
@@ -218,30 +222,31 @@ def test_what_is_no_server_is_told_in_one_line(file: str, text: str | None, why:
 
 
 @pytest.mark.parametrize("words", [(), ("one.py", "two.py")])
-def test_one_file_is_checked_at_a_time(words: tuple[str, ...]) -> None:
+def test_check_needs_exactly_one_file(words: tuple[str, ...]) -> None:
     ended = called("lesson", "check", *words)
     assert ended.returncode == 2
-    assert "check takes one file" in ended.stderr
+    assert "check needs one file" in ended.stderr
 
 
 @pytest.fixture
 def light(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is checked takes a short siege and little work."""
+    """Check with short sieges and a light task."""
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setattr(exercise_check, "TIME_S", 0.3)
-    lighter = lambda file: msgspec.structs.replace(exercise_of(file) or Exercise(), task=LIGHTER)  # noqa: E731
-    monkeypatch.setattr(exercise_check, "exercise_of", lighter)
+    lighter = {name: msgspec.structs.replace(one, task=LIGHTER) for name, one in all_exercises().items()}
+    monkeypatch.setattr(exercise_check, "Exercise", partial(Exercise, task=LIGHTER))
+    monkeypatch.setattr(exercise_check, "all_exercises", lambda: lighter)
 
 
 @pytest.mark.usefixtures("light")
-def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_is_reported_with_its_last_output(tmp_path: Path) -> None:
     with without_a_ceiling(), pytest.raises(BadInputError, match=r"dies_at_once\.py does not start: .*"):
         exercise_check.check(TESTS / "servers" / "dies_at_once.py", tmp_path)
 
 
 @pytest.mark.figures
 @pytest.mark.usefixtures("light")
-def test_the_command_says_what_it_has_found_and_keeps_the_raw_values(tmp_path: Path) -> None:
+def test_the_command_prints_a_report_and_saves_raw_values(tmp_path: Path) -> None:
     ended = called("lesson", "check", str(EXERCISES / "forgotten_await.py"), "--keep", "kept", folder=tmp_path)
     assert ended.returncode == NOT_SOLVED, ended.stderr
     assert "Not solved yet: the answer is not that of the task." in ended.stdout

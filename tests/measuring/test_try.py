@@ -1,4 +1,4 @@
-"""bench.py try: tasks that make trouble get a clear word and not a hang, and leave nothing behind."""
+"""bench.py try: difficult tasks get a clear message, don't hang, and leave nothing behind."""
 
 import contextlib
 import io
@@ -40,13 +40,13 @@ def tried(asked, tmp_path, monkeypatch) -> Try:
 
 
 def advice(shown: str) -> dict[str, str]:
-    """Number of the server: what is said of it."""
+    """Return the judgement on each server by its number."""
     found = re.findall(r"^(\d+)_\S+\s+(worth a run|not worth it|cannot work)", shown, re.MULTILINE)
     return dict(found)
 
 
 def worth_it(ended: subprocess.CompletedProcess[str]) -> str:
-    """What is said of a task that some strategy is worth a run for."""
+    """Return the output for a task for which some strategy is worth a run."""
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout
 
@@ -56,9 +56,9 @@ def flat(shown: str) -> str:
 
 
 @pytest.mark.measures
-def test_a_task_that_holds_the_gil_wants_processes(tried: Try) -> None:
+def test_processes_are_recommended_for_a_task_that_holds_the_gil(tried: Try) -> None:
     said = worth_it(tried("primes"))
-    assert "held: two at once in threads take" in flat(said)
+    assert "held: two threads take" in flat(said)
     assert re.search(r"^answer +'4017' .*same in \d more runs", said, re.MULTILINE)
     judged = advice(said)
     assert len(judged) == len(SERVERS)
@@ -68,13 +68,13 @@ def test_a_task_that_holds_the_gil_wants_processes(tried: Try) -> None:
         "worth a run",
         "worth a run",
     )
-    assert re.search(r"Measure those: python bench.py run 4 5 6 .*--task primes", flat(said))
+    assert re.search(r"Measure these: python bench.py run 4 5 6 .*--task primes", flat(said))
 
 
 @pytest.mark.measures
-def test_a_task_that_lets_go_of_it_can_have_threads(tried: Try) -> None:
+def test_threads_are_recommended_for_a_task_that_releases_the_gil(tried: Try) -> None:
     said = worth_it(tried("digest"))
-    assert re.search(r"^GIL +let go of, or not there", said, re.MULTILINE)
+    assert re.search(r"^GIL +released, or not there", said, re.MULTILINE)
     assert advice(said)["3"] == "worth a run"
 
 
@@ -94,14 +94,14 @@ def all_cpus_busy() -> Iterator[None]:
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="this system has no schedstat")
 def test_other_work_does_not_decide_whether_a_task_holds_the_gil(tried: Try) -> None:
     with all_cpus_busy():
-        assert re.search(r"^GIL +let go of, or not there", worth_it(tried("digest")), re.MULTILINE)
+        assert re.search(r"^GIL +released, or not there", worth_it(tried("digest")), re.MULTILINE)
         assert re.search(r"^GIL +held", worth_it(tried("primes")), re.MULTILINE)
 
 
 @pytest.mark.figures
-def test_a_task_that_waits_needs_no_processes(tried: Try) -> None:
+def test_processes_are_not_recommended_for_an_io_bound_task(tried: Try) -> None:
     said = worth_it(tried("sign_up"))
-    assert re.search(r"^GIL +hardly needs it", said, re.MULTILINE)
+    assert re.search(r"^GIL +hardly needed", said, re.MULTILINE)
     judged = advice(said)
     assert set(judged) == {path.stem.split("_")[0] for path in SERVERS}
     assert (judged["3"], judged["4"], judged["5"], judged["6"]) == (
@@ -113,10 +113,10 @@ def test_a_task_that_waits_needs_no_processes(tried: Try) -> None:
 
 
 @pytest.mark.parametrize(("usual_s", "once_s"), [(3.6, 2.0), (1.8, 3.6)], ids=["held", "let go of"])
-def test_one_try_on_cpus_that_change_their_speed_tells_nothing_of_the_gil(
+def test_a_single_change_of_cpu_speed_does_not_decide_about_the_gil(
     usual_s: float, once_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two at once take once as long as on other CPUs; one alone takes 1.8 s in every try."""
+    """One of the parallel runs has another CPU speed; a single task always takes 1.8 s."""
     took_s = iter([usual_s, usual_s, once_s, usual_s, usual_s])
     monkeypatch.setattr(task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=1.8, cpu_s=1.8))
     monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (next(took_s), 1.8, 0.0))
@@ -126,10 +126,10 @@ def test_one_try_on_cpus_that_change_their_speed_tells_nothing_of_the_gil(
 
 @pytest.mark.parametrize("times", [0.5, 2.0])
 @pytest.mark.parametrize(("held", "two_s"), [(True, 4.0), (False, 2.5)])
-def test_nor_does_it_where_all_tries_of_one_were_on_others_than_those_of_two(
+def test_different_cpu_speeds_of_single_and_parallel_runs_do_not_decide_about_the_gil(
     held: bool, two_s: float, times: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It waits for 0.5 s and computes for 1.5 s, or so many times that where it is alone."""
+    """The task waits for 0.5 s and computes for 1.5 s, multiplied by `times` in single runs."""
     computed_s = 1.5 * times
     monkeypatch.setattr(
         task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
@@ -141,11 +141,11 @@ def test_nor_does_it_where_all_tries_of_one_were_on_others_than_those_of_two(
 
 
 @pytest.mark.measures
-def test_one_that_holds_the_gil_in_c_makes_all_threads_wait(tried: Try) -> None:
+def test_holding_the_gil_in_c_delays_all_threads(tried: Try) -> None:
     ended = tried("holds_the_gil_in_c")
     shown = flat(ended.stdout)
     takes_ms, stalled_ms = (
-        float(re.search(words, shown)[1]) for words in (r"takes ([\d.]+) ms", r"threads wait ([\d.]+) ms")
+        float(re.search(words, shown)[1]) for words in (r"takes ([\d.]+) ms", r"threads wait up to ([\d.]+) ms")
     )
     assert stalled_ms > 0.5 * takes_ms
     assert advice(ended.stdout)["3"] == "not worth it"
@@ -156,13 +156,13 @@ def test_one_that_holds_the_gil_in_c_makes_all_threads_wait(tried: Try) -> None:
     [
         ("recurses_too_deep", "RecursionError"),
         ("no_such_function", "cannot import task"),
-        ("exits_hard", "it ended the process while performing it once"),
+        ("exits_hard", "it ended the process during the first run"),
         ("only_once", "it worked once and then failed: RuntimeError: once is enough"),
         ("counts_its_runs", "its answer differs"),
         ("answers_with_what_can_not_be_pickled", "its answer differs"),
     ],
 )
-def test_one_that_no_strategy_can_run_gets_a_clear_word(tried: Try, name: str, word: str) -> None:
+def test_no_strategy_is_recommended_for_a_failing_task(tried: Try, name: str, word: str) -> None:
     ended = tried(name)
     assert ended.returncode == 1
     assert word in flat(ended.stdout)
@@ -174,54 +174,54 @@ def test_one_that_no_strategy_can_run_gets_a_clear_word(tried: Try, name: str, w
 @pytest.mark.parametrize(
     ("name", "word"),
     [
-        ("recurses_and_is_not_picklable", "takes less than a request itself costs"),
+        ("recurses_and_is_not_picklable", "takes less time than a request itself"),
         (
             "prints_forks_and_leaves_a_process_and_a_thread",
-            "beware it prints.* beware it forks.* beware it leaves 1 processes behind.* beware it leaves .* threads "
-            "behind",
+            r"warning it prints.* warning it forks.* warning it leaves 1 processes.* warning it leaves .* threads b",
         ),
-        ("yields_nothing", "3 times; never longer than"),
+        ("yields_nothing", "yields 3 times; at most .* in between"),
         (
             "awaits",
-            "gives way [567] times, [2-7] of them to wait; never longer .* worth a run it gives way where it waits",
+            "yields [567] times, [2-7] of them to wait; at most .* worth a run it yields while it waits",
         ),
         ("awaits_nothing", "never: it neither yields nor awaits anything"),
         (
             "takes_memory_and_keeps_its_answer_by_hand",
-            r"(?=.*60 MB more at its peak).*the first time \d.* cached\? if it has kept its answer, then all else here "
-            "is of find",
+            r"(?=.*60 MB more at its peak).*the first run took \d.* cached\? later runs may be cache hits",
         ),
-        ("computes_in_threads_of_its_own", r"takes \d+ ms, (computing on|([2-9]\d|100) % of it)(?!.*hardly needs it)"),
-        ("waits_without_yielding", "it waits without yielding, and so stops the loop"),
+        ("computes_in_threads_of_its_own", r"takes \d+ ms, (using|([2-9]\d|100) % of it)(?!.*hardly needed)"),
+        ("waits_without_yielding", "it waits without yielding, which blocks the event loop"),
     ],
 )
-def test_one_that_is_peculiar_is_told_of(tried: Try, name: str, word: str) -> None:
+def test_peculiarities_of_a_task_are_reported(tried: Try, name: str, word: str) -> None:
     ended = tried(name)
     assert ended.returncode == 0, ended.stderr
     assert re.search(word, flat(ended.stdout))
 
 
 @pytest.mark.figures
-def test_one_with_a_cache_is_told_how_to_try_its_work(tried: Try) -> None:
+def test_a_cached_task_gets_a_hint(tried: Try) -> None:
     said = flat(tried("keeps_its_answer(2)").stdout)
-    assert "it keeps its answers, so that all else here is of finding one again and not of the work" in said
+    assert "it has a cache, so all figures here are of cache hits" in said
     hint = "awkward_tasks:keeps_its_answer.__wrapped__(2)"
     assert f"bench.py try {shlex.quote(hint)}" in said
-    assert re.search("1_sync +worth a run +after its first run: it takes less than a request itself costs", said)
-    assert "Measure those: python bench.py run 1 2 --task 'awkward_tasks:keeps_its_answer(2)'" in said
+    assert re.search("1_sync +worth a run +after its first run: it takes less time than a request itself", said)
+    assert "Measure these: python bench.py run 1 2 --task 'awkward_tasks:keeps_its_answer(2)'" in said
     assert "cached?" not in tried("keeps_its_answer.__wrapped__(2)").stdout
 
 
 @pytest.mark.figures
-def test_what_sends_much_is_told_that_it_costs_and_what_sends_nothing_is_not(tried: Try) -> None:
+def test_costs_of_a_large_answer_are_reported_for_processes(tried: Try) -> None:
     said = tried("large_answer").stdout
-    assert re.search("20,000,000 bytes.*costs more than a fifth of what it takes", flat(said))
-    assert re.search(r"^4_\S+ +worth a run +but sending it there and back costs", said, re.MULTILINE)
-    assert re.search(r"^8_\S+ +worth a run +every core computes, and nothing is sent anywhere", said, re.MULTILINE)
+    assert re.search("20,000,000 bytes.*costs more than a fifth of its time", flat(said))
+    assert re.search(r"^4_\S+ +worth a run +but sending the task and its answer costs", said, re.MULTILINE)
+    assert re.search(
+        r"^8_\S+ +worth a run +it uses every core, and nothing is sent between processes", said, re.MULTILINE
+    )
 
 
 def found(**steps: object) -> Findings:
-    """Of a task that holds the GIL for 100 ms on a machine with four CPUs."""
+    """Return findings about a task that holds the GIL for 100 ms on a machine with four CPUs."""
     usual = {
         "alone": Alone(wall_s=0.1, cpu_s=0.1, answer="x"),
         "again": Again(wall_s=0.1, cpu_s=0.1, runs=5, answers=1),
@@ -231,7 +231,7 @@ def found(**steps: object) -> Findings:
     return Findings(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
 
 
-def test_where_no_task_is_named_all_that_are_built_in_are_tried(asked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_built_in_tasks_are_tried_by_default(asked, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = lambda task, *_: (msgspec.structs.replace(found(), task=task), None)  # noqa: E731
     monkeypatch.setattr("under_siege.try_task.task_trial.profile_task", tried)
     ended = asked("try")
@@ -245,13 +245,13 @@ def told(of: Findings) -> str:
     return page.getvalue()
 
 
-def test_a_busy_machine_is_named_beside_the_figures() -> None:
-    assert "its CPUs were 43 % busy with other work meanwhile" in flat(told(found(machine=Machine(others_pct=43.2))))
-    assert "busy" not in told(found(machine=Machine(others_pct=3.0)))
-    assert "busy" not in told(found())
+def test_other_work_is_reported() -> None:
+    assert "other work used 43 % of the CPUs" in flat(told(found(machine=Machine(others_pct=43.2))))
+    assert "other work" not in told(found(machine=Machine(others_pct=3.0)))
+    assert "other work" not in told(found())
 
 
-def test_what_others_compute_is_what_neither_the_task_nor_its_children_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_work_excludes_the_task_and_its_children(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_times = namedtuple("cpu_times", "user system idle iowait guest")
     times = namedtuple("times", "user system children_user children_system")
     monkeypatch.setattr(task_profiler.psutil, "cpu_count", lambda: 2)
@@ -265,10 +265,10 @@ def test_what_others_compute_is_what_neither_the_task_nor_its_children_did(monke
     assert machine.others() == {"others_pct": pytest.approx(100 * (14 - 8) / 20)}
 
 
-def test_one_that_computes_on_several_cpus_by_itself_is_not_said_to_hold_the_gil() -> None:
+def test_a_multithreaded_task_does_not_count_as_holding_the_gil() -> None:
     shown = told(found(again=Again(wall_s=0.1, cpu_s=0.38, runs=5, answers=1)))
-    assert "computing on 3.8 CPUs at a time, in threads of its own" in shown
-    assert "can't be told of one that computes in threads of its own" in shown
+    assert "using 3.8 CPUs with threads of its own" in shown
+    assert "unknown: the task has threads of its own" in shown
     assert advice(shown) | {"3": "worth a run", "4": "not worth it", "8": "not worth it"} == advice(shown)
     some = advice(told(found(again=Again(wall_s=0.1, cpu_s=0.2, runs=5, answers=1))))
     assert some | {"3": "worth a run", "4": "worth a run", "8": "worth a run"} == some
@@ -278,19 +278,19 @@ def test_one_that_computes_on_several_cpus_by_itself_is_not_said_to_hold_the_gil
     ("first_s", "others_s", "says"),
     [(1.0, 0.000002, True), (1.0, 0.05, True), (1.0, 0.5, False), (0.003, 0.000002, False), (0.0, 0.0, False)],
 )
-def test_a_first_run_that_takes_much_longer_may_be_the_only_real_one(first_s: float, others_s: float, says) -> None:
+def test_a_much_longer_first_run_suggests_a_cache(first_s: float, others_s: float, says) -> None:
     again = Again(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
     assert ("cached?" in told(found(alone=Alone(wall_s=first_s, cpu_s=first_s), again=again))) == says
 
 
-def test_one_that_never_ends_is_stopped_at_the_limit(tried: Try) -> None:
+def test_an_endless_task_is_stopped_at_the_limit(tried: Try) -> None:
     began_s = time.monotonic()
     ended = tried("never_ends", "--limit", "500ms")
     assert ended.returncode == 1
-    assert "performing it once did not end within 0.5 s: it was stopped" in flat(ended.stdout)
+    assert "the first run did not end within 0.5 s, so it was stopped" in flat(ended.stdout)
     assert time.monotonic() - began_s < 60  # it would take for ever
 
 
-def test_a_wrong_limit_is_wrong_use(tried: Try) -> None:
+def test_an_invalid_limit_is_rejected(tried: Try) -> None:
     ended = tried("primes", "--limit", "soon")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)

@@ -1,4 +1,4 @@
-"""Claims that hold on a simulated busy machine, with other programs that come and go, are true on a quiet one."""
+"""Claims are decided correctly on a simulated machine that is busy with other programs."""
 
 import functools
 
@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from simulated_record import CPUS, TIME_S, result_of
 from simulated_results import ROUNDS, SPEED_PROBE, a_record, add_beats, suspicious, vary
 
-from under_siege.lesson.assertions import HOLDS, UNDECIDED, found_in, judged
+from under_siege.lesson.claims import HOLDS, UNDECIDED, decide, decide_question
 from under_siege.lesson.lesson_figures import ResultView
-from under_siege.lesson.step import Answer, Claim, Page
+from under_siege.lesson.step import Choice, Claim, Question
 from under_siege.model.record import Machine
 
 RUNS, SLOTS, NOISE_OF_ROUNDS, FALSE = 60, 12, 0.02, 0.05
@@ -60,8 +60,8 @@ def claim(is_: str) -> Claim:
 def share_of_false(servers: tuple[tuple[str, int], ...], load: str) -> float:
     """Return the share of runs in which a false claim holds, or a true one does not."""
     wrong = [
-        any(judged(claim(one), each).outcome == HOLDS for one in WRONG[servers])
-        or judged(claim(RIGHT[servers]), each).outcome not in (HOLDS, UNDECIDED)
+        any(decide(claim(one), each).outcome == HOLDS for one in WRONG[servers])
+        or decide(claim(RIGHT[servers]), each).outcome not in (HOLDS, UNDECIDED)
         for each in seen(servers, load)
     ]
     return float(np.mean(wrong))
@@ -69,17 +69,17 @@ def share_of_false(servers: tuple[tuple[str, int], ...], load: str) -> float:
 
 @pytest.mark.parametrize("load", thorough(LOADS, quick=("always busy",)))
 @pytest.mark.parametrize("servers", [EQUAL, TWICE], ids=["equal", "twice"])
-def test_false_claims_hardly_ever_hold_on_a_busy_machine(servers: tuple[tuple[str, int], ...], load: str) -> None:
+def test_false_claims_rarely_hold_on_a_busy_machine(servers: tuple[tuple[str, int], ...], load: str) -> None:
     assert share_of_false(servers, load) < FALSE
 
 
 def test_a_large_effect_is_decided_on_a_busy_machine() -> None:
-    found = [judged(claim("more"), each) for each in seen(TWICE, "always busy")]
+    found = [decide(claim("more"), each) for each in seen(TWICE, "always busy")]
     assert {one.outcome for one in found} == {HOLDS}
-    page = Page("Which?", (Answer("So.", ("so",)),), "A", (replace(claim("more"), name="so"),), result="r")
-    assert found_in(page, seen(TWICE, "always busy")[0]).sentences == [(HOLDS, "So it is.")]
+    page = Question("Which?", (Choice("So.", ("so",)),), "A", (replace(claim("more"), name="so"),), result="r")
+    assert decide_question(page, seen(TWICE, "always busy")[0]).sentences == [(HOLDS, "So it is.")]
 
 
 def test_a_suspect_case_decides_nothing_on_a_busy_machine() -> None:
     result = suspicious(busy(TWICE, "always busy", 1), "3_c")
-    assert judged(claim("more"), ResultView(result)).outcome == UNDECIDED
+    assert decide(claim("more"), ResultView(result)).outcome == UNDECIDED

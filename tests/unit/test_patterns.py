@@ -1,4 +1,4 @@
-"""What is said of timelines: it is computed from their requests and pings, whatever the strategy is called."""
+"""Patterns and texts of timelines, computed from requests and pings."""
 
 from pathlib import Path
 
@@ -11,8 +11,14 @@ from simulated_trace import SENT_S, beside_other_work, by_two, in_line, in_slice
 
 from under_siege.model.record import Failure, Result, Trace, load, save
 from under_siege.render import dressed
-from under_siege.trace.timeline import Pattern, Timeline, at_once, grouped, other_work, pattern, take_turns, timelines
-from under_siege.trace.timeline_text import fates, heading, headline, in_a_line
+from under_siege.trace.timeline import (
+    Timeline,
+    TimelinePattern,
+    grouped,
+    other_work,
+    timelines,
+)
+from under_siege.trace.timeline_text import heading, headline, in_a_line, request_sentence
 
 
 def drawn(trace: Trace) -> Timeline:
@@ -25,46 +31,46 @@ def result() -> Result:
 
 
 KINDS = {
-    "two at once, quick": (by_two(0.0), Pattern(at_once=True, is_stuck=False)),
-    "two at once, in line": (by_two(1.0), Pattern(at_once=True, is_stuck=True)),
-    "slices": (in_slices(), Pattern(at_once=False, is_stuck=False)),
-    "threads under the GIL": (in_slices(0.2, 0.6, threads=True), Pattern(at_once=False, is_stuck=True)),
-    "one at a time": (one_by_one(1.0), Pattern(at_once=False, is_stuck=True)),
+    "two at once, quick": (by_two(0.0), TimelinePattern(is_parallel=True, is_stuck=False)),
+    "two at once, in line": (by_two(1.0), TimelinePattern(is_parallel=True, is_stuck=True)),
+    "slices": (in_slices(), TimelinePattern(is_parallel=False, is_stuck=False)),
+    "threads under the GIL": (in_slices(0.2, 0.6, threads=True), TimelinePattern(is_parallel=False, is_stuck=True)),
+    "one at a time": (one_by_one(1.0), TimelinePattern(is_parallel=False, is_stuck=True)),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_timeline_is_in_the_group_that_its_requests_and_pings_say(kind: str) -> None:
+def test_requests_and_pings_determine_the_pattern(kind: str) -> None:
     trace, expected = KINDS[kind]
     trace.server, trace.title = "4_async_processexecutor", "In a process pool: every core computes, pings are quick."
-    assert pattern(drawn(trace)) == expected
+    assert drawn(trace).pattern == expected
 
 
-def test_the_same_title_says_something_else_where_something_else_was_measured() -> None:
+def test_the_heading_depends_on_the_trace_and_not_on_the_title() -> None:
     quick, stuck = drawn(by_two(0.0)), drawn(by_two(1.0))
-    assert heading(pattern(quick), [quick]) == "Two at once, and pings are quick"
-    assert heading(pattern(stuck), [stuck]) == "Two at once, but pings stand in line with the tasks"
+    assert heading(quick.pattern, [quick]) == "Two at once, and pings are quick"
+    assert heading(stuck.pattern, [stuck]) == "Two at once, but pings queue with the tasks"
     assert "pings took up to 202 ms" in in_a_line(stuck)
 
 
-def test_of_threads_whose_answers_lie_ready_that_is_said() -> None:
+def test_turns_and_late_answers_are_reported() -> None:
     threads = drawn(in_slices(0.2, 0.6, threads=True))
-    assert take_turns(threads)
+    assert threads.takes_turns
     assert "tasks take turns; an answer was ready 200 ms before it was sent" in in_a_line(threads)
     assert "ready" not in in_a_line(drawn(in_slices()))
 
 
-def test_tasks_that_wait_are_at_once_though_none_computes() -> None:
+def test_io_bound_tasks_count_as_parallel() -> None:
     sleeping = [[(SENT_S, SENT_S + 0.2, 0.0005)] for _ in range(4)]
-    assert at_once(drawn(traced("3_t", "t", ["1/a", "1/b", "1/c", "1/d"], sleeping, 0.0))) == 4
-    assert at_once(drawn(traced("1_s", "t", ["1/a"] * 4, in_line(4, 0.2, cpu=0.001), 1.0))) == 1
+    assert drawn(traced("3_t", "t", ["1/a", "1/b", "1/c", "1/d"], sleeping, 0.0)).parallelism == 4
+    assert drawn(traced("1_s", "t", ["1/a"] * 4, in_line(4, 0.2, cpu=0.001), 1.0)).parallelism == 1
 
 
-def test_where_other_work_has_the_cores_nobody_says_how_many_compute() -> None:
+def test_parallelism_is_unknown_if_something_else_had_the_cores() -> None:
     trace = traced("4_p", "t", ["1/a", "2/a"] * 4, [one for one in in_line(4, cpu=0.25) for _ in range(2)], 0.0)
     found = drawn(trace)
-    assert at_once(found) is None
-    assert "can't be told" in heading(pattern(found), [found])
+    assert found.parallelism is None
+    assert "Unknown whether tasks ran in parallel" in heading(found.pattern, [found])
     assert "something else had the cores" in in_a_line(found)
 
 
@@ -77,11 +83,11 @@ def in_turn(server: str = "4_pool") -> Trace:
 CANT_SHOW = "other work used 50 % of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
-def test_other_work_that_left_one_cpu_is_named_instead_of_one_at_a_time() -> None:
+def test_other_work_that_left_one_cpu_is_reported() -> None:
     alone, crowded = drawn(in_turn()), drawn(beside_other_work(in_turn(), 0.5))
-    assert headline([alone]) == "One at a time, but nobody is stuck"
+    assert headline([alone]) == "One at a time, but pings are quick"
     assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
-    assert heading(pattern(crowded), [crowded]) == CANT_SHOW.capitalize().replace("cpus", "CPUs")
+    assert heading(crowded.pattern, [crowded]) == CANT_SHOW.capitalize().replace("cpus", "CPUs")
     assert CANT_SHOW in in_a_line(crowded)
     assert CANT_SHOW[1:] in " ".join(dressed(result_with(beside_other_work(in_turn(), 0.5)), "timeline").split())
 
@@ -93,24 +99,24 @@ def result_with(*traces: Trace) -> Result:
 
 
 @pytest.mark.parametrize(("share", "cpus"), [(0.2, 2), (0.5, 8), (0.9, 1)])
-def test_other_work_that_left_room_for_two_or_a_single_cpu_changes_nothing(share: float, cpus: int) -> None:
+def test_other_work_is_ignored_if_it_left_room_or_there_is_one_cpu(share: float, cpus: int) -> None:
     found = drawn(beside_other_work(in_turn(), share, cpus))
-    assert headline([found]) == "One at a time, but nobody is stuck"
+    assert headline([found]) == "One at a time, but pings are quick"
 
 
-def test_what_a_busy_machine_can_not_hide_is_still_said() -> None:
+def test_patterns_that_other_work_can_not_hide_are_reported() -> None:
     assert headline([drawn(beside_other_work(by_two(0.0), 0.4))]) == "Two at once, and pings are quick"
     one = drawn(beside_other_work(one_by_one(1.0), 0.5))
-    assert headline([one]) == "One at a time, and pings are stuck until it is over"
+    assert headline([one]) == "One at a time, and pings wait until all are done"
 
 
-def test_no_picture_says_that_none_computes_in_parallel_if_one_of_its_traces_can_not_show_it() -> None:
+def test_the_headline_names_traces_that_can_not_show_parallel_tasks() -> None:
     crowded = beside_other_work(in_turn(), 0.5)
     assert headline(timelines([one_by_one(1.0), crowded])) == f"4_pool: {CANT_SHOW}"
     assert headline(timelines([by_two(0.0, "8_fork"), crowded])).startswith("Two at once, and pings are quick: ")
 
 
-def test_the_picture_and_its_file_keep_what_other_work_did(tmp_path: Path) -> None:
+def test_other_work_is_saved(tmp_path: Path) -> None:
     trace = beside_other_work(in_turn(), 0.5)
     trace.machine = msgspec.structs.replace(trace.machine, steal_s=0.1 * trace.machine.total_s)
     save(result_with(trace), tmp_path / "r.json")
@@ -118,7 +124,7 @@ def test_the_picture_and_its_file_keep_what_other_work_did(tmp_path: Path) -> No
     assert other_work(load(TESTS / "data" / "schema-5.json").traces[0]) is None
 
 
-def test_groups_stand_in_the_order_of_what_helps_everybody(result: Result) -> None:
+def test_better_patterns_come_first(result: Result) -> None:
     found = grouped(timelines(result.traces))
     assert [[one.name for one in members] for _, members in found] == [
         ["4_pool"],
@@ -131,12 +137,12 @@ def test_groups_stand_in_the_order_of_what_helps_everybody(result: Result) -> No
     assert heading(*grouped([drawn(failed)])[0]) == "Failed"
 
 
-def test_the_headline_names_who_is_in_the_best_group(result: Result) -> None:
+def test_the_headline_names_the_best_group(result: Result) -> None:
     assert headline(timelines(result.traces)) == "Two at once, and pings are quick: process pool"
-    assert headline(timelines(result.traces[:2])) == "One at a time, and pings are stuck until it is over"
+    assert headline(timelines(result.traces[:2])) == "One at a time, and pings wait until all are done"
 
 
-def test_the_terminal_groups_them_says_the_conditions_and_who_is_missing(result: Result) -> None:
+def test_the_terminal_shows_groups_conditions_and_missing_strategies(result: Result) -> None:
     shown = dressed(result, "timeline")
     places = [
         shown.index(text)
@@ -152,14 +158,14 @@ def test_the_terminal_groups_them_says_the_conditions_and_who_is_missing(result:
     assert "=" not in "".join(lines[: lines.index("threads · 3_threads")])
 
 
-def test_request_by_request_each_has_its_fate(result: Result) -> None:
-    told = fates(drawn(one_by_one(1.0)))
+def test_each_request_has_a_sentence(result: Result) -> None:
+    told = [request_sentence(drawn(one_by_one(1.0)), number) for number in range(1, 9)]
     assert [text.split(" waited ")[0] for text in told] == [f"Request {number}" for number in range(1, 9)]
-    assert "waited 50 ms for its turn on thread 1, computed 50 ms within 50 ms, without a pause" in told[1]
+    assert "waited 50 ms for its turn on thread 1, then computed for 50 ms within 50 ms, without a pause" in told[1]
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_step_by_step_shows_all_states_where_nobody_sits_before_it(
+def test_step_prints_all_requests_without_a_terminal(
     beside: bool, result: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from under_siege.render import show_traces
@@ -173,17 +179,17 @@ def test_step_by_step_shows_all_states_where_nobody_sits_before_it(
     assert " 8\n" not in shown[:second], "of later requests nothing is drawn yet"
 
 
-def test_side_by_side_they_are_drawn_in_one_picture(result: Result, tmp_path) -> None:
+def test_side_by_side_draws_one_chart(result: Result, tmp_path) -> None:
     from under_siege.render import show_traces
 
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
     show_traces(result, tmp_path / "p.svg", beside=True)
     text = (tmp_path / "p.svg").read_text()
-    for said in ("One at a time, and pings are stuck until it is over", "Two at once, and pings are quick"):
+    for said in ("One at a time, and pings wait until all are done", "Two at once, and pings are quick"):
         assert f">{said}<" in text
 
 
-def test_trace_has_both_options() -> None:
+def test_trace_has_the_options_side_by_side_and_step() -> None:
     told = called("trace", "--help").stdout
     assert "--side-by-side" in told
     assert "--step" in told

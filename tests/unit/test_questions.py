@@ -1,4 +1,4 @@
-"""The questions about the pictures: what is called the right answer is what the committed results say."""
+"""The answers in lesson/questions.md agree with the committed results."""
 
 import functools
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 from conftest import ROOT
 
-from under_siege.lesson.assertions import HOLDS, judged
+from under_siege.lesson.claims import HOLDS, decide
 from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.step import Claim
 from under_siege.model.record import load
@@ -25,7 +25,7 @@ def numbers(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"^(\d+)\. ", text, re.MULTILINE)]
 
 
-def test_there_are_ten_questions_and_each_has_an_answer_that_stands_on_a_result() -> None:
+def test_each_of_ten_questions_has_an_answer_with_a_claim() -> None:
     assert numbers(QUESTIONS) == numbers(ANSWERS) == list(range(1, 11))
     answers = re.split(r"^\d+\. ", ANSWERS, flags=re.MULTILINE)[1:]
     assert all(CLAIM.search(answer) for answer in answers)
@@ -34,6 +34,6 @@ def test_there_are_ten_questions_and_each_has_an_answer_that_stands_on_a_result(
 
 @pytest.mark.parametrize(("result", "what", "of", "is_", "against"), CLAIM.findall(ANSWERS))
 def test_an_answer_is_right(result: str, what: str, of: str, is_: str, against: str) -> None:
-    claim = Claim(what=what, of=of, is_=is_, against=against, claim="it", says="{of} {against}")
-    found = judged(claim, seen(result))
+    claim = Claim(metric=what, of=of, relation=is_, against=against, claim="it", says="{of} {against}")
+    found = decide(claim, seen(result))
     assert found.outcome == HOLDS, f"{found.sentence} {found.reason}"

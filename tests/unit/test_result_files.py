@@ -29,7 +29,7 @@ from under_siege.model.requests import TracedRequests
 from under_siege.model.result_file import read_whole
 from under_siege.render import dressed
 from under_siege.run.warm_up import _workers_told
-from under_siege.trace.request_trace import _as_told, _counted_back
+from under_siege.trace.request_trace import assumed_span, reported_spans
 
 RESULT = TESTS / "data" / "schema-5.json"
 DRESSES = ["table", "timeline", "markdown", "csv", "json"]
@@ -378,7 +378,7 @@ HEADERS = any_text() | st.text("0123456789/.- e;=,taskdurinf\u00b2", max_size=60
 @example("5 1/2/-1")
 @example("5 0/1e400/1")
 def test_a_header_that_says_when_a_task_ran_is_believed_only_if_it_can_be_true(header: str) -> None:
-    for since, to, cpu_s in _as_told(Answer(200, b"", {"x-ran": header}), 4.0, 8.0):
+    for since, to, cpu_s in reported_spans(Answer(200, b"", {"x-ran": header}), 4.0, 8.0):
         assert 3.9 < since <= to < 8.1
         assert 0 <= cpu_s < 1e7
 
@@ -389,7 +389,7 @@ def test_a_header_that_says_when_a_task_ran_is_believed_only_if_it_can_be_true(h
 @example("task;dur=99999999999999999999")
 @example("task;dur=\u0661")
 def test_a_header_that_says_how_long_it_took_is_believed_only_as_far_as_it_can_be_true(header: str) -> None:
-    for since, to, _ in _counted_back(Answer(200, b"", {"server-timing": header}), 4.0, 8.0):
+    for since, to, _ in assumed_span(Answer(200, b"", {"server-timing": header}), 4.0, 8.0):
         assert 4.0 <= since <= to == 8.0
 
 

@@ -1,4 +1,4 @@
-"""bench.py lesson: asks for a prediction, runs what decides, shows it, says why; step by step, and goes on later."""
+"""The command bench.py lesson: predict, measure, compare and understand, step by step."""
 
 import sys
 from pathlib import Path
@@ -10,61 +10,45 @@ from under_siege.cli_options import FILE, writable
 from under_siege.paths import PROGRAM
 
 KEPT = Path("lesson-progress")
-GOES_ON = f"Done: that was all of it. {PROGRAM} lesson STEP repeats a step."
 
 
 @click.command()
-@click.argument("words", metavar="[STEP | check FILE]", nargs=-1)
-@click.option("--answer", "answers", default="", help="Predictions without being asked: one letter, or one a question.")
-@click.option("--all", "everything", is_flag=True, help="From the first step to the last.")
-@click.option("--list", "listed", is_flag=True, help="Which steps there are, and which are done.")
-@click.option("--html", type=FILE, help="A page that grows step by step.")
-@click.option("--keep", type=FILE, default=KEPT, show_default=True, help="The folder of progress and raw values.")
-def lesson(words: tuple[str, ...], answers: str, everything: bool, listed: bool, html: Path | None, keep: Path) -> None:
-    """Learn how servers run long tasks: predict, run it here and now, look, and see why.
+@click.argument("args", metavar="[STEP | check FILE]", nargs=-1)
+@click.option(
+    "--answer", "answers", default="", help="Predictions instead of prompts: one letter, or one per question."
+)
+@click.option("--all", "everything", is_flag=True, help="Run all steps.")
+@click.option("--list", "listed", is_flag=True, help="List all steps, and which are done.")
+@click.option("--html", type=FILE, help="Write a page that grows with each step.")
+@click.option("--keep", type=FILE, default=KEPT, show_default=True, help="Folder for progress and raw values.")
+def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, html: Path | None, keep: Path) -> None:
+    """Learn how servers run long tasks: predict, measure, compare, and understand.
 
-    STEP is a number; the default is the first step that is not done. Every claim is decided by what was just
-    measured on your machine. `check FILE` checks an exercise.
+    STEP is a number; the default is the first step that is not done. Each claim is decided by what was just measured
+    on your machine. `check FILE` checks an exercise.
 
-    Exit 1 if something could not be run; else 3 if something is undecided; else 0, whatever you predicted.
+    Exit 1 if something could not be run; else 3 if something is undecided; else 0, even if you predicted wrongly.
     """
-    from under_siege.lesson.progress_store import Notebook
-    from under_siege.lesson.step import all_steps, find_step
+    if args[:1] == ("check",):
+        from under_siege.lesson.exercise_check import check
 
-    if words[:1] == ("check",):
-        sys.exit(_check(words[1:], keep))
-    if len(words) > 1:
-        raise BadInputError(f"{' '.join(words)[:60]!r} is more than one step: expected one number, or --all")
-    notebook, steps = Notebook(keep), all_steps()
+        if len(args) != 2:
+            raise BadInputError("check needs one file, for example lesson/exercises/to_thread.py")
+        sys.exit(check(Path(args[1]), keep))
+    if len(args) > 1:
+        raise BadInputError(f"{' '.join(args)[:60]!r} is more than one step; use one number, or --all")
+    from under_siege.lesson.lesson_session import LessonSession, overview
+    from under_siege.lesson.step import LessonProgress, all_steps, find_step
+
+    progress, steps = LessonProgress(keep), all_steps()
     if listed:
-        from under_siege.lesson.terminal import overview
-
-        click.echo(overview(steps, notebook))
+        click.echo(overview(steps, progress))
         return
-    from under_siege.lesson.lesson_session import Teacher
-
-    found = notebook.next_of(steps)
-    chosen = steps if everything else [find_step(words[0])] if words else [found] if found else []
+    following = progress.next_of(steps)
+    chosen = steps if everything else [find_step(args[0])] if args else [following] if following else []
     if not chosen:
-        click.echo(GOES_ON)
-    teacher = Teacher(notebook, writable(html) if html else None, _letters(answers))
-    sys.exit(teacher.teach(chosen))
-
-
-def _letters(answers: str) -> list[str]:
+        click.echo(f"All steps are done. To repeat one, run: {PROGRAM} lesson STEP")
     letters = [letter for letter in answers.upper() if letter not in ", "]
     if wrong := next((letter for letter in letters if not "A" <= letter <= "Z"), None):
-        raise BadInputError(f"--answer {answers!r}: {wrong!r} is no letter: expected one such as A, or ABCA")
-    return letters
-
-
-def _check(files: tuple[str, ...], keep: Path) -> int:
-    """The exit code of what is said of an exercise."""
-    from under_siege.lesson.step import all_exercises
-
-    if len(files) != 1:
-        known = ", ".join(all_exercises())
-        raise BadInputError(f"check takes one file: expected such as lesson/exercises/NAME.py, NAME being {known}")
-    from under_siege.lesson.exercise_check import check
-
-    return check(Path(files[0]), keep)
+        raise BadInputError(f"--answer {answers!r}: {wrong!r} is not a letter; use for example A or ABCA")
+    sys.exit(LessonSession(progress, writable(html) if html else None, letters).run(chosen))

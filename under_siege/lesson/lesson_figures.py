@@ -1,13 +1,10 @@
 """Look up the figures of a result by the words that claims use for them."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,23 +13,49 @@ from under_siege.analysis.metric_value import known
 from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_result import Capacity, capacities
-from under_siege.checks.verdict import FAILED, SUSPECT, Reason
-from under_siege.faults.drill_result import FaultOutcome, fault_outcomes
-from under_siege.lesson.capacity_figures import OF_CAPACITIES, Amount, counted
-from under_siege.model.case import Case
+from under_siege.checks.verdict import FAILED, SUSPECT
+from under_siege.faults.drill_result import fault_outcomes
+from under_siege.lesson.step import fits
 from under_siege.model.record import Result, Trace
 from under_siege.model.threshold import goal_names
-from under_siege.stats.estimates import estimates
+from under_siege.stats.estimates import Estimate, estimates
 from under_siege.stats.rounds_data import Round, alone_wall_s
+from under_siege.trace.timeline import NOT_REPORTED
 
-T = TypeVar("T")
-_UNITS = {"ms": 1e-3, "s": 1.0, "MB": 1e6, "/s": 1.0, "": 1.0}
+MUCH_MORE = 1.1  # times the lower bound: then the rate that met the goals in this run is shown, too
+IN_FLIGHT = "at once"  # the metric of a trace
 _TEXTS: dict[str, Callable[[float], str]] = {
     "rate_per_s": lambda value: f"{formatting.rate(value)}/s",
     "memory_bytes": formatting.megabytes,
     "of_ceiling": formatting.share,
-    "availability_pct": formatting.percent,
 }
+
+
+class Figure(NamedTuple):
+    """A figure with its interval. The interval of a count is the count."""
+
+    text: str
+    value: float | None = None  # None: unknown, or beyond what was measured
+    low: float | None = None
+    high: float | None = None
+    estimate: Estimate | None = None  # for ratios with another figure of the same metric
+    doubt: str = ""  # why it can't be trusted
+
+
+def exact(value: float, text: str = "") -> Figure:
+    return Figure(text or f"{value:g}", value, value, value)
+
+
+def unknown(doubt: str) -> Figure:
+    return Figure("?", doubt=doubt)
+
+
+def _only(kind: str, selector: str, several: Iterable[Any]) -> Any:
+    """Return the one that the selector matches; raise LookupError if there is none, or more than one."""
+    matches = [each for each in several if fits(selector, each.case)]
+    if len(matches) != 1:
+        raise LookupError(f"{selector} was not measured" if not matches else f"{selector} is more than one {kind}")
+    return matches[0]
 
 
 class ResultView:
@@ -43,175 +66,151 @@ class ResultView:
 
     @cached_property
     def comparison(self) -> Comparison:
-        """Return the comparison of the cases under siege."""
         return summarize(self._result)
+
+    @cached_property
+    def capacities(self) -> list[Capacity]:
+        return capacities(self._result)
 
     @property
     def cpus(self) -> int:
         """Return how many CPUs the servers could use at the same time: at most one for each user."""
-        users = [one.users for one in self._result.records]
-        return min([self._result.environment.usable_cpus, *users])
+        return min([self._result.environment.usable_cpus, *(record.users for record in self._result.records)])
 
-    @cached_property
-    def _drilled(self) -> list[FaultOutcome]:
-        return fault_outcomes(self._result.incidents)
+    def figure(self, metric: str, case: str) -> Figure:
+        """Return a metric of `--require`, or one of those below; raise LookupError if the case has none."""
+        kind, _, rest = metric.partition(" ")
+        if metric == IN_FLIGHT:
+            return _in_flight(_only("trace", case, self._result.traces))
+        if metric in CAPACITY_FIGURES:
+            return CAPACITY_FIGURES[metric](_only("search", case, self.capacities))
+        if kind == "drill":
+            return self._of_drill(rest, case)
+        index = self._index(case)
+        summary, rounds = self.comparison.cases[index], self.comparison.rounds[index]
+        if kind == "flag":
+            return exact(float(rest in {reason.code for reason in summary.reasons}))
+        rates = [each.rate.per_s for each in rounds if each.rate.per_s]
+        if metric == "printed rate":  # whatever the verdict, as in the output of a load tool
+            mean = float(np.mean(rates)) if rates else 0.0
+            return exact(mean, f"{formatting.rate(mean)}/s") if rates else unknown("no answer was right")
+        if metric == "users inside":
+            return _users_inside(summary, rounds, rates)
+        return self._of_siege(metric, index)
 
-    def amount(self, what: str, who: str) -> Amount:
-        """Return a figure of a case.
+    def reference(self, metric: str, against: str, case: str) -> Figure:
+        """Return what a figure of a case is compared with: a case, `task`, `users`, a number of ms, or 1."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)( ms|)", against or "1")
+        if match and (match[2] or not against or not self._has(against)):
+            return exact(float(match[1]) / (1000 if match[2] else 1), against)
+        if against in ("task", "users"):
+            summary = self.comparison.cases[self._index(case)]
+            alone_s = alone_wall_s(self.comparison.rounds_of(summary.case.work))
+            if against == "users":
+                return exact(summary.users)
+            return exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("the task was not run alone")
+        if against in CAPACITY_FIGURES:
+            return self.figure(against, case)
+        return self.figure(metric, against)
 
-        Raises:
-            LookupError: the result has no such case, or there is no such figure.
-        """
-        first, _, rest = what.partition(" ")
-        if what in OF_TRACES:
-            return OF_TRACES[what](_only("trace", who, self._result.traces))
-        if what in OF_CAPACITIES:
-            return OF_CAPACITIES[what](_only("search", who, self._capacities))
-        if first == "drill":
-            return self._of_drill(rest, who)
-        place = self._place(who)
-        case = self.comparison.cases[place]
-        if first == "flag":
-            return counted(float(rest in {reason.code for reason in case.reasons}))
-        if what == "printed rate":  # as a load tool prints it, whatever the verdict
-            return _printed([one.rate.per_s for one in self.comparison.rounds[place] if one.rate.per_s])
-        return self._measured(what, case, place)
-
-    def beside(self, what: str, against: str, who: str) -> Amount:
-        """Return what a figure of `who` is compared with: a case, `task`, `users`, `cpus`, an amount, or 1."""
-        match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(ms|s|MB|/s|)", against or "1")
-        if match and (match[2] or not self._has(against)):
-            return counted(float(match[1]) * _UNITS[match[2]], against)
-        if against == "task":
-            case = self.comparison.cases[self._place(who)]
-            alone_s = alone_wall_s(self.comparison.rounds_of(case.case.work))
-            if not alone_s:
-                return Amount("?", doubt="nothing ran alone")
-            return counted(alone_s, formatting.seconds(alone_s))
-        if against == "users":
-            return counted(self.comparison.cases[self._place(who)].users)
-        if against == "cpus":
-            return counted(self.cpus)
-        if against in OF_CAPACITIES:
-            return self.amount(against, who)
-        return self.amount(what, against)
-
-    def _has(self, who: str) -> bool:
-        """Return whether it names a case, and is not just a number."""
+    def _has(self, selector: str) -> bool:
         several: list[Any] = [*self._result.records, *self._result.traces, *self._result.incidents]
-        return bool(who) and any(fits(who, one.server, ()) for one in several)
+        return any(fits(selector, each.case) for each in several)
 
-    @cached_property
-    def _capacities(self) -> list[Capacity]:
-        return capacities(self._result)
+    def _index(self, case: str) -> int:
+        return self.comparison.cases.index(_only("case", case, self.comparison.cases))
 
-    def is_about(self, case: Case, whom: Sequence[str]) -> bool:
-        """Return whether any of these words means the case."""
-        return any(who and fits(who, case.server, [str(value) for _, value in case.values]) for who in whom)
+    def _of_siege(self, metric: str, index: int) -> Figure:
+        summary, field = self.comparison.cases[index], goal_names()[metric]
+        measured = known(self.comparison, index, field) if summary.verdict != FAILED else None
+        if measured is None:
+            return unknown(_doubt(summary) or f"{summary.server} has no {metric}{_first_reason(summary)}")
+        text_of = _TEXTS.get(field, formatting.seconds)
+        text = f"more than {text_of(measured.low or 0.0)}" if measured.value is None else text_of(measured.value)
+        estimate = self.comparison.measured[field][index] if field in self.comparison.measured else None
+        doubt = "" if field == "memory_bytes" else _doubt(summary)
+        return Figure(text, measured.value, measured.low, measured.high, estimate, doubt)
 
-    def _place(self, who: str) -> int:
-        cases = self.comparison.cases
-        return cases.index(_only("case", who, cases))
-
-    def _measured(self, what: str, case: Summary, place: int) -> Amount:
-        if what == "users inside":
-            return self._inside(case, place)
-        figure, doubt = goal_names()[what], _doubt(case)
-        found = known(self.comparison, place, figure) if case.verdict != FAILED else None
-        if found is None:
-            return Amount("?", doubt=doubt or _no_figure(case, what))
-        text_of = _TEXTS.get(figure, formatting.seconds)
-        text = f"more than {text_of(found.low or 0.0)}" if found.value is None else text_of(found.value)
-        estimate = self.comparison.measured.get(figure, [None] * (place + 1))[place]
-        return Amount(text, found.value, found.low, found.high, estimate, "" if figure == "memory_bytes" else doubt)
-
-    def _inside(self, case: Summary, place: int) -> Amount:
-        """Return the mean number of requests in the server: rate times response time (Little's law)."""
-        found = estimates([[_inside_of(one) for one in self.comparison.rounds[place]]])[0]
-        if found is None or case.verdict == FAILED:
-            return Amount("?", doubt=_doubt(case) or _no_figure(case, "right answer"))
-        low, high = found.interval() or (None, None)
-        rates = [one.rate.per_s for one in self.comparison.rounds[place] if one.rate.per_s]
-        rate = float(np.exp(np.mean(np.log(rates))))
-        took, users = formatting.seconds(found.mean / rate), formatting.significant(found.mean, 2)
-        text = f"{formatting.rate(rate)}/s times {took} = {users}"
-        return Amount(text, found.mean, low, high, found, _doubt(case))
-
-    def _of_drill(self, what: str, who: str) -> Amount:
-        fault, _, figure = what.partition(" ")
-        one = _only(f"drill of {fault}", who, [one for one in self._drilled if one.fault == fault])
-        if not one.figures:
-            return Amount("?", doubt=one.failure or one.without)
-        value = one.figures[figure]
+    def _of_drill(self, metric: str, case: str) -> Figure:
+        fault, _, field = metric.partition(" ")
+        outcomes = [each for each in fault_outcomes(self._result.incidents) if each.fault == fault]
+        outcome = _only(f"drill of {fault}", case, outcomes)
+        if not outcome.figures:
+            return unknown(outcome.failure or outcome.without)
+        value = outcome.figures[field]
         if value is None:
-            return Amount("never", math.inf, math.inf, math.inf)
-        return counted(value, formatting.seconds(value) if figure.endswith("_s") else f"{value:g}")
+            return Figure("never", math.inf, math.inf, math.inf)
+        return exact(value, formatting.seconds(value) if field.endswith("_s") else f"{value:g}")
 
 
-def _doubt(case: Summary) -> str:
-    """Return why its figures can't be trusted. Noise is no reason: it is in their intervals."""
-    if case.verdict not in (FAILED, SUSPECT):
-        return ""
-    return f"{case.server} {'failed' if case.verdict == FAILED else 'is suspect'}: {_without_advice(case.reasons[0])}"
-
-
-def _no_figure(case: Summary, what: str) -> str:
-    reason = f": {_without_advice(case.reasons[0])}" if case.reasons else ""
-    return f"{case.server} has no {what}{reason}"
-
-
-def _without_advice(reason: Reason) -> str:
-    message = re.sub(r"^round \d+: ", "", reason.message)
-    return message.rpartition("; ")[0] or message
-
-
-def _only(what: str, who: str, several: Sequence[T]) -> T:
-    """Return the one that is meant; raises LookupError if there is none, or more than one."""
-    found = [
-        one
-        for one in several
-        if fits(who, one.case.server, [str(value) for _, value in one.case.values])  # type: ignore[attr-defined]
+def _users_inside(summary: Summary, rounds: Sequence[Round], rates: Sequence[float]) -> Figure:
+    """Return the mean number of requests in the server: rate times response time (Little's law)."""
+    inside = [
+        each.rate.per_s * float(each.steady_s.mean()) if each.rate.per_s and len(each.steady_s) else None
+        for each in rounds
     ]
-    if len(found) != 1:
-        raise LookupError(f"{who} was not measured" if not found else f"{who} is more than one {what}")
-    return found[0]
+    estimate = estimates([inside])[0]
+    if estimate is None or summary.verdict == FAILED:
+        return unknown(_doubt(summary) or f"{summary.server} has no right answer{_first_reason(summary)}")
+    rate = float(np.exp(np.mean(np.log(rates))))
+    users = formatting.significant(estimate.mean, 2)
+    text = f"{formatting.rate(rate)}/s times {formatting.seconds(estimate.mean / rate)} = {users}"
+    low, high = estimate.interval() or (None, None)
+    return Figure(text, estimate.mean, low, high, estimate, _doubt(summary))
 
 
-def fits(who: str, server: str, values: Sequence[str]) -> bool:
-    """Return whether words such as `3 digest` or `3_async_threadexecutor 3.14*` mean this server and these values."""
-    name, *wanted = who.split()
-    stem = server.rpartition("/")[2]
-    return name in (stem, server, stem.split("_")[0]) and all(
-        any(fnmatchcase(v, one) for v in values) for one in wanted
-    )
-
-
-def _printed(rates: Sequence[float]) -> Amount:
-    """Return the mean, as a load tool prints it."""
-    if not rates:
-        return Amount("?", doubt="no answer was right")
-    mean = float(np.mean(rates))
-    return counted(mean, f"{formatting.rate(mean)}/s")
-
-
-def _inside_of(one: Round) -> float | None:
-    took_s = one.steady_s
-    return one.rate.per_s * float(took_s.mean()) if one.rate.per_s and len(took_s) else None
-
-
-def _at_once(trace: Trace) -> Amount:
-    """Return the largest number of requests in flight at the same time."""
+def _in_flight(trace: Trace) -> Figure:
+    """Return the largest number of tasks that had started and not ended."""
     spans = [(ran[0][0], ran[-1][1]) for ran in trace.requests.ran_s if ran]
     if trace.failure or not spans:
-        return Amount("?", doubt=trace.failure.message if trace.failure else "it does not report when it computes")
-    return counted(max(sum(since <= begun < to for since, to in spans) for begun, _ in spans))
+        return unknown(trace.failure.message if trace.failure else NOT_REPORTED)
+    return exact(max(sum(from_s <= start_s < to_s for from_s, to_s in spans) for start_s, _ in spans))
 
 
-def _longest_ping(trace: Trace) -> Amount:
-    if trace.failure or not trace.pings.waited_s:
-        return Amount("?", doubt=trace.failure.message if trace.failure else "it was not pinged")
-    longest_s = max(trace.pings.waited_s)
-    return counted(longest_s, formatting.seconds(longest_s))
+def _doubt(summary: Summary) -> str:
+    """Return why its figures can't be trusted. Noise is no reason: it is in their intervals."""
+    if summary.verdict not in (FAILED, SUSPECT):
+        return ""
+    return f"{summary.server} {'failed' if summary.verdict == FAILED else 'is suspect'}{_first_reason(summary)}"
 
 
-OF_TRACES: dict[str, Callable[[Trace], Amount]] = {"at once": _at_once, "longest ping": _longest_ping}
+def _first_reason(summary: Summary) -> str:
+    """Return `: ` and the first reason for its verdict, without advice; empty if there is none."""
+    messages = [re.sub(r"^round \d+: ", "", reason.message) for reason in summary.reasons[:1]]
+    return "".join(f": {message.rpartition('; ')[0] or message}" for message in messages)
+
+
+def _sustained_rate(capacity: Capacity) -> Figure:
+    if capacity.failure:
+        return unknown(capacity.failure)
+    text = bound = f"{formatting.rate(capacity.holds)}/s" if capacity.holds else "no rate"
+    missed = min((step.per_s for step in capacity.steps if capacity.missed_at(step)), default=math.inf)
+    met = max((step.per_s for step in capacity.steps if step.per_s < missed), default=0.0)
+    low = capacity.holds or 0.0
+    if met > MUCH_MORE * low:
+        text = f"{formatting.rate(met)}/s in this run (lower bound: {bound})"
+    return Figure(text, low, low, capacity.fails or math.inf)
+
+
+def _ceiling(capacity: Capacity) -> Figure:
+    """Return the rate of a closed loop without a server."""
+    per_s = capacity.ceiling_per_s
+    return exact(per_s, f"{formatting.rate(per_s)}/s") if per_s else unknown("the ceiling could not be measured")
+
+
+def _growth(capacity: Capacity) -> Figure:
+    """Return p99 at the highest offered rate, as a multiple of p99 at the lowest."""
+    waits = [(step.per_s, wait_s) for step in capacity.steps if (wait_s := step.percentile_s("response", 99))]
+    if len(waits) < 2:
+        return unknown(capacity.failure or "too few rates were offered")
+    (low, first_s), (high, last_s) = waits[0], waits[-1]
+    first, last = ("endless" if wait_s == math.inf else formatting.seconds(wait_s) for wait_s in (first_s, last_s))
+    text = f"{first} at {formatting.rate(low)}/s and {last} at {formatting.rate(high)}/s"
+    return exact(last_s / first_s if first_s < math.inf else 1.0, text)
+
+
+CAPACITY_FIGURES: dict[str, Callable[[Capacity], Figure]] = {
+    "capacity": _sustained_rate,
+    "capacity ceiling": _ceiling,
+    "capacity growth": _growth,
+}

@@ -1,4 +1,4 @@
-"""The teacher: leads through steps, one after the other, and writes down what came of them."""
+"""Lead a reader through steps: ask for predictions, measure, show what was measured, and save the progress."""
 
 import sys
 from collections.abc import Sequence
@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from common.errors import BadInputError
 from under_siege.lesson import terminal
-from under_siege.lesson.assertions import Found, found_in
+from under_siege.lesson.claims import QuestionResult, decide_question
 from under_siege.lesson.lesson_figures import ResultView
-from under_siege.lesson.lesson_progress import LessonProgress
-from under_siege.lesson.measurement import StoppedError, lacking, measure, turns
-from under_siege.lesson.progress_store import Done, Notebook
-from under_siege.lesson.step import Page, Run, Step, all_steps, committed
+from under_siege.lesson.lesson_page import lesson_as_html
+from under_siege.lesson.measurement import LessonProgressBar, measure, missing_here
+from under_siege.lesson.step import CompletedStep, LessonProgress, LessonStep, Question, all_steps, committed_result
 from under_siege.model.record import Result, load
 from under_siege.model.result_file import write_whole
 from under_siege.paths import PROGRAM, ROOT
@@ -24,200 +23,192 @@ from under_siege.trace.timeline_text import TimelinesAsText
 FAILED, NOT_DECIDED = 1, 3
 
 
-class Teacher:
-    """Goes through steps with whoever reads."""
+class LessonSession:
+    """Lead through steps; predictions come from `answers`, or from the terminal if there are none."""
 
-    def __init__(self, notebook: Notebook, page: Path | None, answers: Sequence[str]) -> None:
-        """Predictions are taken from the answers, one for each question, or one for all; and asked for if none."""
-        self._notebook, self._page, self._answers = notebook, page, list(answers)
-        self._console: Console = terminal.console()
-        self._questions = 0  # that were asked so far
-        self._codes = {0}  # what the exit code may have to be
+    def __init__(self, progress: LessonProgress, html: Path | None, answers: Sequence[str]) -> None:
+        self._progress, self._html = progress, html
+        self._answers, self._is_asking = list(answers), not answers
+        self._console = terminal.lesson_console()
+        self._exit_codes = {0}
 
-    def teach(self, steps: Sequence[Step]) -> int:
-        """All of them; the exit code of the command."""
+    def run(self, steps: Sequence[LessonStep]) -> int:
         self._check_answers(steps)
         for step in steps:
             try:
                 self._step(step)
-            except StoppedError as stopped:
-                number = int(stopped.args[0])
-                self._say(f"Stopped at step {step.number}: {PROGRAM} lesson {step.number} goes on with it.")
-                return 128 + number if number else 0
-            self._write_page()
-            self._say(self._what_next(step))
-        return FAILED if FAILED in self._codes else max(self._codes)
+            except click.exceptions.Exit as stopped:
+                self._say(f"Stopped at step {step.number}. To continue, run: {PROGRAM} lesson {step.number}")
+                return stopped.exit_code
+            if self._html is not None:
+                write_whole(self._html, lesson_as_html(all_steps(), self._progress).encode())
+            following = self._progress.next_of(all_steps())
+            goes_on = f"For step {following.number}, run: {PROGRAM} lesson" if following else "That was the last step."
+            self._say_wrapped(f"Step {step.number} is done, and its results are in {self._progress.folder}. {goes_on}")
+        return FAILED if FAILED in self._exit_codes else max(self._exit_codes)
 
-    def _check_answers(self, steps: Sequence[Step]) -> None:
-        pages = [(step, page) for step in steps for page in step.pages]
+    def _check_answers(self, steps: Sequence[LessonStep]) -> None:
+        questions = [(step, question) for step in steps for question in step.questions]
         if len(self._answers) == 1:
-            self._answers *= len(pages)
-        if self._answers and len(self._answers) != len(pages):
-            raise BadInputError(
-                f"--answer has {len(self._answers)} letters for {len(pages)} questions: expected one, or one for each"
-            )
-        for (step, page), letter in zip(pages, self._answers, strict=False):  # there may be none
-            if letter not in page.letters:
-                known = ", ".join(page.letters)
-                raise BadInputError(f"--answer {letter}: step {step.number} has {known}: expected one of them")
+            self._answers *= len(questions)
+        if self._answers and len(self._answers) != len(questions):
+            count = f"{len(self._answers)} letters for {len(questions)} questions"
+            raise BadInputError(f"--answer has {count}; use one letter, or one for each question")
+        for (step, question), letter in zip(questions, self._answers, strict=False):  # there may be none
+            if letter not in question.letters:
+                raise BadInputError(f"--answer {letter}: step {step.number} has {', '.join(question.letters)}")
 
-    def _step(self, step: Step) -> None:
-        """Question after question."""
-        predicted, right, instead, kept = "", "", "", ""
-        for place, page in enumerate(step.pages, 1):
-            self._say("\n" + terminal.asked(step, page, place) + "\n")
-            predicted += (letter := self._prediction(page))
-            result, instead, path = self._result_for(step, page)
-            kept = kept or path
-            found = self._shown(page, result, letter)
-            if found.has_undecided and not instead:
-                self._show_elsewhere(step, page)
-            if place < len(step.pages):
+    def _step(self, step: LessonStep) -> None:
+        predictions, right, instead, file = "", "", "", ""
+        for number, question in enumerate(step.questions, 1):
+            self._say(f"\n{terminal.question_text(step, question, number)}\n")
+            prediction = self._prediction(question)
+            result, instead, result_file = self._result_for(step, question)
+            decision = self._show_result(question, result, prediction)
+            if decision.has_undecided:
+                self._exit_codes.add(NOT_DECIDED)
+                if not instead:
+                    self._show_committed(step, question)
+            if number < len(step.questions):
                 self._pause("Enter: the next question")
-            right += found.right or "?"
-            if found.has_undecided:
-                self._codes.add(NOT_DECIDED)
-        self._say("\n" + terminal.paragraph(f"Exercise. {step.exercise}"))
-        self._notebook.keep(step, Done(predicted, right, kept, instead))
+            predictions, right, file = predictions + prediction, right + (decision.right or "?"), file or result_file
+        self._say_wrapped(f"Exercise. {step.exercise}")
+        self._progress.save(step, CompletedStep(predictions, right, file, instead))
 
-    def _prediction(self, page: Page) -> str:
-        """A letter; asks again until it is one of the page's."""
-        self._questions += 1
-        if self._answers:
-            letter = self._answers[self._questions - 1]
+    def _prediction(self, question: Question) -> str:
+        if not self._is_asking:
+            letter = self._answers.pop(0)
             self._say(f"Your prediction: {letter}")
             return letter
-        known = ", ".join(page.letters)
+        letters = ", ".join(question.letters)
         while True:
-            click.echo(f"Your prediction ({known}; q stops here): ", nl=False)
+            click.echo(f"Your prediction ({letters}; q stops here): ", nl=False)
             line = sys.stdin.readline()
             if not line:
-                raise BadInputError(f"no prediction came: expected one of {known}, or --answer with one of them")
+                raise BadInputError(f"no prediction on stdin: expected one of {letters}; or use --answer")
             letter = line.strip().upper()
             if letter == "Q":
-                raise StoppedError(0)
-            if letter in page.letters and len(letter) == 1:
+                raise click.exceptions.Exit(0)
+            if len(letter) == 1 and letter in question.letters:
                 return letter
-            self._say(f"{letter[:20]!r} is none of the answers: expected one of {known}.")
+            self._say(f"{letter[:20]!r} is not an answer; expected one of {letters}.")
 
-    def _result_for(self, step: Step, page: Page) -> tuple[Result, str, str]:
-        """What was measured here and now, or else what was measured elsewhere, and why that; and the file."""
-        if page.run is None:
-            self._say(f"\nThis was measured before: {page.result}")
-            return load(committed(step, page)), "", ""
-        if lacks := lacking(page):
-            return self._measured_elsewhere(step, page, f"This machine {lacks}.")
-        self._say(f"\n{_announced(page.run)}")
-        result = self._measured(step, page, page.run)
-        if isinstance(result, str) or _failures(result):
-            self._codes.add(FAILED)
-        if isinstance(result, str):
-            return self._measured_elsewhere(step, page, f"It could not be measured here: {result.rstrip('.')}.")
-        kept = self._notebook.result_of(step)
-        if (unfinished := _unfinished(kept)).exists():  # there may have been no room
-            unfinished.replace(kept)
-        return result, "", kept.name
+    def _result_for(self, step: LessonStep, question: Question) -> tuple[Result, str, str]:
+        """Return a result, why it was not measured here if so, and the name of the file with the raw values."""
+        if question.run is None:
+            self._say(f"\nThis was measured earlier: {question.result}")
+            return load(committed_result(step, question)), "", ""
+        if missing := missing_here(question):
+            return self._committed(step, question, f"This machine {missing}.")
+        self._say(f"\nMeasuring on this machine (servers: {', '.join(question.run.servers)}). This takes some seconds.")
+        file = self._progress.result_file(step)
+        unfinished = file.with_suffix(".unfinished.json")  # the old file remains until there is a new one
+        result, problem = self._measured(step, question, unfinished)
+        if problem or (result and _failures(result)):
+            self._exit_codes.add(FAILED)
+        if result is None or problem:
+            return self._committed(step, question, f"It could not be measured on this machine: {problem.rstrip('.')}.")
+        if unfinished.exists():  # unless the disk was full
+            unfinished.replace(file)
+        return result, "", file.name
 
-    def _measured(self, step: Step, page: Page, run: Run) -> Result | str:
-        """What was measured here and now; or why there is nothing of it."""
-        out = _unfinished(self._notebook.result_of(step))  # what was kept before stays until there is something new
-        command = [PROGRAM, "lesson", str(step.number)]
-        with LessonProgress(turns(run)) as progress:
+    def _measured(self, step: LessonStep, question: Question, out: Path) -> tuple[Result | None, str]:
+        """Return what was measured, or why nothing could be."""
+        run = question.run
+        assert run is not None
+        with LessonProgressBar(run.turns) as progress_bar:
             try:
-                result, stopped_by = measure(page, out, progress, command, self._say)
+                command = [PROGRAM, "lesson", str(step.number)]
+                result, stopped_by = measure(question, out, progress_bar, command, self._say)
             except BadInputError as error:
-                if not run.pythons:  # what ours lacks is to be mended; another Python need not be there
+                if not run.pythons:  # the user can fix what the bench needs; another Python is optional
                     raise
-                return str(error)
+                return None, str(error)
         if stopped_by:
-            raise StoppedError(stopped_by)
+            raise click.exceptions.Exit(128 + stopped_by)
         failures = _failures(result)
-        return result if len(failures) < len(_parts(result)) else (failures or ["nothing was measured"])[0]
+        return result, "" if len(failures) < len(_parts(result)) else (failures or ["nothing was measured"])[0]
 
-    def _measured_elsewhere(self, step: Step, page: Page, why: str) -> tuple[Result, str, str]:
-        result, name = load(committed(step, page)), committed(step, page).relative_to(ROOT)
-        if not result.traces and (traced := terminal.as_elsewhere(step, page)):
+    def _committed(self, step: LessonStep, question: Question, reason: str) -> tuple[Result, str, str]:
+        path = committed_result(step, question)
+        result = load(path)
+        if not result.traces and (traced := terminal.committed_traces(step, question)):
             result.traces = traced.traces
         cpus, day = result.environment.usable_cpus, result.began_at[:10]
-        said = f"{why} So what follows was measured on another, with {cpus} CPUs, on {day}: {name}"
-        self._say("\n" + terminal.paragraph(said))
-        return result, said, ""
+        reason += f" The following was measured on another one with {cpus} CPUs on {day}: {path.relative_to(ROOT)}"
+        self._say_wrapped(reason)
+        return result, reason, ""
 
-    def _shown(self, page: Page, result: Result, predicted: str) -> Found:
-        seen = ResultView(result)
-        found = found_in(page, seen)
-        for picture in terminal.pictures(page, result, seen):
-            self._show(picture)
+    def _show_result(self, question: Question, result: Result, predicted: str) -> QuestionResult:
+        view = ResultView(result)
+        decision = decide_question(question, view)
+        for shown in terminal.charts_and_tables(question, result, view):
+            self._show(shown)
         self._pause("Enter: what it means")
-        self._say("\n" + terminal.paragraph(terminal.verdict(page, predicted, found)))
-        self._say("\n".join(map(terminal.paragraph, terminal.explained(page, found))))
-        if page.code:
-            self._say(f"In the code:\n{terminal.in_code(page.code)}")
-        return found
+        self._say_wrapped(terminal.verdict(question, predicted, decision))
+        lines = [f"{terminal.MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in decision.sentences]
+        lines += filter(None, [decision.reasons, terminal.why(question, decision)])
+        self._say("\n".join(map(terminal.paragraph, lines)))
+        if question.code:
+            self._say(f"In the code:\n{terminal.code_text(question)}")
+        return decision
 
-    def _show_elsewhere(self, step: Step, page: Page) -> None:
-        """What a quieter machine had to say, and its picture."""
-        if not (told := terminal.elsewhere(step, page)):
+    def _show_committed(self, step: LessonStep, question: Question) -> None:
+        """Show what a quieter machine has measured."""
+        if not (findings := terminal.committed_findings(step, question)):
             return
-        self._say("\n" + terminal.paragraph(told))
-        if "timeline" in page.show and (result := terminal.as_elsewhere(step, page)):
-            self._pause("Enter: the picture of that machine")
+        self._say_wrapped(findings)
+        if "timeline" in question.show and (result := terminal.committed_traces(step, question)):
+            self._pause("Enter: the chart of that machine")
             self._show(TimelinesAsText(result))
 
-    def _show(self, picture: RenderableType) -> None:
-        """A screen at a time."""
+    def _show(self, shown: RenderableType) -> None:
+        """Print it, a screen at a time on a terminal."""
         with self._console.capture() as captured:
-            self._console.print(picture)
+            self._console.print(shown)
         lines = captured.get().splitlines()
-        most = self._console.height - 2 if self._is_read else len(lines)
+        height = self._console.height - 2 if self._is_interactive else len(lines)
         self._say("")
-        for first in range(0, len(lines), most):
+        for first in range(0, len(lines), height):
             if first:
-                self._pause("Enter: go on")
-            sys.stdout.write("\n".join([*lines[first : first + most], ""]))
+                self._pause("Enter: continue")
+            sys.stdout.write("\n".join([*lines[first : first + height], ""]))
             sys.stdout.flush()
 
     @property
-    def _is_read(self) -> bool:
-        """Whether there is somebody at a terminal who reads along."""
-        return not self._answers and sys.stdin.isatty() and sys.stdout.isatty()
+    def _is_interactive(self) -> bool:
+        return self._is_asking and sys.stdin.isatty() and sys.stdout.isatty()
 
-    def _pause(self, what: str) -> None:
-        """Waits for the reader; q stops."""
-        if self._is_read:
-            click.echo(click.style(f"[{what}] ", dim=True), nl=False)
+    def _pause(self, prompt: str) -> None:
+        """Wait for the reader on a terminal; q stops."""
+        if self._is_interactive:
+            click.echo(click.style(f"[{prompt}] ", dim=True), nl=False)
             if sys.stdin.readline().strip().lower() == "q":
-                raise StoppedError(0)
+                raise click.exceptions.Exit(0)
 
-    def _write_page(self) -> None:
-        if self._page is not None:
-            from under_siege.lesson.lesson_page import lesson_as_html
-
-            write_whole(self._page, lesson_as_html(all_steps(), self._notebook).encode())
-
-    def _what_next(self, step: Step) -> str:
-        following = self._notebook.next_of(all_steps())
-        on = f" {PROGRAM} lesson goes on with step {following.number}." if following else " That was all of it."
-        return "\n" + terminal.paragraph(f"Step {step.number} is done, and kept in {self._notebook.folder}.{on}")
+    def _say_wrapped(self, text: str) -> None:
+        self._say(f"\n{terminal.paragraph(text)}")
 
     def _say(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _unfinished(kept: Path) -> Path:
-    return kept.with_suffix(".unfinished.json")
+def _failures(result: Result) -> list[str]:
+    return [part.failure.message for part in _parts(result) if part.failure]
 
 
 def _parts(result: Result) -> list[Any]:
-    """All that was measured."""
     return [*result.records, *result.traces, *result.incidents, *(step.record for step in result.steps)]
 
 
-def _failures(result: Result) -> list[str]:
-    """Why some of that could not be measured."""
-    return [one.failure.message for one in _parts(result) if one.failure]
-
-
-def _announced(run: Run) -> str:
-    names = f"servers {', '.join(run.servers[:-1])} and {run.servers[-1]}" if len(run.servers) > 1 else ""
-    return f"Now it is run here, with {names or f'server {run.servers[0]}'}: some seconds."
+def overview(steps: Sequence[LessonStep], progress: LessonProgress) -> str:
+    """Return a line for each step: whether it is done, and what was predicted."""
+    lines = []
+    for step in steps:
+        line = f"{step.number:2}        {step.title}"
+        if completed := progress.completed.get(step.name):
+            usual = "".join(question.usual for question in step.questions)
+            right = f"usually {usual}" if "?" in completed.right else f"it was {completed.right}"
+            line = f"{step.number:2}  done  {step.title:<30}  you said {completed.predicted}, {right}"
+        lines.append(line)
+    return "\n".join(lines)

@@ -1,39 +1,49 @@
-"""The steps of the lesson, as their files in lesson/ tell them: question, answers, what is run, claims, exercise."""
+"""The steps and exercises of the lesson, as the TOML files in lesson/ define them, and the file of completed steps."""
 
+import fnmatch
+import textwrap
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from common.errors import BadInputError
+from under_siege.model.case import Case
+from under_siege.model.result_file import read_whole, write_whole
 from under_siege.paths import PROGRAM, ROOT
 
 LESSON = ROOT / "lesson"
 LETTERS = "ABCD"
 
 
+def fits(selector: str, case: Case) -> bool:
+    """Return whether a selector such as `3 digest` or `3_async_threadexecutor 3.14*` matches this case."""
+    server, *patterns = selector.split()
+    stem, values = case.server.rpartition("/")[2], [str(value) for _, value in case.values]
+    return server in (stem, case.server, stem.split("_")[0]) and all(fnmatch.filter(values, each) for each in patterns)
+
+
 class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A word that a file has by mistake is no silence."""
+    pass
 
 
-class Claim(_Strict, frozen=True, rename={"is_": "is"}):
-    """Something that a result can bear out, or not: a figure of a case, and how it is beside another."""
+class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
+    """A relation between a figure of one case and something else, which a result decides."""
 
-    what: str  # a figure, as under_siege.lesson.lesson_figures calls them
-    of: str  # the case: `3`, or `3 digest` where 3 takes part with several tasks
+    metric: str  # see ResultView.figure
+    of: str  # the case: `3`, or `3 digest` if 3 is measured with several tasks
     # `same`, `more`, `less`, `about 2 times`, `at least 3 times`, `at most 2 times`; `undecided` if the interval
     # contains 1, else `decided`; for counts `there`, `none`, `identical`, `different`.
-    is_: str
-    against: str = ""  # another case, `task` (its time alone), `users`, `cpus`, or an amount such as `50 ms`
+    relation: str
+    against: str = ""  # another case, `task` (its time alone), `users`, or an amount such as `50 ms`
     name: str = ""  # used by answers
     claim: str = ""  # in words
-    says: str = ""  # if it holds, with {of}, {against} and {times}; empty if only answers use it
+    says: str = ""  # if it holds, with {of}, {against} and {times}; empty if only answers use the claim
     otherwise: str = ""  # if it does not hold
 
 
-class Answer(_Strict, frozen=True):
+class Choice(_Strict, frozen=True):
     """An answer to choose from; it is right if all these claims hold."""
 
     text: str
@@ -45,73 +55,84 @@ class Run(_Strict, frozen=True):
 
     servers: tuple[str, ...]
     tasks: tuple[str, ...] = ("primes",)
-    only: tuple[str, ...] = ()  # of the cases that these make; all where there is none
+    only: tuple[str, ...] = ()  # some of the cases that these make; empty: all
     users: tuple[int, ...] = (8,)
     workers: tuple[int, ...] = ()
     pythons: tuple[str, ...] = ()
     time_s: float = 0.0  # of each siege
     rounds: int = 3
-    requests: int = 0  # sent at once for a trace; none without
+    requests: int = 0  # of a trace; 0: no trace
     faults: tuple[str, ...] = ()
     goals: tuple[str, ...] = ()
 
+    @property
+    def turns(self) -> int:
+        """Return about how many measurements it takes."""
+        if self.faults:
+            return len(self.servers) * (1 + self.rounds * len(self.faults))
+        cases = len(self.only) or len(self.servers) * len(self.tasks) * len(self.users)
+        return cases * (self.rounds * bool(self.time_s) + bool(self.requests))
+
 
 class Code(_Strict, frozen=True):
-    """The lines that matter: in this file, from the first one that has these words."""
+    """Lines to read: in this file, from the first one that contains `line`."""
 
     file: str
     line: str
     lines: int = 1
-    says: str = ""  # what is to be seen there
+    says: str = ""
+
+    def excerpt(self) -> str:
+        lines = (ROOT / self.file).read_text(encoding="utf-8").splitlines()
+        first = next(index for index, line in enumerate(lines) if self.line in line)
+        return textwrap.dedent("\n".join(lines[first : first + self.lines]))
 
 
-class Page(_Strict, frozen=True):
-    """A question, and all that answers it."""
+class Question(_Strict, frozen=True, rename={"text": "question"}):
+    """A question with its answers, and what decides them."""
 
-    question: str
-    answers: tuple[Answer, ...]
+    text: str
+    answers: tuple[Choice, ...]
     usual: str  # the letter of the answer that is right on a machine with two CPUs or more
     claims: tuple[Claim, ...]
     run: Run | None = None
-    needs: tuple[str, ...] = ()  # `cpus>=2`, `python>=3.14`, `redis-server`: without it the committed result is shown
-    result: str = ""  # that result, where there is none of this very step
+    needs: tuple[str, ...] = ()  # such as `cpus>=2` or `redis-server`; else the committed result is shown
+    result: str = ""  # that result, if the step has none of its own
     show: tuple[str, ...] = ("timeline", "table")
     columns: tuple[str, ...] = ("rate", "ping p99")  # of the table
-    pictures: tuple[str, ...] = ("timeline",)  # of the page, as `report --picture` calls them
+    pictures: tuple[str, ...] = ("timeline",)  # of the HTML page, by their names in `report --picture`
     why: str = ""
     code: tuple[Code, ...] = ()
 
-    def right(self, letter: str) -> Answer:
-        """The answer with that letter."""
-        return self.answers[LETTERS.index(letter)]
-
     @property
     def letters(self) -> str:
-        """Those of its answers."""
         return LETTERS[: len(self.answers)]
 
+    def is_about(self, case: Case) -> bool:
+        """Return whether a claim is about the case, or compares another one with it."""
+        return any(fits(selector, case) for claim in self.claims for selector in (claim.of, claim.against) if selector)
 
-class Step(msgspec.Struct, frozen=True):
-    """One of the lesson's steps."""
+    def answer(self, letter: str) -> str:
+        return " ".join(self.answers[LETTERS.index(letter)].text.split())
 
-    name: str  # the stem of its file
+
+class LessonStep(msgspec.Struct, frozen=True):
+    name: str  # the stem of its file, which begins with its number
     title: str
-    pages: tuple[Page, ...]  # one, but for the detective
+    questions: tuple[Question, ...]  # more than one only in step 12
     exercise: str
 
     @property
     def number(self) -> int:
-        """Its place."""
         return int(self.name.split("_")[0])
 
 
-def all_steps() -> list[Step]:
-    """In their order."""
+def all_steps() -> list[LessonStep]:
     return [read_step(path) for path in sorted(LESSON.glob("[0-9]*.toml"))]
 
 
-def find_step(name: str) -> Step:
-    """A step by number (`3`) or name (`03_threads_and_the_gil`); raises BadInputError: there is none."""
+def find_step(name: str) -> LessonStep:
+    """Return a step by number (`3`) or name (`03_threads_and_the_gil`); raise BadInputError if there is none."""
     steps = all_steps()
     for step in steps:
         if name in (step.name, str(step.number), f"{step.number:02}"):
@@ -119,73 +140,74 @@ def find_step(name: str) -> Step:
     raise BadInputError(f"no step {name[:60]!r}: expected 1 to {steps[-1].number}; see {PROGRAM} lesson --list")
 
 
-def read_step(path: Path) -> Step:
-    """What the file says; raises BadInputError: that is no step."""
+def read_step(path: Path) -> LessonStep:
+    """Read a step from its file; raise BadInputError if the file is invalid."""
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
-        title, exercise = told.pop("title"), told.pop("exercise")
-        pages = tuple(msgspec.convert(page, Page) for page in told.pop("pages", None) or [told])
-    except OSError as error:
-        raise BadInputError(f"{path}: {error.strerror}") from None
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        title, exercise = data.pop("title"), data.pop("exercise")
+        questions = msgspec.convert(data.pop("pages", None) or [data], tuple[Question, ...])
     except (ValueError, KeyError) as error:
-        raise BadInputError(f"{path} is no step of the lesson: {error}") from None
-    for page in pages:
-        _check(path, page)
-    return Step(path.stem, title, pages, exercise)
+        raise BadInputError(f"{path} is not a step of the lesson: {error}") from None
+    return LessonStep(path.stem, title, questions, exercise)
 
 
-def _check(path: Path, page: Page) -> None:
-    """Raises BadInputError where its parts do not fit together."""
-    known = {claim.name for claim in page.claims}
-    wanted: set[Any] = {name for answer in page.answers for name in answer.when}
-    if not wanted <= known:
-        raise BadInputError(f"{path}: an answer stands on {sorted(wanted - known)}: expected names of its claims")
-    if page.usual not in page.letters or len(page.usual) != 1:
-        raise BadInputError(f"{path}: usual = {page.usual!r}: expected one of {', '.join(page.letters)}")
-    if page.run is None and not page.result:
-        raise BadInputError(f"{path}: nothing is run and no result is named: expected [run] or result")
-
-
-def committed(step: Step, page: Page) -> Path:
-    """The result that comes with the project, for machines that lack something: its own, or one that has it in it."""
+def committed_result(step: LessonStep, question: Question) -> Path:
+    """Return the result file of the project that is shown if the question can't be measured here."""
     own = ROOT / "results" / "lesson" / f"{step.name}.json"
-    return ROOT / page.result if page.result and (page.run is None or not own.exists()) else own
+    return ROOT / question.result if question.result and (question.run is None or not own.exists()) else own
 
 
-def lines_of(code: Code) -> str:
-    """The lines as they stand in the file, without what they are indented by; raises BadInputError: it has none."""
-    lines = (ROOT / code.file).read_text(encoding="utf-8").splitlines()
-    found = next((number for number, line in enumerate(lines) if code.line in line), None)
-    if found is None:
-        raise BadInputError(f"{code.file} has no line with {code.line!r}")
-    taken = lines[found : found + code.lines]
-    margin = min(len(line) - len(line.lstrip()) for line in taken if line.strip())
-    return "\n".join(line[margin:] for line in taken)
-
-
-TOLD = LESSON / "exercises" / "exercises.toml"
-
-
-class Exercise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a server is measured, and what has to be true of it beside that nothing is flagged."""
+class Exercise(_Strict, frozen=True):
+    """How to measure a server, and what must hold besides the usual checks."""
 
     beside: str = "1"  # a strategy that is measured, too
     task: str = "primes"
     users: int = 4
-    workers: int | None = None  # of both; None: as many as they have by themselves
+    workers: int | None = None  # of both; None: their defaults
     hint: str = ""
     claims: tuple[Claim, ...] = ()
 
 
 @cache
-def all_exercises() -> dict[str, Exercise]:
-    """By the stems of their files; raises BadInputError: the file is not right."""
-    try:
-        return msgspec.convert(tomllib.loads(TOLD.read_text(encoding="utf-8")), dict[str, Exercise])
-    except (OSError, ValueError) as error:
-        raise BadInputError(f"{TOLD} has no exercises: {error}") from None
+def all_exercises() -> dict[str, Exercise]:  # by the stems of their files
+    return msgspec.toml.decode((LESSON / "exercises" / "exercises.toml").read_bytes(), type=dict[str, Exercise])
 
 
-def exercise_of(file: Path) -> Exercise | None:
-    """The exercise of that name, wherever a copy of it is; None if it is a server of another name."""
-    return all_exercises().get(file.stem)
+class CompletedStep(msgspec.Struct):
+    predicted: str  # a letter for each question
+    right: str  # the letters of the right answers; `?` if undecided
+    result: str  # the file with the raw values; empty if only a committed result was shown
+    instead: str = ""  # why a committed result was shown
+    command: list[str] = []
+
+
+class _ProgressData(msgspec.Struct):
+    steps: dict[str, CompletedStep] = {}
+    schema: int = 1
+
+
+class LessonProgress:
+    """A folder with the results of the steps and the file of completed steps."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._file, self._data = folder, folder / "progress.json", _ProgressData()
+        if self._file.exists():
+            try:
+                self._data = msgspec.json.decode(read_whole(self._file, b"{"), type=_ProgressData)
+            except (OSError, ValueError) as error:
+                raise BadInputError(f"{self._file} is not a progress file: {error}; remove it to start again") from None
+        self.completed = self._data.steps
+
+    def next_of(self, steps: list[LessonStep]) -> LessonStep | None:
+        return next((step for step in steps if step.name not in self.completed), None)
+
+    def result_file(self, step: LessonStep) -> Path:
+        """Return the file for the raw values of a step, in a folder that exists."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder / f"{step.name}.json"
+
+    def save(self, step: LessonStep, completed: CompletedStep) -> None:
+        """Mark a step as completed; raise UnwritableError if the file can't be written."""
+        self.result_file(step)
+        self.completed[step.name] = completed
+        write_whole(self._file, msgspec.json.format(msgspec.json.encode(self._data), indent=2) + b"\n")

@@ -70,7 +70,7 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
 def traced(result: Result, columns: int = 1) -> Picture:
     drawn, absent = timelines(result.traces), missing(result)
     untold = " A dotted line is a request to a server that doesn't report when it computes."
-    untold = untold if any(one.is_untold for one in drawn) else ""
+    untold = untold if any(one.is_unreported for one in drawn) else ""
     users = max((record.users for record in result.records), default=0)
     longer = f" Under siege {users} users send requests all the time, so requests take longer than here."
     asks_why = len({len(one.lanes) for one in drawn}) > 1  # where all have as many workers it is no matter of the GIL

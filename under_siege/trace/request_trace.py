@@ -1,10 +1,9 @@
-"""The tracer: a handful of requests at once, with pings beside them, and what the answers tell of who ran when."""
+"""Trace servers: send some requests at once, with pings, and record what the answers report about when each one ran."""
 
 import asyncio
-import contextlib
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import aiohttp
@@ -25,86 +24,107 @@ from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.session import Keep, run_and_save, traced_case
 from under_siege.run.warm_up import verify, warm_up
-from under_siege.targets.expectation import Expectation, Expectations
+from under_siege.targets.expectation import Expectations
 from under_siege.trace.timeline import is_crowded
 
 PING_INTERVAL_S = 0.025
-PINGS_AROUND = 3  # so many before the requests and after their answers, to see what is usual
-CLOCKS_AGREE_S = 0.005  # what is told to have happened so much before it was asked for is not believed
+PINGS_AROUND = 3  # before the requests and after their answers, as a baseline
+CLOCK_ACCURACY_S = 0.005  # spans that start before the request or end after the answer by more than this are rejected
 
-Stretch = tuple[float, float, float | None]  # from, to, and how much of it was computed
+SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time of each, in seconds; CPU None if unknown
 
 
 def trace_servers(
     plan: Plan, requests: int, watcher: ProgressListener, command: Sequence[str]
 ) -> tuple[Result, int | None]:
-    """Trace every strategy with so many requests, without a siege. Nothing is saved.
-
-    Returns:
-        What was seen, and the number of the signal that stopped it or None.
-    Raises:
-        BadInputError: a task can't be performed; nothing was started.
-    """
+    """Trace every strategy, without a siege; return the unsaved result, and the signal that stopped it or None."""
 
     async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
-        await Tracer(ready, expectations, keep, requests).rest(services, watcher)
+        await RequestTracer(ready, expectations, keep, requests).rest(services, watcher)
 
     return run_and_save(plan, None, watcher, command, work)[:2]
 
 
-class Tracer:
-    """Trace each strategy with each task under each Python once, in the server of its last siege if that still runs."""
+class RequestTracer:
+    """Trace each case once, whatever its number of users, after its siege or else with a server of its own."""
 
     def __init__(self, plan: Plan, expectations: Expectations, keep: Callable[[Trace], None], requests: int) -> None:
-        self._plan, self._requests, self._expectations, self._keep = plan, requests, expectations, keep
-        self._found: set[Case] = set()
+        self._plan, self._expectations, self._keep, self._requests = plan, expectations, keep, requests
+        self._traced: set[Case] = set()
 
     async def after_siege(self, case: Case, server: Server, _: aiohttp.ClientSession, record: Record) -> None:
-        """The trace of a case that was just under siege, and is warm; another one with other users may have been."""
-        if not record.is_ceiling and (what := traced_case(case)) not in self._found:
-            found = await _twice_if_crowded(lambda: self._of_running(what, server, record))
-            if found.failure is None:
-                self._keep(found)
-                self._found.add(what)
+        """Trace the warm server of a siege that has just ended; if that fails, `rest` tries again."""
+        case = traced_case(case)
+        if record.is_ceiling or case in self._traced:
+            return
+        trace = await self._trace(case, partial(self._send_all, server, record.workers, None))
+        if trace.failure is None:
+            self._keep(trace)
+            self._traced.add(case)
 
     async def rest(self, services: Services, watcher: ProgressListener) -> None:
-        """All others, each with a server of its own; keeps each trace as soon as it is complete."""
+        """Trace the other cases; keep each trace as soon as it is complete."""
         for case in dict.fromkeys(map(traced_case, self._plan.cases)):
             watcher.case_begins(f"trace  {case.server}", 0.0)
-            if case not in self._found:
-                self._keep(await _twice_if_crowded(partial(self._alone, case, services)))
+            if case not in self._traced:
+                self._keep(await self._trace(case, partial(self._start_and_send_all, services)))
             watcher.case_ends()
 
-    async def _of_running(self, case: Case, server: Server, record: Record) -> Trace:
-        found = self._empty(case)
-        with _failing(found):
-            await self._besides_pings(server, record.workers, found)
-        return found
+    async def _trace(self, case: Case, send_all: Callable[[Trace], Awaitable[None]]) -> Trace:
+        """Return the trace, or its failure; trace twice if other work left no room for two parallel tasks."""
+        for _ in range(2):
+            trace = Trace(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
+            try:
+                await send_all(trace)
+            except CaseFailedError as failed:
+                trace.failure = Failure(failed.code, str(failed))
+            except Exception as error:  # a bug in the bench must not lose the other traces
+                trace.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+            if not is_crowded(trace):
+                break
+        return trace
 
-    async def _alone(self, case: Case, services: Services) -> Trace:
-        """Of a server that is started for that. Whatever goes wrong with it is a failure in the trace."""
-        found, expected = self._empty(case), self._plan.expected_of(case, self._expectations)
-        record = new_record(self._plan, case, 0.0, 1)  # of starting and stopping; nothing of it is kept
-        with _failing(found):
-            async with client() as session, running(self._plan, case, record, services) as server:
-                await warm_up(server, session, expected, record)
-                await self._besides_pings(server, record.workers, found, services)
-        return found
+    async def _start_and_send_all(self, services: Services, trace: Trace) -> None:
+        record = new_record(self._plan, trace.case, 0.0, 1)  # required to start a server, and then dropped
+        async with client() as session, running(self._plan, trace.case, record, services) as server:
+            await warm_up(server, session, self._plan.expected_of(trace.case, self._expectations), record)
+            await self._send_all(server, record.workers, services, trace)
 
-    def _empty(self, case: Case) -> Trace:
-        return Trace(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
+    async def _send_all(self, server: Server, workers: int | None, services: Services | None, trace: Trace) -> None:
+        trace.workers = workers
+        async with client(keep_alive=self._plan.load_of(trace.case).keep_alive) as session:
+            await server.while_alive(self._send_with_pings(session, server, services, trace))
 
-    async def _besides_pings(
-        self, server: Server, workers: int | None, found: Trace, services: Services | None = None
+    async def _send_with_pings(
+        self, session: aiohttp.ClientSession, server: Server, services: Services | None, trace: Trace
     ) -> None:
-        found.workers = workers
-        expected = self._plan.expected_of(found.case, self._expectations)
-        async with client(keep_alive=self._plan.load_of(found.case).keep_alive) as session:
-            cpu_s = partial(self._cpu_s, server, found.case, services)
-            await server.while_alive(_besides_pings(session, server, expected, self._requests, found, cpu_s))
+        zero_s, expected = time.monotonic(), self._plan.expected_of(trace.case, self._expectations)
+        timeout_s, columns = expected.patience_s(self._requests), trace.requests
+
+        async def send() -> None:
+            sent_s = time.monotonic()
+            answer = await verify(session, server.load_url, expected, self._requests)
+            answered_s = time.monotonic()
+            spans = reported_spans(answer, sent_s, answered_s) or assumed_span(answer, sent_s, answered_s)
+            columns.sent_s.append(round(sent_s - zero_s, 6))
+            columns.answered_s.append(round(answered_s - zero_s, 6))
+            columns.worker.append(answer.headers.get("x-worker", ""))
+            columns.ran_s.append([(round(start - zero_s, 6), round(end - zero_s, 6), cpu) for start, end, cpu in spans])
+
+        async with probing(session, server.url, server.ping, timeout_s, trace.pings, zero_s, PING_INTERVAL_S):
+            await asyncio.sleep((PINGS_AROUND - 0.5) * PING_INTERVAL_S)
+            before, server_before_s = psutil.cpu_times(), self._cpu_s(server, trace.case, services)
+            bench_before_s = time.process_time()
+            await asyncio.gather(*(send() for _ in range(self._requests)))
+            trace.bench_cpu_s = time.process_time() - bench_before_s
+            server_after_s = self._cpu_s(server, trace.case, services)
+            trace.machine = machine_between(before, psutil.cpu_times())
+            if server_before_s is not None and server_after_s is not None:
+                trace.server_cpu_s = max(0.0, server_after_s - server_before_s)
+            await asyncio.sleep(PINGS_AROUND * PING_INTERVAL_S)
 
     def _cpu_s(self, server: Server, case: Case, services: Services | None) -> float | None:
-        """Return the CPU time that the server and its services have used; None if that is not known here."""
+        """Return the CPU time that the server and its services have used; None if unknown."""
         usage = tree_usage(server.pid, memory=False) if server.pid is not None else None
         needs = [name for name in self._plan.targets[case.server].needs if name in SERVICES]
         if usage is None or (needs and services is None):
@@ -112,81 +132,25 @@ class Tracer:
         return usage.cpu_s + ((services.cpu_s(needs) if services else None) or 0.0)
 
 
-async def _twice_if_crowded(trace: Callable[[], Awaitable[Trace]]) -> Trace:
-    """Trace once more if other work left no room for two tasks: it may be gone by then."""
-    found = await trace()
-    return await trace() if is_crowded(found) else found
-
-
-@contextlib.contextmanager
-def _failing(found: Trace) -> Iterator[None]:
+def reported_spans(answer: Answer, sent_s: float, answered_s: float) -> SpanList:
+    """Return the spans in the header `X-Ran`; none if it is missing, malformed or impossible."""
     try:
-        yield
-    except CaseFailedError as failed:
-        found.failure = Failure(failed.code, str(failed))
-    except Exception as error:  # a mistake of this program must not cost the other cases
-        found.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
-
-
-async def _besides_pings(
-    session: aiohttp.ClientSession,
-    server: Server,
-    expected: Expectation,
-    requests: int,
-    found: Trace,
-    cpu_s: Callable[[], float | None],
-) -> None:
-    began_s, patience_s, url = time.monotonic(), expected.patience_s(requests), server.load_url
-    async with probing(session, server.url, server.ping, patience_s, found.pings, began_s, PING_INTERVAL_S):
-        await asyncio.sleep((PINGS_AROUND - 0.5) * PING_INTERVAL_S)
-        with _watching_machine(found, cpu_s):
-            await asyncio.gather(*(_request(session, url, expected, requests, found, began_s) for _ in range(requests)))
-        await asyncio.sleep(PINGS_AROUND * PING_INTERVAL_S)
-
-
-@contextlib.contextmanager
-def _watching_machine(found: Trace, cpu_s: Callable[[], float | None]) -> Iterator[None]:
-    """Record what the machine, the server and this program do while the body runs."""
-    before, server_before_s, own_before_s = psutil.cpu_times(), cpu_s(), time.process_time()
-    yield
-    found.bench_cpu_s, server_after_s = time.process_time() - own_before_s, cpu_s()
-    found.machine = machine_between(before, psutil.cpu_times())
-    if server_before_s is not None and server_after_s is not None:
-        found.server_cpu_s = max(0.0, server_after_s - server_before_s)
-
-
-async def _request(
-    session: aiohttp.ClientSession, url: str, expected: Expectation, requests: int, found: Trace, began_s: float
-) -> None:
-    sent_s = time.monotonic()
-    answer = await verify(session, url, expected, requests)
-    answered_s = time.monotonic()
-    ran_s = _as_told(answer, sent_s, answered_s) or _counted_back(answer, sent_s, answered_s)
-    columns = found.requests
-    columns.sent_s.append(round(sent_s - began_s, 6))
-    columns.answered_s.append(round(answered_s - began_s, 6))
-    columns.worker.append(answer.headers.get("x-worker", ""))
-    columns.ran_s.append([(round(since - began_s, 6), round(to - began_s, 6), cpu) for since, to, cpu in ran_s])
-
-
-def _as_told(answer: Answer, sent_s: float, answered_s: float) -> list[Stretch]:
-    """The stretches in its header `X-Ran`; none if there is none or it can't be true."""
-    try:
-        zero_s, *stretches = answer.headers.get("x-ran", "").split()
-        told = [
-            (float(zero_s) + float(since) / 1000, float(zero_s) + float(to) / 1000, float(cpu) / 1000)
-            for since, to, cpu in (stretch.split("/") for stretch in stretches)
-        ]
+        zero_s, *texts = answer.headers.get("x-ran", "").split()
+        spans: SpanList = []
+        for text in texts:
+            from_ms, to_ms, cpu_ms = map(float, text.split("/"))
+            from_s, to_s, cpu_s = float(zero_s) + from_ms / 1000, float(zero_s) + to_ms / 1000, cpu_ms / 1000
+            if not (sent_s - CLOCK_ACCURACY_S <= from_s <= to_s <= answered_s + CLOCK_ACCURACY_S):
+                return []
+            if not 0 <= cpu_s <= LONGEST_S:
+                return []
+            spans.append((from_s, to_s, cpu_s))
     except ValueError:
         return []
-    likely = all(
-        sent_s - CLOCKS_AGREE_S <= since <= to <= answered_s + CLOCKS_AGREE_S and 0 <= cpu_s <= LONGEST_S
-        for since, to, cpu_s in told
-    )
-    return list(told) if likely else []
+    return spans
 
 
-def _counted_back(answer: Answer, sent_s: float, answered_s: float) -> list[Stretch]:
-    """From `Server-Timing`, as if the answer came at once when the task had ended; none if there is no such header."""
+def assumed_span(answer: Answer, sent_s: float, answered_s: float) -> SpanList:
+    """Return a span of the duration in `Server-Timing` that ends with the answer; none without this header."""
     task = re.search(r"\btask\s*;\s*dur=(\d{1,9}(?:\.\d+)?)", answer.headers.get("server-timing", ""), re.ASCII)
     return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []

@@ -1,30 +1,31 @@
-"""The timelines of traces: which request was where when, and what they show: tasks at once, and stuck pings."""
+"""Timelines of traced requests: what each request did when, how many tasks ran in parallel, and which pings waited."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from under_siege import formatting
-from under_siege.model.case import Value, axis
+from under_siege.model.case import axis
 from under_siege.model.record import Trace
+from under_siege.report.labels import varying
 
-UNTOLD = "it doesn't tell when it computes"
-ROOM_FOR_TWO = 1.5  # CPUs: with fewer, two tasks at once look much like one at a time
-MORE_THAN_ONE = 1.2  # on average: with less, one thread computed, and what is above 1 is how exact the clocks are
-WAITS = 0.1  # a task that computes less of the time waits, and at once is then what was begun and not yet done
-BUSY = 0.7  # with less of a core, one at a time is not the reason: the task waits in between, or others had the cores
-STUCK = 0.25  # of the time until all was done: a ping that waits longer waits for the tasks
-LATE = 0.2  # of that time: so long is a computed answer on its way only if something is in it
-HARDLY = 0.05  # of a core: with tasks that compute more, one that pauses may just be kept from it by other programs
-OTHERS = 0.5  # of a pause: if others of the same process ran for so much of it, it waited for its turn
-SHORT_S = 0.001  # such a pause nobody can see
+NOT_REPORTED = "the server doesn't report when it computes"
+ROOM_FOR_TWO = 1.5  # CPUs: with fewer, two parallel tasks look much like one at a time
+PARALLEL = 1.2  # tasks on average: a smaller excess over 1 is within the accuracy of the clocks
+IO_BOUND = 0.1  # a task with a smaller share of CPU time counts as parallel from its start to its end
+BUSY = 0.7  # CPUs: if tasks used fewer, they were not limited to one at a time; they waited, or other work had the CPUs
+STUCK = 0.25  # of the time until all is done: if a tenth of the pings takes longer, pings wait for tasks
+LATE = 0.2  # of that time: an answer that takes longer to be sent was held up
+IDLE = 0.05  # CPUs: if tasks used more, other programs may have caused their pauses
+QUEUED = 0.5  # of a pause: if others of the same process ran for so much of it, the task waited for its turn
+SHORT_S = 0.001  # too short to see
 
 
 def other_work(trace: Trace) -> float | None:
-    """Return the share of all CPUs that neither the server nor the bench got; None if unknown."""
+    """Return the share of all CPUs that neither the server nor the bench used; None if unknown."""
     machine, server_s, bench_s = trace.machine, trace.server_cpu_s, trace.bench_cpu_s
     if machine is None or server_s is None or bench_s is None or machine.total_s <= 0:
         return None
@@ -34,303 +35,257 @@ def other_work(trace: Trace) -> float | None:
 def is_crowded(trace: Trace) -> bool:
     """Return whether other work left so little of several CPUs that two tasks could not run in parallel."""
     share, requests = other_work(trace), trace.requests
-    lasted_s = max(requests.answered_s, default=0.0) - min(requests.sent_s, default=0.0)
-    if share is None or trace.machine is None or lasted_s <= 0:
+    duration_s = max(requests.answered_s, default=0.0) - min(requests.sent_s, default=0.0)
+    if share is None or trace.machine is None or duration_s <= 0:
         return False
-    cpus = round(trace.machine.total_s / lasted_s)
+    cpus = round(trace.machine.total_s / duration_s)
     return cpus > 1 and cpus * (1 - share) < ROOM_FOR_TWO
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """A stretch in which a task ran, in seconds since the requests were sent, and the share of it that it computed."""
+class ComputeSpan(NamedTuple):
+    """A time in which a task ran, in seconds since the requests were sent."""
 
     from_s: float
     to_s: float
-    share: float | None  # None where the server doesn't tell
+    share: float | None  # of the time, on the CPU; None if the server doesn't report it
 
     @property
-    def computing(self) -> float:
-        """Return the share; all of it if that is unknown."""
+    def cpu_share(self) -> float:
         return 1.0 if self.share is None else self.share
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A request: numbered in the order in which they got their turn."""
+class Bar(NamedTuple):
+    """A request; they are numbered in the order in which their tasks started."""
 
     number: int
     sent_s: float
     answered_s: float
-    ran: tuple[Ran, ...]  # none where the server doesn't tell
+    spans: tuple[ComputeSpan, ...]  # empty if the server doesn't report them
 
-    def share_between(self, from_s: float, to_s: float) -> float:
-        """How much of the time between the two it computed; where that isn't known, as if always while it ran."""
-        inside = (ran.computing * max(0.0, min(to_s, ran.to_s) - max(from_s, ran.from_s)) for ran in self.ran)
-        return sum(inside) / (to_s - from_s)
+    def cpu_share_between(self, from_s: float, to_s: float) -> float:
+        overlaps = (span.cpu_share * max(0.0, min(to_s, span.to_s) - max(from_s, span.from_s)) for span in self.spans)
+        return sum(overlaps) / (to_s - from_s)
 
     @property
     def done_s(self) -> float | None:
-        return min(self.ran[-1].to_s, self.answered_s) if self.ran else None
+        return min(self.spans[-1].to_s, self.answered_s) if self.spans else None
 
     @property
-    def late_s(self) -> float | None:
-        """How long it was computed and not yet answered."""
-        return None if self.done_s is None else self.answered_s - self.done_s
+    def late_s(self) -> float:
+        """Return the time from the end of the task to the answer; 0 if the server doesn't report when it ended."""
+        return 0.0 if self.done_s is None else self.answered_s - self.done_s
+
+    @property
+    def duration_s(self) -> float:
+        return self.spans[-1].to_s - self.spans[0].from_s
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(span.cpu_share * (span.to_s - span.from_s) for span in self.spans)
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A worker and the requests that it had."""
-
+class Lane(NamedTuple):
     worker: str
     bars: tuple[Bar, ...]
 
+    @property
+    def process(self) -> str:
+        """Return what identifies the process; threads and event loops of other processes don't block this one."""
+        process = self.worker.partition("/")[0]
+        return "" if process.startswith("thread") else process
 
-@dataclass(frozen=True, slots=True)
-class PingSpan:
-    """Due when, answered when."""
+
+class PingSpan(NamedTuple):
+    """When a ping was due, and how long after that it was answered."""
 
     due_s: float
-    until_s: float
+    waited_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """One strategy."""
+class TimelinePattern(NamedTuple):
+    """What the timelines of a group have in common."""
 
-    name: str  # of its file, and what it was traced with where that differs
+    is_parallel: bool | None  # None: unknown
+    is_stuck: bool = False  # whether pings waited for tasks
+    is_crowded: bool = False  # unknown because of other work on the machine
+    is_failed: bool = False
+
+
+class Timeline(NamedTuple):
+    """The trace of one strategy."""
+
+    server: str
+    settings: tuple[str, ...]  # in which the traces of a result differ, such as the task
     title: str
-    lanes: tuple[Lane, ...]
-    pings: tuple[PingSpan, ...]
+    lanes: tuple[Lane, ...] = ()
+    pings: tuple[PingSpan, ...] = ()
     failure: str = ""
-    other_work: float | None = None  # the share of the CPUs that it had, if so much that nothing ran in parallel
+    other_work: float | None = None  # the share of the CPUs that it used; None unless tasks could not run in parallel
+
+    @property
+    def name(self) -> str:
+        return " · ".join([self.server, *self.settings])
+
+    @property
+    def bars(self) -> list[Bar]:
+        return [bar for lane in self.lanes for bar in lane.bars]
 
     @property
     def done_s(self) -> float:
-        return max((bar.answered_s for lane in self.lanes for bar in lane.bars), default=0.0)
-
-    @property
-    def requests(self) -> int:
-        return sum(len(lane.bars) for lane in self.lanes)
+        return max((bar.answered_s for bar in self.bars), default=0.0)
 
     @property
     def longest_ping_s(self) -> float:
-        return max((ping.until_s - ping.due_s for ping in self.pings), default=0.0)
+        return max((ping.waited_s for ping in self.pings), default=0.0)
 
     @property
-    def is_untold(self) -> bool:
-        """Whether nobody knows of a request when it waited and when it was computed."""
-        return any(not bar.ran for lane in self.lanes for bar in lane.bars)
+    def is_unreported(self) -> bool:
+        return any(not bar.spans for bar in self.bars)
+
+    @property
+    def parallelism(self) -> int | None:
+        """Return how many tasks computed at the same time on average, at least 2 if it was more than one.
+
+        I/O-bound tasks count from start to end. None if the server doesn't report enough, or other work had the CPUs.
+        """
+        bars = self.bars
+        if not bars or any(not bar.spans or any(span.share is None for span in bar.spans) for bar in bars):
+            return None
+        running, computing = _running(bars), sum(bar.cpu_s for bar in bars) / _duration_s(bars)
+        if running <= PARALLEL or (computing >= IO_BOUND and len(self.lanes) == 1):
+            return 1
+        count = running if computing < IO_BOUND else computing
+        if count > PARALLEL:
+            return max(2, round(count))
+        return 1 if computing >= BUSY and self.other_work is None else None
+
+    @property
+    def pattern(self) -> TimelinePattern:
+        if self.failure:
+            return TimelinePattern(None, is_failed=True)
+        if (count := self.parallelism) is None and self.other_work is not None:
+            return TimelinePattern(None, is_crowded=True)
+        waited_s = [ping.waited_s for ping in self.pings if 0 <= ping.due_s <= self.done_s]
+        is_stuck = bool(waited_s) and float(np.percentile(waited_s, 90)) > STUCK * self.done_s
+        return TimelinePattern(None if count is None else count > 1, is_stuck)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Return whether more tasks had started than computed at the same time."""
+        return self.parallelism is not None and _running(self.bars) > 1.5 * self.parallelism
+
+    @property
+    def longest_late_s(self) -> float:
+        """Return the longest time between the end of a task and its answer; 0 if that is negligible."""
+        late_s = max((bar.late_s for bar in self.bars), default=0.0)
+        return late_s if late_s > LATE * self.done_s else 0.0
+
+    def io_waits(self) -> dict[int, list[tuple[float, float]]]:
+        """Return, by request number, when a task paused or hardly computed although nothing else of its process ran."""
+        waits: dict[int, list[tuple[float, float]]] = {}
+        for lane in self.lanes:
+            bars = [bar for other in self.lanes if other.process == lane.process for bar in other.bars]
+            if not all(bar.spans for bar in bars) or sum(bar.cpu_s for bar in bars) >= IDLE * _duration_s(bars):
+                continue
+            for bar in lane.bars:
+                others = [(*span[:2], span.cpu_share) for each in bars if each is not bar for span in each.spans]
+                waits[bar.number] = list(_io_waits_of(bar, np.array(others).reshape(-1, 3)))
+        return waits
 
     def described(self) -> str:
+        """Return the text alternative of the chart."""
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
-        count = self.requests
-        where = "" if self.is_untold else f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}"
-        untold = f", but {UNTOLD}" if self.is_untold else ""
+        workers, unreported = f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}", ""
+        if self.is_unreported:
+            workers, unreported = "", f", but {NOT_REPORTED}"
         return (
-            f"{self.name}: {count} requests{where} done after {formatting.seconds(self.done_s)}{untold}; "
-            f"a ping waited {formatting.seconds(self.longest_ping_s)} at the most"
+            f"{self.name}: {len(self.bars)} requests{workers} done after {formatting.seconds(self.done_s)}{unreported}"
+            f"; pings took up to {formatting.seconds(self.longest_ping_s)}"
         )
 
 
 def timelines(traces: Sequence[Trace]) -> list[Timeline]:
-    """A timeline for each trace; what it was traced with is in its name where that differs."""
-    seen: dict[str, set[Value]] = {}
-    for name, value in (pair for trace in traces for pair in trace.case.values):
-        seen.setdefault(name, set()).add(value)
-    told = [[axis(name).told(value) for name, value in one.case.values if len(seen[name]) > 1] for one in traces]
-    return [_timeline(trace, differing) for trace, differing in zip(traces, told, strict=True)]
-
-
-def end_s(drawn: Sequence[Timeline]) -> float:
-    """Return when the last answer of all of them came: they share one axis, so that the eye compares."""
-    return max([0.001, *(ping.until_s for one in drawn for ping in one.pings), *(one.done_s for one in drawn)])
+    differing = varying([trace.case for trace in traces])
+    return [_timeline(trace, differing) for trace in traces]
 
 
 def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
-    name = " · ".join([trace.server, *differing])
+    settings = tuple(axis(name).told(value) for name, value in trace.case.values if name in differing)
     if trace.failure is not None or not trace.requests.sent_s:
-        said = trace.failure.message if trace.failure else "no request was sent"
-        return Timeline(name, trace.title, (), (), said)
+        failure = trace.failure.message if trace.failure else "no request was sent"
+        return Timeline(trace.server, settings, trace.title, failure=failure)
     zero_s = min(trace.requests.sent_s)
-    pings = zip(trace.pings.due_s, trace.pings.waited_s, strict=True)
-    drawn = tuple(PingSpan(due_s - zero_s, due_s - zero_s + waited_s) for due_s, waited_s in sorted(pings))
+    pings = sorted(zip(trace.pings.due_s, trace.pings.waited_s, strict=True))
+    spans = tuple(PingSpan(due_s - zero_s, waited_s) for due_s, waited_s in pings)
     share = other_work(trace) if is_crowded(trace) else None
-    return Timeline(name, trace.title, tuple(_lanes(trace, zero_s)), drawn, other_work=share)
+    return Timeline(trace.server, settings, trace.title, _lanes(trace, zero_s), spans, other_work=share)
 
 
-def _lanes(trace: Trace, zero_s: float) -> list[Lane]:
+def _lanes(trace: Trace, zero_s: float) -> tuple[Lane, ...]:
     requests = trace.requests
     columns = zip(requests.sent_s, requests.answered_s, requests.worker, requests.ran_s, strict=True)
-    in_turn = sorted(columns, key=lambda request: request[3][0][0] if request[3] else request[1])
+    by_start = sorted(columns, key=lambda request: request[3][0][0] if request[3] else request[1])
     bars: dict[str, list[Bar]] = {}
-    for number, (sent_s, answered_s, worker, ran_s) in enumerate(in_turn, 1):
-        ran = tuple(Ran(since - zero_s, to - zero_s, _share(since, to, cpu_s)) for since, to, cpu_s in ran_s)
-        bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, ran))
-    names = _names(list(bars))
-    if "" in bars and not any(bar.ran for bar in bars[""]):
-        names[list(bars).index("")] = "requests"  # whoever had them
-    return [Lane(name, tuple(lane)) for name, lane in zip(names, bars.values(), strict=True)]
+    for number, (sent_s, answered_s, worker, ran_s) in enumerate(by_start, 1):
+        spans = []
+        for from_s, to_s, cpu_s in ran_s:
+            used = 1.0 if to_s <= from_s else min(1.0, (cpu_s or 0.0) / (to_s - from_s))
+            spans.append(ComputeSpan(from_s - zero_s, to_s - zero_s, None if cpu_s is None else used))
+        bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, tuple(spans)))
+    names = _lane_names(list(bars))
+    if "" in bars and not any(bar.spans for bar in bars[""]):
+        names[list(bars).index("")] = "requests"
+    return tuple(Lane(name, tuple(lane)) for name, lane in zip(names, bars.values(), strict=True))
 
 
-def _share(from_s: float, to_s: float, cpu_s: float | None) -> float | None:
-    if cpu_s is None:
-        return None
-    return min(1.0, cpu_s / (to_s - from_s)) if to_s > from_s else 1.0
-
-
-def _names(workers: Sequence[str]) -> list[str]:
-    """What workers are called in a picture: nobody knows process 4711."""
+def _lane_names(workers: Sequence[str]) -> list[str]:
+    """Return names such as `process 1` for workers such as `4711/MainThread`."""
     processes = list(dict.fromkeys(worker.partition("/")[0] for worker in workers))
-    if len(processes) == len(workers) > 1:
-        return [f"process {number}" for number in range(1, len(workers) + 1)]
+    if 1 < len(processes) < len(workers):
+        return [f"{processes.index(worker.partition('/')[0]) + 1}/{worker.partition('/')[2]}" for worker in workers]
     kind = "interpreter" if all("Interpreter" in worker for worker in workers) else "thread"
-    if len(processes) == 1:
-        return [f"{kind} {number}" for number in range(1, len(workers) + 1)]
-    return [f"{processes.index(worker.partition('/')[0]) + 1}/{worker.partition('/')[2]}" for worker in workers]
+    return [f"{kind if len(processes) == 1 else 'process'} {number}" for number in range(1, len(workers) + 1)]
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """What the timelines of a group have in common."""
-
-    at_once: bool | None  # several tasks, or one at a time; None where nobody can tell, or it failed
-    is_stuck: bool  # whether pings had to wait for tasks
-    is_failed: bool = False
-    is_crowded: bool = False  # whether other work on the machine is the reason why nobody can tell
+def axis_end_s(drawn: Sequence[Timeline]) -> float:
+    """Return when the last answer arrived: all timelines share one axis."""
+    pings_s = [ping.due_s + ping.waited_s for timeline in drawn for ping in timeline.pings]
+    return max([0.001, *pings_s, *(timeline.done_s for timeline in drawn)])
 
 
-ORDER = (
-    Pattern(at_once=True, is_stuck=False),
-    Pattern(at_once=True, is_stuck=True),
-    Pattern(at_once=False, is_stuck=False),
-    Pattern(at_once=False, is_stuck=True),
-    Pattern(at_once=None, is_stuck=False),
-    Pattern(at_once=None, is_stuck=True),
-    Pattern(at_once=None, is_stuck=False, is_crowded=True),
-    Pattern(at_once=None, is_stuck=False, is_failed=True),
-)
-CROWDED = ORDER[-2]
+def grouped(drawn: Sequence[Timeline]) -> list[tuple[TimelinePattern, list[Timeline]]]:
+    """Return the timelines of each pattern, the best pattern first."""
+    groups: dict[TimelinePattern, list[Timeline]] = {}
+    for timeline in drawn:
+        groups.setdefault(timeline.pattern, []).append(timeline)
+    order = (True, False, None).index
+    kinds = sorted(groups, key=lambda kind: (kind.is_failed, kind.is_crowded, order(kind.is_parallel), kind.is_stuck))
+    return [(kind, groups[kind]) for kind in kinds]
 
 
-def pattern(one: Timeline) -> Pattern:
-    """Which of them it is, from its requests and pings alone."""
-    if one.failure:
-        return ORDER[-1]
-    count = at_once(one)
-    if count is None and one.other_work is not None:
-        return CROWDED
-    return Pattern(None if count is None else count > 1, is_stuck(one))
+def _running(bars: Sequence[Bar]) -> float:
+    """Return how many tasks had started and not ended, on average."""
+    return sum(bar.duration_s for bar in bars) / _duration_s(bars)
 
 
-def grouped(drawn: Sequence[Timeline]) -> list[tuple[Pattern, list[Timeline]]]:
-    found = [(kind, [one for one in drawn if pattern(one) == kind]) for kind in ORDER]
-    return [(kind, members) for kind, members in found if members]
+def _duration_s(bars: Sequence[Bar]) -> float:
+    """Return the time from the start of the first task to the end of the last one."""
+    return max(1e-9, max(bar.spans[-1].to_s for bar in bars) - min(bar.spans[0].from_s for bar in bars))
 
 
-def at_once(one: Timeline) -> int | None:
-    """How many tasks were computed at the same time, on average, but 2 where it was more than one.
-
-    Of tasks that hardly compute: how many were begun and not yet done. None where the server doesn't tell, or where
-    the cores had so much else to do that nobody can.
-    """
-    bars = bars_of(one)
-    if not bars or not all(bar.ran and all(ran.share is not None for ran in bar.ran) for bar in bars):
-        return None
-    begun, computed = (_on_average(bars, of_each) for of_each in (in_hand_s, computed_s))
-    if begun <= MORE_THAN_ONE or (computed >= WAITS and len(one.lanes) == 1):
-        return 1
-    count = begun if computed < WAITS else computed
-    if count > MORE_THAN_ONE:
-        return max(2, round(count))
-    return 1 if computed >= BUSY and one.other_work is None else None
-
-
-def _on_average(bars: Sequence[Bar], of_each: Callable[[Bar], float]) -> float:
-    """How many at the same time, from when the first task was begun until the last one was done."""
-    lasted_s = max(bar.ran[-1].to_s for bar in bars) - min(bar.ran[0].from_s for bar in bars)
-    return sum(map(of_each, bars)) / max(lasted_s, 1e-9)
-
-
-def is_stuck(one: Timeline) -> bool:
-    """Whether the slowest tenth of the pings that were due meanwhile waited as long as a stuck server lets them."""
-    waited_s = [ping.until_s - ping.due_s for ping in one.pings if 0 <= ping.due_s <= one.done_s]
-    return bool(waited_s) and float(np.percentile(waited_s, 90)) > STUCK * one.done_s
-
-
-def take_turns(one: Timeline) -> bool:
-    """Whether more tasks were begun at once than were computed at once."""
-    bars, count = bars_of(one), at_once(one)
-    if count is None:
-        return False
-    return _on_average(bars, in_hand_s) > 1.5 * count
-
-
-def longest_late_s(one: Timeline) -> float:
-    """How long the answer that was computed and not sent was kept back; 0 where that is not worth a word."""
-    late_s = max((late for bar in bars_of(one) if (late := bar.late_s) is not None), default=0.0)
-    return late_s if late_s > LATE * one.done_s else 0.0
-
-
-def bars_of(one: Timeline) -> list[Bar]:
-    return [bar for lane in one.lanes for bar in lane.bars]
-
-
-def computed_s(bar: Bar) -> float:
-    """How long it computed; as if always while it ran, where that isn't known."""
-    return sum(ran.computing * (ran.to_s - ran.from_s) for ran in bar.ran)
-
-
-def in_hand_s(bar: Bar) -> float:
-    return bar.ran[-1].to_s - bar.ran[0].from_s if bar.ran else 0.0
-
-
-def waits_elsewhere(lanes: Sequence[Lane]) -> dict[int, list[tuple[float, float]]]:
-    """From when to when each request waits so, by its number.
-
-    It has paused, or computed next to nothing, while none of the same process was in its way.
-    """
-    found: dict[int, list[tuple[float, float]]] = {}
-    for lane in lanes:
-        beside = [bar for other in lanes if _process(other) == _process(lane) for bar in other.bars]
-        if not all(bar.ran for bar in beside) or sum(map(computed_s, beside)) >= HARDLY * _lasted_s(beside):
-            continue
-        for bar in lane.bars:
-            found[bar.number] = list(_waits(bar, _Ran([one for one in beside if one is not bar])))
-    return found
-
-
-class _Ran:
-    """What others of the process did."""
-
-    def __init__(self, bars: Sequence[Bar]) -> None:
-        rows = [(ran.from_s, ran.to_s, ran.computing) for bar in bars for ran in bar.ran]
-        self._from_s, self._to_s, self._share = np.array(rows).reshape(-1, 3).T
-
-    def between(self, from_s: float, to_s: float) -> tuple[float, float]:
-        """For how much of that time they ran, and how much of it they computed, as fractions."""
-        inside = np.maximum(0.0, np.minimum(to_s, self._to_s) - np.maximum(from_s, self._from_s)) / (to_s - from_s)
-        return float(inside.sum()), float((inside * self._share).sum())
-
-
-def _waits(bar: Bar, others: _Ran) -> Iterator[tuple[float, float]]:
-    for ran in bar.ran:
-        hardly = ran.share is not None and ran.share < HARDLY and ran.to_s - ran.from_s > SHORT_S
-        if hardly and others.between(ran.from_s, ran.to_s)[1] < HARDLY:
-            yield ran.from_s, ran.to_s
-    for before, after in zip(bar.ran, bar.ran[1:], strict=False):
-        if after.from_s - before.to_s > SHORT_S and others.between(before.to_s, after.from_s)[0] < OTHERS:
+def _io_waits_of(bar: Bar, others: NDArray[np.float64]) -> Iterator[tuple[float, float]]:
+    for span in bar.spans:
+        is_idle = span.share is not None and span.share < IDLE and span.to_s - span.from_s > SHORT_S
+        if is_idle and _overlap(others, span.from_s, span.to_s)[1] < IDLE:
+            yield span.from_s, span.to_s
+    for before, after in pairwise(bar.spans):
+        if after.from_s - before.to_s > SHORT_S and _overlap(others, before.to_s, after.from_s)[0] < QUEUED:
             yield before.to_s, after.from_s
 
 
-def _lasted_s(bars: Sequence[Bar]) -> float:
-    """From when the first task was begun until the last one was done."""
-    return max(bar.ran[-1].to_s for bar in bars) - min(bar.ran[0].from_s for bar in bars)
-
-
-def _process(lane: Lane) -> str:
-    """Threads of one process have one lock and one loop; the others have nothing of each other."""
-    kind = lane.worker.partition("/")[0]
-    return "" if kind.startswith("thread") else kind
+def _overlap(spans: NDArray[np.float64], from_s: float, to_s: float) -> tuple[float, float]:
+    """Return how many other tasks ran in that time on average, and how many CPUs they used."""
+    starts_s, ends_s, shares = spans.T
+    inside = np.maximum(0.0, np.minimum(to_s, ends_s) - np.maximum(from_s, starts_s)) / (to_s - from_s)
+    return float(inside.sum()), float((inside * shares).sum())

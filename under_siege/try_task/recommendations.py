@@ -1,8 +1,7 @@
-"""What trying a task found, and which strategies are worth a run, which are not, which cannot work, and why."""
+"""Show what was measured about a task, and recommend strategies: worth a run or not, or can't work, and why."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,323 +9,243 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.model.target import Kind, Target
-from under_siege.model.task_profile import Again, Alone, Elsewhere, Findings, Machine, Threads
+from under_siege.model.task_profile import Again, Alone, Effects, Findings, Threads
 from under_siege.paths import PROGRAM
 
-SHORTEST_S = 0.0001  # that is told as it is
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
 _STYLES = {YES: "green", CANNOT: "red"}
+SHORTEST_S = 0.0001  # shorter times are not shown
+IO_BOUND = 0.1  # the largest share of CPU time
+# Two threads take 1.7 to 2 times as long as one if the task holds the GIL, else 1 to 1.1 times, without CPU waits.
+HELD = 1.4
+BRIEF_S = 0.001  # a request costs about as much
+CACHED, CACHED_S = 10, 0.005  # a first run that takes so many times as long, and so much longer, may fill a cache
+MOST_CPUS = 0.75  # of all
+MULTITHREADED = 1.2  # CPUs on average: more than one thread can use
 
 
-def as_advice(found: Findings, strategies: Sequence[Target]) -> RenderableType:
-    facts = Table.grid(padding=(0, 2, 0, 0))
-    for name, fact in _facts(found):
+def as_advice(findings: Findings, strategies: Sequence[Target]) -> RenderableType:
+    facts, advice = Table.grid(padding=(0, 2, 0, 0)), Table.grid(padding=(0, 2, 0, 0))
+    for name, fact in _facts(findings):
         facts.add_row(Text(name, style="dim", no_wrap=True), Text(fact))
-    advice = Table.grid(padding=(0, 2, 0, 0))
-    for server, (judgement, why) in advise(found, strategies):
-        advice.add_row(
-            Text(server, no_wrap=True), Text(judgement, style=_STYLES.get(judgement, ""), no_wrap=True), Text(why)
-        )
-    worth = [server.split("_")[0] for server, one in advise(found, strategies) if one.judgement == YES]
-    command = f"python {PROGRAM} run {' '.join(worth)} --task {shlex.quote(found.task)}"
-    return Group(facts, Text(), advice, *([Text(f"\nMeasure those: {command}")] if worth else []))
+    worth = []
+    for server, judgement, reason in recommendations(findings, strategies):
+        style = _STYLES.get(judgement, "")
+        advice.add_row(Text(server, no_wrap=True), Text(judgement, style=style, no_wrap=True), Text(reason))
+        worth += [server.split("_")[0]] if judgement == YES else []
+    command = f"python {PROGRAM} run {' '.join(worth)} --task {shlex.quote(findings.task)}"
+    return Group(facts, Text(), advice, *([Text(f"\nMeasure these: {command}")] if worth else []))
 
 
-def _facts(found: Findings) -> Iterator[tuple[str, str]]:
-    yield "task", f"{found.task}, under Python {found.python}"
-    if found.alone is not None:
-        yield from _of_one_run(found)
-    if found.threads is not None:
-        yield "GIL", found.threads.error or _gil(found)
-    if found.yields is not None and not found.yields.error:
-        yield "gives way", _gives_way(found)
-    if found.process is not None:
-        yield "other process", _moved(found.process)
-    if found.interpreter is not None:
-        yield "sub-interpreter", _moved(found.interpreter)
-    yield from (("beware", warning) for warning in _warnings(found))
+def is_worth_a_run(findings: Findings, strategies: Sequence[Target]) -> bool:
+    return any(judgement == YES for _, judgement, _ in recommendations(findings, strategies))
 
 
-def _of_one_run(found: Findings) -> Iterator[tuple[str, str]]:
-    alone, again = found.alone, found.again
-    assert alone is not None
-    if alone.error:
-        yield "fails", alone.error
-        return
-    best = again if again is not None and not again.error else alone
-    first = f"; the first time {formatting.seconds(alone.wall_s)}" if alone.wall_s > 1.5 * best.wall_s else ""
-    takes = (
-        formatting.seconds(best.wall_s) if best.wall_s >= SHORTEST_S else f"less than {formatting.seconds(SHORTEST_S)}"
+def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
+    yield "task", f"{findings.task}, under Python {findings.python}"
+    if findings.alone is not None:
+        yield from [("fails", findings.alone.error)] if findings.alone.error else _single_task(findings, findings.alone)
+    if findings.threads is not None:
+        yield "GIL", findings.threads.error or _gil(findings, findings.threads)
+    yields = findings.yields
+    if yields is not None and not yields.error:
+        waiting = f", {yields.waits} of them to wait" if yields.waits else ""
+        times = f"{yields.yields} times{waiting}; at most {formatting.seconds(yields.longest_s)} in between"
+        yield "yields", times if yields.yields else "never: it neither yields nor awaits anything"
+    for name, worker in (("other process", findings.process), ("sub-interpreter", findings.interpreter)):
+        if worker is not None:
+            costs, start = formatting.seconds(worker.costs_s), formatting.seconds(worker.start_s)
+            sending = f"sending the task and {worker.sent_bytes:,} bytes of answer costs {costs}"
+            started = f"{sending}; the first task took {start}, with the start of the worker"
+            yield name, f"does not work there: {worker.error}" if worker.error else started
+    yield from (("warning", warning) for warning in _warnings(findings))
+
+
+def _single_task(findings: Findings, alone: Alone) -> Iterator[tuple[str, str]]:
+    again, machine = _again(findings), findings.machine
+    best = again or alone
+    time = (
+        f"less than {formatting.seconds(SHORTEST_S)}" if best.wall_s < SHORTEST_S else formatting.seconds(best.wall_s)
     )
-    yield "takes", f"{takes}, {_computing(found, best)}{first}"
-    if is_cached(found):
-        yield "cached?", _cached(found)
-    if found.machine is not None and found.machine.is_busy:
-        yield "machine", _busy(found.machine)
+    if cpus := cpus_used(findings):
+        share = f"using {formatting.significant(cpus, 2)} CPUs with threads of its own"
+    else:
+        share = f"{min(100.0, 100 * best.cpu_s / best.wall_s) if best.wall_s else 0:.0f} % of it on the CPU"
+    first = f"; the first run took {formatting.seconds(alone.wall_s)}" if alone.wall_s > 1.5 * best.wall_s else ""
+    yield "takes", f"{time}, {share}{first}"
+    if is_cached(findings) and alone.has_cache:
+        path, bracket, rest = findings.task.partition("(")
+        uncached = f"{PROGRAM} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
+        yield "cached?", f"it has a cache, so all figures here are of cache hits; to try the work itself: {uncached}"
+    elif is_cached(findings):
+        slow = "if the first run only loaded something, then only first requests take so long"
+        yield (
+            "cached?",
+            f"later runs may be cache hits, and so all figures here: try the task without the cache; {slow}",
+        )
+    if machine is not None and machine.is_busy:
+        too_long = "so times are too long and may mislead; close other programs and try again"
+        yield "machine", f"other work used {machine.others_pct:.0f} % of the CPUs, {too_long}"
     yield "memory", f"{formatting.megabytes(alone.memory_bytes)} more at its peak"
-    same = f", the same in {again.runs} more runs" if again is not None and again.answers == 1 else ""
+    same = f", the same in {again.runs} more runs" if again and again.answers == 1 else ""
     yield "answer", f"{alone.answer!r} ({alone.answer_bytes:,} bytes{same})"
 
 
-def _computing(found: Findings, best: Alone | Again) -> str:
-    if cpus := cpus_at_a_time(found):
-        return f"computing on {formatting.significant(cpus, 2)} CPUs at a time, in threads of its own"
-    return f"{min(100.0, 100 * best.cpu_s / best.wall_s) if best.wall_s else 0:.0f} % of it computing"
+def _gil(findings: Findings, threads: Threads) -> str:
+    held = holds_gil(findings)
+    if is_io_bound(findings):
+        state = "hardly needed: the task is I/O-bound"
+    elif held is not None:
+        times = formatting.significant(threads.two_s / threads.alone_s, 2)
+        state = f"{'held' if held else 'released, or not there'}: two threads take {times} times as long as one"
+    elif is_brief(findings):
+        state = "unknown: the task is too short"
+    else:
+        state = f"unknown: {'the task has threads of its own' if cpus_used(findings) else 'there is only one CPU'}"
+    return f"{state}; other threads wait up to {formatting.seconds(threads.stalled_s)} for their turn"
 
 
-def _cached(found: Findings) -> str:
-    path, bracket, rest = found.task.partition("(")
-    if found.alone is not None and found.alone.has_cache:
-        return (
-            "it keeps its answers, so that all else here is of finding one again and not of the work; "
-            f"to try the work itself: {PROGRAM} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
-        )
-    return (
-        "if it has kept its answer, then all else here is of finding that again and not of the work: try it without "
-        "what keeps it; if it has only loaded something, then only first requests take so long"
-    )
-
-
-def _busy(machine: Machine) -> str:
-    return (
-        f"its CPUs were {machine.others_pct:.0f} % busy with other work meanwhile, so that times are too long and may "
-        "mislead; close other programs, or wait, and try again"
-    )
-
-
-def _gil(found: Findings) -> str:
-    threads = found.threads
-    assert threads is not None
-    stalled = f"; other threads wait {formatting.seconds(threads.stalled_s)} for their turn at the most"
-    if waits(found):
-        return f"hardly needs it: it waits{stalled}"
-    held = holds_gil(found)
-    if held is None:
-        return f"can't be told {_why_not(found)}{stalled}"
-    times = (
-        f"two at once in threads take {formatting.significant(threads.two_s / threads.alone_s, 2)} times as long as one"
-    )
-    return f"{'held' if held else 'let go of, or not there'}: {times}{stalled}"
-
-
-def _why_not(found: Findings) -> str:
-    if is_brief(found):
-        return "of so short a task"
-    return "of one that computes in threads of its own" if cpus_at_a_time(found) else "on one CPU"
-
-
-def _gives_way(found: Findings) -> str:
-    yields = found.yields
-    assert yields is not None
-    if not yields.yields:
-        return "never: it neither yields nor awaits anything"
-    waiting = f", {yields.waits} of them to wait" if yields.waits else ""
-    return f"{yields.yields} times{waiting}; never longer than {formatting.seconds(yields.longest_s)} without"
-
-
-def _moved(there: Elsewhere) -> str:
-    if there.error:
-        return f"does not work there: {there.error}"
-    return (
-        f"sending it there and {there.sent_bytes:,} bytes back costs {formatting.seconds(there.costs_s)}; "
-        f"the first one took {formatting.seconds(there.start_s)} with the start of the worker"
-    )
-
-
-def _warnings(found: Findings) -> Iterator[str]:
-    if found.stopped:
-        yield found.stopped
-    effects, again, threads = found.effects, found.again, found.threads
-    if again is not None and again.error:
+def _warnings(findings: Findings) -> Iterator[str]:
+    again, effects = findings.again or Again(), findings.effects or Effects()
+    if findings.stopped:
+        yield findings.stopped
+    if again.error:
         yield f"it worked once and then failed: {again.error}"
-    if again is not None and again.answers > 1:
-        yield f"its answer differs: {again.answers} different ones in {again.runs} runs; make it the same each time"
-    if effects is not None and effects.printed_bytes:
-        yield f"it prints ({effects.printed_bytes:,} bytes): under load that is slow, and mixed up"
-    if effects is not None and effects.forks:
-        yield "it forks: the child gets copies of the server's sockets, and threads may hold locks that nobody releases"
-    if effects is not None and effects.children:
+    if again.answers > 1:
+        yield f"its answer differs: {again.answers} answers in {again.runs} runs; make it the same each time"
+    if effects.printed_bytes:
+        yield f"it prints ({effects.printed_bytes:,} bytes): under load this is slow, and lines get mixed up"
+    if effects.forks:
+        yield "it forks: the child inherits the server's sockets, and perhaps locks that no thread releases"
+    if effects.children:
         yield f"it leaves {effects.children} processes behind"
-    if threads is not None and threads.threads_left > 0:
-        yield f"it leaves {threads.threads_left} threads behind"
+    if findings.threads and findings.threads.threads_left > 0:
+        yield f"it leaves {findings.threads.threads_left} threads behind"
 
 
-MOSTLY_WAITING = 0.1  # of its time is computing
-# Two threads take 1.7 to 2 times as long as one if the task holds the GIL, else 1 to 1.1 times, CPU waits left out.
-HELD = 1.4
-BRIEF_S = 0.001  # a request costs about as much
-CACHED, CACHED_S = 10, 0.005  # so many times as long as the others, and so much longer, the first run has to take
-MOST_OF_THEM = 0.75  # of the CPUs
-PARALLEL = 1.2  # CPUs at a time: more than one thread can have
+def _again(findings: Findings) -> Again | None:
+    """Return the later runs, unless they failed."""
+    return None if findings.again is None or findings.again.error else findings.again
 
 
-class Advice(NamedTuple):
-    """A judgement on one strategy."""
-
-    judgement: str
-    why: str
+def is_io_bound(findings: Findings) -> bool:
+    again = _again(findings)
+    return again is not None and again.cpu_s < IO_BOUND * again.wall_s
 
 
-def waits(found: Findings) -> bool:
-    """Whether it hardly computes."""
-    return found.again is not None and found.again.cpu_s < MOSTLY_WAITING * found.again.wall_s
+def is_brief(findings: Findings) -> bool:
+    """Return whether the task takes less time than a request itself."""
+    again = _again(findings)
+    return again is not None and again.wall_s < BRIEF_S
 
 
-def is_brief(found: Findings) -> bool:
-    """Whether it takes less than a request itself costs."""
-    return found.again is not None and not found.again.error and found.again.wall_s < BRIEF_S
-
-
-def is_cached(found: Findings) -> bool:
-    """Whether its first run took so much longer that the others may only have found an answer that was kept."""
-    alone, again = found.alone, found.again
-    if alone is None or again is None or alone.error or again.error:
+def is_cached(findings: Findings) -> bool:
+    """Return whether the first run took so much longer that the others may only have read a cache."""
+    alone, again = findings.alone, _again(findings)
+    if alone is None or again is None or alone.error:
         return False
     return alone.wall_s > max(CACHED * again.wall_s, again.wall_s + CACHED_S)
 
 
-def cpus_at_a_time(found: Findings) -> float:
-    """On how many CPUs a single run computes, in threads of its own; 0 where it has no need of more than one."""
-    again = found.again
-    if again is None or again.error or is_brief(found) or again.cpu_s <= PARALLEL * again.wall_s:
+def cpus_used(findings: Findings) -> float:
+    """Return how many CPUs a single task uses with its own threads; 0 if it needs no more than one."""
+    again = _again(findings)
+    if again is None or is_brief(findings) or again.cpu_s <= MULTITHREADED * again.wall_s:
         return 0.0
     return again.cpu_s / again.wall_s
 
 
-def holds_gil(found: Findings) -> bool | None:
-    """Whether two threads take turns with it; None where that can't be told."""
-    threads = found.threads
-    if threads is None or threads.error or waits(found) or found.cpus < 2 or is_brief(found) or cpus_at_a_time(found):
+def holds_gil(findings: Findings) -> bool | None:
+    """Return whether two threads can't run the task in parallel; None if unknown."""
+    threads = findings.threads
+    if threads is None or threads.error or findings.cpus < 2:
+        return None
+    if is_io_bound(findings) or is_brief(findings) or cpus_used(findings):
         return None
     return threads.two_s > HELD * threads.alone_s
 
 
-def advise(found: Findings, strategies: Sequence[Target]) -> Iterator[tuple[str, Advice]]:
-    """For each strategy that is known here; others have to be run to know."""
+def recommendations(findings: Findings, strategies: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each strategy of a known kind, whether it is worth a run, and why."""
     for strategy in strategies:
         if strategy.kind != Kind.UNKNOWN:
-            advice = _of_a_brief_one(strategy.kind) if is_brief(found) else _RULES[strategy.kind](found)
-            if is_cached(found) and advice.judgement != CANNOT:
-                advice = Advice(advice.judgement, f"after its first run: {advice.why}")
-            yield strategy.name, _in_any_case(found) or advice
+            judgement, reason = _recommendation(findings, strategy.kind)
+            prefix = "after its first run: " if is_cached(findings) and judgement != CANNOT else ""
+            yield strategy.name, judgement, prefix + reason
 
 
-def is_worth_a_run(found: Findings, strategies: Sequence[Target]) -> bool:
-    return any(advice.judgement == YES for _, advice in advise(found, strategies))
-
-
-def _in_any_case(found: Findings) -> Advice | None:
-    if found.alone is None or found.alone.error:
-        return Advice(CANNOT, "the task itself does not work")
-    if found.again is not None and found.again.answers > 1:
-        return Advice(CANNOT, "its answer differs from run to run, so that no answer could be verified")
-    if found.again is not None and found.again.error:
-        return Advice(CANNOT, "it works only once")
-    return None
-
-
-def _of_a_brief_one(kind: Kind) -> Advice:
+def _recommendation(findings: Findings, kind: Kind) -> tuple[str, str]:
+    if findings.alone is None or findings.alone.error:
+        return CANNOT, "the task itself does not work"
+    if findings.again is not None and findings.again.answers > 1:
+        return CANNOT, "its answer differs from run to run, so no answer could be verified"
+    if findings.again is not None and findings.again.error:
+        return CANNOT, "it works only once"
+    if is_brief(findings) and kind == Kind.IN_LINE:
+        return YES, "it takes less time than a request itself, so the simplest strategy is enough"
+    if is_brief(findings):
+        return NO, "more than needed for a task that takes less time than a request itself"
+    if obstacle := _obstacle(findings, kind):
+        return CANNOT, obstacle
     if kind == Kind.IN_LINE:
-        return Advice(YES, "it takes less than a request itself costs: the simplest will do")
-    return Advice(NO, "more than a task needs that takes less than a request itself costs")
+        return NO, "all other requests queue; a baseline for the other strategies"
+    yields = findings.yields is not None and findings.yields.yields > 0
+    return _if_io_bound(kind, yields) if is_io_bound(findings) else _if_cpu_bound(findings, kind, yields)
 
 
-def _one_at_a_time(_found: Findings) -> Advice:
-    return Advice(NO, "everybody waits in line; a baseline for the others")
+def _obstacle(findings: Findings, kind: Kind) -> str:
+    """Return why the task can't work with this kind of strategy; empty if it can."""
+    trials = {
+        Kind.THREADS: ("in threads", findings.threads),
+        Kind.PROCESSES: ("in another process", findings.process),
+        Kind.INTERPRETERS: ("in a sub-interpreter", findings.interpreter),
+    }
+    where, trial = trials.get(kind, ("", None))
+    if trial is not None and trial.error:
+        return f"it fails {where}: {trial.error}"
+    if where and trial is None:
+        needed = f"it needs Python 3.14 or later, and this is {findings.python}; use --python PATH"
+        return needed if kind == Kind.INTERPRETERS else f"it did not end {where}"
+    is_missing = kind == Kind.GREENLETS and "gevent" in findings.missing
+    return f"there is no gevent for Python {findings.python}" if is_missing else ""
 
 
-def _threads(found: Findings) -> Advice:
-    if found.threads is None or found.threads.error:
-        return Advice(CANNOT, f"it does not work in threads{_because(found.threads)}")
-    if waits(found):
-        return Advice(YES, "threads can wait at the same time; --workers says how many")
-    if cpus := cpus_at_a_time(found):
-        why = (
-            f"one alone computes on {formatting.significant(cpus, 2)} CPUs, in threads of its own; others are not stuck"
-        )
-        return Advice(YES, why)
-    held = holds_gil(found)
-    if held is None:
-        return Advice(YES, "whether it holds the GIL could not be told here")
-    return (
-        Advice(NO, "it holds the GIL, so that one thread computes at a time")
-        if held
-        else Advice(YES, "it lets go of the GIL, so that threads compute at the same time")
-    )
+def _if_io_bound(kind: Kind, yields: bool) -> tuple[str, str]:
+    match kind:
+        case Kind.THREADS:
+            return YES, "threads can wait in parallel; --workers sets their number"
+        case Kind.PROCESSES | Kind.PREFORK:
+            return NO, "waiting needs no process of its own, and each takes memory"
+        case Kind.INTERPRETERS:
+            return NO, "waiting needs no interpreter of its own"
+        case Kind.GREENLETS if not yields:
+            return YES, "if it waits in what gevent can patch: sockets, sleep, locks of Python"
+    if yields:
+        return YES, "it yields while it waits, so any number of tasks can wait on one thread"
+    return NO, "it waits without yielding, which blocks the event loop"
 
 
-def _no_process(found: Findings) -> Advice | None:
-    if waits(found):
-        return Advice(NO, "waiting needs no process of its own, and each takes memory")
-    if cpus_at_a_time(found) > MOST_OF_THEM * found.cpus:
-        return Advice(NO, "one alone computes on nearly all CPUs, in threads of its own")
-    return None
-
-
-def _processes(found: Findings) -> Advice:
-    trouble = _trouble(found.process, "another process")
-    if trouble or found.process is None:
-        return trouble or Advice(CANNOT, "it was not tried in another process")
-    if needless := _no_process(found):
-        return needless
-    if found.again is not None and found.process.costs_s > 0.2 * found.again.wall_s:
-        return Advice(YES, "but sending it there and back costs more than a fifth of what it takes")
-    return Advice(YES, "every core computes")
-
-
-def _prefork(found: Findings) -> Advice:
-    """Nothing is sent: each process performs the tasks of the requests that it has itself."""
-    if needless := _no_process(found):
-        return needless
-    return Advice(YES, "every core computes, and nothing is sent anywhere; but the ping waits in line")
-
-
-def _interpreters(found: Findings) -> Advice:
-    if found.interpreter is None:
-        return Advice(CANNOT, f"needs Python 3.14 or later, and this is {found.python}: --python PATH")
-    trouble = _trouble(found.interpreter, "a sub-interpreter")
-    if trouble:
-        return trouble
-    if waits(found):
-        return Advice(NO, "waiting needs no interpreter of its own")
-    return Advice(YES, "every core computes, with less memory than processes take")
-
-
-def _cooperative(found: Findings) -> Advice:
-    yields = found.yields
-    if yields is None or not yields.yields:
-        if waits(found):
-            return Advice(NO, "it waits without yielding, and so stops the loop")
-        return Advice(NO, "it never gives way, so that everybody waits until it is done")
-    if waits(found):
-        return Advice(YES, "it gives way where it waits, so that any number can wait on one thread")
-    return Advice(YES, "not faster, but it gives way, so that nobody is stuck")
-
-
-def _greenlets(found: Findings) -> Advice:
-    if "gevent" in found.missing:
-        return Advice(CANNOT, f"there is no gevent for Python {found.python}")
-    if waits(found) and (found.yields is None or not found.yields.yields):
-        return Advice(YES, "if it waits in what gevent can patch: sockets, sleep, locks of Python")
-    return _cooperative(found)
-
-
-def _because(step: Threads | None) -> str:
-    return f": {step.error}" if step is not None else ", where it did not end"
-
-
-def _trouble(elsewhere: Elsewhere | None, where: str) -> Advice | None:
-    if elsewhere is not None and elsewhere.error:
-        return Advice(CANNOT, f"it fails in {where}: {elsewhere.error}")
-    return None
-
-
-_RULES: dict[Kind, Callable[[Findings], Advice]] = {
-    Kind.IN_LINE: _one_at_a_time,
-    Kind.SLICES: _cooperative,
-    Kind.GREENLETS: _greenlets,
-    Kind.THREADS: _threads,
-    Kind.PROCESSES: _processes,
-    Kind.PREFORK: _prefork,
-    Kind.INTERPRETERS: _interpreters,
-}
+def _if_cpu_bound(findings: Findings, kind: Kind, yields: bool) -> tuple[str, str]:
+    cpus, held, again = cpus_used(findings), holds_gil(findings), _again(findings)
+    match kind:
+        case Kind.THREADS if cpus:
+            return YES, f"one task uses {formatting.significant(cpus, 2)} CPUs, and the server still answers"
+        case Kind.THREADS if held is None:
+            return YES, "whether it holds the GIL could not be measured here"
+        case Kind.THREADS if held:
+            return NO, "it holds the GIL, so only one thread computes at a time"
+        case Kind.THREADS:
+            return YES, "it releases the GIL, so threads compute in parallel"
+        case Kind.PROCESSES | Kind.PREFORK if cpus > MOST_CPUS * findings.cpus:
+            return NO, "one task uses nearly all CPUs with threads of its own"
+        case Kind.PREFORK:
+            return YES, "it uses every core, and nothing is sent between processes; but health checks queue"
+        case Kind.PROCESSES if again and findings.process and findings.process.costs_s > 0.2 * again.wall_s:
+            return YES, "but sending the task and its answer costs more than a fifth of its time"
+        case Kind.PROCESSES:
+            return YES, "it uses every core"
+        case Kind.INTERPRETERS:
+            return YES, "it uses every core, with less memory than processes"
+    if yields:
+        return YES, "not faster, but it yields, so other requests are served in between"
+    return NO, "it never yields, so all other requests wait until it is done"

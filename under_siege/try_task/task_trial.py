@@ -1,4 +1,4 @@
-"""Trying a task without any server, in a process that is ended if a step takes too long."""
+"""Profile a task without a server, in a process that is stopped if a step takes too long."""
 
 import json
 import os
@@ -18,96 +18,86 @@ from under_siege.processes.managed_process import LOOK_S, ManagedProcess, until,
 from under_siege.processes.process_output import Tail
 from under_siege.targets.interpreter import Interpreter
 
-_RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0  # no step performs the task more often; slower than alone by so much
+_RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0  # the most runs in a step, how much slower than the first each may be
 MOST_BYTES = 1_000_000  # of all steps together; an answer is shortened
 _STEPS = {
-    "alone": "performing it once",
-    "effects": "looking what it left behind",
-    "again": "performing it again",
-    "yields": "looking how it gives way",
-    "threads": "performing it in two threads at once",
-    "machine": "looking what else the machine does",
-    "process": "performing it in another process",
-    "interpreter": "performing it in a sub-interpreter",
+    "alone": "the first run",
+    "effects": "the check for side effects",
+    "again": "later runs",
+    "yields": "the check of how it yields",
+    "threads": "the run in two parallel threads",
+    "machine": "the check for other work",
+    "process": "the run in another process",
+    "interpreter": "the run in a sub-interpreter",
 }
 
 
 def profile_task(
     task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
 ) -> tuple[Findings | None, int | None]:
-    """What can be said of the task, and the number of the signal that stopped it or None."""
-    found: list[Findings] = []
-
-    async def go() -> None:
-        found.append(await try_out(task, await with_packages(python, tell), limit_s))
-
-    stopped_by = until_signal(go())
-    return (found[0] if found else None), stopped_by
-
-
-async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
-    """What can be said of the task; its first run may take as long as the limit, the later steps in proportion.
+    """Return the findings, and the signal that stopped the profiler or None; the limit is for the first run.
 
     Raises:
-        BadInputError: it can't be called like that.
+        BadInputError: the task can't be called with these arguments.
     """
+    profiles: list[Findings] = []
+
+    async def profile() -> None:
+        profiles.append(await _profile(task, await with_packages(python, tell), limit_s))
+
+    stopped_by = until_signal(profile())
+    return (profiles[0] if profiles else None), stopped_by
+
+
+async def _profile(task: str, python: Interpreter, limit_s: float) -> Findings:
     with TemporaryFile() as output:
         command = [python.path, *script("task_profiler"), task]
-        started = ManagedProcess(command, environment=server_environment(), stdout=output)
-        errors = Tail(started.process.stderr)
+        profiler = ManagedProcess(command, environment=server_environment(), stdout=output)
+        errors = Tail(profiler.process.stderr)
         try:
-            steps, stopped = await _follow(started, output, limit_s)
+            steps, stopped = await _follow(profiler, output, limit_s)
         finally:
-            await started.stop()
+            await profiler.stop()
     if steps.get("alone", {}).get("bad_call"):
         raise BadInputError(steps["alone"]["error"])
     if not stopped and "done" not in steps:
-        last = [line for line in errors.text().splitlines() if line.strip()]
-        stopped = f"it ended the process while {_next(steps)}{f': {last[-1]}' if last else ''}"
-    known = {name: found for name, found in steps.items() if name in _STEPS}
-    findings = msgspec.convert(
-        {
-            "task": task,
-            "python": python.version,
-            "free_threaded": python.version.split()[0].endswith("t"),
-            "cpus": usable_cpus(),
-            "missing": [package for package, _ in python.missing],
-            "stopped": stopped,
-            **known,
-        },
-        Findings,
-    )
-    return made_legible(findings)
+        lines = [line for line in errors.text().splitlines() if line.strip()]
+        stopped = f"it ended the process during {_next(steps)}{f': {lines[-1]}' if lines else ''}"
+    findings = {name: step for name, step in steps.items() if name in _STEPS} | {
+        "task": task,
+        "python": python.version,
+        "free_threaded": python.version.split()[0].endswith("t"),
+        "cpus": usable_cpus(),
+        "missing": [package for package, _ in python.missing],
+        "stopped": stopped,
+    }
+    return made_legible(msgspec.convert(findings, Findings))
 
 
-async def _follow(started: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
-    """The steps as far as they came, and why not all of them."""
-    steps: dict[str, Any] = {}
-    while "done" not in steps:
-        count = len(steps)
+async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
+    """Return the completed steps, and why a step was stopped or an empty string."""
+    steps, timeout_s, has_ended = dict[str, Any](), limit_s, False
 
-        def moved(count: int = count) -> bool:
-            return started.ended() or len(_read(output)) > count
+    def has_progressed() -> bool:
+        return profiler.ended() or len(_read(output)) > len(steps)
 
-        patience_s = limit_s
-        if count:
-            alone_s = steps["alone"].get("wall_s", 0.0)
-            patience_s = max(_LEAST_S, min(limit_s, _SLOWER * alone_s) * _RUNS_OF_A_STEP)
-        in_time = await until(moved, patience_s, LOOK_S)
+    while "done" not in steps and not has_ended:
+        if steps:
+            timeout_s = max(_LEAST_S, min(limit_s, _SLOWER * steps["alone"].get("wall_s", 0.0)) * _RUNS_OF_A_STEP)
+        in_time = await until(has_progressed, timeout_s, LOOK_S)
+        has_ended = profiler.ended()  # before it is read, so that no step is missed
         steps = _read(output)
         if not in_time:
-            return steps, f"{_next(steps)} did not end within {patience_s:g} s: it was stopped"
-        if started.ended():
-            break
+            return steps, f"{_next(steps)} did not end within {timeout_s:g} s, so it was stopped"
     return steps, ""
 
 
 def _read(output: Any) -> dict[str, Any]:
-    # Not seek and read: the place in the file is shared with the process that is still writing there.
+    # pread, because the profiler writes at the position that seek and read would move.
     lines = os.pread(output.fileno(), MOST_BYTES, 0).decode(errors="replace").splitlines(keepends=True)
-    found = [json.loads(line) for line in lines if line.endswith("\n")]
-    return {step.pop("step"): step for step in found}
+    steps = [json.loads(line) for line in lines if line.endswith("\n")]
+    return {step.pop("step"): step for step in steps}
 
 
 def _next(steps: dict[str, Any]) -> str:
-    return next((told for name, told in _STEPS.items() if name not in steps), "ending")
+    return next((description for name, description in _STEPS.items() if name not in steps), "the last step")

@@ -1,4 +1,4 @@
-"""Waiting for something else is not waiting for a turn: told from what the tasks beside it did meanwhile."""
+"""Timelines distinguish waiting for I/O from waiting for a turn."""
 
 import io
 
@@ -7,7 +7,7 @@ from simulated_record import result_of
 
 from under_siege.model.record import Pings, Trace
 from under_siege.model.requests import TracedRequests
-from under_siege.trace.timeline import timelines, waits_elsewhere
+from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_text import TimelinesAsText
 
 Stretch = tuple[float, float, float]
@@ -22,38 +22,38 @@ def trace_of(*requests: tuple[str, list[Stretch]]) -> Trace:
 
 def waits(*requests: tuple[str, list[Stretch]]) -> list[list[tuple[float, float]]]:
     [drawn] = timelines([trace_of(*requests)])
-    found = waits_elsewhere(drawn.lanes)
+    found = drawn.io_waits()
     return [found.get(number, []) for number in range(1, len(requests) + 1)]
 
 
 PAUSING = [(0.0, 0.01, 0.001), (0.31, 0.32, 0.001)]
 
 
-def test_who_pauses_while_nobody_computes_waits_for_something_else() -> None:
+def test_a_pause_while_nothing_computes_is_io() -> None:
     assert waits(("1/a", PAUSING), ("1/a", [(0.01, 0.02, 0.001), (0.32, 0.33, 0.001)])) == [
         [(0.01, 0.31)],
         [(0.02, 0.32)],
     ]
 
 
-def test_who_pauses_while_another_task_of_the_process_runs_waits_for_its_turn() -> None:
+def test_a_pause_while_another_task_of_the_process_runs_is_queueing() -> None:
     assert waits(("1/a", PAUSING), ("1/a", [(0.01, 0.31, 0.3)])) == [[], []]
 
 
-def test_what_another_process_does_is_in_nobodys_way() -> None:
+def test_other_processes_do_not_matter() -> None:
     assert waits(("1/a", PAUSING), ("2/a", [(0.01, 0.31, 0.3)])) == [[(0.01, 0.31)], []]
 
 
-def test_a_task_that_sleeps_without_giving_way_waits_too() -> None:
+def test_sleeping_without_yielding_is_io() -> None:
     assert waits(("1/a", [(0.0, 0.3, 0.0)]), ("1/b", [(0.0, 0.3, 0.0)])) == [[(0.0, 0.3)], [(0.0, 0.3)]]
     assert waits(("1/a", [(0.0, 0.3, 0.0)]), ("1/b", [(0.0, 0.3, 0.3)])) == [[], []]
 
 
-def test_who_computes_much_was_kept_from_a_core_by_other_programs() -> None:
+def test_pauses_of_cpu_bound_tasks_are_not_io() -> None:
     assert waits(("1/a", [(0.0, 0.1, 0.1), (0.2, 0.3, 0.1)]), ("2/a", PAUSING)) == [[], [(0.01, 0.31)]]
 
 
-def test_it_has_a_sign_of_its_own_on_the_terminal() -> None:
+def test_the_terminal_has_a_mark_for_io() -> None:
     result, page = result_of([]), io.StringIO()
     result.traces.append(trace_of(("1/a", PAUSING)))
     Console(file=page, width=80, color_system=None).print(TimelinesAsText(result))
@@ -61,4 +61,4 @@ def test_it_has_a_sign_of_its_own_on_the_terminal() -> None:
     assert drawn.count("·") > 40
     assert drawn.count("░") <= 4  # where it computes next to nothing
     assert max(map(len, page.getvalue().splitlines())) <= 80
-    assert "· waits for something else" in page.getvalue()
+    assert "· waits for something other than a core" in page.getvalue()
