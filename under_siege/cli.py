@@ -13,8 +13,8 @@ import click
 from common.errors import BadInputError
 from under_siege import __version__
 from under_siege.cli_options import (
+    EXAMPLES,
     FILE,
-    WORKERS,
     CommonOptions,
     Duration,
     OneLineErrors,
@@ -36,7 +36,6 @@ PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "mem
 ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # of --rounds auto, for the progress bar
-TASK = "primes (default), digest, sign_up, module:function, or module:function('acme', 3)."
 WIDE = "Add columns: ping p50, workers, CPU per transaction, rate as measured, CPU speed, time until ready."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
@@ -56,7 +55,7 @@ class FaultChoice(click.Choice[str]):
         return FAULT_OPTIONS
 
 
-@click.group(cls=OneLineErrors, elsewhere={"lesson": "under_siege.lesson.lesson_command"})
+@click.group(cls=OneLineErrors, epilog=EXAMPLES, elsewhere={"lesson": "under_siege.lesson.lesson_command"})
 @click.version_option(__version__, prog_name="under-siege")
 def bench() -> None:
     """Which concurrency strategy should run your long task?
@@ -81,7 +80,10 @@ def list_servers(as_json: bool) -> None:
 @click.argument("app", default="app:app")
 @click.option("--out", type=FILE, default=Path("suite.toml"), show_default=True, help="The file to write.")
 def init(app: str, out: Path) -> None:
-    """Write a first suite file for the application APP (module:name) in this folder."""
+    """Write a suite file for the application APP in this folder.
+
+    APP is module:name, such as shop.main:app.
+    """
     from under_siege.targets.init_template import first_suite, own_python
 
     if out.exists():
@@ -93,12 +95,8 @@ def init(app: str, out: Path) -> None:
 
 
 @bench.command()
-@click.argument("servers", metavar="[TARGET]...", nargs=-1)
-@click.option("--task", multiple=True, help=TASK)
+@as_for_run
 @click.option("--users", type=click.IntRange(1), multiple=True, help="Concurrent users; 25 unless a suite sets them.")
-@click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes of strategies with a pool.")
-@click.option("--python", multiple=True, default=[sys.executable], help="The Python that runs the servers.")
-@click.option("--ping", help="Health-check path of a server given by its URL.")
 @click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then GET.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each siege; auto: as needed.")
 @click.option("--rounds", type=Rounds(), default="auto", help="Per case; auto: 2, more for close or unclear cases.")
@@ -152,10 +150,10 @@ def run(
 @as_for_run
 @measuring
 def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given: CommonOptions) -> None:
-    """Inject faults, and show which servers survive: killed workers, clients that disconnect, too many users, jobs
-    whose server or broker is killed.
+    """Inject faults, and show which servers survive them.
 
-    TARGET is as for run. Faults affect only processes that this program starts.
+    Faults are killed and stopped workers, clients that disconnect, ten times the users, and, for jobs, a killed server
+    or broker. TARGET is the same as for run. Faults affect only processes that this program starts.
     """
     from under_siege.faults.drill_run import drill_plan, run_drill
     from under_siege.targets.selection import suite_of
@@ -167,14 +165,13 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given:
 @bench.command()
 @click.option("--goal", "goals", multiple=True, help="Such as 'p99 < 1s' or 'ping p99 < 50ms' (the defaults).")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each search; auto: 60s or more.")
-@click.option("--task", multiple=True, help="As for run.")
 @as_for_run
 @measuring
 def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, given: CommonOptions) -> None:
-    """Find the highest request rate at which each server meets all goals, with its confidence interval.
+    """Find the highest request rate that meets all goals.
 
-    TARGET is as for run. Requests arrive as a Poisson process (open loop). Exit 3 if an interval is wider than
-    about ±15 %.
+    Each rate has a confidence interval. TARGET is the same as for run. Requests arrive as a Poisson process (open
+    loop). Exit 3 if an interval is wider than about ±15 %.
     """
     from under_siege.capacity.capacity_result import USUAL_STEPS
     from under_siege.capacity.capacity_run import capacity_plan, run_capacity
@@ -223,7 +220,7 @@ def report(
     wide: bool,
     uncorrected: bool,
 ) -> None:
-    """Show the RESULT of an earlier run."""
+    """Show the result of an earlier run."""
     from under_siege.analysis.threshold_check import exit_code_of
     from under_siege.model.record import load
     from under_siege.render import requiring, show_again
@@ -243,7 +240,6 @@ def report(
 
 @bench.command()
 @click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Number of requests to send.")
-@click.option("--task", multiple=True, help="As for run.")
 @as_for_run
 @click.option("--out", type=FILE, help="Write a chart (FILE.svg, .png or .html) or raw values (.json).")
 @click.option("--side-by-side", "beside", is_flag=True, help="Draw timelines side by side.")
@@ -259,9 +255,9 @@ def trace(
     quiet: bool,
     **axes: tuple[str | int, ...],
 ) -> None:
-    """Send each server some requests at once, and draw a timeline of what runs when, with pings.
+    """Draw which of some simultaneous requests runs when.
 
-    TARGET is as for run.
+    Pings are drawn, too. TARGET is the same as for run.
     """
     from under_siege.render import check_suffix, show_traces
     from under_siege.report.progress_bar import ProgressBar
@@ -283,9 +279,9 @@ def trace(
 @bench.command(name="try")
 @click.argument("tasks", metavar="[TASK]...", nargs=-1)
 @click.option("--limit", "limit_s", type=Duration(), default="30s", help="Stop a first run that takes longer.")
-@click.option("--python", default=sys.executable, help="As for run.")
+@click.option("--python", default=sys.executable, show_default="this one", help="Path of the Python that runs TASK.")
 def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
-    """Measure in seconds, without a server, what matters for choosing a strategy for each TASK.
+    """Show in seconds which strategies suit a task.
 
     TASK is primes, digest, sign_up, or your own function: module:function, with literals as arguments if it needs any:
     "module:function('acme', 3)". Without one, all three are tried. Exit 1 if no strategy is worth a run.
@@ -315,7 +311,7 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
 @click.option("--require", "wanted", multiple=True, help='Such as "rate >= 0.97 of base"; may be repeated.')
 @click.option("--anyway", is_flag=True, help="Compare results of different machines, too.")
 def compare(base: Path, new: Path, dress: str, wanted: tuple[str, ...], anyway: bool) -> None:
-    """Show what changed from the result BASE to the result NEW.
+    """Show what changed between two results, BASE and NEW.
 
     Exit 1 if a case failed, is missing, got significantly worse, or misses a requirement; else 3 if a case is suspect
     or unclear, or something is undecided; else 0.
@@ -341,7 +337,10 @@ def compare(base: Path, new: Path, dress: str, wanted: tuple[str, ...], anyway: 
 
 @bench.command()
 def doctor() -> None:
-    """Check whether this machine is fit for a run, and say what to do about each problem; exit 1 if there is one."""
+    """Check whether this machine is fit for a run.
+
+    For each problem it says what to do. Exit 1 if there is one.
+    """
     from under_siege.environments.doctor import examine
 
     findings = examine()

@@ -23,6 +23,21 @@ from under_siege.model.target import seconds
 from under_siege.paths import IS_INSTALLED, PROGRAM
 
 FILE = click.Path(path_type=Path)
+COMMANDS = {  # as --help shows them
+    "Measure": ("run", "capacity", "drill", "trace", "try"),
+    "Show results": ("report", "compare"),
+    "Learn": ("lesson", "list"),
+    "Set up": ("init", "doctor"),
+}
+EXAMPLES = f"""Examples:
+
+\b
+  {PROGRAM} run                      compare all strategies
+  {PROGRAM} run 2 4 --task mod:func  compare two of them with your own task
+  {PROGRAM} init app:app             write a suite for your own application
+  {PROGRAM} run suite.toml           and compare its servers
+"""
+TASK = "primes, digest, sign_up, module:function, or module:function('acme', 3); may be repeated."
 WORKERS = click.IntRange(1, MOST_WORKERS)
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,12 +50,21 @@ class OneLineErrors(click.Group):
     """
 
     def __init__(self, *args: Any, elsewhere: Mapping[str, str] | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **{"context_settings": {"help_option_names": ["-h", "--help"]}, **kwargs})
+        super().__init__(
+            *args, **{"context_settings": {"help_option_names": ["-h", "--help"], "show_default": True}, **kwargs}
+        )
         self._elsewhere = elsewhere or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names."""
         return sorted([*super().list_commands(ctx), *self._elsewhere])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in groups, with one sentence each."""
+        for heading, names in COMMANDS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl([(name, command.get_short_help_str(60)) for name, command in commands if command])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported if it is elsewhere."""
@@ -179,14 +203,21 @@ _AXES = ("task", "users", "workers", "python")
 
 
 def as_for_run(command: Command) -> Command:
-    """Add TARGET, --workers, --python and --ping, with the same meaning as for `run`."""
+    """Add TARGET, --task, --workers, --python and --ping."""
     return _with(
         command,
         click.argument("servers", metavar="[TARGET]...", nargs=-1),
-        click.option("--workers", type=WORKERS, multiple=True, help="As for run."),
-        click.option("--python", multiple=True, default=[sys.executable], help="As for run."),
-        click.option("--ping", help="As for run."),
+        click.option("--task", multiple=True, help=TASK, show_default="primes"),
+        click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes of strategies with a pool."),
+        python_option,
+        click.option("--ping", help="Health-check path of a server given by its URL."),
     )
+
+
+def python_option(command: Command) -> Command:
+    """Add --python, which may be repeated."""
+    text, here = "Path of the Python that runs the servers.", "this one"
+    return click.option("--python", multiple=True, default=[sys.executable], show_default=here, help=text)(command)
 
 
 def measuring(command: Callable[..., None]) -> Callable[..., None]:

@@ -22,7 +22,7 @@ KEPT = Path("lesson-progress")
 @click.option("--html", type=FILE, help="Write a page that grows with each step.")
 @click.option("--keep", type=FILE, default=KEPT, show_default=True, help="Folder for progress and raw values.")
 def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, html: Path | None, keep: Path) -> None:
-    """Learn how servers run long tasks: predict, measure, compare, and understand.
+    """Learn how servers run long tasks, step by step.
 
     STEP is a number; the default is the first step that is not done. Each claim is decided by what was just measured
     on your machine. `check FILE` checks an exercise.
