@@ -363,7 +363,7 @@ LINE = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"
 @example("\u0664,HTTP/1.1,200,0.1,5,/,0,2026-11-20 04:48:55")
 @example("1,HTTP/1.1,\u00b2,0.1,5,/,0,2026-11-20 04:48:55")
 def test_a_line_of_siege_is_a_transaction_or_none(line: str) -> None:
-    found = Siege().arrival(line)
+    found = Siege().parse_line(line)
     assert found is None or (found.user >= 0 and found.took_s < 1e6 and found.size_bytes < 10**15)
     assert Siege().failures(f"Failed transactions: {line}", []) >= 0
 

@@ -10,14 +10,14 @@ from under_siege.load_tools.tool import LoadSpec, ToolResponse
 
 def test_a_line_of_a_transaction_is_understood() -> None:
     line = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"  # siege 4.0.7
-    assert Siege().arrival(line) == ToolResponse(user=4, status=200, took_s=0.28, size_bytes=5)
+    assert Siege().parse_line(line) == ToolResponse(user=4, status=200, took_s=0.28, size_bytes=5)
     other = " 104,HTTP/1.0,503, 12.00,1234567,/a,b,0,2026-11-20 04:48:55"
-    assert Siege().arrival(other) == ToolResponse(104, 503, 12.0, 1234567)
+    assert Siege().parse_line(other) == ToolResponse(104, 503, 12.0, 1234567)
 
 
 @pytest.mark.parametrize("line", ["", "** SIEGE 4.0.7", "New configuration template added to /root/.siege", "1,2,3"])
 def test_any_other_line_is_not(line: str) -> None:
-    assert Siege().arrival(line) is None
+    assert Siege().parse_line(line) is None
 
 
 def test_failures_are_read_from_its_summary() -> None:
@@ -49,7 +49,7 @@ def test_what_installs_it_is_known_here() -> None:
 def test_siege_of_every_age_is_understood(path) -> None:
     head, _, report = path.read_text().partition("---\n")
     lines = head.splitlines()[1:]
-    assert [Siege().arrival(line) for line in lines] == [
+    assert [Siege().parse_line(line) for line in lines] == [
         ToolResponse(4, 200, 0.28, 5),
         ToolResponse(3, 200, 0.28, 5),
         ToolResponse(0, 500, 0.30, 3),

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from under_siege.load_tools import Jobs
 from under_siege.load_tools.ab import Ab
-from under_siege.load_tools.job_polling import Jobs
 from under_siege.load_tools.locust import Locust
 from under_siege.load_tools.siege import Siege
 from under_siege.load_tools.stressor import Stressor
@@ -120,7 +120,7 @@ def test_no_more_went_wrong_with_wrk_than_was_answered() -> None:
     assert (totals.right, totals.wrong_status, totals.p50_s, totals.max_s) == (0, 0, None, None)
 
 
-@pytest.mark.parametrize("told", [{"duration_us": 0}, {"read": -1}, {"read": 2**53}, {"read": 1.0}, {"read": True}])
+@pytest.mark.parametrize("told", [{"duration_us": 0}, {"read": -1}, {"read": 2**53 + 1}, {"read": 1.0}, {"read": True}])
 def test_what_can_not_be_of_wrk_tells_nothing(told: dict[str, object]) -> None:
     assert of_wrk(**told) is None
 
@@ -277,12 +277,12 @@ def test_siege_counts_answers_of_5xx_among_its_failures_and_no_others() -> None:
 
 def test_a_line_of_siege_may_be_coloured() -> None:
     line = "\x1b[0;32m   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55\x1b[0m"
-    assert Siege().arrival(line).size_bytes == 5
+    assert Siege().parse_line(line).size_bytes == 5
 
 
 def test_a_job_and_what_was_lost() -> None:
-    arrival = Jobs().arrival("3,503,0.250000,17\n")
+    arrival = Jobs().parse_line("3,503,0.250000,17\n")
     assert (arrival.user, arrival.status, arrival.took_s, arrival.size_bytes) == (3, 503, 0.25, 17)
-    assert Jobs().arrival("3,503,0.25,17") is None
+    assert Jobs().parse_line("3,503,0.25,17") is None
     assert Jobs().failures("said: 9\nlost: 7\n", []) == 7
     assert Jobs().failures("", []) == 0

@@ -201,7 +201,7 @@ def _unmeasured(suite: Suite) -> Iterator[tuple[str, str]]:
     for figure in goal_names().values():
         if figure.startswith("ping_") and suite.ping is None:
             yield figure, "no pings are sent; name a path under [ping], or with --ping"
-        elif figure.startswith("response_") and driver and not driver.tells_percentiles:
+        elif figure.startswith("response_") and driver and not driver.reports_percentiles:
             yield figure, f"{suite.load.tool} tells no percentiles"
         elif figure == "of_ceiling" and suite.ceiling is None:
             yield figure, "there is no ceiling"
