@@ -19,7 +19,7 @@ from under_siege.http_client import Answer
 from under_siege.load_tools.tool import LoadSpec, ToolOutput
 from under_siege.load_tools.wrk import Wrk
 from under_siege.model.record import Bursts, Result
-from under_siege.model.target import Amount
+from under_siege.model.suite import WarmUp
 from under_siege.processes.netns import own_network
 from under_siege.report.notes import notes
 from under_siege.run import start_command
@@ -98,7 +98,7 @@ def test_a_server_may_want_another_warm_up_than_the_others(tmp_path: Path) -> No
     assert found["broken"] is None
     assert (found["built"].requests, found["built"].time_s) == (6000, None)
     assert (found["plain"].requests, found["plain"].time_s) == (None, 2.0)
-    assert plan.load.warm_up == Amount(time_s=2.0)
+    assert plan.load.warm_up == WarmUp(time_s=2.0)
 
 
 def warmed(answers: int, cpu_s: float | None) -> list[str]:

@@ -19,7 +19,7 @@ import pytest
 from conftest import SERVERS, SUPPORT
 from rich.console import Console
 
-from under_siege.model.task_profile import Again, Alone, Elsewhere, Findings, Machine, Threads
+from under_siege.model.task_profile import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
 from under_siege.subprocess_scripts import task_profiler
 from under_siege.targets.strategies import all_strategies
 from under_siege.try_task.recommendations import HELD, as_advice
@@ -134,7 +134,7 @@ def test_nor_does_it_where_all_tries_of_one_were_on_others_than_those_of_two(
         task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
     )
     monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (two_s, 1.5, 0.0))
-    found = msgspec.convert(task_profiler._threads("any"), Threads)
+    found = msgspec.convert(task_profiler._threads("any"), ThreadRuns)
     assert found.alone_s == pytest.approx(2.0)
     assert (found.two_s > HELD * found.alone_s) == held
 
@@ -219,15 +219,15 @@ def test_what_sends_much_is_told_that_it_costs_and_what_sends_nothing_is_not(tri
     assert re.search(r"^8_\S+ +worth a run +every core computes, and nothing is sent anywhere", said, re.MULTILINE)
 
 
-def found(**steps: object) -> Findings:
+def found(**steps: object) -> TaskProfile:
     """Of a task that holds the GIL for 100 ms on a machine with four CPUs."""
     usual = {
-        "alone": Alone(wall_s=0.1, cpu_s=0.1, answer="x"),
-        "again": Again(wall_s=0.1, cpu_s=0.1, runs=5, answers=1),
-        "threads": Threads(alone_s=0.1, two_s=0.2),
-        "process": Elsewhere(costs_s=0.001),
+        "alone": FirstRun(wall_s=0.1, cpu_s=0.1, answer="x"),
+        "again": RepeatedRuns(wall_s=0.1, cpu_s=0.1, runs=5, answers=1),
+        "threads": ThreadRuns(alone_s=0.1, two_s=0.2),
+        "process": WorkerRun(costs_s=0.001),
     }
-    return Findings(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
+    return TaskProfile(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
 
 
 def test_where_no_task_is_named_all_that_are_built_in_are_tried(asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,15 +238,17 @@ def test_where_no_task_is_named_all_that_are_built_in_are_tried(asked, monkeypat
     assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]
 
 
-def told(of: Findings) -> str:
+def told(of: TaskProfile) -> str:
     page = io.StringIO()
     Console(file=page, width=200).print(as_advice(of, all_strategies()))
     return page.getvalue()
 
 
 def test_a_busy_machine_is_named_beside_the_figures() -> None:
-    assert "its CPUs were 43 % busy with other work meanwhile" in flat(told(found(machine=Machine(others_pct=43.2))))
-    assert "busy" not in told(found(machine=Machine(others_pct=3.0)))
+    assert "its CPUs were 43 % busy with other work meanwhile" in flat(
+        told(found(machine=OtherPrograms(others_pct=43.2)))
+    )
+    assert "busy" not in told(found(machine=OtherPrograms(others_pct=3.0)))
     assert "busy" not in told(found())
 
 
@@ -265,11 +267,11 @@ def test_what_others_compute_is_what_neither_the_task_nor_its_children_did(monke
 
 
 def test_one_that_computes_on_several_cpus_by_itself_is_not_said_to_hold_the_gil() -> None:
-    shown = told(found(again=Again(wall_s=0.1, cpu_s=0.38, runs=5, answers=1)))
+    shown = told(found(again=RepeatedRuns(wall_s=0.1, cpu_s=0.38, runs=5, answers=1)))
     assert "computing on 3.8 CPUs at a time, in threads of its own" in shown
     assert "can't be told of one that computes in threads of its own" in shown
     assert advice(shown) | {"3": "worth a run", "4": "not worth it", "8": "not worth it"} == advice(shown)
-    some = advice(told(found(again=Again(wall_s=0.1, cpu_s=0.2, runs=5, answers=1))))
+    some = advice(told(found(again=RepeatedRuns(wall_s=0.1, cpu_s=0.2, runs=5, answers=1))))
     assert some | {"3": "worth a run", "4": "worth a run", "8": "worth a run"} == some
 
 
@@ -278,8 +280,8 @@ def test_one_that_computes_on_several_cpus_by_itself_is_not_said_to_hold_the_gil
     [(1.0, 0.000002, True), (1.0, 0.05, True), (1.0, 0.5, False), (0.003, 0.000002, False), (0.0, 0.0, False)],
 )
 def test_a_first_run_that_takes_much_longer_may_be_the_only_real_one(first_s: float, others_s: float, says) -> None:
-    again = Again(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
-    assert ("cached?" in told(found(alone=Alone(wall_s=first_s, cpu_s=first_s), again=again))) == says
+    again = RepeatedRuns(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
+    assert ("cached?" in told(found(alone=FirstRun(wall_s=first_s, cpu_s=first_s), again=again))) == says
 
 
 def test_one_that_never_ends_is_stopped_at_the_limit(tried: Try) -> None:

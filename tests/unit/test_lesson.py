@@ -34,8 +34,7 @@ from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.lesson_page import Unsaid, lesson_as_html
 from under_siege.lesson.progress_store import Done, Notebook
 from under_siege.lesson.step import Answer, Claim, Page, Step, all_steps, committed, lines_of, read_step
-from under_siege.model.record import Failure, Pings, Result, Trace, load, save
-from under_siege.model.requests import TracedRequests
+from under_siege.model.record import Failure, Pings, Result, Trace, TracedRequests, load, save
 from under_siege.run import plan
 from under_siege.targets.interpreter import Interpreter
 

@@ -12,7 +12,7 @@ from conftest import LIMIT_S, TESTS
 
 from under_siege.faults.users import WRONG, Users
 from under_siege.http_client import client
-from under_siege.model.requests import Recovery
+from under_siege.model.record import Recovery
 from under_siege.run.plan import make_plan
 from under_siege.subprocess_scripts.open_load import OpenLoad
 from under_siege.targets.expectation import Expectation

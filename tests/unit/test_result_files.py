@@ -23,9 +23,19 @@ from under_siege.compare.diff_export import dressed as compared_as
 from under_siege.http_client import Answer
 from under_siege.load_tools.siege import Siege
 from under_siege.model import record as model
-from under_siege.model import validation
-from under_siege.model.record import SCHEMA, BadResultError, Beats, Bursts, Machine, Samples, Trace, load, save
-from under_siege.model.requests import TracedRequests
+from under_siege.model import result_file
+from under_siege.model.record import (
+    SCHEMA,
+    BadResultError,
+    Beats,
+    Bursts,
+    Machine,
+    Samples,
+    Trace,
+    TracedRequests,
+    load,
+    save,
+)
 from under_siege.model.result_file import read_whole
 from under_siege.render import dressed
 from under_siege.run.warm_up import _workers_told
@@ -150,7 +160,7 @@ MINUS_ONE = {"user", "cpu", "alone_on_cpu", "answer_bytes"}  # where that is not
 # Moments before the load began, a clock that was set back, and what is only counted with.
 NEGATIVE = {"at_s", "due_s", "sent_s", "answered_s", "ended_s", "began_s", "seen_until_s", "fault_at_s", "alone_at_s"}
 NEGATIVE |= {"busy_s", "steal_s", "idle_s", "load_began_s", "seen", "seed"}
-DIVIDED_BY = {("Step", "arrivals_per_s"), ("Record", "load_s"), ("Bursts", "took_s")}
+DIVIDED_BY = {("RateStep", "arrivals_per_s"), ("Record", "load_s"), ("Bursts", "took_s")}
 
 
 def bounds(struct: str, field: str) -> tuple[float, float]:
@@ -199,7 +209,7 @@ def test_every_table_has_rows() -> None:
         first, *others = msgspec.structs.fields(struct)
         if others and all(str(field.type).startswith(("list[", "dict[int, list")) for field in (first, *others)):
             empty = {field.name: {0: []} for field in others if str(field.type).startswith("dict")}
-            (fault,) = validation.faults(struct(**{first.name: [0.5], **empty}))
+            (fault,) = result_file.inconsistencies(struct(**{first.name: [0.5], **empty}))
             assert "columns of different lengths" in fault
             tables += 1
     assert tables > 10
@@ -210,7 +220,7 @@ def test_every_table_has_rows() -> None:
 )
 def test_of_what_is_not_known_there_may_be_no_column(struct: type, lacking: set[str]) -> None:
     columns = {field.name: [1] for field in msgspec.structs.fields(struct) if field.name not in lacking}
-    assert [*validation.faults(struct(**columns))] == []
+    assert [*result_file.inconsistencies(struct(**columns))] == []
 
 
 @pytest.mark.parametrize(
@@ -225,14 +235,14 @@ def test_of_what_is_not_known_there_may_be_no_column(struct: type, lacking: set[
     ],
 )
 def test_users_and_workers_are_numbers_and_other_axes_what_they_are(axis: str, value: object, fault: str) -> None:
-    assert next(validation._values({axis: value}, "x"), None) == fault
+    assert next(result_file._in_values({axis: value}, "x"), None) == fault
 
 
 @pytest.mark.parametrize(
     ("moments", "cpus", "is_refused"), [([1, 2, 2], [0, 0, 0], False), ([1, 0], [0, 0], True), ([1, 0], [0, 1], False)]
 )
 def test_no_cpu_goes_back_in_time(moments: list[float], cpus: list[int], is_refused: bool) -> None:
-    faults = [*validation.faults(Beats(moments, cpus, [0.1] * len(cpus)))]
+    faults = [*result_file.inconsistencies(Beats(moments, cpus, [0.1] * len(cpus)))]
     assert faults == [".at_s goes back in time"] * is_refused
 
 
@@ -242,7 +252,7 @@ def test_no_cpu_goes_back_in_time(moments: list[float], cpus: list[int], is_refu
 )
 def test_a_task_runs_from_its_beginning_to_its_end(stretch: tuple, is_refused: bool) -> None:
     traced = TracedRequests([0.1], [0.2], ["1/a"], [[stretch]])
-    assert bool([*validation.faults(traced)]) == is_refused
+    assert bool([*result_file.inconsistencies(traced)]) == is_refused
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" * 5000], ids=lambda text: text[:9])

@@ -21,7 +21,7 @@ from under_siege.lesson.lesson_progress import LessonProgress
 from under_siege.lesson.step import Exercise, exercise_of
 from under_siege.model.case import Case
 from under_siege.model.record import Result
-from under_siege.model.sanitize import legible
+from under_siege.model.result_file import legible
 from under_siege.paths import PROGRAM
 from under_siege.run.plan import Plan, make_plan
 from under_siege.run.session import run_plan

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from common.errors import BadInputError
 from under_siege.http_client import Answer
 from under_siege.model.case import Value
-from under_siege.model.sanitize import legible
+from under_siege.model.result_file import legible
 from under_siege.model.suite import ANY, SAME
 from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import ManagedProcess, until

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from common.errors import BadInputError
-from under_siege.model.sanitize import legible
+from under_siege.model.result_file import legible
 from under_siege.paths import server_environment
 
 _ASK = """

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from common.errors import BadInputError
 from under_siege.load_tools import DRIVERS
-from under_siege.model.sanitize import legible
-from under_siege.model.suite import JOBS, OPEN, Load, Ping, Suite
-from under_siege.model.target import Amount, Target
+from under_siege.model.result_file import legible
+from under_siege.model.suite import JOBS, OPEN, Load, Ping, Suite, Target, WarmUp
 from under_siege.model.threshold import goal_names, required, together
 from under_siege.paths import PROGRAM
 from under_siege.targets.strategies import strategies_suite
@@ -83,10 +82,10 @@ def _needing_a_tool(suite: Suite) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "load.files", "asks for one path only", (CAPACITY, DRILL)
     if suite.expect.check:
         yield "expect.check", "doesn't run the check after a load", _OF_OWN_LOAD
-    if load.warm_up not in (None, Amount()):
+    if load.warm_up not in (None, WarmUp()):
         yield "load.warm_up", "can't warm servers up with a load tool", _OF_OWN_LOAD
     for target in (*suite.targets, *([suite.ceiling] if suite.ceiling else [])):
-        if target.warm_up not in (None, Amount()):
+        if target.warm_up not in (None, WarmUp()):
             yield f"servers.{target.name}.warm_up", "can't warm servers up with a load tool", _OF_OWN_LOAD
 
 

@@ -7,18 +7,11 @@ from pathlib import Path
 
 from common.errors import BadInputError
 from common.server_contract import LONGEST_QUEUE, unmet
-from under_siege.model.sanitize import legible
-from under_siege.model.suite import Suite
-from under_siege.model.target import Kind, Target
+from under_siege.model.result_file import legible
+from under_siege.model.suite import BARE, Kind, Suite, Target
 from under_siege.paths import ROOT
 
 SERVERS = ROOT / "servers"
-BARE = Target(
-    "bare",
-    "No server: the users compute in threads of a few processes; their rate is the ceiling.",
-    axes=("task", "users", "path", "python"),
-)
-
 # The bench compares what strategies get done, with as many users as it is told: none of them is refused. By hand each
 # server refuses what its workers can't begin soon.
 _NEVER_FULL = ("--queue", str(LONGEST_QUEUE))

@@ -13,12 +13,25 @@ from common.errors import BadInputError
 from common.server_contract import MOST_WORKERS
 from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Value
-from under_siege.model.result_file import read_whole
-from under_siege.model.sanitize import legible
-from under_siege.model.suite import ANY, JSON, OPEN, READY_WITHIN_S, SAME, Expect, Load, Ping, Suite
-from under_siege.model.target import SERVICES, Target, filled, filled_words, names_in
+from under_siege.model.result_file import legible, read_whole
+from under_siege.model.suite import (
+    ANY,
+    BARE,
+    JSON,
+    OPEN,
+    READY_WITHIN_S,
+    SAME,
+    SERVICES,
+    Expect,
+    Load,
+    Ping,
+    Suite,
+    Target,
+    filled,
+    filled_words,
+    placeholders,
+)
 from under_siege.model.threshold import Required, required
-from under_siege.targets.strategies import BARE
 from under_siege.targets.suite_schema import (
     PATH,
     ExpectTable,
@@ -144,7 +157,7 @@ def _checked_suite(path: Path, source: str, data: dict[str, Any], only: Sequence
 def _words(place: str, command: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return the words of a command, in which these names may be in braces."""
     words = split_words(place, command)
-    for name in names_in(*words):
+    for name in placeholders(*words):
         if name not in names:
             raise BadInputError(f"{place} = {shown(command)} with {{{name}}}: expected one of {', '.join(names)}")
     return words
@@ -163,7 +176,7 @@ def _axes(top: SuiteTable, load: LoadTable) -> dict[str, tuple[Value, ...]]:
         if name in (*PLACES, *OF_LOAD) or not re.fullmatch("[a-z][a-z0-9_]*", name):
             raise BadInputError(f"axes.{legible(name)[:60]}: expected a name in small letters that means nothing else")
         axes[name] = tuple(_listed(data))
-        if names := names_in(*map(str, axes[name])):
+        if names := placeholders(*map(str, axes[name])):
             raise wrong(f"axes.{name}", data, f"{{{names[0]}}} in the command itself")
     if any(not isinstance(one, int) or not 1 <= one <= MOST_WORKERS for one in axes.get("workers", ())):
         raise wrong("axes.workers", top.axes["workers"], f"numbers from 1 to {MOST_WORKERS}")
@@ -180,9 +193,9 @@ def _axes(top: SuiteTable, load: LoadTable) -> dict[str, tuple[Value, ...]]:
 
 def _check_path(path: str, load: LoadTable, axes: Axes) -> None:
     """Raise BadInputError if names in the path are no axes, or a value makes it none."""
-    if ("file" in names_in(path)) != bool(load.files):
+    if ("file" in placeholders(path)) != bool(load.files):
         raise wrong("load.path", path, "{file} in it if load.files names a folder, and only then")
-    for name in names_in(path):
+    for name in placeholders(path):
         if name not in ("file", *axes):
             raise wrong("load.path", path, f"{{{name}}} to be an axis: one of {', '.join(axes)}")
         for value in axes.get(name, ()):
@@ -246,7 +259,7 @@ def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) 
 
 def _refuse_idle(axes: Axes, top: SuiteTable, servers: Sequence[Target]) -> None:
     """Raise BadInputError if nothing depends on an axis: its values would measure the same again and again."""
-    used = {name for target in servers for name in target.axes} | set(names_in(str(top.load)))
+    used = {name for target in servers for name in target.axes} | set(placeholders(str(top.load)))
     for name in axes:
         if name not in used:
             raise BadInputError(
@@ -278,7 +291,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, directory: Path, axe
     if not re.fullmatch(r"[\w.+-]{1,60}", name):
         raise BadInputError(f"{place}: expected a name of letters, digits, and any of _ . + -")
     url = table.url.rstrip("/")
-    any_values = dict.fromkeys(names_in(url), "1")
+    any_values = dict.fromkeys(placeholders(url), "1")
     if url and ("?" in url or address(filled(url, any_values)) is None):
         raise wrong(f"{place}.url", url, "one such as http://127.0.0.1:8000")
     if not url and table.command is None:
@@ -309,7 +322,7 @@ def _server(name: str, table: ServerTable, top: SuiteTable, directory: Path, axe
 def _with_axes(place: str, target: Target, axes: Axes, *, needs_python: bool) -> Target:
     """Return the target with the axes that it depends on, and the services that it names."""
     variables = [text for pair in target.environment for text in pair]
-    names = names_in(*target.command, *variables, *target.requirements, target.url, *target.prepare)
+    names = placeholders(*target.command, *variables, *target.requirements, target.url, *target.prepare)
     for name in names:
         if name not in (*PLACES, *axes):
             own = [axis for axis in axes if axis not in OF_LOAD]
@@ -324,7 +337,7 @@ def _with_axes(place: str, target: Target, axes: Axes, *, needs_python: bool) ->
 def _check_port(place: str, table: ServerTable, command: Sequence[str], directory: Path) -> None:
     """Raise BadInputError if nothing tells the server its port."""
     texts = [*command, *table.environment, *map(str, table.environment.values())]
-    if "port" not in names_in(*texts) and not any(template_text(word, directory) is not None for word in command):
+    if "port" not in placeholders(*texts) and not any(template_text(word, directory) is not None for word in command):
         expected = "the port to listen on, as --port {port}, or in a file that the command names"
         raise BadInputError(f"{place} = {shown(table.command)} without {{port}}: expected {expected}")
 
@@ -333,12 +346,12 @@ def template_text(word: str, directory: Path) -> str | None:
     """Return the contents of a file that a word of a command names if `{port}` is in it; else None."""
     path = directory / word
     try:
-        if names_in(word) or not path.is_file() or path.stat().st_size > MOST_BYTES:
+        if placeholders(word) or not path.is_file() or path.stat().st_size > MOST_BYTES:
             return None
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError):
         return None
-    return text if "port" in names_in(text) else None
+    return text if "port" in placeholders(text) else None
 
 
 def _check_requirements(place: str, requirements: Sequence[str], directory: Path, axes: Axes) -> None:

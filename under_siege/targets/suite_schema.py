@@ -13,8 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from common.errors import BadInputError
-from under_siege.model.suite import SAME
-from under_siege.model.target import Amount, names_in, seconds
+from under_siege.model.suite import SAME, WarmUp, parse_time_s, placeholders
 
 PATH = "one that begins with /, of letters, digits and signs that an address may have, others as %20, %C3%A9, no /../"
 MOST_REQUESTS, MOST_USERS, MOST_THREADS = 10_000_000, 10_000, 64
@@ -49,7 +48,7 @@ UrlPath = Annotated[str, Pattern(_URL_PATH, PATH)]
 Requests = Annotated[int, Meta(ge=1, le=MOST_REQUESTS)]
 Users = Annotated[int, Meta(ge=1, le=MOST_USERS)]
 Threads = Annotated[int, Meta(ge=1, le=MOST_THREADS)]
-WarmUp = Annotated[int, Meta(ge=0, le=MOST_REQUESTS)] | Text
+WarmUpValue = Annotated[int, Meta(ge=0, le=MOST_REQUESTS)] | Text
 Time = int | float | Text
 Variables = dict[_VARIABLE_NAME, AnyText | int]
 AxisValue = Text | int | float
@@ -70,7 +69,7 @@ class LoadTable(_Table, frozen=True):
     users: Users | Annotated[list[Users], Meta(min_length=1)] = 25
     time: Time | None = None
     requests: Requests | None = None
-    warm_up: WarmUp = 0
+    warm_up: WarmUpValue = 0
     keep_alive: bool | Annotated[list[bool], Meta(min_length=1)] = False
     threads: Threads | None = None
     options: list[Text] = []
@@ -114,7 +113,7 @@ class ServerTable(_Table, frozen=True):
     needs: list[Text] = []
     ceiling: bool = False
     ready_within: Time | None = None
-    warm_up: WarmUp | None = None
+    warm_up: WarmUpValue | None = None
     prepare: Text = ""
     headers: Variables = {}
 
@@ -219,15 +218,15 @@ def choice(place: str, value: str, choices: Collection[str]) -> str:
 
 def time_s(place: str, value: Time) -> float:
     """Return the seconds of `30`, `"30s"`, `"500ms"` or `"2m"`; raise BadInputError if it is none."""
-    found = seconds(str(value))
+    found = parse_time_s(str(value))
     if found is None:
         raise wrong(place, value, 'seconds, or a time such as "30s" or "500ms"')
     return found
 
 
-def amount(place: str, value: WarmUp) -> Amount:
+def amount(place: str, value: WarmUpValue) -> WarmUp:
     """Return a number of requests, or a time: `6000`, `"2s"`; raise BadInputError if it is neither."""
-    return Amount(time_s=time_s(place, value)) if isinstance(value, str) else Amount(requests=value or None)
+    return WarmUp(time_s=time_s(place, value)) if isinstance(value, str) else WarmUp(requests=value or None)
 
 
 def split_words(place: str, command: str) -> tuple[str, ...]:
@@ -268,6 +267,6 @@ def ping_path(place: str, text: str) -> str:
     """Return the text; raise BadInputError if it is no path, or has a name in braces, which is not filled in there."""
     if not is_path(text):
         raise wrong(place, text, PATH)
-    if names := names_in(text):
+    if names := placeholders(text):
         raise BadInputError(f"{place} = {shown(text)} has {{{names[0]}}}: expected one path for all, without braces")
     return text

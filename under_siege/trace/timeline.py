@@ -140,7 +140,7 @@ def timelines(traces: Sequence[Trace]) -> list[Timeline]:
     seen: dict[str, set[Value]] = {}
     for name, value in (pair for trace in traces for pair in trace.case.values):
         seen.setdefault(name, set()).add(value)
-    told = [[axis(name).told(value) for name, value in one.case.values if len(seen[name]) > 1] for one in traces]
+    told = [[axis(name).label(value) for name, value in one.case.values if len(seen[name]) > 1] for one in traces]
     return [_timeline(trace, differing) for trace, differing in zip(traces, told, strict=True)]
 
 

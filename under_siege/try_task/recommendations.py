@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.model.target import Kind, Target
-from under_siege.model.task_profile import Again, Alone, Elsewhere, Findings, Machine, Threads
+from under_siege.model.suite import Kind, Target
+from under_siege.model.task_profile import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
 from under_siege.paths import PROGRAM
 
 SHORTEST_S = 0.0001  # that is told as it is
@@ -18,7 +18,7 @@ YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
 _STYLES = {YES: "green", CANNOT: "red"}
 
 
-def as_advice(found: Findings, strategies: Sequence[Target]) -> RenderableType:
+def as_advice(found: TaskProfile, strategies: Sequence[Target]) -> RenderableType:
     facts = Table.grid(padding=(0, 2, 0, 0))
     for name, fact in _facts(found):
         facts.add_row(Text(name, style="dim", no_wrap=True), Text(fact))
@@ -32,7 +32,7 @@ def as_advice(found: Findings, strategies: Sequence[Target]) -> RenderableType:
     return Group(facts, Text(), advice, *([Text(f"\nMeasure those: {command}")] if worth else []))
 
 
-def _facts(found: Findings) -> Iterator[tuple[str, str]]:
+def _facts(found: TaskProfile) -> Iterator[tuple[str, str]]:
     yield "task", f"{found.task}, under Python {found.python}"
     if found.alone is not None:
         yield from _of_one_run(found)
@@ -47,7 +47,7 @@ def _facts(found: Findings) -> Iterator[tuple[str, str]]:
     yield from (("beware", warning) for warning in _warnings(found))
 
 
-def _of_one_run(found: Findings) -> Iterator[tuple[str, str]]:
+def _of_one_run(found: TaskProfile) -> Iterator[tuple[str, str]]:
     alone, again = found.alone, found.again
     assert alone is not None
     if alone.error:
@@ -68,13 +68,13 @@ def _of_one_run(found: Findings) -> Iterator[tuple[str, str]]:
     yield "answer", f"{alone.answer!r} ({alone.answer_bytes:,} bytes{same})"
 
 
-def _computing(found: Findings, best: Alone | Again) -> str:
+def _computing(found: TaskProfile, best: FirstRun | RepeatedRuns) -> str:
     if cpus := cpus_at_a_time(found):
         return f"computing on {formatting.significant(cpus, 2)} CPUs at a time, in threads of its own"
     return f"{min(100.0, 100 * best.cpu_s / best.wall_s) if best.wall_s else 0:.0f} % of it computing"
 
 
-def _cached(found: Findings) -> str:
+def _cached(found: TaskProfile) -> str:
     path, bracket, rest = found.task.partition("(")
     if found.alone is not None and found.alone.has_cache:
         return (
@@ -87,14 +87,14 @@ def _cached(found: Findings) -> str:
     )
 
 
-def _busy(machine: Machine) -> str:
+def _busy(machine: OtherPrograms) -> str:
     return (
         f"its CPUs were {machine.others_pct:.0f} % busy with other work meanwhile, so that times are too long and may "
         "mislead; close other programs, or wait, and try again"
     )
 
 
-def _gil(found: Findings) -> str:
+def _gil(found: TaskProfile) -> str:
     threads = found.threads
     assert threads is not None
     stalled = f"; other threads wait {formatting.seconds(threads.stalled_s)} for their turn at the most"
@@ -109,13 +109,13 @@ def _gil(found: Findings) -> str:
     return f"{'held' if held else 'let go of, or not there'}: {times}{stalled}"
 
 
-def _why_not(found: Findings) -> str:
+def _why_not(found: TaskProfile) -> str:
     if is_brief(found):
         return "of so short a task"
     return "of one that computes in threads of its own" if cpus_at_a_time(found) else "on one CPU"
 
 
-def _gives_way(found: Findings) -> str:
+def _gives_way(found: TaskProfile) -> str:
     yields = found.yields
     assert yields is not None
     if not yields.yields:
@@ -124,7 +124,7 @@ def _gives_way(found: Findings) -> str:
     return f"{yields.yields} times{waiting}; never longer than {formatting.seconds(yields.longest_s)} without"
 
 
-def _moved(there: Elsewhere) -> str:
+def _moved(there: WorkerRun) -> str:
     if there.error:
         return f"does not work there: {there.error}"
     return (
@@ -133,7 +133,7 @@ def _moved(there: Elsewhere) -> str:
     )
 
 
-def _warnings(found: Findings) -> Iterator[str]:
+def _warnings(found: TaskProfile) -> Iterator[str]:
     if found.stopped:
         yield found.stopped
     effects, again, threads = found.effects, found.again, found.threads
@@ -167,17 +167,17 @@ class Advice(NamedTuple):
     why: str
 
 
-def waits(found: Findings) -> bool:
+def waits(found: TaskProfile) -> bool:
     """Whether it hardly computes."""
     return found.again is not None and found.again.cpu_s < MOSTLY_WAITING * found.again.wall_s
 
 
-def is_brief(found: Findings) -> bool:
+def is_brief(found: TaskProfile) -> bool:
     """Whether it takes less than a request itself costs."""
     return found.again is not None and not found.again.error and found.again.wall_s < BRIEF_S
 
 
-def is_cached(found: Findings) -> bool:
+def is_cached(found: TaskProfile) -> bool:
     """Whether its first run took so much longer that the others may only have found an answer that was kept."""
     alone, again = found.alone, found.again
     if alone is None or again is None or alone.error or again.error:
@@ -185,7 +185,7 @@ def is_cached(found: Findings) -> bool:
     return alone.wall_s > max(CACHED * again.wall_s, again.wall_s + CACHED_S)
 
 
-def cpus_at_a_time(found: Findings) -> float:
+def cpus_at_a_time(found: TaskProfile) -> float:
     """On how many CPUs a single run computes, in threads of its own; 0 where it has no need of more than one."""
     again = found.again
     if again is None or again.error or is_brief(found) or again.cpu_s <= PARALLEL * again.wall_s:
@@ -193,7 +193,7 @@ def cpus_at_a_time(found: Findings) -> float:
     return again.cpu_s / again.wall_s
 
 
-def holds_gil(found: Findings) -> bool | None:
+def holds_gil(found: TaskProfile) -> bool | None:
     """Whether two threads take turns with it; None where that can't be told."""
     threads = found.threads
     if threads is None or threads.error or waits(found) or found.cpus < 2 or is_brief(found) or cpus_at_a_time(found):
@@ -201,7 +201,7 @@ def holds_gil(found: Findings) -> bool | None:
     return threads.two_s > HELD * threads.alone_s
 
 
-def advise(found: Findings, strategies: Sequence[Target]) -> Iterator[tuple[str, Advice]]:
+def advise(found: TaskProfile, strategies: Sequence[Target]) -> Iterator[tuple[str, Advice]]:
     """For each strategy that is known here; others have to be run to know."""
     for strategy in strategies:
         if strategy.kind != Kind.UNKNOWN:
@@ -211,11 +211,11 @@ def advise(found: Findings, strategies: Sequence[Target]) -> Iterator[tuple[str,
             yield strategy.name, _in_any_case(found) or advice
 
 
-def is_worth_a_run(found: Findings, strategies: Sequence[Target]) -> bool:
+def is_worth_a_run(found: TaskProfile, strategies: Sequence[Target]) -> bool:
     return any(advice.judgement == YES for _, advice in advise(found, strategies))
 
 
-def _in_any_case(found: Findings) -> Advice | None:
+def _in_any_case(found: TaskProfile) -> Advice | None:
     if found.alone is None or found.alone.error:
         return Advice(CANNOT, "the task itself does not work")
     if found.again is not None and found.again.answers > 1:
@@ -231,11 +231,11 @@ def _of_a_brief_one(kind: Kind) -> Advice:
     return Advice(NO, "more than a task needs that takes less than a request itself costs")
 
 
-def _one_at_a_time(_found: Findings) -> Advice:
+def _one_at_a_time(_found: TaskProfile) -> Advice:
     return Advice(NO, "everybody waits in line; a baseline for the others")
 
 
-def _threads(found: Findings) -> Advice:
+def _threads(found: TaskProfile) -> Advice:
     if found.threads is None or found.threads.error:
         return Advice(CANNOT, f"it does not work in threads{_because(found.threads)}")
     if waits(found):
@@ -255,7 +255,7 @@ def _threads(found: Findings) -> Advice:
     )
 
 
-def _no_process(found: Findings) -> Advice | None:
+def _no_process(found: TaskProfile) -> Advice | None:
     if waits(found):
         return Advice(NO, "waiting needs no process of its own, and each takes memory")
     if cpus_at_a_time(found) > MOST_OF_THEM * found.cpus:
@@ -263,7 +263,7 @@ def _no_process(found: Findings) -> Advice | None:
     return None
 
 
-def _processes(found: Findings) -> Advice:
+def _processes(found: TaskProfile) -> Advice:
     trouble = _trouble(found.process, "another process")
     if trouble or found.process is None:
         return trouble or Advice(CANNOT, "it was not tried in another process")
@@ -274,14 +274,14 @@ def _processes(found: Findings) -> Advice:
     return Advice(YES, "every core computes")
 
 
-def _prefork(found: Findings) -> Advice:
+def _prefork(found: TaskProfile) -> Advice:
     """Nothing is sent: each process performs the tasks of the requests that it has itself."""
     if needless := _no_process(found):
         return needless
     return Advice(YES, "every core computes, and nothing is sent anywhere; but the ping waits in line")
 
 
-def _interpreters(found: Findings) -> Advice:
+def _interpreters(found: TaskProfile) -> Advice:
     if found.interpreter is None:
         return Advice(CANNOT, f"needs Python 3.14 or later, and this is {found.python}: --python PATH")
     trouble = _trouble(found.interpreter, "a sub-interpreter")
@@ -292,7 +292,7 @@ def _interpreters(found: Findings) -> Advice:
     return Advice(YES, "every core computes, with less memory than processes take")
 
 
-def _cooperative(found: Findings) -> Advice:
+def _cooperative(found: TaskProfile) -> Advice:
     yields = found.yields
     if yields is None or not yields.yields:
         if waits(found):
@@ -303,7 +303,7 @@ def _cooperative(found: Findings) -> Advice:
     return Advice(YES, "not faster, but it gives way, so that nobody is stuck")
 
 
-def _greenlets(found: Findings) -> Advice:
+def _greenlets(found: TaskProfile) -> Advice:
     if "gevent" in found.missing:
         return Advice(CANNOT, f"there is no gevent for Python {found.python}")
     if waits(found) and (found.yields is None or not found.yields.yields):
@@ -311,17 +311,17 @@ def _greenlets(found: Findings) -> Advice:
     return _cooperative(found)
 
 
-def _because(step: Threads | None) -> str:
+def _because(step: ThreadRuns | None) -> str:
     return f": {step.error}" if step is not None else ", where it did not end"
 
 
-def _trouble(elsewhere: Elsewhere | None, where: str) -> Advice | None:
+def _trouble(elsewhere: WorkerRun | None, where: str) -> Advice | None:
     if elsewhere is not None and elsewhere.error:
         return Advice(CANNOT, f"it fails in {where}: {elsewhere.error}")
     return None
 
 
-_RULES: dict[Kind, Callable[[Findings], Advice]] = {
+_RULES: dict[Kind, Callable[[TaskProfile], Advice]] = {
     Kind.IN_LINE: _one_at_a_time,
     Kind.SLICES: _cooperative,
     Kind.GREENLETS: _greenlets,

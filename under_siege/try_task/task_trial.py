@@ -11,8 +11,8 @@ import msgspec
 from common.cpus import usable_cpus
 from common.errors import BadInputError
 from under_siege.environments.venvs import with_packages
-from under_siege.model.sanitize import made_legible
-from under_siege.model.task_profile import Findings
+from under_siege.model.result_file import made_legible
+from under_siege.model.task_profile import TaskProfile
 from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import LOOK_S, ManagedProcess, until, until_signal
 from under_siege.processes.process_output import Tail
@@ -34,9 +34,9 @@ _STEPS = {
 
 def profile_task(
     task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
-) -> tuple[Findings | None, int | None]:
+) -> tuple[TaskProfile | None, int | None]:
     """What can be said of the task, and the number of the signal that stopped it or None."""
-    found: list[Findings] = []
+    found: list[TaskProfile] = []
 
     async def go() -> None:
         found.append(await try_out(task, await with_packages(python, tell), limit_s))
@@ -45,7 +45,7 @@ def profile_task(
     return (found[0] if found else None), stopped_by
 
 
-async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
+async def try_out(task: str, python: Interpreter, limit_s: float) -> TaskProfile:
     """What can be said of the task; its first run may take as long as the limit, the later steps in proportion.
 
     Raises:
@@ -75,7 +75,7 @@ async def try_out(task: str, python: Interpreter, limit_s: float) -> Findings:
             "stopped": stopped,
             **known,
         },
-        Findings,
+        TaskProfile,
     )
     return made_legible(findings)
 
