@@ -80,7 +80,7 @@ BAD = {
     "secret_url": ('[servers.one]\nurl = "https://x"', "url = 'https://x'"),
     "server_is_text": ('servers = "x"', "servers = 'x': expected a table"),
     "workers_of_text": (SERVER.replace("{port}", "{port} {workers}") + '[axes]\nworkers = ["x"]', "numbers from 1 to"),
-    "axis_called_port": (SERVER + "[axes]\nport = [1]", "axes.port: expected a name in small letters"),
+    "axis_called_port": (SERVER + "[axes]\nport = [1]", "axes.port: expected a name in lower-case letters"),
     "ready_never": (SERVER + "ready_within = 0", "ready_within = 0: expected seconds"),
     "unknown_key_of_quick": (SERVER + "[quick]\nrequests = 5", "quick has an unknown key 'requests'"),
     "prepared_elsewhere": (
