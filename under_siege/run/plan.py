@@ -17,7 +17,7 @@ from under_siege.model.case import Case, Value, case_of
 from under_siege.model.record import LeftOut, Record
 from under_siege.model.suite import Load, Suite, Target, WarmUp, filled
 from under_siege.targets.expectation import Expectation, Expectations
-from under_siege.targets.interpreter import Interpreter, each_once, interpreter, told_apart
+from under_siege.targets.interpreter import Interpreter, distinct, interpreter, with_unique_versions
 from under_siege.targets.strategies import all_strategies
 
 _NO_JOBS = "takes no jobs"
@@ -101,7 +101,7 @@ def make_plan(
     given = {name: values for name, values in axes.items() if values}
     _refuse_unused(suite, given)
     axes = {**suite.axes, **given}
-    pythons = told_apart(each_once([interpreter(str(path)) for path in dict.fromkeys(axes["python"])]))
+    pythons = with_unique_versions(distinct([interpreter(str(path)) for path in dict.fromkeys(axes["python"])]))
     targets = _named_apart(suite)
     left_out = tuple(
         LeftOut(target.name, target.title, python.version, why)
