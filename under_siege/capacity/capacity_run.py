@@ -24,7 +24,7 @@ from under_siege.run.plan import Plan, ProgressListener, make_plan, new_record
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectation, Expectations
 from under_siege.targets.selection import CAPACITY, refuse_unsupported
-from under_siege.targets.strategies import by_hand
+from under_siege.targets.strategies import with_default_queue
 
 USERS = 25  # of the ceiling, which is a closed loop: more than enough to keep every CPU busy
 TIMES_ALONE, PING_LIMIT_S = 10.0, 0.05  # of the goals where none is named
@@ -41,7 +41,7 @@ def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequenc
     refuse_unsupported(CAPACITY, suite)
     for text in goals:
         check(goal(text), suite)
-    targets = tuple(by_hand(target) for target in suite.targets)  # as they are when nobody compares them
+    targets = tuple(with_default_queue(target) for target in suite.targets)  # as they are when nobody compares them
     ceiling = suite.ceiling
     if ceiling is not None and not ceiling.is_bare:
         targets, ceiling = (*targets, ceiling), None
