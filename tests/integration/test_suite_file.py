@@ -176,15 +176,15 @@ MIXED = {
     ("http://127.0.0.1:1/a", "--quick"): "--quick goes with a suite that has a quick form",
     ("shop.toml", "--ping", "/x"): "--ping goes with the address of a server",
     ("gone.toml",): "can't be read: No such file",
-    (".",): "'.' has no suite.toml: expected one, as bench.py init writes it there",
-    ("https://127.0.0.1/",): "can't be asked",
-    ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different questions",
+    (".",): "'.' has no suite.toml: expected one; bench.py init creates it there",
+    ("https://127.0.0.1/",): "can't be requested",
+    ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different paths",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "is named twice",
     ("http://127.0.0.1:1/a", "--ping", "x"): "--ping = 'x': expected one that begins with /",
-    ("http://127.0.0.1:99999/",): "can't be asked",
-    ("http://:80/",): "can't be asked",
-    ("http://me:secret@127.0.0.1/",): "can't be asked",
-    ("http://127.0.0.1/caf\u00e9",): "can't be asked",
+    ("http://127.0.0.1:99999/",): "can't be requested",
+    ("http://:80/",): "can't be requested",
+    ("http://me:secret@127.0.0.1/",): "can't be requested",
+    ("http://127.0.0.1/caf\u00e9",): "can't be requested",
 }
 
 

@@ -54,7 +54,7 @@ def first_suite(app: str, file: str, folder: Path) -> str:
     ping = next((path for path in _HEALTH if path in constants), None)
     routes = [route for route in _routes(nodes) if route != ping]
     template = Path(__file__).with_name("first_suite.toml.jinja").read_text(encoding="utf-8")
-    return Template(template, trim_blocks=True, keep_trailing_newline=True).render(
+    text: str = Template(template, trim_blocks=True, keep_trailing_newline=True).render(
         program=PROGRAM,
         file=file,
         module=module,
@@ -66,6 +66,7 @@ def first_suite(app: str, file: str, folder: Path) -> str:
         ping=ping,
         servers=[(name, title, command.format(app=app)) for name, title, command in servers],
     )
+    return text
 
 
 def own_python(folder: Path) -> str:

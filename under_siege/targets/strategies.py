@@ -75,13 +75,7 @@ def read_strategy(path: Path) -> Target:
         NoSuchServerError: the file can't be read, isn't Python, has neither a docstring nor a --port, or has an
             invalid REQUIRES.
     """
-    try:
-        source = path.read_text(encoding="utf-8")
-        module = ast.parse(source)
-    except OSError as error:
-        raise NoSuchServerError(f"server {str(path)!r} can't be read: {error.strerror}") from None
-    except (SyntaxError, ValueError) as error:
-        raise NoSuchServerError(f"server {str(path)!r} is not Python: {' '.join(str(error).split())}") from None
+    source, module = _parsed(path)
     docstring = ast.get_docstring(module) or ""
     if not docstring and "port" not in source:
         raise NoSuchServerError(
@@ -111,6 +105,16 @@ def read_strategy(path: Path) -> Target:
         command_if=workers,
         takes_jobs="JOBS" in names or "JOBS" in constants,
     )
+
+
+def _parsed(path: Path) -> tuple[str, ast.Module]:
+    try:
+        source = path.read_text(encoding="utf-8")
+        return source, ast.parse(source)
+    except OSError as error:
+        raise NoSuchServerError(f"server {str(path)!r} can't be read: {error.strerror}") from None
+    except (SyntaxError, ValueError) as error:
+        raise NoSuchServerError(f"server {str(path)!r} is not Python: {' '.join(str(error).split())}") from None
 
 
 def _constants(module: ast.Module) -> Iterator[tuple[str, object]]:
