@@ -9,25 +9,7 @@ from types import MappingProxyType
 from under_siege.load_tools.tool import Driver, LoadSpec
 
 # The user's own siege.conf changes every default, so siege gets its own settings and home.
-_SETTINGS = """\
-verbose = true
-csv = true
-display-id = true
-color = off
-json_output = false
-parser = false
-logging = false
-show-logfile = false
-connection = {connection}
-protocol = HTTP/1.1
-accept-encoding = identity
-zero-data-ok = true
-benchmark = true
-cache = false
-limit = 100000
-failures = 1000000000
-timeout = 3600
-"""
+_SETTINGS = Path(__file__).with_name("siegerc.template").read_text(encoding="utf-8")
 _MARGIN_S = 30  # siege's own time limit applies only if nobody ends it before
 
 

@@ -10,24 +10,7 @@ from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals
 
 _FILE = "load.yaml"
 # A complete scenario, because stressor silently ignores `-o sessions.count:2`. Values are JSON, which is valid YAML.
-_SCENARIO = """\
-file_version: stressor#0
-config:
-  name: load
-  base_url: {url}
-  request_timeout: 3600
-context: {context}
-sessions:
-  users: [{{name: user, password: unused}}]
-  count: {users}
-  basic_auth: false
-scenario:
-  - sequence: main
-    duration: {time_s}
-sequences:
-  main:
-{activities}
-"""
+_SCENARIO = Path(__file__).with_name("stressor.yaml.template").read_text(encoding="utf-8")
 # A script may replace this. It can use `$(url)`, `$(headers)`, `$(folder)`, and `$(expected)`, a pattern of the body.
 _REQUEST = "- {activity: GetRequest, url: $(url), monitor: true, headers: $(headers)}"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")

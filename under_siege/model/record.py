@@ -390,10 +390,6 @@ class Result(msgspec.Struct, kw_only=True):
     schema: Positive = SCHEMA
 
 
-class _JustSchema(msgspec.Struct):
-    schema: Positive
-
-
 def save(result: Result, path: Path) -> None:
     """Write the result in the current schema.
 
@@ -411,11 +407,10 @@ def load(path: Path) -> Result:
     """
     try:
         data = read_whole(path, b"{")
-        schema = msgspec.json.decode(data, type=_JustSchema).schema
-        if schema > SCHEMA:
-            raise BadResultError(f"{path}: made by a later version (schema {schema}, known up to {SCHEMA})")
         raw = msgspec.json.decode(data)
-        result = msgspec.convert(raw if schema == SCHEMA else upgraded(raw), type=Result, str_keys=True)
+        if raw["schema"] > SCHEMA:
+            raise BadResultError(f"{path}: made by a later version (schema {raw['schema']}, known up to {SCHEMA})")
+        result = msgspec.convert(raw if raw["schema"] == SCHEMA else upgraded(raw), type=Result, str_keys=True)
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror}") from None
     except BadResultError:

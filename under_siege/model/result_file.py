@@ -34,15 +34,8 @@ _ILLEGIBLE = re.compile(f"[{_HIDDEN}]")
 _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 
 _NO_SERVER = "bare"  # the server of the run without a server, up to schema 4
-_RENAMED = {  # since schema 5
-    "siege_began_s": "load_began_s",
-    "siege_s": "load_s",
-    "siege_command": "tool_command",
-    "siege_report": "tool_report",
-    "siege_unknown": "tool_unknown",
-    "siege_unknown_lines": "tool_unknown_lines",
-    "siege_cpu_s": "tool_cpu_s",
-}
+_RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # since schema 5
+_RENAMED |= {f"siege_{name}": f"tool_{name}" for name in ("command", "report", "unknown", "unknown_lines", "cpu_s")}
 _INTEGER_AXES = ("users", "workers")
 _OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # empty if unknown, or in older files
 
