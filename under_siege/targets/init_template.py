@@ -20,18 +20,6 @@ _REQUIREMENTS = "requirements.txt"
 _ROUTE_DECORATORS = {"get", "route", "api_route"}
 _LISTED_ROUTES = 5
 _HEALTH = ("/health", "/healthz", "/ping", "/ready", "/readyz", "/livez", "/status")
-_ASGI_SERVERS = (  # name, title, command
-    ("uvicorn", "Uvicorn", "uvicorn {app} --workers {{workers}} --host {{host}} --port {{port}}"),
-    ("granian", "Granian", "granian --interface asgi {app} --workers {{workers}} --host {{host}} --port {{port}}"),
-)
-_WSGI_SERVERS = (
-    ("sync", "Gunicorn, one request at a time in each process", "gunicorn {app} -w {{workers}} -b {{host}}:{{port}}"),
-    (
-        "gthread",
-        "Gunicorn, eight threads in each process",
-        "gunicorn {app} -w {{workers}} -k gthread --threads 8 -b {{host}}:{{port}}",
-    ),
-)
 
 
 def first_suite(app: str, file: str, folder: Path) -> str:
@@ -47,7 +35,7 @@ def first_suite(app: str, file: str, folder: Path) -> str:
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     names |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     is_asgi = not names & _WSGI or bool(names & _ASGI)
-    servers = _ASGI_SERVERS if is_asgi else _WSGI_SERVERS
+    programs = ["uvicorn", "granian"] if is_asgi else ["gunicorn"]
     if is_asgi and app.endswith("()"):  # ASGI servers call a function that makes the application only with this option
         app = f"{app.removesuffix('()')} --factory"
     constants = {node.value for node in nodes if isinstance(node, ast.Constant)}
@@ -59,12 +47,13 @@ def first_suite(app: str, file: str, folder: Path) -> str:
         file=file,
         module=module,
         python=own_python(folder),
-        requirements=", ".join(f'"{name}"' for name in _requirements(nodes, folder, [name for _, _, name in servers])),
+        requirements=", ".join(f'"{name}"' for name in (*_requirements(nodes, folder), *programs)),
         path=next((route for route in routes if not re.search("[{<]", route)), "/"),
         routes=", ".join(routes[:_LISTED_ROUTES]),
         tools=", ".join(tool for tool in DRIVERS if tool not in ("siege", JOBS)),
         ping=ping,
-        servers=[(name, title, command.format(app=app)) for name, title, command in servers],
+        is_asgi=is_asgi,
+        app=app,
     )
     return text
 
@@ -75,14 +64,13 @@ def own_python(folder: Path) -> str:
     return next((str(path) for path in paths if (folder / path).exists()), "")
 
 
-def _requirements(nodes: list[ast.AST], folder: Path, commands: list[str]) -> list[str]:
-    """Return the packages of the servers, and those of the application as far as its source code shows them."""
+def _requirements(nodes: list[ast.AST], folder: Path) -> list[str]:
+    """Return the packages of the application, as far as its source code shows them."""
+    if (folder / _REQUIREMENTS).is_file():
+        return [f"-r {_REQUIREMENTS}"]
     imported = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {(node.module or "").split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
-    packages = [name for name in _FRAMEWORKS if name in imported]
-    if (folder / _REQUIREMENTS).is_file():
-        packages = [f"-r {_REQUIREMENTS}"]
-    return list(dict.fromkeys([*packages, *(command.split()[0] for command in commands)]))
+    return [name for name in _FRAMEWORKS if name in imported]
 
 
 def _routes(nodes: list[ast.AST]) -> list[str]:
