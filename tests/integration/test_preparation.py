@@ -169,7 +169,7 @@ def test_a_suite_of_files_knows_its_answers_without_asking(tree: Path) -> None:
     (expected,) = asyncio.run(ask_for_references(plan, None, Unmoved())).values()
     assert expected.files.sizes == {"a/1.txt": 3, "a/2 3.txt": 13, "b.txt": 0}
     assert begun(plan, "one") == ["serve", "8123", str(tree)]
-    with pytest.raises(BadInputError, match=r"load\.files: drill sends its own requests and asks for one path only"):
+    with pytest.raises(BadInputError, match=r"load\.files: drill sends its own requests and requests one path only"):
         drill_plan(plan.suite, (), {"python": [sys.executable]}, rounds=1, seed=None)
     for path in tree.rglob("*.txt"):
         path.unlink()
