@@ -25,8 +25,7 @@ from under_siege.faults.fault import CONTROL
 from under_siege.faults.fault_context import FaultContext, warm_server
 from under_siege.faults.users import REFUSED, Users, ask_and_go
 from under_siege.model.case import Case
-from under_siege.model.record import Incident
-from under_siege.model.requests import Requests
+from under_siege.model.record import Incident, Requests
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.run.plan import Plan
 from under_siege.targets.expectation import try_task

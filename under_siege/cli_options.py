@@ -17,9 +17,8 @@ import click
 
 from common.errors import BadInputError
 from common.server_contract import MOST_WORKERS
-from under_siege.model.result_file import check_writable, is_pipe
-from under_siege.model.sanitize import legible
-from under_siege.model.target import seconds
+from under_siege.model.result_file import check_writable, is_pipe, legible
+from under_siege.model.suite import parse_time_s
 from under_siege.paths import IS_INSTALLED, PROGRAM
 
 FILE = click.Path(path_type=Path)
@@ -153,7 +152,7 @@ class Duration(click.ParamType[float]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The seconds; more than none, and no more than a day."""
-        if (found := seconds(str(value))) is None:
+        if (found := parse_time_s(str(value))) is None:
             self.fail(f"{value!r} is not a duration: use for example 4s, 500ms or 2m", param, ctx)
         return found
 

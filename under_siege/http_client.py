@@ -11,7 +11,7 @@ from yarl import URL
 
 from common.errors import one_line
 from under_siege.errors import CaseFailedError
-from under_siege.model.sanitize import legible
+from under_siege.model.result_file import legible
 
 ACCEPTED, ASK_AGAIN_S = 202, 0.05
 MORE_BYTES = 65536  # than are expected may come: enough to show what is wrong

@@ -19,7 +19,7 @@ from under_siege.capacity import capacity_export, capacity_result
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.record import Result, save
 from under_siege.model.result_file import write_whole
-from under_siege.model.threshold import required, together
+from under_siege.model.threshold import required
 from under_siege.paths import PROGRAM
 from under_siege.report import comparison_export
 from under_siege.report.sweep_text import sweeps_as_data
@@ -263,5 +263,5 @@ def requiring(result: Result, texts: Sequence[str], *, has_base: bool = False) -
             raise BadInputError(f"{one.text!r}: one result has no base: expected that with {PROGRAM} compare")
     comparison = summarize(result)
     check_has(comparison, given)
-    result.requirements = together(result.requirements, given)
+    result.requirements = list(dict.fromkeys((*result.requirements, *given)))
     return judged(result, comparison)

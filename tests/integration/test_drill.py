@@ -24,8 +24,7 @@ from under_siege.faults.drill_run import chains, drill_plan, selected
 from under_siege.faults.fault import CONTROL, DEAD, HIDDEN, HURT, OK
 from under_siege.faults.users import AMBIGUOUS, Users, malformed
 from under_siege.http_client import client
-from under_siege.model.record import Failure, Incident, LeftOut, Pings, Result, load, save
-from under_siege.model.requests import Recovery, Requests
+from under_siege.model.record import Failure, Incident, LeftOut, Pings, Recovery, Requests, Result, load, save
 from under_siege.render import dressed
 from under_siege.report.progress_bar import ProgressBar
 from under_siege.targets.expectation import Expectation

@@ -20,7 +20,7 @@ def besieged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Besieged]:
     shutil.copy(HOSTILE / "dies_after_a_second.py", folder / "dies_at_work.py")
     servers = [hostile(name) for name in ("dies_at_once", "dies_in_the_middle", "dies_after_a_second")]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Siege, "is_imitated", False)
+        patched.setattr(Siege, "is_replayed", False)
         return besiege(folder, [*servers, *(f"{way}.py" for way in ("dies_at_work", *WAYS)), "2"])
 
 

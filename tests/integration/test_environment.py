@@ -38,9 +38,9 @@ def test_the_commit_has_a_mark_behind_it_if_files_were_changed_since(
 
 
 def test_the_python_that_runs_this_says_of_itself_what_it_would_say_in_a_process(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", f"{interpreter._ASK}\nprint(json.dumps(answer))"]
+    command = [sys.executable, "-c", f"{interpreter._DESCRIBE}\nprint(json.dumps(answer))"]
     asked = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert interpreter.answer_of(sys.executable, interpreter._ASK) == json.loads(asked.stdout)
+    assert interpreter.evaluate(sys.executable, interpreter._DESCRIBE) == json.loads(asked.stdout)
 
 
 def test_what_is_ours_is_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ async def answering(answers: list[bytes], seen: list[bytes]) -> AsyncIterator[st
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
-@pytest.mark.parametrize("name", [name for name, driver in DRIVERS.items() if driver.is_imitated])
+@pytest.mark.parametrize("name", [name for name, driver in DRIVERS.items() if driver.is_replayed])
 def test_our_requests_are_those_of_the_tool_line_by_line(name: str, keep_alive: bool) -> None:
     needed(name)
 

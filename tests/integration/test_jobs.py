@@ -93,8 +93,8 @@ class Users:
         self._process.kill()
         self._process.communicate()
 
-    def arrival(self) -> ToolResponse:
-        return DRIVERS["jobs"].arrival(self._process.stdout.readline())
+    def parse_line(self) -> ToolResponse:
+        return DRIVERS["jobs"].parse_line(self._process.stdout.readline())
 
     def end(self) -> int:
         """How many jobs were given up."""
@@ -107,7 +107,7 @@ class Users:
 def test_a_user_asks_again_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_ARE", "impatient")
     with serving(SERVER, "--task", "sample_tasks:a_moment") as served, Users(served.port, LIMIT_S) as users:
-        arrival = users.arrival()
+        arrival = users.parse_line()
         assert (arrival.status, arrival.size_bytes) == (200, len("at last"))
         assert arrival.took_s >= 1  # Retry-After
         assert users.end() == 0
@@ -116,7 +116,7 @@ def test_a_user_asks_again_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -
 def test_a_job_that_is_gone_has_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_ARE", "lost")
     with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, LIMIT_S) as users:
-        assert users.arrival().status == 404
+        assert users.parse_line().status == 404
         assert users.end() == 0
 
 

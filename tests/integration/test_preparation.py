@@ -19,7 +19,7 @@ from under_siege.http_client import Answer
 from under_siege.load_tools.tool import LoadSpec, ToolOutput
 from under_siege.load_tools.wrk import Wrk
 from under_siege.model.record import Bursts, Result
-from under_siege.model.target import Amount
+from under_siege.model.suite import WarmUp
 from under_siege.processes.netns import own_network
 from under_siege.report.notes import notes
 from under_siege.run import start_command
@@ -98,7 +98,7 @@ def test_a_server_may_want_another_warm_up_than_the_others(tmp_path: Path) -> No
     assert found["broken"] is None
     assert (found["built"].requests, found["built"].time_s) == (6000, None)
     assert (found["plain"].requests, found["plain"].time_s) == (None, 2.0)
-    assert plan.load.warm_up == Amount(time_s=2.0)
+    assert plan.load.warm_up == WarmUp(time_s=2.0)
 
 
 def warmed(answers: int, cpu_s: float | None) -> list[str]:
@@ -132,7 +132,7 @@ def test_an_answer_without_its_header_comes_from_something_else() -> None:
     expected = Expectation(RIGHT, 0.1, 0.0, headers=(("X-Served-By", "whitenoise"),))
     assert expected.problem(Answer(200, RIGHT, {"x-served-by": "whitenoise"})) == ""
     other = expected.problem(Answer(200, RIGHT, {"x-served-by": "flask\x1b[31m"}))
-    assert other == "X-Served-By: flask�[31m instead of X-Served-By: whitenoise, so that something else has answered"
+    assert other == "X-Served-By: flask�[31m instead of X-Served-By: whitenoise; another server may have answered"
     assert expected.problem(Answer(200, RIGHT, {})).startswith("no X-Served-By instead of")
 
 
@@ -147,7 +147,7 @@ def tree(tmp_path: Path) -> Path:
 def test_what_is_in_a_file_is_the_right_answer(tree: Path) -> None:
     expected = Expectation(b"", 0.1, 0.0, files=Files(tree))
     assert expected.size_bytes == -1
-    asked = dict(expected.asked_at("http://here/x/{file}") for _ in range(100))
+    asked = dict(expected.for_request("http://here/x/{file}") for _ in range(100))
     assert {url: one.answer for url, one in asked.items()} == {
         "http://here/x/a/1.txt": b"one",
         "http://here/x/a/2%203.txt": b"two and three",
@@ -169,7 +169,7 @@ def test_a_suite_of_files_knows_its_answers_without_asking(tree: Path) -> None:
     (expected,) = asyncio.run(ask_for_references(plan, None, Unmoved())).values()
     assert expected.files.sizes == {"a/1.txt": 3, "a/2 3.txt": 13, "b.txt": 0}
     assert begun(plan, "one") == ["serve", "8123", str(tree)]
-    with pytest.raises(BadInputError, match=r"load\.files: drill sends its own requests and asks for one path only"):
+    with pytest.raises(BadInputError, match=r"load\.files: drill sends its own requests and requests one path only"):
         drill_plan(plan.suite, (), {"python": [sys.executable]}, rounds=1, seed=None)
     for path in tree.rglob("*.txt"):
         path.unlink()

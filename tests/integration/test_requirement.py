@@ -34,7 +34,7 @@ def test_such_a_server_is_refused_in_one_line_that_names_it(asked: Bench, tmp_pa
     (tmp_path / "1_x.py").write_text('"""Title, on a --port."""\n\nREQUIRES = "a quantum computer"\n')
     ended = asked("run", "1_x.py")
     assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
-    assert "server '1_x.py' says REQUIRES = 'a quantum computer': expected something like" in ended.stderr
+    assert "server '1_x.py': REQUIRES = 'a quantum computer': expected something like" in ended.stderr
 
 
 @too_old

@@ -80,7 +80,7 @@ BAD = {
     "secret_url": ('[servers.one]\nurl = "https://x"', "url = 'https://x'"),
     "server_is_text": ('servers = "x"', "servers = 'x': expected a table"),
     "workers_of_text": (SERVER.replace("{port}", "{port} {workers}") + '[axes]\nworkers = ["x"]', "numbers from 1 to"),
-    "axis_called_port": (SERVER + "[axes]\nport = [1]", "axes.port: expected a name in small letters"),
+    "axis_called_port": (SERVER + "[axes]\nport = [1]", "axes.port: expected a name in lower-case letters"),
     "ready_never": (SERVER + "ready_within = 0", "ready_within = 0: expected seconds"),
     "unknown_key_of_quick": (SERVER + "[quick]\nrequests = 5", "quick has an unknown key 'requests'"),
     "prepared_elsewhere": (
@@ -154,7 +154,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_suite_gets_one_line(name: str, tmp_path: Path, asked: Asked) -> None:
+def test_invalid_suite_is_a_one_line_error(name: str, tmp_path: Path, asked: Asked) -> None:
     text, why = BAD[name]
     suite_in(tmp_path, text)
     ran = asked("run", "shop.toml")
@@ -176,20 +176,20 @@ MIXED = {
     ("http://127.0.0.1:1/a", "--quick"): "--quick goes with a suite that has a quick form",
     ("shop.toml", "--ping", "/x"): "--ping goes with the address of a server",
     ("gone.toml",): "can't be read: No such file",
-    (".",): "'.' has no suite.toml: expected one, as bench.py init writes it there",
-    ("https://127.0.0.1/",): "can't be asked",
-    ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different questions",
+    (".",): "'.' has no suite.toml: expected one; bench.py init creates it there",
+    ("https://127.0.0.1/",): "can't be requested",
+    ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different paths",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "is named twice",
     ("http://127.0.0.1:1/a", "--ping", "x"): "--ping = 'x': expected one that begins with /",
-    ("http://127.0.0.1:99999/",): "can't be asked",
-    ("http://:80/",): "can't be asked",
-    ("http://me:secret@127.0.0.1/",): "can't be asked",
-    ("http://127.0.0.1/caf\u00e9",): "can't be asked",
+    ("http://127.0.0.1:99999/",): "can't be requested",
+    ("http://:80/",): "can't be requested",
+    ("http://me:secret@127.0.0.1/",): "can't be requested",
+    ("http://127.0.0.1/caf\u00e9",): "can't be requested",
 }
 
 
 @pytest.mark.parametrize("words", MIXED, ids=" ".join)
-def test_what_does_not_fit_together_gets_one_line(words: tuple[str, ...], tmp_path: Path, asked: Asked) -> None:
+def test_incompatible_arguments_are_a_one_line_error(words: tuple[str, ...], tmp_path: Path, asked: Asked) -> None:
     suite_in(tmp_path, SERVER)
     ran = asked("run", *words)
     assert ran.returncode == 2, ran.stderr
@@ -226,18 +226,18 @@ FULL = (
 QUICK = '[quick]\nservers = ["two"]\n[quick.load]\ntime = "2s"\nusers = 5\n[quick.axes]\nsize = [1]\n'
 
 
-def test_a_value_is_the_same_in_the_path_and_in_the_command(tmp_path: Path) -> None:
+def test_axis_value_is_filled_into_path_and_command(tmp_path: Path) -> None:
     text = '[load]\npath = "/{size}"\n[axes]\nsize = [1, 2]\n[servers.one]\ncommand = "serve {port} {size}"'
     plan = make_plan(read_suite(suite_in(tmp_path, text)), {"python": ["python3"]}, time_s=None, rounds=1)
     assert [(case.get("size"), plan.load_of(case).path) for case in plan.cases] == [(1, "/1"), (2, "/2")]
 
 
-def test_a_mark_of_the_order_of_bytes_is_no_part_of_a_suite(tmp_path: Path) -> None:
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "shop.toml").write_bytes(b"\xef\xbb\xbf" + SERVER.encode())
     assert read_suite(tmp_path / "shop.toml").targets
 
 
-def test_the_quick_form_says_otherwise_what_it_says_and_nothing_else(tmp_path: Path) -> None:
+def test_quick_form_replaces_only_its_own_keys(tmp_path: Path) -> None:
     path = suite_in(tmp_path, FULL + QUICK)
     full, quick = read_suite(path), read_suite(path, quick=True)
     assert full == dataclasses.replace(read_suite(suite_in(tmp_path, FULL)), source=str(path))
@@ -262,14 +262,14 @@ def test_the_quick_form_says_otherwise_what_it_says_and_nothing_else(tmp_path: P
         (FULL + '[quick.load]\ntime = "2s"\nrequests = 3', "has time and requests"),
     ],
 )
-def test_a_bad_quick_form_gets_one_line(quick: str, why: str, tmp_path: Path, asked: Asked) -> None:
+def test_invalid_quick_form_is_a_one_line_error(quick: str, why: str, tmp_path: Path, asked: Asked) -> None:
     suite_in(tmp_path, quick)
     ran = asked("run", "shop.toml", "--quick")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert why in ran.stderr
 
 
-def test_names_in_braces_are_filled_in(tmp_path: Path) -> None:
+def test_placeholders_are_filled_in(tmp_path: Path) -> None:
     (tmp_path / "serve.conf").write_text("http { listen {host}:{port}; root {suite}; pid {folder}/pid; {unknown} }")
     suite = read_suite(
         suite_in(
@@ -290,14 +290,14 @@ def test_names_in_braces_are_filled_in(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_suite_with_a_task_is_measured_against_the_bare_task(tmp_path: Path) -> None:
+def test_suite_with_a_task_has_the_bare_task_as_its_ceiling(tmp_path: Path) -> None:
     path = suite_in(tmp_path, SERVER + '[load]\ntask = ["primes", "digest"]\npath = "/{task}"\n')
     plan = make_plan(read_suite(path), {"python": ["python3"]}, time_s=None, rounds=1)
     assert {plan.load_of(case).path for case in plan.cases} == {"/primes", "/digest"}
     assert [case.server for case in plan.ceilings] == ["bare", "bare"]
 
 
-def test_one_server_comes_with_the_ceiling() -> None:
+def test_single_server_of_a_suite_keeps_the_ceiling() -> None:
     suite = suite_of([str(TESTS / "suites/shop") + ":plain"])
     assert [target.name for target in suite.targets] == ["plain"]
     assert suite.ceiling is not None
@@ -305,7 +305,7 @@ def test_one_server_comes_with_the_ceiling() -> None:
     assert (suite.ping, suite.ready_within_s) == (Ping("/health"), 10.0)
 
 
-def test_addresses_are_a_suite_without_any_file() -> None:
+def test_urls_make_a_suite() -> None:
     suite = suite_of(["http://127.0.0.1:8000/a?b=c", "http://127.0.0.1:8001/a?b=c"], "/health")
     assert [target.url for target in suite.targets] == ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
     assert not any(target.command for target in suite.targets)
@@ -313,13 +313,13 @@ def test_addresses_are_a_suite_without_any_file() -> None:
     assert (suite.ping, suite.ceiling) == (Ping("/health"), None)
 
 
-def test_any_body_can_be_expected(tmp_path: Path) -> None:
+def test_any_body_may_be_right(tmp_path: Path) -> None:
     suite = read_suite(suite_in(tmp_path, SERVER + '[expect]\nstatus = 201\nbody = "any"\n'))
     assert (suite.expect.status, suite.expect.body) == (201, ANY)
     assert suite.ping is None  # nothing is asked for that nobody named
 
 
-def test_suites_that_come_with_the_project_can_be_read() -> None:
+def test_bundled_suites_are_valid() -> None:
     found = sorted((TESTS.parent / "suites").glob("*/suite.toml"))
     assert [path.parent.name for path in found] == [
         "aiohttp",
@@ -346,7 +346,7 @@ FLASK = "import flask\napp = flask.Flask(__name__)\n"
     [(FASTAPI, ["uvicorn", "granian"], Ping("/healthz")), (FLASK, ["sync", "gthread"], None)],
     ids=["asgi", "wsgi"],
 )
-def test_a_suite_to_begin_with_is_a_suite(source: str, servers: list[str], ping, tmp_path: Path, asked: Asked) -> None:
+def test_init_writes_a_valid_suite(source: str, servers: list[str], ping, tmp_path: Path, asked: Asked) -> None:
     (tmp_path / "shop.py").write_text(source)
     assert asked("init", "shop:app").returncode == 0
     suite = read_suite(tmp_path / "suite.toml")
@@ -359,7 +359,7 @@ def test_a_suite_to_begin_with_is_a_suite(source: str, servers: list[str], ping,
     assert {target.requirements for target in suite.targets} == {wanted}
 
 
-def test_a_suite_to_begin_with_takes_what_is_there(tmp_path: Path, asked: Asked) -> None:
+def test_init_uses_existing_requirements_and_environments(tmp_path: Path, asked: Asked) -> None:
     (tmp_path / "shop.py").write_text(FASTAPI + "def make_app(): return app\n")
     (tmp_path / "requirements.txt").write_text("fastapi\n")
     assert asked("init", "shop:make_app()", "--out", "a.toml").returncode == 0
@@ -382,7 +382,7 @@ def test_a_suite_to_begin_with_takes_what_is_there(tmp_path: Path, asked: Asked)
     ],
     ids=" ".join,
 )
-def test_what_can_not_be_begun_gets_one_line(words: tuple[str, ...], why: str, tmp_path: Path, asked: Asked) -> None:
+def test_init_error_is_one_line(words: tuple[str, ...], why: str, tmp_path: Path, asked: Asked) -> None:
     (tmp_path / "there.toml").write_text("mine")
     (tmp_path / "broken.py").write_text("def")
     ran = asked("init", *words)
@@ -404,7 +404,7 @@ TABLE = st.dictionaries(KNOWN, st.one_of(ANYTHING, st.dictionaries(KNOWN, ANYTHI
 
 @given(told=TABLE, server=st.dictionaries(KNOWN, ANYTHING, max_size=4))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_a_stranger_writes_is_a_suite_or_bad_input(told: dict, server: dict, tmp_path: Path) -> None:
+def test_any_file_is_a_suite_or_bad_input(told: dict, server: dict, tmp_path: Path) -> None:
     one = {"command": "serve {port}", **server}
     told = {**told, "servers": {"one": one, **(told["servers"] if isinstance(told.get("servers"), dict) else {})}}
     with pytest.MonkeyPatch.context() as patched:

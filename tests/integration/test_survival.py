@@ -18,7 +18,7 @@ from common.admission_queue import Turns
 from common.options import Options, server_options
 from common.server_contract import LONGEST_QUEUE
 from under_siege.faults.drill_run import drill_plan
-from under_siege.targets.strategies import all_strategies, by_hand, read_strategy, strategies_suite
+from under_siege.targets.strategies import all_strategies, read_strategy, strategies_suite, with_default_queue
 
 FULL = "the queue is full, 0 requests wait in it"
 every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
@@ -258,7 +258,7 @@ def test_a_head_that_comes_in_pieces_has_no_more_time_than_one_that_does_not(mon
 def test_the_bench_sends_no_server_of_ours_more_than_it_takes_but_the_drill_does(tmp_path: Path) -> None:
     for strategy in all_strategies():
         assert ("--queue", str(LONGEST_QUEUE)) in itertools.pairwise(strategy.command)
-        assert "--queue" not in by_hand(strategy).command
+        assert "--queue" not in with_default_queue(strategy).command
     plan, _ = drill_plan(strategies_suite(["4"]), ["overload"], {"python": ["python3"]}, rounds=1, seed=1)
     assert "--queue" not in plan.targets["4_async_processexecutor"].command
     other = tmp_path / "other.py"

@@ -42,11 +42,11 @@ def check(name: str, way: str, totals: Totals) -> None:
 
 
 @pytest.mark.parametrize(("name", "way"), RECORDED)
-def test_what_a_tool_has_said_is_understood(name: str, way: str) -> None:
+def test_recorded_output_is_parsed(name: str, way: str) -> None:
     check(name, way, totals_of(name, way))
 
 
-def test_of_each_tool_all_ways_are_recorded() -> None:
+def test_every_tool_and_behaviour_is_recorded() -> None:
     wanted = {(name, way) for name in TOOLS for way in WAYS} - {("stressor", "never")}  # it would wait for an hour
     assert set(RECORDED) == wanted
 
@@ -55,7 +55,7 @@ NOW = {*itertools.product(TOOLS, ("half_500", "slow"))} - {("locust", "slow"), (
 
 
 @pytest.mark.parametrize(("name", "way"), sorted(NOW))
-def test_what_a_tool_says_now_is_understood(name: str, way: str) -> None:
+def test_live_output_is_parsed(name: str, way: str) -> None:
     """In one way only where it takes long to start."""
     needed(name)
     told, order = told_by(name, way)
@@ -66,7 +66,7 @@ def test_what_a_tool_says_now_is_understood(name: str, way: str) -> None:
 
 @pytest.mark.figures  # a tool that gets no CPU for two seconds counts nothing
 @pytest.mark.parametrize("name", ["wrk", "locust"])
-def test_a_tool_that_compares_finds_a_wrong_body_of_the_right_length(name: str) -> None:
+def test_tool_that_compares_bodies_detects_a_wrong_one(name: str) -> None:
     needed(name)
     told, order = told_by(name, "slow", expected=b"hallo")
     totals = DRIVERS[name].totals(told, order)
@@ -75,7 +75,7 @@ def test_a_tool_that_compares_finds_a_wrong_body_of_the_right_length(name: str) 
 
 
 @pytest.mark.parametrize("name", [*TOOLS, "siege"])
-def test_a_tool_says_which_it_is(name: str) -> None:
+def test_tool_reports_its_version(name: str) -> None:
     needed(name)
     from under_siege.environments.tool_install import isolated_tool
 
@@ -83,13 +83,13 @@ def test_a_tool_says_which_it_is(name: str) -> None:
         assert tool.version()[0].isdigit()
 
 
-def test_ab_counts_the_answers_that_left_the_connection_open() -> None:
+def test_ab_counts_kept_alive_responses() -> None:
     assert totals_of("ab", "kept_alive").kept_alive == totals_of("ab", "kept_alive").right
     assert totals_of("ab", "keep_alive_ignored").kept_alive == 0
     assert totals_of("ab", "right").kept_alive is None
 
 
-def test_of_few_requests_ab_reads_percentiles_that_are_not_there() -> None:
+def test_percentiles_of_few_requests_of_ab_are_corrected() -> None:
     """Of 7 the 95th is the eighth one: 0, or whatever lies there."""
     told = recorded("ab", "slow")
     few = told.files["percentiles.csv"].replace("\n95,", "\n95,0.000\n195,").replace("\n99,", "\n99,0.000\n199,")
@@ -99,13 +99,13 @@ def test_of_few_requests_ab_reads_percentiles_that_are_not_there() -> None:
     assert totals.p95_s == totals.p99_s == totals.max_s > 0.2
 
 
-def test_more_failures_than_requests_tell_nothing() -> None:
+def test_more_failures_than_requests_have_no_totals() -> None:
     told = recorded("locust", "not_found")
     more = told.files["totals.json"].replace('"requests": ', '"requests": 1, "were": ')
     assert DRIVERS["locust"].totals(ToolOutput(1, "", "", {"totals.json": more}), ORDER) is None
 
 
-def test_the_length_of_the_first_answer_is_no_measure_for_ab() -> None:
+def test_ab_accepts_bodies_of_different_lengths() -> None:
     """With -l it does not count others as failures, and if it did, they would be none of ours."""
     told = recorded("ab", "right")
     failures = "Failed requests:        900\n   (Connect: 0, Receive: 0, Length: 900, Exceptions: 0)\n"
@@ -117,7 +117,7 @@ def test_the_length_of_the_first_answer_is_no_measure_for_ab() -> None:
 @settings(max_examples=25)  # of each tool
 @given(data=st.data())
 @pytest.mark.parametrize("name", TOOLS)
-def test_nothing_that_a_tool_says_can_break_its_driver(name: str, data: st.DataObject) -> None:
+def test_any_output_has_totals_or_none(name: str, data: st.DataObject) -> None:
     """Garbage, and what was really said with garbage in it."""
     told = recorded(name, data.draw(st.sampled_from([way for of_name, way in RECORDED if of_name == name])))
 
@@ -137,7 +137,7 @@ def test_nothing_that_a_tool_says_can_break_its_driver(name: str, data: st.DataO
         assert all(value is None or value >= 0 for value in (totals.p50_s, totals.p95_s, totals.p99_s, totals.max_s))
 
 
-def test_what_a_tool_can_not_do_is_said_in_one_line() -> None:
+def test_unsupported_load_is_a_one_line_error() -> None:
     refused = {
         ("ab", LoadSpec(4, 1.0, "", threads=2)): "one thread",
         ("siege", LoadSpec(4, 1.0, "", threads=2)): "a thread for each user, not 2",
@@ -156,7 +156,7 @@ def test_what_a_tool_can_not_do_is_said_in_one_line() -> None:
         assert driver.refusal(LoadSpec(4, 1.0, "", keep_alive=True)) == "", name
 
 
-def test_every_tool_is_told_all_that_it_needs(tmp_path) -> None:
+def test_command_lines_of_tools(tmp_path) -> None:
     words = {name: driver.command(name, tmp_path, ORDER) for name, driver in DRIVERS.items()}
     ab = list(words["ab"])
     assert ab.index("-t") < ab.index("-n")  # or -t would mean 50,000 requests
@@ -178,7 +178,7 @@ def test_every_tool_is_told_all_that_it_needs(tmp_path) -> None:
         assert "--mine" in driver.command(name, tmp_path, mine) or "without further options" in driver.refusal(mine)
 
 
-def test_what_installs_a_tool_is_known() -> None:
+def test_install_commands_of_tools() -> None:
     for name in ("locust", "stressor"):
         assert install_command(DRIVERS[name]) == f"{sys.executable} -m pip install {DRIVERS[name].requirement}"
     with contextlib.suppress(StopIteration):

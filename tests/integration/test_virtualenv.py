@@ -24,7 +24,7 @@ from under_siege.errors import CaseFailedError
 from under_siege.processes.managed_process import until
 from under_siege.run.plan import new_record
 from under_siege.run.server import running
-from under_siege.targets.interpreter import Interpreter, interpreter, told_apart
+from under_siege.targets.interpreter import Interpreter, interpreter, with_unique_versions
 from under_siege.trace.request_trace import trace_servers
 
 
@@ -276,9 +276,9 @@ def test_the_packages_in_the_record_are_those_of_the_python_that_served(users, t
 
 
 def test_two_pythons_of_the_same_version_are_told_apart(users: Path) -> None:
-    both = told_apart([interpreter(), interpreter(str(users))])
+    both = with_unique_versions([interpreter(), interpreter(str(users))])
     assert len({one.version for one in both}) == 2
-    assert told_apart([interpreter()]) == [interpreter()]
+    assert with_unique_versions([interpreter()]) == [interpreter()]
 
 
 def test_a_server_that_lacks_a_package_says_which(tmp_path: Path) -> None:

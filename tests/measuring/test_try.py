@@ -19,7 +19,7 @@ import pytest
 from conftest import SERVERS, SUPPORT
 from rich.console import Console
 
-from under_siege.model.task_profile import Again, Alone, Elsewhere, Findings, Machine, Threads
+from under_siege.model.task_profile import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
 from under_siege.subprocess_scripts import task_profiler
 from under_siege.targets.strategies import all_strategies
 from under_siege.try_task.recommendations import HELD, as_advice
@@ -135,7 +135,7 @@ def test_different_cpu_speeds_of_single_and_parallel_runs_do_not_decide_about_th
         task_profiler, "_once", lambda _: SimpleNamespace(started_s=0.0, finished_s=0.5 + computed_s, cpu_s=computed_s)
     )
     monkeypatch.setattr(task_profiler, "_two_at_once", lambda *_: (two_s, 1.5, 0.0))
-    found = msgspec.convert(task_profiler._threads("any"), Threads)
+    found = msgspec.convert(task_profiler._threads("any"), ThreadRuns)
     assert found.alone_s == pytest.approx(2.0)
     assert (found.two_s > HELD * found.alone_s) == held
 
@@ -220,15 +220,15 @@ def test_costs_of_a_large_answer_are_reported_for_processes(tried: Try) -> None:
     )
 
 
-def found(**steps: object) -> Findings:
+def found(**steps: object) -> TaskProfile:
     """Return findings about a task that holds the GIL for 100 ms on a machine with four CPUs."""
     usual = {
-        "alone": Alone(wall_s=0.1, cpu_s=0.1, answer="x"),
-        "again": Again(wall_s=0.1, cpu_s=0.1, runs=5, answers=1),
-        "threads": Threads(alone_s=0.1, two_s=0.2),
-        "process": Elsewhere(costs_s=0.001),
+        "alone": FirstRun(wall_s=0.1, cpu_s=0.1, answer="x"),
+        "again": RepeatedRuns(wall_s=0.1, cpu_s=0.1, runs=5, answers=1),
+        "threads": ThreadRuns(alone_s=0.1, two_s=0.2),
+        "process": WorkerRun(costs_s=0.001),
     }
-    return Findings(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
+    return TaskProfile(task="m:f", python="3.11.7", free_threaded=False, cpus=4, **{**usual, **steps})
 
 
 def test_all_built_in_tasks_are_tried_by_default(asked, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,15 +239,15 @@ def test_all_built_in_tasks_are_tried_by_default(asked, monkeypatch: pytest.Monk
     assert re.findall(r"^task +(\w+), under", ended.stdout, re.MULTILINE) == ["primes", "digest", "sign_up"]
 
 
-def told(of: Findings) -> str:
+def told(of: TaskProfile) -> str:
     page = io.StringIO()
     Console(file=page, width=200).print(as_advice(of, all_strategies()))
     return page.getvalue()
 
 
 def test_other_work_is_reported() -> None:
-    assert "other work used 43 % of the CPUs" in flat(told(found(machine=Machine(others_pct=43.2))))
-    assert "other work" not in told(found(machine=Machine(others_pct=3.0)))
+    assert "other work used 43 % of the CPUs" in flat(told(found(machine=OtherPrograms(others_pct=43.2))))
+    assert "other work" not in told(found(machine=OtherPrograms(others_pct=3.0)))
     assert "other work" not in told(found())
 
 
@@ -266,11 +266,11 @@ def test_other_work_excludes_the_task_and_its_children(monkeypatch: pytest.Monke
 
 
 def test_a_multithreaded_task_does_not_count_as_holding_the_gil() -> None:
-    shown = told(found(again=Again(wall_s=0.1, cpu_s=0.38, runs=5, answers=1)))
+    shown = told(found(again=RepeatedRuns(wall_s=0.1, cpu_s=0.38, runs=5, answers=1)))
     assert "using 3.8 CPUs with threads of its own" in shown
     assert "unknown: the task has threads of its own" in shown
     assert advice(shown) | {"3": "worth a run", "4": "not worth it", "8": "not worth it"} == advice(shown)
-    some = advice(told(found(again=Again(wall_s=0.1, cpu_s=0.2, runs=5, answers=1))))
+    some = advice(told(found(again=RepeatedRuns(wall_s=0.1, cpu_s=0.2, runs=5, answers=1))))
     assert some | {"3": "worth a run", "4": "worth a run", "8": "worth a run"} == some
 
 
@@ -279,8 +279,8 @@ def test_a_multithreaded_task_does_not_count_as_holding_the_gil() -> None:
     [(1.0, 0.000002, True), (1.0, 0.05, True), (1.0, 0.5, False), (0.003, 0.000002, False), (0.0, 0.0, False)],
 )
 def test_a_much_longer_first_run_suggests_a_cache(first_s: float, others_s: float, says) -> None:
-    again = Again(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
-    assert ("cached?" in told(found(alone=Alone(wall_s=first_s, cpu_s=first_s), again=again))) == says
+    again = RepeatedRuns(wall_s=others_s, cpu_s=others_s, runs=5, answers=1)
+    assert ("cached?" in told(found(alone=FirstRun(wall_s=first_s, cpu_s=first_s), again=again))) == says
 
 
 def test_an_endless_task_is_stopped_at_the_limit(tried: Try) -> None:

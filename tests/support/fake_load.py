@@ -63,7 +63,7 @@ class Fake(Driver):
         assert (home / "order.txt").read_text() == str(order.users)
         return [program, str(order.users), order.url, str(order.time_s + 30)]
 
-    def arrival(self, line: str) -> ToolResponse | None:
+    def parse_line(self, line: str) -> ToolResponse | None:
         return ToolResponse(*json.loads(line)) if line.startswith("[") else None
 
     def failures(self, report: str, _statuses: Sequence[int]) -> int:

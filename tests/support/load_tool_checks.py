@@ -25,7 +25,7 @@ def needed(name: str) -> None:
 def which_it_is_is_known(patched: pytest.MonkeyPatch) -> None:
     """No tool is asked for its version, which takes those in Python almost as long as a load.
 
-    That each tells it: test_a_tool_says_which_it_is; and that it is in the result: test_driver.py.
+    That each tells it: test_tool_reports_its_version; and that it is in the result: test_driver.py.
     """
     patched.setattr(Tool, "version", lambda tool: tool.driver.requirement.partition("~=")[2] or "1.2.3")
 

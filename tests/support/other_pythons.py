@@ -6,7 +6,7 @@ import sys
 
 from common.errors import BadInputError
 from under_siege.environments.venvs import with_packages
-from under_siege.targets.interpreter import Interpreter, each_once, interpreter
+from under_siege.targets.interpreter import Interpreter, distinct, interpreter
 
 NAMES = ["python3.11", "python3.12", "python3.13", "python3.14", "python3.14t", "python3.15", "python3.15t"]
 
@@ -20,7 +20,7 @@ def other_pythons() -> tuple[Interpreter, ...]:
             found.append(interpreter(name))
         except BadInputError:  # it isn't there, or is a launcher without a Python behind it
             continue
-    return tuple(python for python in each_once(found) if python.build != interpreter().build)
+    return tuple(python for python in distinct(found) if python.build != interpreter().build)
 
 
 def _tell(line: str) -> None:

@@ -13,8 +13,7 @@ from simulated_record import record_of, result_of
 
 from under_siege.capacity.capacity_result import Capacity, capacities, wanted
 from under_siege.capacity.rate_step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S, typical_arrivals
-from under_siege.model.record import Pings, Record, Result, Step
-from under_siege.model.requests import Arrivals
+from under_siege.model.record import Arrivals, Pings, RateStep, Record, Result
 from under_siege.model.threshold import goal
 
 GOALS = ("p99 < 1s", "ping p99 < 50ms")
@@ -151,7 +150,7 @@ def offered(
     ping: Ping = lambda _: 0.002,
     goals: Sequence[str] = GOALS,
     machine: Machine | None = None,
-) -> Step:
+) -> RateStep:
     """Return the step that the harness would record."""
     machine = machine or Machine()
     due_s = typical_arrivals(max(5, round(rate * time_s)), [seed, number]) / rate
@@ -171,7 +170,7 @@ def offered(
     record.pings = Pings(pings, pings, [ping(rate)] * len(pings), [""] * len(pings))
     machine.now_s += until_s + CASE_BESIDE_S
     arrivals = Arrivals(due_s.tolist(), due_s.tolist(), ended.tolist(), outcome)
-    return Step(
+    return RateStep(
         record=record, goals=list(goals), arrivals_per_s=rate, arrivals=arrivals, seen_until_s=until_s, broke=broke
     )
 

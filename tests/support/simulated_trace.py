@@ -1,7 +1,6 @@
 """Timelines as strategies of each kind would give them: simulated, with figures that are known."""
 
-from under_siege.model.record import LeftOut, Machine, Pings, Result, Trace
-from under_siege.model.requests import TracedRequests
+from under_siege.model.record import LeftOut, Machine, Pings, Result, Trace, TracedRequests
 
 TASK_S, PING_S, SENT_S = 0.05, 0.025, 0.1
 Ran = list[tuple[float, float, float | None]]

@@ -28,19 +28,19 @@ from under_siege.model.threshold import EXAMPLES, Goal, goal
         ("memory < 1GiB", "memory_bytes", "<", 2.0**30),
     ],
 )
-def test_a_goal_is_read_as_it_is_meant(text: str, figure: str, operator: str, limit: float) -> None:
+def test_goal_is_parsed(text: str, figure: str, operator: str, limit: float) -> None:
     found = goal(text)
     assert (found.figure, found.operator, found.of_base) == (figure, operator, False)
     assert found.limit == pytest.approx(limit)
 
 
-def test_a_goal_may_be_a_multiple_of_what_was_before() -> None:
+def test_goal_relative_to_base() -> None:
     assert goal("rate >= 0.97 of base") == Goal("rate >= 0.97 of base", "rate_per_s", ">=", 0.97, of_base=True)
     assert goal("ping p99 <= 110% of base").limit == pytest.approx(1.1)
 
 
 @pytest.mark.parametrize("operator", ["<", "<=", ">", ">="])
-def test_a_goal_holds_or_does_not(operator: str) -> None:
+def test_goal_holds(operator: str) -> None:
     held = [goal(f"p99 {operator} 2s").holds(value) for value in (1.0, 2.0, 3.0)]
     assert (
         held
@@ -66,7 +66,7 @@ def test_a_goal_holds_or_does_not(operator: str) -> None:
         ("rate >= -3/s", "is no goal"),
     ],
 )
-def test_what_can_not_be_read_is_told_how(text: str, said: str) -> None:
+def test_invalid_goal_gets_a_hint(text: str, said: str) -> None:
     with pytest.raises(BadInputError) as error:
         goal(text)
     assert said in str(error.value)
@@ -76,7 +76,7 @@ def test_what_can_not_be_read_is_told_how(text: str, said: str) -> None:
 @given(
     any_text() | st.builds("{} {} {}{}".format, any_text(), st.sampled_from("<>="), st.floats(), any_text(max_size=3))
 )
-def test_no_text_breaks_it(text: str) -> None:
+def test_any_text_is_a_goal_or_an_error(text: str) -> None:
     try:
         assert goal(text).limit >= 0
     except BadInputError as error:
@@ -84,5 +84,5 @@ def test_no_text_breaks_it(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
-def test_the_examples_are_goals(text: str) -> None:
+def test_examples_are_valid_goals(text: str) -> None:
     assert goal(text).text == text

@@ -42,8 +42,7 @@ from under_siege.lesson.step import (
     committed_result,
     read_step,
 )
-from under_siege.model.record import Failure, Pings, Result, Trace, load, save
-from under_siege.model.requests import TracedRequests
+from under_siege.model.record import Failure, Pings, Result, Trace, TracedRequests, load, save
 from under_siege.run import plan
 from under_siege.targets.interpreter import Interpreter
 

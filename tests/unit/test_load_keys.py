@@ -12,7 +12,7 @@ from conftest import LIMIT_S, TESTS
 
 from under_siege.faults.users import WRONG, Users
 from under_siege.http_client import client
-from under_siege.model.requests import Recovery
+from under_siege.model.record import Recovery
 from under_siege.run.plan import make_plan
 from under_siege.subprocess_scripts.open_load import OpenLoad
 from under_siege.targets.expectation import Expectation
@@ -59,9 +59,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", [CAPACITY, DRILL, TRACE, RUN_TRACE])
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_key_is_refused_in_one_line_by_each_command_that_would_ignore_it(
-    name: str, command: str, folder: Path
-) -> None:
+def test_unsupported_key_is_a_one_line_error(name: str, command: str, folder: Path) -> None:
     text, key, commands = REFUSED[name]
     (folder / "shop.toml").write_text(text)
     if command not in commands:
@@ -75,14 +73,12 @@ def test_a_key_is_refused_in_one_line_by_each_command_that_would_ignore_it(
 
 @pytest.mark.parametrize("command", [CAPACITY, DRILL, TRACE, RUN_TRACE])
 @pytest.mark.parametrize("name", SUPPORTED)
-def test_keys_that_say_how_much_load_there_is_or_that_are_supported_are_not_refused(
-    name: str, command: str, folder: Path
-) -> None:
+def test_supported_keys_are_accepted(name: str, command: str, folder: Path) -> None:
     (folder / "shop.toml").write_text(SUPPORTED[name])
     refuse_unsupported(command, suite_of([str(folder / "shop.toml")]))
 
 
-def test_the_right_answer_has_the_headers_of_its_server(folder: Path) -> None:
+def test_right_response_has_the_headers_of_its_server(folder: Path) -> None:
     (folder / "shop.toml").write_text(
         f"{SERVER}headers = {{ X-Served-By = '{{size}}' }}\n[axes]\nsize = [1, 2]\n".replace(
             "serve {port}", "serve {port} {size}"
@@ -117,7 +113,7 @@ async def answering(connections: list[int]) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize(("value", "outcome"), [("it", ""), ("another", WRONG)])
-def test_the_drill_checks_the_headers_of_answers(value: str, outcome: str) -> None:
+def test_drill_checks_response_headers(value: str, outcome: str) -> None:
     async def ask() -> str:
         async with answering([]) as url, client() as session:
             expected = Expectation(b"pong", 0.1, 0.1, headers=(("X-Served-By", value),))
@@ -127,7 +123,7 @@ def test_the_drill_checks_the_headers_of_answers(value: str, outcome: str) -> No
 
 
 @pytest.mark.parametrize(("value", "outcome"), [("it", ""), ("another", WRONG)])
-def test_the_generator_of_a_capacity_checks_the_headers_of_answers(value: str, outcome: str) -> None:
+def test_capacity_checks_response_headers(value: str, outcome: str) -> None:
     async def ask() -> str:
         order = {"keep_alive": False, "status": 200, "body": "same", "answer": "cG9uZw==", "due_s": []}
         async with answering([]) as url, client() as session:
@@ -140,7 +136,7 @@ def test_the_generator_of_a_capacity_checks_the_headers_of_answers(value: str, o
 
 
 @pytest.mark.parametrize("keep_alive", [False, True])
-def test_the_load_of_a_drill_keeps_connections_and_its_recovery_check_does_not(keep_alive: bool) -> None:
+def test_only_the_load_of_a_drill_keeps_connections(keep_alive: bool) -> None:
     connections: list[int] = []
 
     async def ask() -> None:
@@ -158,7 +154,7 @@ def test_the_load_of_a_drill_keeps_connections_and_its_recovery_check_does_not(k
 @pytest.mark.parametrize(
     "words", [["trace"], ["drill", "--fault", "slow", "--rounds", "1"], ["capacity", "--time", "5s"]], ids=str
 )
-def test_a_server_whose_answers_lack_a_header_fails_in_each_command(words: list[str], folder: Path) -> None:
+def test_missing_response_header_fails_in_each_command(words: list[str], folder: Path) -> None:
     command = f"python {TESTS / 'suites' / 'shop' / 'app.py'} {{port}} plain"
     (folder / "shop.toml").write_text(
         '[load]\npath = "/report"\n[ping]\npath = "/health"\n'

@@ -14,7 +14,7 @@ from under_siege.compare.diff import compared
 from under_siege.compare.diff_export import as_markdown
 from under_siege.model.case import case_of
 from under_siege.model.record import Result, load, save
-from under_siege.model.target import Kind
+from under_siege.model.suite import Kind
 from under_siege.render import dressed
 from under_siege.run.start_command import start_of
 from under_siege.targets import strategies
@@ -76,7 +76,7 @@ def test_workers_are_an_axis_of_those_that_have_a_pool() -> None:
     case = plan.cases[-1]
     with start_of(plan, case, 8003, {}) as start:
         assert start.words[-2:] == ["--workers", "4"]
-    assert "--workers" not in plan.targets["2_async"].words(plan.cases[0])
+    assert "--workers" not in plan.targets["2_async"].command_for(plan.cases[0])
 
 
 def test_a_script_that_does_not_say_how_many_workers_it_has_is_told() -> None:

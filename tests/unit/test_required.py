@@ -209,7 +209,7 @@ def test_a_figure_that_the_result_does_not_have_is_said_with_those_that_it_has(a
         (("2", "--require", "rate >= 0.97 of base"), "a run has no base: expected that with bench.py compare"),
         (
             ("http://127.0.0.1:1/", "--require", "cpu < 1s"),
-            "not known of servers that run already: expected one of p50",
+            "it is unknown for servers that are already running: expected one of p50",
         ),
         (("http://127.0.0.1:1/", "--require", "ping p99 < 1s"), "no pings are sent; name a path"),
         (("http://127.0.0.1:1/", "--require", "of ceiling > 9%"), "there is no ceiling"),
@@ -257,7 +257,7 @@ def test_what_a_suite_can_not_require_is_one_line(require, said, tmp_path) -> No
 def test_a_tool_without_percentiles_has_none_to_require(tmp_path) -> None:
     path = a_suite(tmp_path, 'all = ["p99 < 1s"]')
     path.write_text(path.read_text() + '[load]\ntool = "stressor"\n')
-    with pytest.raises(BadInputError, match="stressor tells no percentiles: expected one of rate, availability, cpu"):
+    with pytest.raises(BadInputError, match="stressor reports no percentiles: expected one of rate, availability, cpu"):
         with_required(suite_of([str(path)]), [])
 
 

@@ -23,9 +23,19 @@ from under_siege.compare.diff_export import dressed as compared_as
 from under_siege.http_client import Answer
 from under_siege.load_tools.siege import Siege
 from under_siege.model import record as model
-from under_siege.model import validation
-from under_siege.model.record import SCHEMA, BadResultError, Beats, Bursts, Machine, Samples, Trace, load, save
-from under_siege.model.requests import TracedRequests
+from under_siege.model import result_file
+from under_siege.model.record import (
+    SCHEMA,
+    BadResultError,
+    Beats,
+    Bursts,
+    Machine,
+    Samples,
+    Trace,
+    TracedRequests,
+    load,
+    save,
+)
 from under_siege.model.result_file import read_whole
 from under_siege.render import dressed
 from under_siege.run.warm_up import _workers_told
@@ -85,13 +95,13 @@ def shown_or_refused(path: Path, dresses: list[str] = DRESSES) -> bool:
     ],
     ids=lambda text: f"{text[:30]!r} and so on",
 )
-def test_what_is_no_result_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+def test_invalid_result_is_a_one_line_error(text: str, tmp_path: Path) -> None:
     with pytest.raises(BadResultError) as refused:
         load(written(tmp_path, text))
     assert "\n" not in str(refused.value)
 
 
-def test_what_is_no_file_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_unreadable_file_is_a_one_line_error(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "missing", tmp_path / "pipe", Path("/dev/null"), Path("/dev/zero")):
         with pytest.raises(BadResultError) as refused:
@@ -99,19 +109,19 @@ def test_what_is_no_file_is_refused_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(refused.value)
 
 
-def test_the_next_version_is_refused_as_such(tmp_path: Path) -> None:
+def test_result_of_a_later_version_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadResultError, match="made by a later version"):
         load(written(tmp_path, {"schema": SCHEMA + 1}))
 
 
-def test_what_is_too_large_is_not_read(tmp_path: Path) -> None:
+def test_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     path = written(tmp_path, "{123}")
     assert read_whole(path, b"{", most_bytes=5) == b"{123}"
     with pytest.raises(ValueError, match="larger than 4 bytes"):
         read_whole(path, b"{", most_bytes=4)
 
 
-def test_a_result_comes_through_a_pipe() -> None:
+def test_result_is_read_from_a_pipe() -> None:
     with subprocess.Popen(["cat", str(RESULT)], stdout=subprocess.PIPE) as writer:
         assert load(Path(f"/dev/fd/{writer.stdout.fileno()}")).records
 
@@ -133,7 +143,7 @@ def test_a_result_comes_through_a_pipe() -> None:
         ("case_s", -1.0),
     ],
 )
-def test_what_can_not_be_is_refused_with_the_name_of_the_field(field: str, value: float, tmp_path: Path) -> None:
+def test_error_names_the_field_with_an_impossible_value(field: str, value: float, tmp_path: Path) -> None:
     raw = json.loads(RESULT.read_text())
     holder = raw["records"][0]["values"] if field == "users" else raw["records"][0]
     holder[field] = value
@@ -150,7 +160,7 @@ MINUS_ONE = {"user", "cpu", "alone_on_cpu", "answer_bytes"}  # where that is not
 # Moments before the load began, a clock that was set back, and what is only counted with.
 NEGATIVE = {"at_s", "due_s", "sent_s", "answered_s", "ended_s", "began_s", "seen_until_s", "fault_at_s", "alone_at_s"}
 NEGATIVE |= {"busy_s", "steal_s", "idle_s", "load_began_s", "seen", "seed"}
-DIVIDED_BY = {("Step", "arrivals_per_s"), ("Record", "load_s"), ("Bursts", "took_s")}
+DIVIDED_BY = {("RateStep", "arrivals_per_s"), ("Record", "load_s"), ("Bursts", "took_s")}
 
 
 def bounds(struct: str, field: str) -> tuple[float, float]:
@@ -163,7 +173,7 @@ def bounds(struct: str, field: str) -> tuple[float, float]:
     return least - 1, least
 
 
-def test_every_number_of_a_result_has_its_limits() -> None:
+def test_every_number_of_a_result_has_limits() -> None:
     fields = [(struct.__name__, field) for struct in STRUCTS for field in msgspec.structs.fields(struct)]
     looked_at = 0
     for struct, field in fields:
@@ -185,21 +195,21 @@ def test_every_number_of_a_result_has_its_limits() -> None:
 
 
 @pytest.mark.parametrize(("table", "column"), [("transactions", "user"), ("pings", "problem"), ("samples", "at_s")])
-def test_columns_of_different_lengths_are_refused(table: str, column: str, tmp_path: Path) -> None:
+def test_columns_of_different_lengths_are_an_error(table: str, column: str, tmp_path: Path) -> None:
     raw = json.loads(RESULT.read_text())
     del raw["records"][0][table][column][-1]
     with pytest.raises(BadResultError, match=rf"records\[0\]\.{table} has columns of different lengths: "):
         load(written(tmp_path, raw))
 
 
-def test_every_table_has_rows() -> None:
+def test_every_table_requires_columns_of_equal_length() -> None:
     """What has nothing but columns."""
     tables = 0
     for struct in STRUCTS:
         first, *others = msgspec.structs.fields(struct)
         if others and all(str(field.type).startswith(("list[", "dict[int, list")) for field in (first, *others)):
             empty = {field.name: {0: []} for field in others if str(field.type).startswith("dict")}
-            (fault,) = validation.faults(struct(**{first.name: [0.5], **empty}))
+            (fault,) = result_file.inconsistencies(struct(**{first.name: [0.5], **empty}))
             assert "columns of different lengths" in fault
             tables += 1
     assert tables > 10
@@ -208,9 +218,9 @@ def test_every_table_has_rows() -> None:
 @pytest.mark.parametrize(
     ("struct", "lacking"), [(Samples, {"memory_bytes", "waited_s"}), (Bursts, {"odd_bytes", "wrong_contents"})]
 )
-def test_of_what_is_not_known_there_may_be_no_column(struct: type, lacking: set[str]) -> None:
+def test_columns_of_unknown_values_may_be_empty(struct: type, lacking: set[str]) -> None:
     columns = {field.name: [1] for field in msgspec.structs.fields(struct) if field.name not in lacking}
-    assert [*validation.faults(struct(**columns))] == []
+    assert [*result_file.inconsistencies(struct(**columns))] == []
 
 
 @pytest.mark.parametrize(
@@ -224,15 +234,15 @@ def test_of_what_is_not_known_there_may_be_no_column(struct: type, lacking: set[
         ("size", -(2**53) - 1, "x.size is -9.0072e+15"),
     ],
 )
-def test_users_and_workers_are_numbers_and_other_axes_what_they_are(axis: str, value: object, fault: str) -> None:
-    assert next(validation._values({axis: value}, "x"), None) == fault
+def test_users_and_workers_are_numbers(axis: str, value: object, fault: str) -> None:
+    assert next(result_file._in_values({axis: value}, "x"), None) == fault
 
 
 @pytest.mark.parametrize(
     ("moments", "cpus", "is_refused"), [([1, 2, 2], [0, 0, 0], False), ([1, 0], [0, 0], True), ([1, 0], [0, 1], False)]
 )
-def test_no_cpu_goes_back_in_time(moments: list[float], cpus: list[int], is_refused: bool) -> None:
-    faults = [*validation.faults(Beats(moments, cpus, [0.1] * len(cpus)))]
+def test_times_of_a_cpu_are_ordered(moments: list[float], cpus: list[int], is_refused: bool) -> None:
+    faults = [*result_file.inconsistencies(Beats(moments, cpus, [0.1] * len(cpus)))]
     assert faults == [".at_s goes back in time"] * is_refused
 
 
@@ -240,20 +250,20 @@ def test_no_cpu_goes_back_in_time(moments: list[float], cpus: list[int], is_refu
     ("stretch", "is_refused"),
     [((0.1, 0.2, None), False), ((0.2, 0.1, 0.0), True), ((0.1, 0.2, -1.0), True), ((0.1, 1e9, 0.0), True)],
 )
-def test_a_task_runs_from_its_beginning_to_its_end(stretch: tuple, is_refused: bool) -> None:
+def test_spans_of_a_task_are_ordered(stretch: tuple, is_refused: bool) -> None:
     traced = TracedRequests([0.1], [0.2], ["1/a"], [[stretch]])
-    assert bool([*validation.faults(traced)]) == is_refused
+    assert bool([*result_file.inconsistencies(traced)]) == is_refused
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "1" * 5000], ids=lambda text: text[:9])
-def test_what_is_no_number_is_refused(number: str, tmp_path: Path) -> None:
+def test_numbers_that_are_not_finite_are_an_error(number: str, tmp_path: Path) -> None:
     text = json.dumps(json.loads(RESULT.read_text())).replace('"load_s": 4.023191545999907', f'"load_s": {number}')
     assert number in text
     with pytest.raises(BadResultError):
         load(written(tmp_path, text))
 
 
-def test_records_with_nothing_in_them_and_keys_that_nobody_knows_are_shown(tmp_path: Path) -> None:
+def test_empty_records_and_unknown_keys_are_shown(tmp_path: Path) -> None:
     raw = json.loads(RESULT.read_text())
     raw["unknown"] = raw["records"][0]["unknown"] = {"x": [1]}
     for table in ("transactions", "pings", "samples"):
@@ -320,7 +330,7 @@ def changed(raw: dict[str, Any], path: tuple[str | int, ...], how: Any) -> None:
 
 @QUICK
 @given(st.lists(CHANGES, min_size=1, max_size=3))
-def test_a_result_that_somebody_has_changed_is_shown_or_refused(tmp_path: Path, changes: list[Any]) -> None:
+def test_edited_result_is_shown_or_an_error(tmp_path: Path, changes: list[Any]) -> None:
     raw = json.loads(json.dumps(WHOLE))
     for path, how in changes:
         changed(raw, path, how)
@@ -332,7 +342,7 @@ OLD = [json.loads((TESTS / "data" / f"schema-{schema}.json").read_text()) for sc
 
 @QUICK
 @given(st.sampled_from(OLD), st.data())
-def test_one_of_an_older_version_that_somebody_has_changed_is_too(tmp_path: Path, whole: dict, data: Any) -> None:
+def test_edited_result_of_an_older_version_is_shown_or_an_error(tmp_path: Path, whole: dict, data: Any) -> None:
     raw = json.loads(json.dumps(whole))
     for _ in range(2):
         changed(raw, data.draw(st.sampled_from(places(whole))), data.draw(st.sampled_from([*NUMBERS, "remove"])))
@@ -340,12 +350,12 @@ def test_one_of_an_older_version_that_somebody_has_changed_is_too(tmp_path: Path
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_one_that_is_changed_is_whole(tmp_path: Path) -> None:
+def test_unedited_result_is_shown(tmp_path: Path) -> None:
     assert shown_or_refused(written(tmp_path, WHOLE), [*DRESSES, "html"])
 
 
 @pytest.mark.parametrize("words", [["report", "r.json"], ["compare", "r.json", "r.json"]], ids=["report", "compare"])
-def test_the_bench_says_it_in_one_line(words: list[str], asked, tmp_path: Path) -> None:
+def test_commands_print_the_error_in_one_line(words: list[str], asked, tmp_path: Path) -> None:
     written(tmp_path, "[" * 200_000)
     ran = asked(*words)
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1), ran.stderr
@@ -362,8 +372,8 @@ LINE = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"
 @example(f"1,HTTP/1.1,200,0.1,{'9' * 5000},/,0,2026-11-20 04:48:55")
 @example("\u0664,HTTP/1.1,200,0.1,5,/,0,2026-11-20 04:48:55")
 @example("1,HTTP/1.1,\u00b2,0.1,5,/,0,2026-11-20 04:48:55")
-def test_a_line_of_siege_is_a_transaction_or_none(line: str) -> None:
-    found = Siege().arrival(line)
+def test_any_line_of_siege_is_a_transaction_or_none(line: str) -> None:
+    found = Siege().parse_line(line)
     assert found is None or (found.user >= 0 and found.took_s < 1e6 and found.size_bytes < 10**15)
     assert Siege().failures(f"Failed transactions: {line}", []) >= 0
 
@@ -377,7 +387,7 @@ HEADERS = any_text() | st.text("0123456789/.- e;=,taskdurinf\u00b2", max_size=60
 @example("5 1/2/inf")
 @example("5 1/2/-1")
 @example("5 0/1e400/1")
-def test_a_header_that_says_when_a_task_ran_is_believed_only_if_it_can_be_true(header: str) -> None:
+def test_impossible_x_ran_header_is_ignored(header: str) -> None:
     for since, to, cpu_s in reported_spans(Answer(200, b"", {"x-ran": header}), 4.0, 8.0):
         assert 3.9 < since <= to < 8.1
         assert 0 <= cpu_s < 1e7
@@ -388,7 +398,7 @@ def test_a_header_that_says_when_a_task_ran_is_believed_only_if_it_can_be_true(h
 @example("task;dur=1.2.3")
 @example("task;dur=99999999999999999999")
 @example("task;dur=\u0661")
-def test_a_header_that_says_how_long_it_took_is_believed_only_as_far_as_it_can_be_true(header: str) -> None:
+def test_impossible_server_timing_header_is_limited(header: str) -> None:
     for since, to, _ in assumed_span(Answer(200, b"", {"server-timing": header}), 4.0, 8.0):
         assert 4.0 <= since <= to == 8.0
 
@@ -399,11 +409,11 @@ def test_a_header_that_says_how_long_it_took_is_believed_only_as_far_as_it_can_b
 @example("\u00b2")
 @example("\u0663")
 @example("9" * 5000)
-def test_no_server_has_more_workers_than_could_be(header: str) -> None:
+def test_impossible_number_of_workers_is_ignored(header: str) -> None:
     told = _workers_told(Answer(200, b"", {"x-workers": header}))
     assert told is None or 1 <= told <= MOST_WORKERS
 
 
-def test_what_was_saved_is_never_refused(tmp_path: Path) -> None:
+def test_saved_result_can_be_loaded(tmp_path: Path) -> None:
     save(result_of([record_of("1_a", load_s=None), bare_record()]), tmp_path / "r.json")
     assert load(tmp_path / "r.json").records

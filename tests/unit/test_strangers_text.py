@@ -10,9 +10,8 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.compare.diff import compared
 from under_siege.compare.diff_export import dressed as compared_as
-from under_siege.model.record import Failure, Pings, Trace, load, save
-from under_siege.model.requests import TracedRequests
-from under_siege.model.sanitize import legible, made_legible
+from under_siege.model.record import Failure, Pings, Trace, TracedRequests, load, save
+from under_siege.model.result_file import legible, made_legible
 from under_siege.render import dressed
 from under_siege.targets.strategies import read_strategy
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from under_siege.load_tools import Jobs
 from under_siege.load_tools.ab import Ab
-from under_siege.load_tools.job_polling import Jobs
 from under_siege.load_tools.locust import Locust
 from under_siege.load_tools.siege import Siege
 from under_siege.load_tools.stressor import Stressor
@@ -32,7 +32,7 @@ def of_ab(complete: int, wrong: int, connect: int = 0, receive: int = 0, excepti
     return totals
 
 
-def test_every_number_of_ab() -> None:
+def test_totals_of_ab() -> None:
     """What broke off while it was read is among the complete ones; what got no connection, or an exception, is not."""
     assert of_ab(1000, wrong=100, connect=1, receive=20, exceptions=300) == Totals(
         right=880,
@@ -49,14 +49,14 @@ def test_every_number_of_ab() -> None:
     )
 
 
-def test_no_more_went_wrong_with_ab_than_was_complete() -> None:
+def test_errors_of_ab_never_exceed_complete_requests() -> None:
     totals = of_ab(5, wrong=9, receive=2)
     assert (totals.right, totals.wrong_status, totals.unanswered) == (0, 3, 2)
     totals = of_ab(5, wrong=9, receive=7)
     assert (totals.right, totals.wrong_status, totals.unanswered, totals.p50_s) == (0, 0, 5, None)
 
 
-def test_where_no_byte_came_to_ab_there_was_no_connection() -> None:
+def test_no_bytes_mean_no_connection_for_ab() -> None:
     totals = of_ab(100, wrong=0, connect=1, exceptions=50, total=0)
     assert (totals.right, totals.unanswered, totals.connect_errors, totals.max_s) == (0, 151, 51, None)
 
@@ -65,11 +65,11 @@ def test_where_no_byte_came_to_ab_there_was_no_connection() -> None:
     ("status", "totals"),
     [(111, Totals(0, 0, unanswered=1, connect_errors=1)), (119, Totals(0, 0, unanswered=USERS)), (1, None)],
 )
-def test_ab_that_gives_up_says_why_by_how_it_ends(status: int, totals: Totals | None) -> None:
+def test_exit_status_of_ab_without_a_report(status: int, totals: Totals | None) -> None:
     assert Ab().totals(ToolOutput(status), ORDER) == totals
 
 
-def test_ab_has_room_for_all_requests_and_patience_for_the_last(tmp_path) -> None:
+def test_limits_of_ab_exceed_the_load(tmp_path) -> None:
     words = Ab().command("ab", tmp_path, LoadSpec(4, 10.0, "http://a/"))
     assert int(words[words.index("-n") + 1]) > 1_000_000
     assert int(words[words.index("-s") + 1]) > 10
@@ -97,7 +97,7 @@ def of_wrk(**told: object) -> Totals | None:
     return Wrk().totals(ToolOutput(0, f"{{a line of a script\n{json.dumps(OF_WRK | told)}\n"), ORDER)
 
 
-def test_every_number_of_wrk() -> None:
+def test_totals_of_wrk() -> None:
     assert of_wrk() == Totals(
         right=955,
         wrong_status=45,
@@ -113,25 +113,25 @@ def test_every_number_of_wrk() -> None:
     )
 
 
-def test_no_more_went_wrong_with_wrk_than_was_answered() -> None:
+def test_errors_of_wrk_never_exceed_responses() -> None:
     totals = of_wrk(requests=3, status=2, wrong_bodies=4)
     assert (totals.right, totals.wrong_status, totals.wrong_contents) == (0, 3, 3)
     totals = of_wrk(requests=0)
     assert (totals.right, totals.wrong_status, totals.p50_s, totals.max_s) == (0, 0, None, None)
 
 
-@pytest.mark.parametrize("told", [{"duration_us": 0}, {"read": -1}, {"read": 2**53}, {"read": 1.0}, {"read": True}])
-def test_what_can_not_be_of_wrk_tells_nothing(told: dict[str, object]) -> None:
+@pytest.mark.parametrize("told", [{"duration_us": 0}, {"read": -1}, {"read": 2**53 + 1}, {"read": 1.0}, {"read": True}])
+def test_impossible_report_of_wrk_has_no_totals(told: dict[str, object]) -> None:
     assert of_wrk(**told) is None
 
 
-def test_wrk_that_can_not_connect_says_so_on_stderr() -> None:
+def test_wrk_reports_a_refused_connection_on_stderr() -> None:
     told = ToolOutput(1, "", "unable to connect to 127.0.0.1:8000 Connection refused")
     assert Wrk().totals(told, ORDER) == Totals(0, 0, unanswered=1, connect_errors=1)
 
 
 @pytest.mark.parametrize("broken", ["connect", "read", "write", "status"])
-def test_bytes_of_wrk_are_not_compared_where_something_broke_off(broken: str) -> None:
+def test_bytes_of_wrk_are_not_compared_after_an_error(broken: str) -> None:
     order = LoadSpec(USERS, 1.0, "http://a/", paths=(("/a", 10),))
     nothing = dict.fromkeys(("connect", "read", "write", "status"), 0)
     for broke_off, odd in ((0, 950), (1, None)):
@@ -154,7 +154,7 @@ def of_locust(errors: dict[str, int] = ERRORS, **told: object) -> Totals | None:
     return Locust().totals(ToolOutput(0, files={"totals.json": text}), ORDER)
 
 
-def test_every_number_of_locust() -> None:
+def test_totals_of_locust() -> None:
     """Of its percentiles, which it rounds, none is more than the longest."""
     assert of_locust() == Totals(
         right=45_679,
@@ -182,12 +182,12 @@ def test_every_number_of_locust() -> None:
         "x(99, 'y')",
     ],
 )
-def test_locust_tells_in_several_words_that_there_was_no_connection(error: str) -> None:
+def test_connection_errors_of_locust(error: str) -> None:
     totals = of_locust({error: 3})
     assert (totals.unanswered, totals.connect_errors) == (3, 3)
 
 
-def test_of_answers_that_never_came_locust_knows_no_times() -> None:
+def test_no_response_times_of_locust_without_responses() -> None:
     totals = of_locust({"RemoteDisconnected('closed')": 3}, requests=3)
     assert (totals.right, totals.unanswered, totals.p50_s, totals.max_s) == (0, 3, None, None)
 
@@ -206,11 +206,11 @@ def test_of_answers_that_never_came_locust_knows_no_times() -> None:
         {"percentiles_ms": [1, 2, 3, 2**53]},
     ],
 )
-def test_what_can_not_be_of_locust_tells_nothing(told: dict[str, object]) -> None:
+def test_impossible_report_of_locust_has_no_totals(told: dict[str, object]) -> None:
     assert of_locust(**told) is None
 
 
-def test_locust_is_ended_by_its_file_and_not_by_its_own_limit(tmp_path) -> None:
+def test_time_limit_of_locust_exceeds_the_load(tmp_path) -> None:
     words = Locust().command("locust", tmp_path, LoadSpec(4, 10.0, "http://a/"))
     assert words[words.index("-t") + 1] == "40s"
 
@@ -228,7 +228,7 @@ def kind(count: int, error: str) -> str:
     return f"{{'errors': {count}, 'last_error': \"{error}('x')\"}}"
 
 
-def test_every_number_of_stressor() -> None:
+def test_totals_of_stressor() -> None:
     """What a script looks at is no request; but if it finds something wrong, the request before it was."""
     kinds = kind(20, "ActivityError") + kind(300, "ActivityTimeoutError") + kind(1000, "HTTPError")
     activities = (
@@ -250,12 +250,12 @@ def test_every_number_of_stressor() -> None:
         ("", 0),
     ],
 )
-def test_contents_are_wrong_where_nothing_else_is(kinds: str, contents: int) -> None:
+def test_wrong_bodies_of_stressor_count_only_without_other_errors(kinds: str, contents: int) -> None:
     totals = of_stressor(("GetRequest(a)", 10, "0.2 sec", 3), kinds=kinds)
     assert (totals.wrong_status, totals.unanswered, totals.wrong_contents) == (3, 0, contents)
 
 
-def test_no_more_went_wrong_with_stressor_than_was_asked() -> None:
+def test_errors_of_stressor_never_exceed_requests() -> None:
     looks = ("RunScript(a)", 10, "0.1 sec", 7)
     totals = of_stressor(("GetRequest(a)", 5, "0.2 sec", 0), looks, kinds=kind(9, "ActivityError"))
     assert (totals.right, totals.wrong_status, totals.unanswered, totals.max_s) == (0, 0, 5, None)
@@ -265,24 +265,24 @@ def test_no_more_went_wrong_with_stressor_than_was_asked() -> None:
     ("words", "connect_errors"),
     [("NewConnectionError", 3), ("Connection refused", 3), ("Cannot assign requested address", 3), ("closed", 0)],
 )
-def test_stressor_tells_of_the_last_error_whether_there_was_a_connection(words: str, connect_errors: int) -> None:
+def test_connection_errors_of_stressor(words: str, connect_errors: int) -> None:
     totals = of_stressor(("GetRequest(a)", 5, "0.2 sec", 3), kinds=kind(3, "ActivityError") + words)
     assert (totals.unanswered, totals.connect_errors) == (3, connect_errors)
 
 
-def test_siege_counts_answers_of_5xx_among_its_failures_and_no_others() -> None:
+def test_siege_counts_only_5xx_responses_as_failures() -> None:
     assert Siege().failures("Failed transactions:\t 9\n", [499, 500, 503, 200]) == 7
     assert Siege().failures("Failed transactions:\t 0\n", [500]) == 0
 
 
-def test_a_line_of_siege_may_be_coloured() -> None:
+def test_coloured_line_of_siege() -> None:
     line = "\x1b[0;32m   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55\x1b[0m"
-    assert Siege().arrival(line).size_bytes == 5
+    assert Siege().parse_line(line).size_bytes == 5
 
 
-def test_a_job_and_what_was_lost() -> None:
-    arrival = Jobs().arrival("3,503,0.250000,17\n")
+def test_job_and_lost_jobs() -> None:
+    arrival = Jobs().parse_line("3,503,0.250000,17\n")
     assert (arrival.user, arrival.status, arrival.took_s, arrival.size_bytes) == (3, 503, 0.25, 17)
-    assert Jobs().arrival("3,503,0.25,17") is None
+    assert Jobs().parse_line("3,503,0.25,17") is None
     assert Jobs().failures("said: 9\nlost: 7\n", []) == 7
     assert Jobs().failures("", []) == 0

@@ -222,4 +222,4 @@ def _pairs(rates: Sequence[Estimate]) -> int:
 
 def told(along: str, value: float) -> str:
     """`4 workers`."""
-    return axis(along).told(int(value) if value == int(value) else f"{value:g}")
+    return axis(along).label(int(value) if value == int(value) else f"{value:g}")

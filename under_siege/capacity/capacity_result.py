@@ -16,7 +16,7 @@ import numpy as np
 from under_siege.capacity.knee import Knee, Look, Queue, knee, knee_of_replicates, queue_from
 from under_siege.capacity.step_metrics import Offered, percentile_of
 from under_siege.model.case import Case
-from under_siege.model.record import Result, Step
+from under_siege.model.record import RateStep, Result
 from under_siege.model.threshold import Goal, goal
 from under_siege.stats.cpu_speed import speeds_of
 from under_siege.stats.rounds_data import Round
@@ -256,7 +256,7 @@ class Search:
         return any((one.excess(each) or -1.0) >= 0 for each in self.goals)
 
 
-def _beside_s(step: Step) -> float:
+def _beside_s(step: RateStep) -> float:
     return max(0.0, (step.record.case_s or 0.0) - step.seen_until_s)
 
 

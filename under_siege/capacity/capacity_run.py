@@ -13,7 +13,7 @@ from under_siege.capacity.rate_step import LIMIT_S, Offer, longest_s, typical_ar
 from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
 from under_siege.model.case import Case, Value
-from under_siege.model.record import Failure, Record, Result, Step
+from under_siege.model.record import Failure, RateStep, Record, Result
 from under_siege.model.suite import Suite
 from under_siege.model.threshold import Goal, goal
 from under_siege.monitors.cpu_speed_probe import SpeedProbe, speed_probe
@@ -24,7 +24,7 @@ from under_siege.run.plan import Plan, ProgressListener, make_plan, new_record
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectation, Expectations
 from under_siege.targets.selection import CAPACITY, refuse_unsupported
-from under_siege.targets.strategies import by_hand
+from under_siege.targets.strategies import with_default_queue
 
 USERS = 25  # of the ceiling, which is a closed loop: more than enough to keep every CPU busy
 TIMES_ALONE, PING_LIMIT_S = 10.0, 0.05  # of the goals where none is named
@@ -41,7 +41,7 @@ def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequenc
     refuse_unsupported(CAPACITY, suite)
     for text in goals:
         check(goal(text), suite)
-    targets = tuple(by_hand(target) for target in suite.targets)  # as they are when nobody compares them
+    targets = tuple(with_default_queue(target) for target in suite.targets)  # as they are when nobody compares them
     ceiling = suite.ceiling
     if ceiling is not None and not ceiling.is_bare:
         targets, ceiling = (*targets, ceiling), None
@@ -105,7 +105,7 @@ async def search(
     expectations: Expectations,
     services: Services,
     watcher: ProgressListener,
-    keep: Callable[[Record | Step], None],
+    keep: Callable[[Record | RateStep], None],
 ) -> None:
     """Measures the ceilings, then step after step of every server as long as one is wanted; keeps each."""
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
@@ -123,7 +123,7 @@ async def search(
                 if found is None:
                     left.remove(case)
                     continue
-                step = Step(record=new_record(plan, case, found[1], number), goals=its, arrivals_per_s=found[0])
+                step = RateStep(record=new_record(plan, case, found[1], number), goals=its, arrivals_per_s=found[0])
                 await _offer(plan, case, step, expectations, services, ticking, watcher)
                 keep(step)
                 watcher.case_ends()
@@ -144,7 +144,7 @@ def _say_how_long(
 async def _offer(
     plan: Plan,
     case: Case,
-    step: Step,
+    step: RateStep,
     expectations: Expectations,
     services: Services,
     ticking: SpeedProbe,

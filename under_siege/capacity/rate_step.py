@@ -24,8 +24,7 @@ from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import client
 from under_siege.model.case import Case
-from under_siege.model.record import Failure, Step
-from under_siege.model.requests import Arrivals
+from under_siege.model.record import Arrivals, Failure, RateStep
 from under_siege.model.threshold import Goal
 from under_siege.monitors.cpu_speed_probe import watching_machine
 from under_siege.monitors.ping import probing
@@ -198,7 +197,7 @@ class Offer:
     case: Case
     expected: Expectation
     services: Services
-    step: Step
+    step: RateStep
     due_s: Sequence[float]
     goals: Sequence[Goal]
     tell: Callable[[], None]

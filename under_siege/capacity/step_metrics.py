@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from under_siege.capacity.knee import Seen
-from under_siege.model.record import Step
+from under_siege.model.record import RateStep
 from under_siege.model.threshold import Goal
 from under_siege.stats.cpu_speed import speeds_of
 
@@ -34,7 +34,7 @@ def percentile_of(goal: Goal) -> tuple[str, float]:
 class Offered:
     """One step. What was refused, wrong or lost has waited for ever; what was not answered, until nobody looked."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: RateStep) -> None:
         self.step, self.record, self.case = step, step.record, step.case
         self.per_s = step.arrivals_per_s
 

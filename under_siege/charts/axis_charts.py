@@ -156,7 +156,7 @@ def _heading(axes: Sequence[str], setting: Setting, wide: float) -> list[str]:
     most, told = int(wide / _LETTER), []
     for name, value in zip(axes, setting, strict=True):
         brief = str(value).split(":")[-1]
-        words = axis(name).told(value if isinstance(value, int) else brief)
+        words = axis(name).label(value if isinstance(value, int) else brief)
         told.append(words if len(words) <= most else brief if len(brief) <= most else f"{brief[: most - 1]}…")
     return told
 

@@ -59,7 +59,7 @@ def _other_question(base: Result, new: Result) -> Iterator[str]:
     for name in dict.fromkeys(name for pairs in loads for name, _ in sorted(pairs, key=str)):
         before, after = (sorted(value for axis, value in pairs if axis == name) for pairs in loads)
         if before != after:
-            told = (", ".join(map(str, values)) or axis(name).usual for values in (before, after))
+            told = (", ".join(map(str, values)) or axis(name).default_label for values in (before, after))
             yield f"{name.removesuffix('s')}s ({' and '.join(told)})"
 
 

@@ -217,7 +217,7 @@ def _flags(case: Pair) -> Iterator[tuple[str, list[str]]]:
 
 def _of_both(base: Summary, new: Summary) -> Iterator[str]:
     if base.workers != new.workers:
-        had = axis("workers").told(base.workers) if base.workers else "an unknown number of workers"
+        had = axis("workers").label(base.workers) if base.workers else "an unknown number of workers"
         yield f"had {had} before and {new.workers or 'unknown'} now"
     if base.memory_kind != new.memory_kind and base.memory_kind and new.memory_kind:
         yield f"its memory was {base.memory_kind.upper()} before and is {new.memory_kind.upper()} now"

@@ -14,7 +14,7 @@ from common.cpus import usable_cpus
 from under_siege.model.record import Environment
 from under_siege.monitors.cpu_speed_probe import SPEED_PROBE
 from under_siege.paths import IS_INSTALLED, ROOT, server_environment
-from under_siege.targets.interpreter import Interpreter, answer_of
+from under_siege.targets.interpreter import Interpreter, evaluate
 
 _PACKAGES = (
     *("aiohttp", "celery", "distributed", "flask", "gevent", "gunicorn", "kombu", "pebble", "psutil", "redis"),
@@ -58,7 +58,7 @@ def _work_of_the_metronome() -> str:
 def packages_of(python: str) -> dict[str, str]:
     """Return name and version of the packages that servers need and that Python has; none if it can't be asked."""
     try:
-        versions: dict[str, str] = answer_of(python, _ASK, "-P")
+        versions: dict[str, str] = evaluate(python, _ASK, "-P")
     except (OSError, subprocess.SubprocessError, ValueError):
         return {}
     return versions

@@ -48,7 +48,7 @@ class Tool:
 
     def version(self) -> str:
         """As it says itself."""
-        command = self.driver.version_command(self.program)
+        command = [self.program, *self.driver.version_options]
         told = subprocess.run(command, capture_output=True, text=True, env=self.environment(), check=False)
         return self.driver.version(told.stdout + told.stderr)
 

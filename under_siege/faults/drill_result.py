@@ -11,8 +11,7 @@ from under_siege.faults.incident_metrics import Figures
 from under_siege.faults.job_faults import JOB_FAULTS
 from under_siege.faults.process_faults import PROCESS_FAULTS
 from under_siege.model.case import Case
-from under_siege.model.record import Incident, Result
-from under_siege.model.requests import FAILED_OUTCOMES
+from under_siege.model.record import FAILED_OUTCOMES, Incident, Result
 
 FAULTS = {fault.name: fault for fault in (*PROCESS_FAULTS, *CLIENT_FAULTS, *JOB_FAULTS)}
 FAULT_OPTIONS = tuple(dict.fromkeys(fault.option or fault.name for fault in FAULTS.values() if fault.name != CONTROL))

@@ -21,7 +21,7 @@ from under_siege.run.plan import Plan, ProgressListener, make_plan
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.selection import DRILL, refuse_unsupported
-from under_siege.targets.strategies import by_hand
+from under_siege.targets.strategies import with_default_queue
 
 Chain = list[tuple[Case, Incident]]
 
@@ -36,7 +36,7 @@ def drill_plan(
     """
     refuse_unsupported(DRILL, suite)
     tasks = {"task": [computing(STEADY_CPU_S)]} if suite.has_task else {}
-    targets = tuple(by_hand(target) for target in suite.targets)  # with the queue that they have by default
+    targets = tuple(with_default_queue(target) for target in suite.targets)  # with the queue that they have by default
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
     return plan, sum(map(len, chains(plan, selected(options))))

@@ -19,8 +19,7 @@ from under_siege.faults.incident_metrics import SETTLE_S, WINDOW_S, rate_between
 from under_siege.faults.users import Users
 from under_siege.http_client import client, get
 from under_siege.model.case import Case
-from under_siege.model.record import Incident, Record
-from under_siege.model.requests import FAILED_OUTCOMES
+from under_siege.model.record import FAILED_OUTCOMES, Incident, Record
 from under_siege.monitors.ping import probing
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import environment_variable

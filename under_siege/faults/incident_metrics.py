@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from under_siege.model.record import Incident
-from under_siege.model.requests import FAILED_OUTCOMES
+from under_siege.model.record import FAILED_OUTCOMES, Incident
 
 SETTLE_S, WINDOW_S, RECOVERED = 0.3, 0.5, 0.8  # recovered: this share of the rate before the fault, for this long
 Figures = dict[str, float | None]

@@ -10,7 +10,7 @@ import aiohttp
 
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import answer_of, raw_url
-from under_siege.model.requests import Recovery, Requests
+from under_siege.model.record import Recovery, Requests
 from under_siege.monitors.ping import cancel
 from under_siege.targets.expectation import Expectation
 

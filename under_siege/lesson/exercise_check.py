@@ -21,7 +21,7 @@ from under_siege.lesson.measurement import LessonProgressBar
 from under_siege.lesson.step import LESSON, Exercise, all_exercises
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Result
-from under_siege.model.sanitize import legible
+from under_siege.model.result_file import legible
 from under_siege.paths import PROGRAM
 from under_siege.run.plan import Plan, make_plan
 from under_siege.run.session import run_plan

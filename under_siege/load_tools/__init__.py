@@ -1,11 +1,43 @@
-"""One module for each load tool: its command line and how to parse its output. Nothing is started here."""
+"""Load tools: their command lines and the parsers of their output, one module for each. Nothing is started here."""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from under_siege.load_tools.ab import Ab
-from under_siege.load_tools.job_polling import Jobs
 from under_siege.load_tools.locust import Locust
 from under_siege.load_tools.siege import Siege
 from under_siege.load_tools.stressor import Stressor
-from under_siege.load_tools.tool import Driver
+from under_siege.load_tools.tool import Driver, LoadSpec
 from under_siege.load_tools.wrk import Wrk
+from under_siege.model.suite import JOBS
+from under_siege.paths import script
+
+
+class Jobs(Driver):
+    """The bench's own client: each user posts a job (`POST`, 202, `Location`) and polls for its result."""
+
+    name, program = JOBS, sys.executable
+    version_options = ("-I", "-c", "import aiohttp; print('aiohttp', aiohttp.__version__)")
+    version_pattern = r"(aiohttp \d\S*)"
+    response_line = re.compile(
+        r"(?P<user>\d{1,6}),(?P<status>\d{3}),(?P<took_s>\d{1,6}\.\d{6}),(?P<size>\d{1,15})", re.ASCII
+    )
+    streams_responses = waits_to_begin = True
+    fixed_threads = "one thread"
+    least_s = start_s = 0.0
+
+    def refusal(self, spec: LoadSpec) -> str:
+        return "jobs are posted without further options; remove options" if spec.options else super().refusal(spec)
+
+    def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:  # noqa: ARG002
+        options = ["--users", str(spec.users), "--patience", f"{spec.patience_s:.1f}"]
+        return [program, *script("job_load"), *options, *["--keep-alive"] * spec.keep_alive, spec.url]
+
+    def failures(self, report: str, statuses: Sequence[int]) -> int:  # noqa: ARG002
+        match = re.search(r"^lost: (\d{1,9})\s*$", report, re.MULTILINE | re.ASCII)
+        return int(match[1]) if match else 0
+
 
 DRIVERS: dict[str, Driver] = {driver.name: driver for driver in (Siege(), Ab(), Wrk(), Locust(), Stressor(), Jobs())}

@@ -1,7 +1,7 @@
-"""What a load tool has to be able to say: what starts it, what it gives, and what its output means.
+"""The interface of a load tool: its command line, and the meaning of its output.
 
-A tool either tells of every single answer as it comes (siege), or only totals when it ends (ab, wrk, locust, stressor);
-then it is run in bursts, one after the other, so that one can see how far they differ.
+A tool either reports every response as it comes (siege), or only totals when it exits (ab, wrk, Locust, stressor).
+A tool of the second kind runs in bursts, one after the other, which show how much its totals vary.
 """
 
 import re
@@ -13,28 +13,28 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class LoadSpec:
-    """What the tool is to do."""
+    """The load that a tool generates."""
 
     users: int
-    time_s: float  # about so long, unless it is told a number of requests
+    time_s: float  # approximate; ignored if `requests` is set
     url: str
-    requests: int | None = None  # so many instead
+    requests: int | None = None
     keep_alive: bool = False
-    threads: int = 1  # that the tool may have
-    options: tuple[str, ...] = ()  # further words of the user's own
-    paths: tuple[tuple[str, int], ...] = ()  # to be asked for at random in place of that of the URL; bytes of each
-    script: str = ""  # what each user does, in place of asking for the URL again and again
-    folder: str = ""  # of the target, where a script may look at what that has stored; empty where there is none
-    expected: bytes = b""  # what is right where the URL is asked for, for a script; empty where that may differ
-    port: int | None = None  # a free one of this machine, over which its own processes may talk to each other
-    patience_s: float = 3600.0  # after which an answer may be given up
+    threads: int = 1
+    options: tuple[str, ...] = ()  # command-line arguments set by the user
+    paths: tuple[tuple[str, int], ...] = ()  # chosen at random instead of the URL's path, with the size of each body
+    script: str = ""  # run by each user instead of requesting the URL again and again
+    folder: str = ""  # of the target, for scripts that check what it has stored; empty without one
+    expected: bytes = b""  # the right body, for scripts; empty if right bodies differ
+    port: int | None = None  # a free port for communication between the tool's own processes
+    patience_s: float = 3600.0  # timeout of a response
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResponse:
-    """An answer that came, as the tool tells it."""
+    """One response, as the tool reports it."""
 
-    user: int  # its number for the user who asked
+    user: int
     status: int
     took_s: float
     size_bytes: int
@@ -42,109 +42,103 @@ class ToolResponse:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """All that a tool has said once it has ended."""
+    """Everything that a tool has written by the time it exits."""
 
-    status: int  # that it ended with; negative if a signal ended it
+    status: int  # exit status; negative if a signal ended the tool
     stdout: str = ""
     stderr: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)  # that it wrote in its home
+    files: Mapping[str, str] = field(default_factory=dict)  # the files named in `Driver.results`
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a tool tells at its end; None where it tells nothing of that."""
+    """The results of one burst, which become a row of `Bursts`; None if the tool does not report the value."""
 
-    right: int  # answers whose status is a good one
-    wrong_status: int  # all other answers
-    unanswered: int = 0  # requests without any answer: not connected, broken off, or given up
-    connect_errors: int = 0  # those of them that got no connection
-    took_s: float | None = None  # from the first request to the last moment that counts
-    p50_s: float | None = None  # of how long answers took
+    right: int
+    wrong_status: int
+    unanswered: int = 0
+    connect_errors: int = 0
+    took_s: float | None = None
+    p50_s: float | None = None
     p95_s: float | None = None
     p99_s: float | None = None
     max_s: float | None = None
-    kept_alive: int | None = None  # answers after which the connection stayed
-    body_bytes: int | None = None  # of all answers, without their heads
-    wrong_contents: int = 0  # those of `wrong_status` that a script found to be of a good status and wrong all the same
-    odd_bytes: int | None = None  # so many more or fewer than those of the paths that were asked for
+    kept_alive: int | None = None
+    body_bytes: int | None = None
+    wrong_contents: int = 0
+    odd_bytes: int | None = None
 
 
 class Driver:
-    """One load tool: its command line, and what its output means. It starts nothing.
+    """One load tool. A driver starts no process.
 
-    A tool that tells of every answer as it comes overrides `arrival`, any other one `totals`.
+    A tool that reports every response sets `response_line`; any other tool overrides `totals`.
     """
 
     name = ""
     program = ""  # looked up on the PATH, or a path
-    packages: Mapping[str, str] = MappingProxyType({})  # that bring it, for each package manager of a system
-    requirement = ""  # the package on PyPI that brings it, with the supported versions
-    settings: Mapping[str, str] = MappingProxyType({})  # files in its home, whatever it is to do
-    version_words: Sequence[str] = ("--version",)  # that make it print its version
-    version_pattern = ""  # finds that
-    streams_responses = False  # whether it tells of every answer as it comes
-    tells_percentiles = True  # or of every answer
-    is_imitated = False  # whether requests of ours are to be like its own, because it only counts what comes
-    supports_multiple_paths = False  # whether it can request one of several paths at random
-    results: Sequence[str] = ()  # files that it writes in its home
-    least_s = 1.0  # no burst is shorter: the tool would tell too little, or only start
-    start_s = 0.02  # about how long it takes to its first request, and from its last answer to its end
-    step_s = 0.0  # the resolution of its response times, if it streams them
-    waits_to_begin = False  # whether it prints `ready` after a long start, and begins when it gets a line
-
-    def version_command(self, program: str) -> list[str]:
-        """Return the words that make it print its version."""
-        return [program, *self.version_words]
+    packages: Mapping[str, str] = MappingProxyType({})  # the system package, by package manager
+    requirement = ""  # the package on PyPI, with the supported versions
+    settings: Mapping[str, str] = MappingProxyType({})  # files in the tool's home that are the same for every load
+    results: Sequence[str] = ()  # files that the tool writes in its home
+    version_options: Sequence[str] = ("--version",)
+    version_pattern = ""
+    response_line: re.Pattern[str] | None = None  # matches a line of stdout, with the fields of `ToolResponse`
+    streams_responses = False  # whether the tool reports every response as it comes
+    reports_percentiles = True
+    is_replayed = False  # whether the bench checks answers with replayed requests, because the tool does not
+    counts_requests = False  # whether the tool can send a given number of requests
+    runs_scripts = False
+    supports_multiple_paths = False  # whether the tool can choose one of several paths at random
+    fixed_threads = ""  # the threads of a tool whose number of threads can't be set
+    waits_to_begin = False  # whether the tool prints `ready` after a long start, and begins when it reads a line
+    least_s = 1.0  # the shortest useful burst
+    start_s = 0.02  # approximate time before the first request and after the last response
+    step_s = 0.0  # the resolution of streamed response times
 
     def version(self, output: str) -> str:
-        """Return the version in that output, such as `4.0.7`."""
-        found = re.search(self.version_pattern, output, re.MULTILINE)
-        return found[1] if found else "unknown"
+        """Return the version in the output of `version_options`, such as `4.0.7`."""
+        match = re.search(self.version_pattern, output, re.MULTILINE)
+        return match[1] if match else "unknown"
 
-    def refusal(self, order: LoadSpec) -> str:
-        """Return in one line why it can't do that; empty if it can."""
-        raise NotImplementedError
+    def refusal(self, spec: LoadSpec) -> str:
+        """Return why the tool can't generate this load, in one line; empty if it can."""
+        if spec.requests is not None and not self.counts_requests:
+            return f"{self.name} can't send a number of requests, only run for a time; set a time, or use ab"
+        if spec.script and not self.runs_scripts:
+            return f"{self.name} can't run a script; use locust or stressor"
+        if spec.threads > 1 and self.fixed_threads:
+            return f"{self.name} has {self.fixed_threads}, not {spec.threads}; remove threads, or use wrk"
+        return ""
 
-    def files(self, order: LoadSpec) -> Mapping[str, str]:  # noqa: ARG002
-        """Return the files that it needs in its home for this, by their names."""
+    def files(self, spec: LoadSpec) -> Mapping[str, str]:  # noqa: ARG002
+        """Return the contents of the files that this load needs in the tool's home, by name."""
         return {}
 
-    def command(self, program: str, home: Path, order: LoadSpec) -> list[str]:
-        """Return the words that start it. SIGTERM ends it."""
+    def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
+        """Return the command that generates the load. SIGTERM ends it."""
         raise NotImplementedError
 
-    def cpus(self, order: LoadSpec) -> int:
-        """Return how many CPUs it can use at most."""
-        return order.threads
+    def cpus(self, spec: LoadSpec) -> int:
+        """Return how many CPUs the tool can use at most."""
+        return spec.threads
 
-    def arrival(self, line: str) -> ToolResponse | None:  # noqa: ARG002
-        """Return what a line of its stdout means; None if it is no answer."""
-        return None
+    def parse_line(self, line: str) -> ToolResponse | None:
+        """Return the response that a line of stdout reports; None for any other line."""
+        match = self.response_line and self.response_line.fullmatch(line.rstrip())
+        if not match:
+            return None
+        return ToolResponse(int(match["user"]), int(match["status"]), float(match["took_s"]), int(match["size"]))
 
     def failures(self, report: str, statuses: Sequence[int]) -> int:  # noqa: ARG002
-        """Return how many requests got no answer, from the end of its stderr and the statuses of all answers."""
+        """Return the number of unanswered requests, from the end of stderr and the status of each response."""
         return 0
 
-    def totals(self, output: ToolOutput, order: LoadSpec) -> Totals | None:  # noqa: ARG002
-        """Return what its output means; None if it has no totals."""
+    def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:  # noqa: ARG002
+        """Return the totals in the output; None if there are none."""
         return None
 
 
 def whole_seconds(time_s: float) -> int:
-    """Return the time for a tool that knows only whole seconds."""
+    """Return the time for a tool that accepts only whole seconds, at least 1."""
     return max(1, round(time_s))
-
-
-def only_for_a_time(name: str, order: LoadSpec) -> str:
-    """Return the refusal of a tool that can't count."""
-    return f"{name} can't send a number of requests, only run for a time; take time, or ab" if order.requests else ""
-
-
-def only_asks(name: str, order: LoadSpec) -> str:
-    """Return the refusal of a tool that can't run our scripts."""
-    return f"{name} can't perform a script; take locust, or stressor" if order.script else ""
-
-
-def only_one_thread(name: str, order: LoadSpec) -> str:
-    """Return the refusal of a tool with a single thread."""
-    return f"{name} has one thread, not {order.threads}; take threads = 1, or wrk" if order.threads > 1 else ""

@@ -1,4 +1,4 @@
-"""A case: a target at a value on every axis. All of it identifies the case in the plan, the record and the report."""
+"""A case: a target with a value on each axis, which identifies it in the plan, the record and the report."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ Value = str | int
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Anything that is varied.
+    """A parameter that may have several values in a run.
 
-    What is of the load says what is asked for, and cases that are asked for the same compete; anything else says how
-    a target is run. What is of the work decides what one answer takes.
+    Axes of the load are what a client sees, and cases with the same load compete; other axes are how a target is run.
+    Axes of the work decide how long a single response takes.
     """
 
     name: str
-    words: str  # for a value of it
-    joint: str  # between the name of a server and a value of it
+    template: str  # of the label of a value
+    preposition: str  # between the name of a server and a value
     of_load: bool = False
     of_work: bool = False
-    usual: str = "none"  # what a case without a value has
+    default_label: str = "none"  # of a case without a value
 
-    def told(self, value: Value) -> str:
-        """`25 users`, `1 user`."""
-        words = self.words.format(value)
-        return words.removesuffix("s") if value == 1 else words
+    def label(self, value: Value) -> str:
+        """Return `25 users`, `1 user`."""
+        text = self.template.format(value)
+        return text.removesuffix("s") if value == 1 else text
 
-    def behind(self, value: Value) -> str:
-        """`on 3.14.0`, `with 4 workers`."""
-        return f"{self.joint} {value if self.joint == 'on' else self.told(value)}"
+    def suffix(self, value: Value) -> str:
+        """Return `on 3.14.0`, `with 4 workers`."""
+        return f"{self.preposition} {value if self.name == 'python' else self.label(value)}"
 
 
-_KNOWN = {
+_AXES = {
     axis.name: axis
     for axis in (
         Axis("task", "{}", "with", of_load=True, of_work=True),
         Axis("path", "{}", "at", of_load=True, of_work=True),
         Axis("users", "{} users", "with", of_load=True),
-        Axis("style", "as {}", "with", of_load=True, usual="waiting"),
+        Axis("style", "as {}", "with", of_load=True, default_label="waiting"),
         Axis("keep_alive", "keep-alive {}", "with", of_load=True),
         Axis("python", "Python {}", "on", of_work=True),
         Axis("workers", "{} workers", "with"),
@@ -48,70 +48,67 @@ _KNOWN = {
 
 
 def axis(name: str) -> Axis:
-    """One that is known here, or one of a suite's own."""
-    return _KNOWN.get(name) or Axis(name, f"{name} {{}}", "with")
+    """Return a built-in axis, or one defined in a suite."""
+    return _AXES.get(name) or Axis(name, f"{name} {{}}", "with")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A point. Two cases are the same one if their server and all of their values are."""
-
-    server: str  # its name
+    server: str
     values: tuple[tuple[str, Value], ...]  # (axis, value), in the order of `case_of`
 
     def get(self, name: str) -> Value | None:
-        """Its value on an axis; None where it does not depend on that."""
+        """Return the value on an axis; None if the case does not depend on it."""
         return dict(self.values).get(name)
 
     @property
     def task(self) -> str:
-        """What is performed; empty where that is the server's own business."""
+        """Return the task; empty if the server is not one of the demo servers."""
         return str(self.get("task") or "")
 
     @property
     def users(self) -> int:
-        """How many ask at the same time; 0 where that isn't what the load is made of."""
+        """Return the number of concurrent users; 0 for an open load."""
         return int(self.get("users") or 0)
 
     @property
     def python(self) -> str:
-        """The version that serves; empty where no Python of ours does."""
+        """Return the version of the Python that runs the server; empty without one."""
         return str(self.get("python") or "")
 
     @property
     def load(self) -> tuple[tuple[str, Value], ...]:
-        """What is asked for: cases that have this in common compete."""
+        """Return the values that competing cases have in common."""
         return tuple(pair for pair in self.values if axis(pair[0]).of_load)
 
     @property
     def work(self) -> tuple[tuple[str, Value], ...]:
-        """What a single answer takes depends on this."""
+        """Return the values that decide how long a single response takes."""
         return tuple(pair for pair in self.values if axis(pair[0]).of_work)
 
     @property
     def job(self) -> tuple[tuple[str, Value], ...]:
-        """What a single request asks for, whatever serves it."""
+        """Return the values that decide what a single request asks for."""
         return tuple(pair for pair in self.work if axis(pair[0]).of_load)
 
     @property
     def parameters(self) -> dict[str, Value]:
-        """Its values on all axes but those that every case has."""
+        """Return the values on the axes that not every case has."""
         return {name: value for name, value in self.values if name not in ("task", "users", "python")}
 
     def without(self, names: Iterable[str]) -> Case:
-        """The same, if these axes were none."""
         return Case(self.server, tuple(pair for pair in self.values if pair[0] not in names))
 
-    def as_seen_by(self, server: str, names: Iterable[str]) -> Case:
-        """The case of another target that depends on these axes only."""
-        return Case(server, tuple(pair for pair in self.values if pair[0] in names))
+    def for_target(self, server: str, axes: Iterable[str]) -> Case:
+        """Return the case of another target, which depends on these axes only."""
+        return Case(server, tuple(pair for pair in self.values if pair[0] in axes))
 
     def covers(self, other: Case) -> bool:
-        """Whether the other one has the same value wherever this one has any."""
+        """Return whether the other case has all values of this one."""
         return all(pair in other.values for pair in self.values)
 
 
 def case_of(server: str, values: Mapping[str, Value | None]) -> Case:
-    """The case with these values, whatever their order; None is no value."""
-    order = [*_KNOWN, *sorted(set(values) - set(_KNOWN))]
+    """Return the case with these values, in a canonical order; None means no value."""
+    order = [*_AXES, *sorted(set(values) - set(_AXES))]
     return Case(server, tuple((name, value) for name in order if (value := values.get(name)) is not None))

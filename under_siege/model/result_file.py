@@ -1,22 +1,54 @@
-"""The file that something is written to: whole or not at all, where a link leads, and never in place of a device."""
+"""Files and texts from outside: read within limits, checked, made legible, and written completely or not at all."""
 
 import contextlib
 import errno
 import os
+import re
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
 
 from common.errors import BadInputError
 
-PEEKED_BYTES, MOST_BYTES = 4096, 1_000_000_000
+T = TypeVar("T")
+
+PEEKED_BYTES, MAX_BYTES = 4096, 1_000_000_000
+# Limits of the values in a file from an untrusted source: beyond any measurement, but small enough to compute with.
+LONGEST_S, LONGEST_CLOCK_S, LARGEST_INDEX, LARGEST = 1e6, 1e10, 10**6, 2**53
+_TEMPORARY = ".under-siege-"
+_MODE = 0o644  # of a new file; mkstemp sets 0600
+_MAX_LINKS = 40
+
+# Control characters, those that change the direction of writing, other invisible ones (Unicode's Cc, Cf, Zl, Zp and
+# Default_Ignorable_Code_Point), and surrogates, which no encoding can write.
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_ILLEGIBLE = re.compile(f"[{_HIDDEN}]")
+_MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
+
+_NO_SERVER = "bare"  # the server of the run without a server, up to schema 4
+_RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # since schema 5
+_RENAMED |= {f"siege_{name}": f"tool_{name}" for name in ("command", "report", "unknown", "unknown_lines", "cpu_s")}
+_INTEGER_AXES = ("users", "workers")
+_OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # empty if unknown, or in older files
 
 
-def read_whole(path: Path, begins_with: bytes = b"", most_bytes: int = MOST_BYTES) -> bytes:
-    """All of it; a pipe that nobody writes into is empty, and what has no end is not read to its end.
+class UnwritableError(BadInputError, OSError):
+    """The file can't be written. The message is one line."""
+
+
+def read_whole(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYTES) -> bytes:
+    """Return the contents of a file, which is never read beyond the limit; a pipe without a writer is empty.
 
     Raises:
-        OSError: it can't be read.
+        OSError: the file can't be read.
         ValueError: it is too large, or begins with something else.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
@@ -30,62 +62,50 @@ def read_whole(path: Path, begins_with: bytes = b"", most_bytes: int = MOST_BYTE
     return data
 
 
-MODE = 0o644  # mkstemp makes it 0600, but a result is no secret
-
-
-class UnwritableError(BadInputError, OSError):
-    """The file can't be written; the message is one line."""
-
-
 def write_whole(path: Path, data: bytes) -> None:
-    """Writes a new file beside it and renames that, so that there is never half a file; into what is no file directly.
+    """Replace a file by a new one, so that it is never incomplete; write directly to a device or a pipe.
 
     Raises:
-        UnwritableError: what was there before is still there.
+        UnwritableError: the previous file is still there.
     """
-    try:
-        _write(path, data)
-    except OSError as error:
-        raise UnwritableError(f"{str(path)!r} can't be written: {error.strerror or error}") from None
-
-
-def _write(path: Path, data: bytes) -> None:
-    target, is_file = _target(path)
-    if not is_file:
-        _write_into(target, data)
-        return
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".under-siege-")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).chmod(_mode(target))
-        Path(name).replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
+    with _reported(path):
+        target, is_replaceable = _target(path)
+        if not is_replaceable:
+            _append(target, data)
+            return
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else _MODE
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=_TEMPORARY)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+            Path(name).chmod(mode)
+            Path(name).replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            raise
 
 
 def check_writable(path: Path) -> None:
-    """Raises UnwritableError if `write_whole` could not write there, as far as that can be known before."""
+    """Raise UnwritableError if `write_whole` would fail, as far as can be known beforehand."""
+    with _reported(path, "; try another file"):
+        target, is_replaceable = _target(path)
+        if is_replaceable:
+            tempfile.NamedTemporaryFile(dir=target.parent, prefix=_TEMPORARY).close()
+        else:
+            _append(target, b"")
+
+
+@contextlib.contextmanager
+def _reported(path: Path, remedy: str = "") -> Iterator[None]:
     try:
-        _probe(path)
+        yield
     except OSError as error:
-        raise UnwritableError(f"{str(path)!r} can't be written: {error.strerror or error}; try another file") from None
-
-
-def _probe(path: Path) -> None:
-    target, is_file = _target(path)
-    if is_file:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".under-siege-")
-        os.close(handle)
-        Path(name).unlink()
-    else:
-        _write_into(target, b"")
+        raise UnwritableError(f"{str(path)!r} can't be written: {error.strerror or error}{remedy}") from None
 
 
 def is_pipe(path: Path) -> bool:
-    """Whether what is written there can't be written anew."""
+    """Return whether the path is a pipe or a socket, to which a second version can't be written."""
     with contextlib.suppress(OSError):
         mode = path.stat().st_mode
         return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
@@ -93,9 +113,9 @@ def is_pipe(path: Path) -> bool:
 
 
 def _target(path: Path) -> tuple[Path, bool]:
-    """Where its links lead, and whether a file there may be replaced: not a device, a pipe, or what is open already."""
-    for _ in range(40):
-        if Path("/proc") in path.parent.resolve().parents:  # as /dev/stdout leads there, and /dev/fd/63
+    """Follow links; return whether the target may be replaced, which is not a device, a pipe, or an open file."""
+    for _ in range(_MAX_LINKS):
+        if Path("/proc") in path.parent.resolve().parents:  # where /dev/stdout and /dev/fd/63 lead
             return path, False
         try:
             path = path.parent / path.readlink()
@@ -110,19 +130,106 @@ def _target(path: Path) -> tuple[Path, bool]:
     return path, stat.S_ISREG(mode)
 
 
-def _mode(target: Path) -> int:
-    try:
-        return stat.S_IMODE(target.stat().st_mode)
-    except OSError:
-        return MODE
-
-
-def _write_into(target: Path, data: bytes) -> None:
-    # Without waiting for somebody who opens the other end of a pipe: that might be for ever.
-    handle = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY)
+def _append(target: Path, data: bytes) -> None:
+    handle = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY)  # fails if a pipe has no reader
     try:
         os.set_blocking(handle, True)
         while data:
             data = data[os.write(handle, data) :]
     finally:
         os.close(handle)
+
+
+def legible(text: str, *, lines: bool = False) -> str:
+    """Return one line, or several, in which `\ufffd` replaces every character that a reader would not see."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _ILLEGIBLE.sub("\ufffd", text.replace("\r\n", "\n") if lines else re.sub(r"[\t\n\r]+", " ", text))
+
+
+def made_legible(value: T, *, lines: bool = False) -> T:
+    """Return the value with all texts in it legible, at any depth."""
+    made: Any = value
+    if isinstance(value, str):
+        made = legible(value, lines=lines)
+    elif isinstance(value, dict):
+        made = {made_legible(key): made_legible(item) for key, item in value.items()}
+    elif isinstance(value, list) and not (value and isinstance(value[0], int | float)):  # may be millions of numbers
+        made = [made_legible(item) for item in value]
+    elif isinstance(value, msgspec.Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        made = type(value)(**{name: made_legible(fields[name], lines=name in _MULTILINE_FIELDS) for name in fields})
+    return cast(T, made)
+
+
+def upgraded(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a raw result of schema 4 or older in the current schema, except for the number of its schema."""
+    environment = result["environment"]
+    environment["tools"] = {"siege": environment.pop("siege", "")}
+    for record in result.get("records", []):
+        record["values"] = {axis: record.pop(axis) for axis in ("task", "users", "python")}
+        record["is_ceiling"] = record["server"] == _NO_SERVER
+        record |= {new: record.pop(old) for old, new in _RENAMED.items() if old in record}
+        transactions = record.get("transactions", {})
+        if "siege_s" in transactions:
+            transactions["took_s"] = transactions.pop("siege_s")
+    for trace in result.get("traces", []):
+        trace["values"] = {axis: trace.pop(axis) for axis in ("task", "python")}
+    return result
+
+
+def inconsistencies(struct: msgspec.Struct, place: str = "") -> Iterator[str]:
+    """Yield a short text for each contradiction in a result that the types of its fields don't exclude."""
+    fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
+    if all(isinstance(value, list | dict) for value in fields.values()):
+        yield from _in_table(fields, place)
+    for name, value in fields.items():
+        at = f"{place}.{name}".lstrip(".")
+        if name == "values":
+            yield from _in_values(value, at)
+        elif name == "ran_s":
+            yield from _in_spans(value, at)
+        elif isinstance(value, msgspec.Struct):
+            yield from inconsistencies(value, at)
+        elif isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
+            for index, item in enumerate(value):
+                yield from inconsistencies(item, f"{at}[{index}]")
+
+
+def _in_table(columns: dict[str, list[Any] | dict[int, list[Any]]], place: str) -> Iterator[str]:
+    lengths = [
+        (name, len(part))
+        for name, column in columns.items()
+        for part in (column.values() if isinstance(column, dict) else [column])
+        if part or name not in _OPTIONAL_COLUMNS
+    ]
+    if len({length for _, length in lengths}) > 1:
+        listed = ", ".join(f"{name} {length}" for name, length in lengths)
+        yield f"{place} has columns of different lengths: {listed[:200]}"
+    last_s: dict[int, float] = {}
+    times_s = columns.get("at_s", [])
+    for at_s, cpu in zip(times_s, columns.get("cpu", [0] * len(times_s)), strict=False):
+        if at_s < last_s.get(cpu, at_s):
+            yield f"{place}.at_s goes back in time"
+            return
+        last_s[cpu] = at_s
+
+
+def _in_values(values: dict[str, Any], place: str) -> Iterator[str]:
+    for axis, value in values.items():
+        low, high = (1, LARGEST_INDEX) if axis in _INTEGER_AXES else (-LARGEST, LARGEST)
+        if axis in _INTEGER_AXES and not isinstance(value, int):
+            yield f"{place}.{axis} is not a number"
+        elif isinstance(value, int) and not low <= value <= high:
+            yield f"{place}.{axis} is {_short(value)}"
+
+
+def _in_spans(requests: list[list[tuple[float, float, float | None]]], place: str) -> Iterator[str]:
+    for start_s, end_s, cpu_s in (span for request in requests for span in request):
+        if not -LONGEST_S <= start_s <= end_s <= LONGEST_S or not 0 <= (cpu_s or 0) <= LONGEST_S:
+            yield f"{place} has a span from {_short(start_s)} to {_short(end_s)}"
+            return
+
+
+def _short(number: float) -> str:
+    return f"{number:.6g}" if abs(number) < LONGEST_CLOCK_S**2 else "huge"

@@ -1,60 +1,157 @@
-"""A suite: targets that are compared under one load, and the one that is the ceiling of the others."""
+"""A suite: the targets that are compared, the load, and the right response."""
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
-from under_siege.model.case import Value
-from under_siege.model.target import Amount, Target
+from under_siege.model.case import Case, Value
 from under_siege.model.threshold import Required
 
-SAME, JSON, ANY = "same", "json", "any"  # how bodies are compared: in bytes, as JSON, not at all
+SAME, JSON, ANY = "same", "json", "any"  # how bodies are compared: byte by byte, as JSON, not at all
 READY_WITHIN_S = 15.0
-JOBS = "jobs"  # as the tool of a load: each user posts a job, and then asks for its answer
-OPEN = "open"  # as the tool of a load: arrivals at a rate, whatever became of the earlier ones
+JOBS = "jobs"  # load tool: each user posts a job and polls for its result
+OPEN = "open"  # load tool: requests arrive at a rate, whether or not earlier ones were answered
+SERVICES = ("postgresql", "redis")  # the services among `Target.needs`
+LONGEST_TIME_S = 86_400.0
+_UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
+
+
+def placeholders(*texts: str) -> list[str]:
+    """Return the distinct names in braces; other braces are literal."""
+    return list(dict.fromkeys(name for text in texts for name in _PLACEHOLDER.findall(text)))
+
+
+def filled(text: str, values: Mapping[str, object]) -> str:
+    """Return the text with the values of its placeholders; a placeholder without a value stays."""
+    return _PLACEHOLDER.sub(lambda match: str(values.get(match[1], match[0])), text)
+
+
+def filled_words(words: Iterable[str], values: Mapping[str, object]) -> list[str]:
+    return [filled(word, values) for word in words]
+
+
+def parse_time_s(text: str) -> float | None:
+    """Return the seconds of `30`, `30s`, `500ms`, `2m` or `1h`; None if the text is no time between 0 and a day."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", text, re.ASCII)
+    time_s = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
+    return time_s if 0 < time_s <= LONGEST_TIME_S else None
+
+
+class Kind(StrEnum):
+    """How a strategy runs a long task."""
+
+    IN_LINE = "one after the other"
+    SLICES = "in slices on one thread"
+    GREENLETS = "a greenlet for each request"
+    THREADS = "threads"
+    PROCESSES = "processes"
+    PREFORK = "processes that are there before any request"
+    INTERPRETERS = "sub-interpreters"
+    UNKNOWN = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """The load that precedes the measured load: a number of requests, or a time; none if both are None."""
+
+    requests: int | None = None
+    time_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A demo server, any command that starts a server, a server that is already running, or no server at all.
+
+    A command, URL, environment or requirement may contain placeholders: axes, and for a command also host and port.
+    """
+
+    AXES: ClassVar = ("task", "users", "python", "workers")
+
+    name: str  # the stem of the server's file; in a plan preceded by as many directories as make it unique
+    title: str
+    path: Path | None = None  # of a script that keeps the server contract
+    requires: str = ""  # the script's REQUIRES, such as "python>=3.14"
+    kind: Kind = Kind.UNKNOWN
+    axes: tuple[str, ...] = AXES  # that the target depends on
+    command: tuple[str, ...] = ()
+    command_if: tuple[str, ...] = ()  # appended if all axes in it have a value
+    url: str = ""  # of a server that chooses its address itself
+    environment: tuple[tuple[str, str], ...] = ()
+    requirements: tuple[str, ...] = ()  # the packages of a virtual environment for this target
+    needs: tuple[str, ...] = ()  # programs and services
+    ready_within_s: float | None = None  # None: the suite's
+    prepare: tuple[str, ...] = ()  # a command to run in the environment before the first start
+    headers: tuple[tuple[str, str], ...] = ()  # that each right response has
+    warm_up: WarmUp | None = None  # None: the suite's
+    takes_jobs: bool = True  # False if the source code shows that it does not
+
+    @property
+    def is_bare(self) -> bool:
+        """Return whether there is no server, only the load."""
+        return not self.command and not self.url
+
+    @property
+    def number(self) -> int | None:
+        digits = re.match(r"\d+", self.name)
+        return int(digits[0]) if digits else None
+
+    def command_for(self, case: Case) -> tuple[str, ...]:
+        """Return the command, with its placeholders."""
+        has_values = all(case.get(name) is not None for name in placeholders(*self.command_if))
+        return (*self.command, *self.command_if) if has_values else self.command
+
+
+BARE = Target(
+    "bare",
+    "No server: the users compute in threads of a few processes; their rate is the ceiling.",
+    axes=("task", "users", "path", "python"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is sent, beside the users, which are an axis."""
+    """The requests that are sent. The number of users is an axis."""
 
     tool: str = "siege"
-    path: str = "/"  # with axes in braces: `/report?size={size}`
+    path: str = "/"  # may contain axes: `/report?size={size}`
     time_s: float | None = None  # None: as long as each case needs
-    requests: int | None = None  # so many instead of so long
+    requests: int | None = None  # replaces the time
     keep_alive: bool = False
-    threads: int = 1  # of the tool, where it may have several
-    options: tuple[str, ...] = ()  # further words for the tool
-    own_network: bool = False  # a network namespace of its own, with its own ports
-    ports: int | None = None  # so many of them only, none of which is given out again before its minute is over
-    warm_up: Amount | None = None  # of the same load before what counts
-    files: str = ""  # a folder: the path has the place {file} for another one of its files each time
-    script: str = ""  # the text of what each user does, in place of asking for the path again and again
+    threads: int = 1  # of the tool
+    options: tuple[str, ...] = ()  # arguments added to the tool's command line
+    own_network: bool = False  # whether the run has a network namespace, and thus ports, of its own
+    ports: int | None = None  # the number of local ports there; a port in TIME_WAIT is not reused
+    warm_up: WarmUp | None = None
+    files: str = ""  # a folder; each request replaces {file} in the path by a random file of it
+    script: str = ""  # source code run by each user instead of requesting the path again and again
 
     @property
     def posts_jobs(self) -> bool:
-        """Whether answers are those of jobs."""
         return self.tool == JOBS
 
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """What is a right answer."""
+    """The right response."""
 
     status: int = 200
     body: str = SAME
-    reference: bytes | None = None  # None: the first right answer
-    check: tuple[str, ...] = ()  # a command that looks after each load whether all is right
+    reference: bytes | None = None  # None: the body of the first response
+    check: tuple[str, ...] = ()  # a command that checks the target after each load
 
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The trivial request, and what is right for an answer: any status below 400, or that body with 200."""
+    """The health check. Any status below 400 is right, or, if there is a body, that body with status 200."""
 
     path: str = "/ping"
     body: bytes | None = None
 
     def fits(self, status: int, body: bytes) -> bool:
-        """Whether an answer is right."""
         return status < 400 if self.body is None else status == 200 and body == self.body
 
 
@@ -63,18 +160,16 @@ PONG = Ping("/ping", b"pong")  # of the server contract
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What is compared."""
-
     targets: tuple[Target, ...]
     ceiling: Target | None
     load: Load = Load()
-    axes: dict[str, tuple[Value, ...]] = field(default_factory=dict)  # and the values that are measured
+    axes: dict[str, tuple[Value, ...]] = field(default_factory=dict)  # the values to measure
     expect: Expect = Expect()
     ping: Ping | None = PONG
-    prepare: tuple[str, ...] = ()  # a command that has to have been run before any server is started
+    prepare: tuple[str, ...] = ()  # a command to run before any server is started
     ready_within_s: float = READY_WITHIN_S
     title: str = ""
-    source: str = ""  # the file that it comes from, as it was named
-    folder: Path | None = None  # where its commands run; None: where the bench does
-    has_task: bool = True  # whether what is asked for is a task of ours, which can be performed without any server
+    source: str = ""  # the path of the suite file, as the user wrote it
+    folder: Path | None = None  # the working directory of the commands; None: that of the bench
+    has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
     required: tuple[Required, ...] = ()

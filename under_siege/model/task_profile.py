@@ -1,33 +1,29 @@
-"""What trying a task found, step by step; a step that was not reached or failed is None or has its error."""
+"""The profile of a task, step by step. A step that was not reached is None; one that failed has an error."""
 
 import msgspec
 
-BUSY_PCT = 10.0  # of all CPUs; a quiet machine has 1 or 2
+BUSY_PCT = 10.0  # of all CPUs; an idle machine has 1 or 2
 
 
-class Alone(msgspec.Struct, frozen=True):
-    """The first run."""
-
+class FirstRun(msgspec.Struct, frozen=True):
     wall_s: float = 0.0
     cpu_s: float = 0.0  # of all threads of the process
     memory_bytes: int = 0
-    answer: str = ""  # the beginning of it
+    answer: str = ""  # its beginning
     answer_bytes: int = 0
-    has_cache: bool = False  # one of functools, that can be seen
+    has_cache: bool = False  # whether a cache of functools is visible
     error: str = ""
 
 
-class Effects(msgspec.Struct, frozen=True):
-    """What it did beside answering."""
-
+class SideEffects(msgspec.Struct, frozen=True):
     forks: int = 0
-    children: int = 0  # processes that it left behind
+    children: int = 0  # processes that still run after the task
     printed_bytes: int = 0
     error: str = ""
 
 
-class Again(msgspec.Struct, frozen=True):
-    """Some more runs: the fastest, and how many different answers."""
+class RepeatedRuns(msgspec.Struct, frozen=True):
+    """The fastest of several runs, and the number of different answers."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0  # of all threads of the process
@@ -37,16 +33,14 @@ class Again(msgspec.Struct, frozen=True):
 
 
 class Yields(msgspec.Struct, frozen=True):
-    """How often it gives way, how often of that it waits, and the longest time in between."""
-
     yields: int = 0
-    waits: int = 0
-    longest_s: float = 0.0
+    waits: int = 0  # the yields that wait for something
+    longest_s: float = 0.0  # between two yields
     error: str = ""
 
 
-class Threads(msgspec.Struct, frozen=True):
-    """Two at once in threads, against one alone in a thread; and how long a third thread had to wait at the most."""
+class ThreadRuns(msgspec.Struct, frozen=True):
+    """One run in a thread, two runs in concurrent threads, and the longest delay of a third thread meanwhile."""
 
     alone_s: float = 0.0
     two_s: float = 0.0
@@ -55,43 +49,39 @@ class Threads(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class Machine(msgspec.Struct, frozen=True):
-    """What else it did while all that was looked at."""
-
-    others_pct: float = 0.0  # of all CPUs
+class OtherPrograms(msgspec.Struct, frozen=True):
+    others_pct: float = 0.0  # their share of all CPUs during the trial
     error: str = ""
 
     @property
     def is_busy(self) -> bool:
-        """Whether the figures are worth less for it."""
+        """Return whether other programs make the figures unreliable."""
         return self.others_pct > BUSY_PCT
 
 
-class Elsewhere(msgspec.Struct, frozen=True):
-    """In another process, or in a sub-interpreter."""
+class WorkerRun(msgspec.Struct, frozen=True):
+    """A run in another process, or in a sub-interpreter."""
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    costs_s: float = 0.0  # of sending it there and the answer back
-    start_s: float = 0.0  # of the first one, with starting the worker
+    costs_s: float = 0.0  # to send the task and the answer
+    start_s: float = 0.0  # of the first run, including the start of the worker
     sent_bytes: int = 0
     error: str = ""
 
 
-class Findings(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it."""
-
+class TaskProfile(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     python: str
     free_threaded: bool
     cpus: int
-    missing: list[str] = []  # packages that this Python can't have
-    stopped: str = ""  # why not every step was reached
-    alone: Alone | None = None
-    effects: Effects | None = None
-    again: Again | None = None
+    missing: list[str] = []  # packages that are not available for this Python
+    stopped: str = ""  # why later steps were not reached
+    alone: FirstRun | None = None
+    effects: SideEffects | None = None
+    again: RepeatedRuns | None = None
     yields: Yields | None = None
-    threads: Threads | None = None
-    machine: Machine | None = None
-    process: Elsewhere | None = None
-    interpreter: Elsewhere | None = None
+    threads: ThreadRuns | None = None
+    machine: OtherPrograms | None = None
+    process: WorkerRun | None = None
+    interpreter: WorkerRun | None = None

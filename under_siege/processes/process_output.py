@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import IO
 
-from under_siege.model.sanitize import legible
+from under_siege.model.result_file import legible
 
 
 class Tail:

@@ -204,7 +204,8 @@ def _matrix(comparison: Comparison) -> Grid:
         rows.setdefault(name_in_table(summary, comparison.ceilings), []).append(summary)
     ceilings = set(map(id, comparison.ceilings))
     headings = [
-        [axis(name).told(value) for name, value in zip(axes, one, strict=True) if value is not None] for one in settings
+        [axis(name).label(value) for name, value in zip(axes, one, strict=True) if value is not None]
+        for one in settings
     ]
     return Grid(
         [comparison.noun],
@@ -258,7 +259,7 @@ def _along(table: Across, figure: str) -> Grid:
         words = [*([case.server] if several else []), *filter(None, [in_words(case, differing)])]
         name = TableCell(" ".join(words) or case.server)
         rows.append([name, *(TableCell(_difference(cells.get(value), figure)) for value in table.values)])
-    headings = [Heading(axis(table.axis).told(value)) for value in table.values]
+    headings = [Heading(axis(table.axis).label(value)) for value in table.values]
     return Grid([_TITLES[figure]], headings, rows, gap=2)
 
 
@@ -275,7 +276,7 @@ def _difference(cell: axis_differences.Cell | None, figure: str) -> str:
 
 
 def _legend(table: Across) -> str:
-    first = axis(table.axis).told(table.values[0])
+    first = axis(table.axis).label(table.values[0])
     words = f"rates are speed-adjusted; differences are from {first}; blank: not significant"
     for name, fraction in table.noise.items():
         words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"

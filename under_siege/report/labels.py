@@ -37,7 +37,7 @@ def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) ->
         without: axes that are told elsewhere; those of the load always are.
     """
     told = [axis(name) for name in varying(cases) if name not in without and not axis(name).of_load]
-    values = [one.behind(value) for one in told if (value := case.get(one.name)) is not None]
+    values = [one.suffix(value) for one in told if (value := case.get(one.name)) is not None]
     return " ".join([case.server, *values])
 
 
@@ -58,7 +58,7 @@ def full_name(case: Case, cases: Sequence[Case]) -> str:
 
 def in_words(case: Case, names: Sequence[str]) -> str:
     """Its values on some axes: `digest, 5 users`."""
-    return ", ".join(axis(name).told(value) for name in names if (value := case.get(name)) is not None)
+    return ", ".join(axis(name).label(value) for name in names if (value := case.get(name)) is not None)
 
 
 def load_in_words(case: Case, beside: Sequence[Case] = ()) -> str:

@@ -177,7 +177,7 @@ def of_traces(result: Result) -> str:
     requests = max((len(trace.requests.sent_s) for trace in result.traces), default=0)
     seen: dict[str, dict[str, None]] = {}
     for name, value in (pair for trace in result.traces for pair in trace.case.values):
-        seen.setdefault(name, {})[axis(name).told(value)] = None
+        seen.setdefault(name, {})[axis(name).label(value)] = None
     same = [*(next(iter(told)) for name, told in seen.items() if len(told) == 1 and name not in ("workers", "users"))]
     return " · ".join([*same, f"{requests} request{'s'[: requests != 1]} at the same moment", cores(result)])
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from under_siege import formatting
-from under_siege.model.sanitize import legible
+from under_siege.model.result_file import legible
 from under_siege.paths import PROGRAM
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from common.server_contract import default_port, remedy, unmet
-from under_siege.model.target import Target
+from under_siege.model.suite import Target
 
 
 def catalogue_as_text(strategies: Sequence[Target]) -> str:

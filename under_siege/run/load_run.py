@@ -104,7 +104,7 @@ async def _drive_and_listen(
     assert began_s is not None
 
     def take(line: str, arrived_s: float) -> None:
-        arrival = tool.driver.arrival(line)
+        arrival = tool.driver.parse_line(line)
         if arrival is not None:
             _append(record, arrival, arrived_s - began_s)
             length.answer(arrival.user, arrived_s - began_s)

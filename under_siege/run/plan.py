@@ -15,10 +15,9 @@ from common.errors import BadInputError
 from common.server_contract import remedy, unmet
 from under_siege.model.case import Case, Value, case_of
 from under_siege.model.record import LeftOut, Record
-from under_siege.model.suite import Load, Suite
-from under_siege.model.target import Amount, Target, filled
+from under_siege.model.suite import Load, Suite, Target, WarmUp, filled
 from under_siege.targets.expectation import Expectation, Expectations
-from under_siege.targets.interpreter import Interpreter, each_once, interpreter, told_apart
+from under_siege.targets.interpreter import Interpreter, distinct, interpreter, with_unique_versions
 from under_siege.targets.strategies import all_strategies
 
 _NO_JOBS = "takes no jobs"
@@ -69,7 +68,7 @@ class Plan:
     def warm_up_of(self, case: Case) -> Load | None:
         """Return the load of the warm-up, which does not count; None if there is none."""
         wanted = self.targets[case.server].warm_up or self.load.warm_up
-        if wanted is None or wanted == Amount():
+        if wanted is None or wanted == WarmUp():
             return None
         return replace(self.load_of(case), requests=wanted.requests, time_s=wanted.time_s)
 
@@ -102,7 +101,7 @@ def make_plan(
     given = {name: values for name, values in axes.items() if values}
     _refuse_unused(suite, given)
     axes = {**suite.axes, **given}
-    pythons = told_apart(each_once([interpreter(str(path)) for path in dict.fromkeys(axes["python"])]))
+    pythons = with_unique_versions(distinct([interpreter(str(path)) for path in dict.fromkeys(axes["python"])]))
     targets = _named_apart(suite)
     left_out = tuple(
         LeftOut(target.name, target.title, python.version, why)
@@ -115,7 +114,7 @@ def make_plan(
     if not cases:
         raise BadInputError(_why_none(left_out))
     ceiling = [suite.ceiling] if suite.ceiling else []
-    ceilings = dict.fromkeys(case.as_seen_by(one.name, one.axes) for one in ceiling for case in cases)
+    ceilings = dict.fromkeys(case.for_target(one.name, one.axes) for one in ceiling for case in cases)
     return Plan(
         {target.name: target for target in (*targets, *ceiling)},
         {python.version: python for python in pythons},
@@ -155,7 +154,7 @@ def _points(targets: Sequence[Target], axes: Mapping[str, Sequence[Value]]) -> l
     if (many := math.prod(map(len, given.values()))) > MOST_POINTS:
         raise BadInputError(f"all axes together have {many:,} points: expected no more than {MOST_POINTS:,}")
     points = [_at_its_path(dict(zip(given, values, strict=True))) for values in itertools.product(*given.values())]
-    cases = [case_of(target.name, point).as_seen_by(target.name, target.axes) for target in targets for point in points]
+    cases = [case_of(target.name, point).for_target(target.name, target.axes) for target in targets for point in points]
     return list(dict.fromkeys(cases))
 
 

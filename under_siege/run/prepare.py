@@ -15,8 +15,7 @@ from under_siege.environments.venvs import environment_with, run_command, with_p
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer, client
 from under_siege.model.case import Case
-from under_siege.model.suite import ANY, SAME
-from under_siege.model.target import filled_words
+from under_siege.model.suite import ANY, SAME, filled_words
 from under_siege.paths import ROOT
 from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running

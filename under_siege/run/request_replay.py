@@ -114,7 +114,7 @@ class RequestReplays:
         Raises:
             CaseFailedError: it does not ask.
         """
-        if not self._tool.driver.is_imitated:
+        if not self._tool.driver.is_replayed:
             return None
         if order.keep_alive not in self._seen:
             self._seen[order.keep_alive] = await _captured(self._tool, order)

@@ -18,7 +18,7 @@ from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer, get, get_job
 from under_siege.model.case import Case
 from under_siege.model.record import Record
-from under_siege.model.target import filled
+from under_siege.model.suite import filled
 from under_siege.paths import HOST
 from under_siege.processes.managed_process import CALM_LOOK_S, GRACE_S, LOOK_S, ManagedProcess, how_it_ended, until
 from under_siege.processes.ports import (

@@ -23,9 +23,8 @@ from under_siege.environments.tool_install import Tool, check, tool_in
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import Driver
 from under_siege.model.case import Case
-from under_siege.model.record import Compared, Incident, Record, Result, Step, Trace, save
-from under_siege.model.result_file import UnwritableError
-from under_siege.model.sanitize import made_legible
+from under_siege.model.record import Incident, MeasuredSuite, RateStep, Record, Result, Trace, save
+from under_siege.model.result_file import UnwritableError, made_legible
 from under_siege.model.suite import OPEN, Suite
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.processes.managed_process import until_signal
@@ -44,7 +43,7 @@ LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
 Wanted = Callable[[Result], Collection[Case]]
 Meanwhile = Callable[[], object]
 Adapted = Callable[[Plan, Expectations], Plan]
-Keep = Callable[[Record | Trace | Incident | Step], None]
+Keep = Callable[[Record | Trace | Incident | RateStep], None]
 
 
 class Tracer(Protocol):
@@ -147,10 +146,15 @@ class RawValues:
         self._result, self._path, self._watcher, self.are_saved = result, path, watcher, path is not None
         self._order = {traced_case(case): index for index, case in enumerate(plan.cases)}
 
-    def keep(self, kept: Record | Trace | Incident | Step) -> None:
+    def keep(self, kept: Record | Trace | Incident | RateStep) -> None:
         """Add it to the result and save that; warn once if that can't be done."""
         result = self._result
-        of_each_kind = {Record: result.records, Trace: result.traces, Incident: result.incidents, Step: result.steps}
+        of_each_kind = {
+            Record: result.records,
+            Trace: result.traces,
+            Incident: result.incidents,
+            RateStep: result.steps,
+        }
         of_each_kind[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
         result.traces.sort(key=lambda trace: self._order.get(trace.case, len(self._order)))
         if self._path is None:
@@ -223,11 +227,11 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
     return made_legible(result)
 
 
-def _compared(suite: Suite) -> Compared | None:
+def _compared(suite: Suite) -> MeasuredSuite | None:
     if not suite.title:
         return None
     ping = suite.ping.path if suite.ping else ""
-    return Compared(title=suite.title, source=suite.source, body=suite.expect.body, ping=ping)
+    return MeasuredSuite(title=suite.title, source=suite.source, body=suite.expect.body, ping=ping)
 
 
 @contextlib.asynccontextmanager

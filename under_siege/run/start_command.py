@@ -12,7 +12,7 @@ from pathlib import Path
 from common.server_contract import SYSTEM, install_command
 from under_siege.errors import CaseFailedError
 from under_siege.model.case import Case
-from under_siege.model.target import SERVICES, Target, filled, filled_words
+from under_siege.model.suite import SERVICES, Target, filled, filled_words
 from under_siege.paths import HOST, server_environment
 from under_siege.processes.supervisor_client import kept
 from under_siege.run.plan import Plan
@@ -42,7 +42,7 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
         CaseFailedError: something that it needs is missing.
     """
     target, python = plan.targets[case.server], plan.python_of(case)
-    words = target.words(case)
+    words = target.command_for(case)
     places = {"host": HOST, "port": port, "python": python.path, "suite": plan.suite.folder or ".", **services}
     values: dict[str, object] = {**dict(case.values), **places}
     if target.path is not None:

@@ -91,7 +91,7 @@ async def verify(
     Raises:
         CaseFailedError: it isn't the right one, or there is none.
     """
-    url, expected = expected.asked_at(url)
+    url, expected = expected.for_request(url)
     method = "POST" if expected.of_a_job else "GET"
     if like is not None:
         answer = await like.ask(url, expected.patience_s(users), len(expected.answer))

@@ -1,1 +1,1 @@
-"""From words on the command line or a suite file to targets."""
+"""Select targets, from command-line arguments or a suite file."""

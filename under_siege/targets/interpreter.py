@@ -1,4 +1,4 @@
-"""The Python that runs a server: where it is and which it is."""
+"""The Python interpreters that run servers."""
 
 import json
 import shutil
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from common.errors import BadInputError
-from under_siege.model.sanitize import legible
+from under_siege.model.result_file import legible
 from under_siege.paths import server_environment
 
-_ASK = """
+_DESCRIBE = """
 import json, platform, sys, sysconfig
 free = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 version = platform.python_version() + ("t" if free else "")
@@ -23,48 +23,46 @@ answer = [version, " ".join(sys.version.split()), sys.version_info[:2], sys.pref
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python: its path and its version, with a `t` behind it if it was built without the GIL."""
-
     path: str
-    version: str
-    build: str  # as `sys.version` says
+    version: str  # ends in `t` if it is free-threaded
+    build: str  # `sys.version`
     minor: tuple[int, int]  # (3, 14)
     prefix: str
-    packages: tuple[str, ...] = ()  # the folders of its packages if it is that of a virtual environment
-    missing: tuple[tuple[str, str], ...] = ()  # packages that it can't have, each with the reason
+    packages: tuple[str, ...] = ()  # the directories of its packages if it belongs to a virtual environment
+    missing: tuple[tuple[str, str], ...] = ()  # packages that can't be installed, each with the reason
 
     def is_same_as(self, other: "Interpreter") -> bool:
-        """Whether it is the same Python, perhaps under another name: in the same place, and built at the same time."""
+        """Return whether the other one is the same installation and build, perhaps under another name."""
         return (self.prefix, self.build) == (other.prefix, other.build)
 
     def why_missing(self, package: str) -> str:
-        """Why it does not have the package; empty where that isn't known."""
+        """Return why the package can't be installed; empty if that isn't known."""
         return dict(self.missing).get(package, "")
 
 
 def interpreter(path: str = sys.executable) -> Interpreter:
-    """Return the interpreter as it describes itself.
+    """Return the interpreter, as it describes itself.
 
     Raises:
-        BadInputError: it isn't there, isn't a Python, or is older than 3.11.
+        BadInputError: there is none, it isn't a Python, or it is older than 3.11.
     """
-    found = shutil.which(path)
-    if found is None:
+    program = shutil.which(path)
+    if program is None:
         raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python")
     try:
-        version, build, minor, prefix, packages = answer_of(found, _ASK)
+        version, build, minor, prefix, packages = evaluate(program, _DESCRIBE)
     except (OSError, subprocess.SubprocessError, ValueError):
         raise BadInputError(f"{path!r} is not a Python that runs") from None
     if tuple(minor) < (3, 11):
         raise BadInputError(f"{path!r} is Python {version}; expected 3.11 or later")
-    return Interpreter(found, version, build, tuple(minor), prefix, tuple(packages))
+    return Interpreter(program, version, build, tuple(minor), prefix, tuple(packages))
 
 
-def answer_of(python: str, source: str, *options: str) -> Any:
-    """Return the JSON value of `answer` once the Python has run the source; the Python of the bench needs no process.
+def evaluate(python: str, source: str, *options: str) -> Any:
+    """Run the source and return its variable `answer` as JSON; only another Python than the bench's needs a process.
 
     Raises:
-        OSError, subprocess.SubprocessError, ValueError: it can't run.
+        OSError, subprocess.SubprocessError, ValueError: the Python or the source fails.
     """
     if python == sys.executable:
         names: dict[str, Any] = {}
@@ -76,15 +74,15 @@ def answer_of(python: str, source: str, *options: str) -> Any:
     )
 
 
-def each_once(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """Return them without those that are another name for one before them."""
-    return [one for index, one in enumerate(interpreters) if not any(map(one.is_same_as, interpreters[:index]))]
+def distinct(interpreters: list[Interpreter]) -> list[Interpreter]:
+    """Return the interpreters without those that are another name of an earlier one."""
+    return [each for index, each in enumerate(interpreters) if not any(map(each.is_same_as, interpreters[:index]))]
 
 
-def told_apart(interpreters: list[Interpreter]) -> list[Interpreter]:
-    """Return them with the directory behind the version of those that share it with another."""
-    versions = [one.version for one in interpreters]
+def with_unique_versions(interpreters: list[Interpreter]) -> list[Interpreter]:
+    """Return the interpreters with the directory added to a version that several of them have."""
+    versions = [each.version for each in interpreters]
     return [
-        replace(one, version=legible(f"{one.version} in {one.prefix}")) if versions.count(one.version) > 1 else one
-        for one in interpreters
+        replace(each, version=legible(f"{each.version} in {each.prefix}")) if versions.count(each.version) > 1 else each
+        for each in interpreters
     ]

@@ -1,27 +1,26 @@
-"""The keys of a suite file with their types, and one line for a value that does not fit."""
+"""The keys and types of a suite file, and a one-line error for each value that does not fit."""
 
 import difflib
 import re
 import shlex
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from collections.abc import Collection, Sequence
+from typing import Annotated, Any, cast
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from common.errors import BadInputError
-from under_siege.model.suite import SAME
-from under_siege.model.target import Amount, names_in, seconds
+from under_siege.model.result_file import legible
+from under_siege.model.suite import SAME, WarmUp, parse_time_s, placeholders
 
-PATH = "one that begins with /, of letters, digits and signs that an address may have, others as %20, %C3%A9, no /../"
-MOST_REQUESTS, MOST_USERS, MOST_THREADS = 10_000_000, 10_000, 64
-# RFC 3986, with brackets, which all tools leave alone, and braces, for names: anything else each tool sends in a way of
-# its own; and some resolve the dots that others send.
+PATH = "one that begins with /, with the characters of a URL, others as %20 or %C3%A9, and without /../"
+MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64
+# RFC 3986, with brackets, which all tools send unchanged, and braces for placeholders. Tools differ in how they send
+# other characters, and some of them resolve dots.
 _URL_PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
-_WORDS = {  # of msgspec, and what a reader of TOML calls it
+_VARIABLES = re.compile(r"(servers\..+\.)?(environment|headers)")  # keys whose tables have free names
+_TOML_TERMS = {  # for those of msgspec
     " of length >= 1": " of at least one value",
     "`": "",
     "object": "a table",
@@ -33,241 +32,226 @@ _WORDS = {  # of msgspec, and what a reader of TOML calls it
     " |": " or",
 }
 
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """What a text must match. (Not `Meta(pattern=...)`: msgspec 0.22 then crashes while it collects garbage.)"""
-
-    regex: str
-    expected: str
-
-
-_VARIABLE_NAME = Annotated[str, Pattern(r"\A[^\s=:\x00-\x1f]+\Z", "names without spaces, = and :")]
-AnyText = Annotated[str, Pattern(r"\A[^\0]*\Z", "a text")]  # no command, file or address can have a NUL
-Text = Annotated[str, Pattern(r"\A[^\0]*[^\s\0][^\0]*\Z", "a text that is not empty")]
-UrlPath = Annotated[str, Pattern(_URL_PATH, PATH)]
-Requests = Annotated[int, Meta(ge=1, le=MOST_REQUESTS)]
-Users = Annotated[int, Meta(ge=1, le=MOST_USERS)]
-Threads = Annotated[int, Meta(ge=1, le=MOST_THREADS)]
-WarmUp = Annotated[int, Meta(ge=0, le=MOST_REQUESTS)] | Text
-Time = int | float | Text
-Variables = dict[_VARIABLE_NAME, AnyText | int]
-AxisValue = Text | int | float
+RequestCount = Annotated[int, Meta(ge=1, le=MAX_REQUESTS)]
+UserCount = Annotated[int, Meta(ge=1, le=MAX_USERS)]
+ThreadCount = Annotated[int, Meta(ge=1, le=MAX_THREADS)]
+WarmUpValue = Annotated[int, Meta(ge=0, le=MAX_REQUESTS)] | str
+Time = int | float | str
+AxisValue = str | int | float
 AxisValues = AxisValue | Annotated[list[AxisValue], Meta(min_length=1)]
 
 
 class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the file; what it does not say is None, or has the default."""
+    pass
 
 
 class LoadTable(_Table, frozen=True):
-    """`[load]`."""
-
-    tool: Text = "siege"
-    path: UrlPath | Annotated[list[UrlPath], Meta(min_length=1)] = "/"
-    files: Text = ""
-    script: Text | None = None
-    users: Users | Annotated[list[Users], Meta(min_length=1)] = 25
+    tool: str = "siege"
+    path: str | Annotated[list[str], Meta(min_length=1)] = "/"
+    files: str = ""
+    script: str | None = None
+    users: UserCount | Annotated[list[UserCount], Meta(min_length=1)] = 25
     time: Time | None = None
-    requests: Requests | None = None
-    warm_up: WarmUp = 0
+    requests: RequestCount | None = None
+    warm_up: WarmUpValue = 0
     keep_alive: bool | Annotated[list[bool], Meta(min_length=1)] = False
-    threads: Threads | None = None
-    options: list[Text] = []
-    own_network: bool | Annotated[int, Meta(ge=100, le=28_000)] = False  # a number: of its ports
-    task: Text | Annotated[list[Text], Meta(min_length=1)] | None = None
-    locust_workers: Threads | None = None
+    threads: ThreadCount | None = None
+    options: list[str] = []
+    own_network: bool | Annotated[int, Meta(ge=100, le=28_000)] = False  # a number: of local ports
+    task: str | Annotated[list[str], Meta(min_length=1)] | None = None
+    locust_workers: ThreadCount | None = None
 
 
 class ExpectTable(_Table, frozen=True):
-    """`[expect]`."""
-
     status: Annotated[int, Meta(ge=100, le=599)] = 200
-    body: Text = SAME
-    file: Text | None = None
-    check: Text = ""
+    body: str = SAME
+    file: str | None = None
+    check: str = ""
 
 
 class PingTable(_Table, frozen=True):
-    """`[ping]`."""
-
-    path: UrlPath = "/ping"
+    path: str = "/ping"
     ready_within: Time | None = None
 
 
 class QuickTable(_Table, frozen=True):
-    """`[quick]`."""
-
     load: dict[str, Any] = {}
     axes: dict[str, Any] = {}
-    servers: list[Text] = []
+    servers: list[str] = []
 
 
 class ServerTable(_Table, frozen=True):
-    """`[servers.NAME]`."""
-
-    title: Text = ""
-    command: Text | None = None
-    url: Text = ""
-    requirements: list[Text] = []
-    environment: Variables = {}
-    needs: list[Text] = []
+    title: str = ""
+    command: str | None = None
+    url: str = ""
+    requirements: list[str] = []
+    environment: dict[str, str | int] = {}
+    needs: list[str] = []
     ceiling: bool = False
     ready_within: Time | None = None
-    warm_up: WarmUp | None = None
-    prepare: Text = ""
-    headers: Variables = {}
+    warm_up: WarmUpValue | None = None
+    prepare: str = ""
+    headers: dict[str, str | int] = {}
 
 
 class SuiteTable(_Table, frozen=True):
-    """The whole file; each of its tables is read by its own type, so that errors can name it."""
+    """The whole file."""
 
-    title: Text = ""
-    requirements: list[Text] = []
-    environment: Variables = {}
-    prepare: Text = ""
-    load: dict[str, Any] = {}
-    expect: dict[str, Any] = {}
-    ping: dict[str, Any] | None = None
+    title: str = ""
+    requirements: list[str] = []
+    environment: dict[str, str | int] = {}
+    prepare: str = ""
+    load: LoadTable = LoadTable()
+    expect: ExpectTable = ExpectTable()
+    ping: PingTable | None = None
     axes: dict[str, AxisValues] = {}
-    require: dict[str, list[Text]] = {}
-    servers: dict[str, Any] = {}
-    quick: dict[str, Any] | None = None
+    require: dict[str, list[str]] = {}
+    servers: dict[str, ServerTable] = {}
+    quick: QuickTable | None = None
 
 
-def converted(data: Any, schema: type[msgspec.Struct], place: str = "") -> Any:
-    """Return the data as that type.
+_TABLES = {"load": LoadTable, "expect": ExpectTable, "ping": PingTable, "servers": ServerTable, "quick": QuickTable}
 
-    Args:
-        place: the keys that lead to it, such as `servers.one`.
+
+def suite_table(data: dict[str, Any]) -> SuiteTable:
+    """Return the parsed TOML as a table with types.
 
     Raises:
-        BadInputError: it does not fit; says the key, its value, and what was expected.
+        BadInputError: a value does not fit; names its key, and what was expected.
     """
     try:
-        table = msgspec.convert(data, schema)
+        table = msgspec.convert(data, SuiteTable)
     except msgspec.ValidationError as error:
-        problem, _, at = str(error).partition(" - at ")
-    else:
-        hints = get_type_hints(schema, include_extras=True)
-        for name, value in data.items():
-            for at, text, expected in _mismatches(value, hints[name], f"{place}.{name}".lstrip(".")):
-                raise wrong(at, text, expected)
-        return table
+        raise _explained(str(error), data) from None
+    _check_texts("", data)
+    return table
+
+
+def _explained(message: str, data: dict[str, Any]) -> BadInputError:
+    """Return the error of msgspec with the key and its value."""
+    problem, _, place = message.partition(" - at ")
+    path: list[str] = []
+    key, value = "", cast(Any, data)
+    for field, index, any_key in re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", place):
+        if index:
+            key, value = f"{key}[{index}]", value[int(index)]
+            continue
+        if any_key:  # msgspec does not say which
+            field = next(name for name, item in value.items() if not _is_valid([*path, name], item))
+        path.append(field)
+        key, value = ".".join(legible(name)[:60] for name in path), value[field]
     if unknown := re.search("unknown field `(.*)`", problem, re.DOTALL):
-        raise unknown_key(place, unknown[1], schema.__struct_fields__)
-    value = data
-    for field, index, any_key in re.findall(r"\.(\w+)|\[(\d+)\]|(\[\.\.\.\])", at):
-        if any_key:  # which one, msgspec does not tell: each by itself
-            for key in value if len(value) > 1 else ():
-                outer, _, name = place.rpartition(".")
-                converted({name: {key: value[key]}}, schema, outer)
-            (field,) = value
-        value = value[int(index)] if index else value[field]
-        place += f"[{index}]" if index else f".{field}"
+        return unknown_key(key, unknown[1], (_TABLES[path[0]] if path else SuiteTable).__struct_fields__)
     expected = problem.removeprefix("Expected ").partition(", got ")[0]
-    for theirs, ours in _WORDS.items():
+    for theirs, ours in _TOML_TERMS.items():
         expected = expected.replace(theirs, ours)
-    raise wrong(place.lstrip("."), value, expected)
+    return invalid_value(key, value, expected)
 
 
-def _mismatches(value: Any, hint: Any, place: str, shown_as: Any = None) -> Iterator[tuple[str, Any, str]]:
-    """Yield the place of each text that does not match its pattern, what to show of it, and what was expected."""
-    if isinstance(hint, UnionType) or get_origin(hint) is Union:
-        for each in get_args(hint):
-            yield from _mismatches(value, each, place, shown_as)
-    elif get_origin(hint) is Annotated:
-        inner, *marks = get_args(hint)
-        patterns = [mark for mark in marks if isinstance(mark, Pattern) and isinstance(value, str)]
-        yield from ((place, shown_as or value, mark.expected) for mark in patterns if not re.search(mark.regex, value))
-        yield from _mismatches(value, inner, place, shown_as)
-    elif get_origin(hint) is list and isinstance(value, list):
+def _is_valid(path: Sequence[str], value: Any) -> bool:
+    for name in reversed(path):
+        value = {name: value}
+    try:
+        msgspec.convert(value, SuiteTable)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _check_texts(key: str, value: Any, *, may_be_empty: bool = False) -> None:
+    """Raise BadInputError for an empty text, or one that no command, file or address can have."""
+    if isinstance(value, str):
+        if "\0" in value:
+            raise invalid_value(key, value, "a text without NUL")
+        if not value.strip() and not may_be_empty:
+            raise invalid_value(key, value, "a text that is not empty")
+    elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _mismatches(item, get_args(hint)[0], f"{place}[{index}]")
-    elif get_origin(hint) is dict and isinstance(value, dict):
-        of_keys, of_values = get_args(hint)
-        for key, item in value.items():
-            yield from _mismatches(key, of_keys, place, value)
-            yield from _mismatches(item, of_values, f"{place}.{key}")
+            _check_texts(f"{key}[{index}]", item)
+    elif isinstance(value, dict):
+        has_variables = _VARIABLES.fullmatch(key) is not None
+        if has_variables and not all(re.fullmatch(r"[^\s=:\x00-\x1f]+", name) for name in value):
+            raise invalid_value(key, value, "names without spaces, = and :")
+        for name, item in value.items():
+            _check_texts(f"{key}.{legible(name)[:60]}".lstrip("."), item, may_be_empty=has_variables)
 
 
-def wrong(place: str, value: object, expected: str) -> BadInputError:
-    """Return the error for the value of that key."""
-    return BadInputError(f"{place} = {shown(value)}: expected {expected}")
+def invalid_value(key: str, value: object, expected: str) -> BadInputError:
+    return BadInputError(f"{key} = {shown(value)}: expected {expected}")
 
 
-def unknown_key(place: str, key: str, known: Collection[str]) -> BadInputError:
-    """Return the error for a key that the table does not have."""
+def unknown_key(table: str, key: str, known: Collection[str]) -> BadInputError:
     near = difflib.get_close_matches(key, known, 1)
-    meant = f" (did you mean {near[0]!r}?)" if near else ""
-    has = f"{place} has an " if place else ""
-    return BadInputError(f"{has}unknown key {shown(key)}{meant}: expected one of {', '.join(known)}")
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    has = f"{table} has an " if table else ""
+    return BadInputError(f"{has}unknown key {shown(key)}{hint}: expected one of {', '.join(known)}")
 
 
 def shown(value: object) -> str:
-    """Return the value as it may stand in a message: short, whatever it is."""
+    """Return the value for a message, shortened."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def choice(place: str, value: str, choices: Collection[str]) -> str:
-    """Return the value; raise BadInputError if it is none of the choices."""
+def choice(key: str, value: str, choices: Collection[str]) -> str:
     if value not in choices:
-        raise wrong(place, value, f"one of {', '.join(choices)}")
+        raise invalid_value(key, value, f"one of {', '.join(choices)}")
     return value
 
 
-def time_s(place: str, value: Time) -> float:
-    """Return the seconds of `30`, `"30s"`, `"500ms"` or `"2m"`; raise BadInputError if it is none."""
-    found = seconds(str(value))
-    if found is None:
-        raise wrong(place, value, 'seconds, or a time such as "30s" or "500ms"')
-    return found
+def time_s(key: str, value: Time) -> float:
+    """Return the seconds of `30`, `"30s"`, `"500ms"` or `"2m"`."""
+    parsed_s = parse_time_s(str(value))
+    if parsed_s is None:
+        raise invalid_value(key, value, 'seconds, or a time such as "30s" or "500ms"')
+    return parsed_s
 
 
-def amount(place: str, value: WarmUp) -> Amount:
-    """Return a number of requests, or a time: `6000`, `"2s"`; raise BadInputError if it is neither."""
-    return Amount(time_s=time_s(place, value)) if isinstance(value, str) else Amount(requests=value or None)
+def warm_up(key: str, value: WarmUpValue) -> WarmUp:
+    """Return a number of requests, or a time: `6000`, `"2s"`."""
+    return WarmUp(time_s=time_s(key, value)) if isinstance(value, str) else WarmUp(requests=value or None)
 
 
-def split_words(place: str, command: str) -> tuple[str, ...]:
-    """Return the words of a command, as in a shell; raise BadInputError if there are none."""
+def command_words(key: str, command: str, allowed: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return the words of a command, split as in a shell, which may contain only the allowed placeholders."""
     try:
         words = tuple(shlex.split(command))
     except ValueError as error:
-        raise BadInputError(f"{place} = {shown(command)} is not closed ({error}): expected quotes in pairs") from None
+        raise BadInputError(f"{key} = {shown(command)} is not closed ({error}): expected quotes in pairs") from None
     if words and not words[0]:
-        raise wrong(place, command, "a program and its arguments")
+        raise invalid_value(key, command, "a program and its arguments")
+    for name in placeholders(*words):
+        if allowed is not None and name not in allowed:
+            raise BadInputError(f"{key} = {shown(command)} with {{{name}}}: expected one of {', '.join(allowed)}")
     return words
 
 
 def is_path(text: str) -> bool:
-    """Return whether every load tool sends the same for it."""
+    """Return whether the text is a path that every load tool sends unchanged."""
     return re.search(_URL_PATH, text) is not None
 
 
 def address(text: str) -> SplitResult | None:
-    """Return its parts; None if it is no HTTP URL, or has a user or a fragment, which tools understand differently."""
+    """Return the parts of an HTTP URL; None for any other text, or with a user or a fragment, which tools interpret."""
     try:
         parts = urlsplit(text)
-        port_is_good = parts.port != 0
-    except ValueError:  # a port that is no number, or brackets without a partner
+        has_valid_port = parts.port != 0
+    except ValueError:  # an invalid port, or unpaired brackets
         return None
-    at_host = re.fullmatch(r"http://[\w.:\[\]-]+(/[^\s#]*|\?[^\s#]*)?", text, re.ASCII)
-    if at_host is None or not parts.hostname or not port_is_good or parts.netloc.endswith(":"):
+    match = re.fullmatch(r"http://[\w.:\[\]-]+(/[^\s#]*|\?[^\s#]*)?", text, re.ASCII)
+    if match is None or not parts.hostname or not has_valid_port or parts.netloc.endswith(":"):
         return None
     return parts if is_path(path_of(parts)) else None
 
 
 def path_of(parts: SplitResult) -> str:
-    """Return what is requested there."""
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
-def ping_path(place: str, text: str) -> str:
-    """Return the text; raise BadInputError if it is no path, or has a name in braces, which is not filled in there."""
+def ping_path(key: str, text: str) -> str:
+    """Return the text if it is a path without placeholders."""
     if not is_path(text):
-        raise wrong(place, text, PATH)
-    if names := names_in(text):
-        raise BadInputError(f"{place} = {shown(text)} has {{{names[0]}}}: expected one path for all, without braces")
+        raise invalid_value(key, text, PATH)
+    if names := placeholders(text):
+        raise BadInputError(f"{key} = {shown(text)} has {{{names[0]}}}: expected one path for all, without braces")
     return text

@@ -15,8 +15,8 @@ from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer, client
 from under_siege.model.case import Case
 from under_siege.model.record import Failure, Record, Result, Trace
-from under_siege.model.target import SERVICES
-from under_siege.model.validation import LONGEST_S
+from under_siege.model.result_file import LONGEST_S
+from under_siege.model.suite import SERVICES
 from under_siege.monitors.cpu_speed_probe import machine_between
 from under_siege.monitors.ping import probing
 from under_siege.monitors.resource_usage import tree_usage

@@ -211,7 +211,7 @@ def timelines(traces: Sequence[Trace]) -> list[Timeline]:
 
 
 def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
-    settings = tuple(axis(name).told(value) for name, value in trace.case.values if name in differing)
+    settings = tuple(axis(name).label(value) for name, value in trace.case.values if name in differing)
     if trace.failure is not None or not trace.requests.sent_s:
         failure = trace.failure.message if trace.failure else "no request was sent"
         return Timeline(trace.server, settings, trace.title, failure=failure)

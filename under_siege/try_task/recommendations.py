@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.model.target import Kind, Target
-from under_siege.model.task_profile import Again, Alone, Effects, Findings, Threads
+from under_siege.model.suite import Kind, Target
+from under_siege.model.task_profile import FirstRun, RepeatedRuns, SideEffects, TaskProfile, ThreadRuns
 from under_siege.paths import PROGRAM
 
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
@@ -24,7 +24,7 @@ MOST_CPUS = 0.75  # of all
 MULTITHREADED = 1.2  # CPUs on average: more than one thread can use
 
 
-def as_advice(findings: Findings, strategies: Sequence[Target]) -> RenderableType:
+def as_advice(findings: TaskProfile, strategies: Sequence[Target]) -> RenderableType:
     facts, advice = Table.grid(padding=(0, 2, 0, 0)), Table.grid(padding=(0, 2, 0, 0))
     for name, fact in _facts(findings):
         facts.add_row(Text(name, style="dim", no_wrap=True), Text(fact))
@@ -37,11 +37,11 @@ def as_advice(findings: Findings, strategies: Sequence[Target]) -> RenderableTyp
     return Group(facts, Text(), advice, *([Text(f"\nMeasure these: {command}")] if worth else []))
 
 
-def is_worth_a_run(findings: Findings, strategies: Sequence[Target]) -> bool:
+def is_worth_a_run(findings: TaskProfile, strategies: Sequence[Target]) -> bool:
     return any(judgement == YES for _, judgement, _ in recommendations(findings, strategies))
 
 
-def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
+def _facts(findings: TaskProfile) -> Iterator[tuple[str, str]]:
     yield "task", f"{findings.task}, under Python {findings.python}"
     if findings.alone is not None:
         yield from [("fails", findings.alone.error)] if findings.alone.error else _single_task(findings, findings.alone)
@@ -61,7 +61,7 @@ def _facts(findings: Findings) -> Iterator[tuple[str, str]]:
     yield from (("warning", warning) for warning in _warnings(findings))
 
 
-def _single_task(findings: Findings, alone: Alone) -> Iterator[tuple[str, str]]:
+def _single_task(findings: TaskProfile, alone: FirstRun) -> Iterator[tuple[str, str]]:
     again, machine = _again(findings), findings.machine
     best = again or alone
     time = (
@@ -91,7 +91,7 @@ def _single_task(findings: Findings, alone: Alone) -> Iterator[tuple[str, str]]:
     yield "answer", f"{alone.answer!r} ({alone.answer_bytes:,} bytes{same})"
 
 
-def _gil(findings: Findings, threads: Threads) -> str:
+def _gil(findings: TaskProfile, threads: ThreadRuns) -> str:
     held = holds_gil(findings)
     if is_io_bound(findings):
         state = "hardly needed: the task is I/O-bound"
@@ -105,8 +105,8 @@ def _gil(findings: Findings, threads: Threads) -> str:
     return f"{state}; other threads wait up to {formatting.seconds(threads.stalled_s)} for their turn"
 
 
-def _warnings(findings: Findings) -> Iterator[str]:
-    again, effects = findings.again or Again(), findings.effects or Effects()
+def _warnings(findings: TaskProfile) -> Iterator[str]:
+    again, effects = findings.again or RepeatedRuns(), findings.effects or SideEffects()
     if findings.stopped:
         yield findings.stopped
     if again.error:
@@ -123,23 +123,23 @@ def _warnings(findings: Findings) -> Iterator[str]:
         yield f"it leaves {findings.threads.threads_left} threads behind"
 
 
-def _again(findings: Findings) -> Again | None:
+def _again(findings: TaskProfile) -> RepeatedRuns | None:
     """Return the later runs, unless they failed."""
     return None if findings.again is None or findings.again.error else findings.again
 
 
-def is_io_bound(findings: Findings) -> bool:
+def is_io_bound(findings: TaskProfile) -> bool:
     again = _again(findings)
     return again is not None and again.cpu_s < IO_BOUND * again.wall_s
 
 
-def is_brief(findings: Findings) -> bool:
+def is_brief(findings: TaskProfile) -> bool:
     """Return whether the task takes less time than a request itself."""
     again = _again(findings)
     return again is not None and again.wall_s < BRIEF_S
 
 
-def is_cached(findings: Findings) -> bool:
+def is_cached(findings: TaskProfile) -> bool:
     """Return whether the first run took so much longer that the others may only have read a cache."""
     alone, again = findings.alone, _again(findings)
     if alone is None or again is None or alone.error:
@@ -147,7 +147,7 @@ def is_cached(findings: Findings) -> bool:
     return alone.wall_s > max(CACHED * again.wall_s, again.wall_s + CACHED_S)
 
 
-def cpus_used(findings: Findings) -> float:
+def cpus_used(findings: TaskProfile) -> float:
     """Return how many CPUs a single task uses with its own threads; 0 if it needs no more than one."""
     again = _again(findings)
     if again is None or is_brief(findings) or again.cpu_s <= MULTITHREADED * again.wall_s:
@@ -155,7 +155,7 @@ def cpus_used(findings: Findings) -> float:
     return again.cpu_s / again.wall_s
 
 
-def holds_gil(findings: Findings) -> bool | None:
+def holds_gil(findings: TaskProfile) -> bool | None:
     """Return whether two threads can't run the task in parallel; None if unknown."""
     threads = findings.threads
     if threads is None or threads.error or findings.cpus < 2:
@@ -165,7 +165,7 @@ def holds_gil(findings: Findings) -> bool | None:
     return threads.two_s > HELD * threads.alone_s
 
 
-def recommendations(findings: Findings, strategies: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
+def recommendations(findings: TaskProfile, strategies: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
     """Yield the name of each strategy of a known kind, whether it is worth a run, and why."""
     for strategy in strategies:
         if strategy.kind != Kind.UNKNOWN:
@@ -174,7 +174,7 @@ def recommendations(findings: Findings, strategies: Sequence[Target]) -> Iterato
             yield strategy.name, judgement, prefix + reason
 
 
-def _recommendation(findings: Findings, kind: Kind) -> tuple[str, str]:
+def _recommendation(findings: TaskProfile, kind: Kind) -> tuple[str, str]:
     if findings.alone is None or findings.alone.error:
         return CANNOT, "the task itself does not work"
     if findings.again is not None and findings.again.answers > 1:
@@ -193,7 +193,7 @@ def _recommendation(findings: Findings, kind: Kind) -> tuple[str, str]:
     return _if_io_bound(kind, yields) if is_io_bound(findings) else _if_cpu_bound(findings, kind, yields)
 
 
-def _obstacle(findings: Findings, kind: Kind) -> str:
+def _obstacle(findings: TaskProfile, kind: Kind) -> str:
     """Return why the task can't work with this kind of strategy; empty if it can."""
     trials = {
         Kind.THREADS: ("in threads", findings.threads),
@@ -225,7 +225,7 @@ def _if_io_bound(kind: Kind, yields: bool) -> tuple[str, str]:
     return NO, "it waits without yielding, which blocks the event loop"
 
 
-def _if_cpu_bound(findings: Findings, kind: Kind, yields: bool) -> tuple[str, str]:
+def _if_cpu_bound(findings: TaskProfile, kind: Kind, yields: bool) -> tuple[str, str]:
     cpus, held, again = cpus_used(findings), holds_gil(findings), _again(findings)
     match kind:
         case Kind.THREADS if cpus:

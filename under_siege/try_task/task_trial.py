@@ -11,8 +11,8 @@ import msgspec
 from common.cpus import usable_cpus
 from common.errors import BadInputError
 from under_siege.environments.venvs import with_packages
-from under_siege.model.sanitize import made_legible
-from under_siege.model.task_profile import Findings
+from under_siege.model.result_file import made_legible
+from under_siege.model.task_profile import TaskProfile
 from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import LOOK_S, ManagedProcess, until, until_signal
 from under_siege.processes.process_output import Tail
@@ -34,13 +34,13 @@ _STEPS = {
 
 def profile_task(
     task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
-) -> tuple[Findings | None, int | None]:
+) -> tuple[TaskProfile | None, int | None]:
     """Return the findings, and the signal that stopped the profiler or None; the limit is for the first run.
 
     Raises:
         BadInputError: the task can't be called with these arguments.
     """
-    profiles: list[Findings] = []
+    profiles: list[TaskProfile] = []
 
     async def profile() -> None:
         profiles.append(await _profile(task, await with_packages(python, tell), limit_s))
@@ -49,7 +49,7 @@ def profile_task(
     return (profiles[0] if profiles else None), stopped_by
 
 
-async def _profile(task: str, python: Interpreter, limit_s: float) -> Findings:
+async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfile:
     with TemporaryFile() as output:
         command = [python.path, *script("task_profiler"), task]
         profiler = ManagedProcess(command, environment=server_environment(), stdout=output)
@@ -71,7 +71,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> Findings:
         "missing": [package for package, _ in python.missing],
         "stopped": stopped,
     }
-    return made_legible(msgspec.convert(findings, Findings))
+    return made_legible(msgspec.convert(findings, TaskProfile))
 
 
 async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
