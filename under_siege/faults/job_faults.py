@@ -54,7 +54,7 @@ async def kill_the_broker(context: FaultContext) -> None:
     if not (jobs := await _post_all(context)):
         return
     context.fault_now()
-    await context.broker.kill_and_start()
+    await context.broker.kill_and_restart()
     await _ask_for_all(context, jobs)
 
 
