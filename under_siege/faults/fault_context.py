@@ -1,4 +1,4 @@
-"""What faults happen in: a warm server under a steady load and pings, and what can be seen of it."""
+"""Run a warm server under steady load and pings, so that a fault can be injected and measured."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What becomes of jobs: some are posted, something goes wrong, and then all of them are asked for."""
+"""Inject faults while a server has accepted jobs, then poll for all results."""
 
 import asyncio
 import signal
