@@ -87,7 +87,7 @@ def as_json(result: Result, *, corrected: bool = True) -> str:
 def as_html(result: Result, *, corrected: bool = True) -> str:
     """One page that holds everything, pictures included."""
     if result.incidents:
-        from under_siege.faults.drill_page import drill_as_html
+        from under_siege.faults.drill_export import drill_as_html
 
         return drill_as_html(result)
     if result.steps:

@@ -284,24 +284,24 @@ def test_a_narrow_terminal_cuts_no_rate_off() -> None:
         ("p99", "is no goal: expected FIGURE"),
         ("p98 < 1s", "such as 'p99 < 1s'"),
         ("p99 < 1kg", "has no unit of that figure"),
-        ("rate >= 30/s", "the rate is what is sought here"),
-        ("p99 < 0.9 of base", "the rate is what is sought here"),
-        ("p99 > 1s", "expected 'p99 < 1s'"),
-        ("availability < 99%", "expected 'availability >= 99%'"),
-        ("p99 < 0s", "can't hold at any rate"),
-        ("availability >= 100%", "can't hold at any rate"),
+        ("rate >= 30/s", "capacity searches for the rate"),
+        ("p99 < 0.9 of base", "capacity searches for the rate"),
+        ("p99 > 1s", "use 'p99 < 1s'"),
+        ("availability < 99%", "use 'availability >= 99%'"),
+        ("p99 < 0s", "can't be met at any rate"),
+        ("availability >= 100%", "can't be met at any rate"),
     ],
 )
-def test_a_goal_that_can_not_be_sought_is_one_line(wanted: str, said: str, asked: Asked) -> None:
+def test_an_unsuitable_goal_is_a_one_line_error(wanted: str, said: str, asked: Asked) -> None:
     ran = asked("capacity", "3", "--goal", wanted)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert said in ran.stderr
 
 
-def test_a_goal_about_pings_needs_some(asked: Asked) -> None:
+def test_a_ping_goal_requires_a_health_check(asked: Asked) -> None:
     ran = asked("capacity", "http://127.0.0.1:9/", "--goal", "ping p99 < 50ms")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-    assert "nothing is pinged here" in ran.stderr
+    assert "no health check is set" in ran.stderr
 
 
 @pytest.mark.parametrize(

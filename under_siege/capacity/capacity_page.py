@@ -1,4 +1,4 @@
-"""Curves of what servers can take: times of answers and of pings, and goodput, over the rate of arrivals."""
+"""Draw latency, ping latency and goodput over the arrival rate."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,7 @@ def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:
 
 
 def _colour_and_mark(names: Sequence[str], look: Look) -> tuple[Words, Words]:
-    """Both tell the servers apart, because there may be more of them than colours."""
+    """Return colours and marks; both distinguish servers, because there may be more servers than colours."""
     key = legend(look, "top", symbolOpacity=1)
     colours = [look.lines[number % len(look.lines)] for number in range(len(names))]
     marks = [MARKS[number % len(MARKS)] for number in range(len(names))]

@@ -54,7 +54,7 @@ POINTS = 1500  # of the grid of rates
 
 
 class Search:
-    """All steps of one server, and where its knees may be."""
+    """The steps of one server, and the distribution of its knees."""
 
     def __init__(self, result: Result, case: Case, task_s: float = 0.0) -> None:
         self.case, self._result = case, result
@@ -84,7 +84,7 @@ class Search:
         return per_s * float((self.usual / speeds.mean(0.0, found.load_s or 1.0)) ** np.median(shares))
 
     def _guessed(self, task_s: float) -> float:
-        """Before anything was offered: from the ceiling, or what an answer takes."""
+        """Return the first guess, from the ceiling or the unloaded response time."""
         if self.ceiling:
             return GUESS * self.ceiling
         seen = [one.record.idle_answer_s for one in self.sound if one.record.idle_answer_s]
@@ -115,7 +115,7 @@ class Search:
 
     @cached_property
     def knees(self) -> dict[Goal, Knee]:
-        """Where each goal begins to be missed."""
+        """Return the rate at which each goal is first missed."""
         return {goal: found for goal in self.goals if (found := self._knee(goal)) is not None}
 
     def _knee(self, goal: Goal) -> Knee | None:
@@ -184,7 +184,7 @@ class Search:
         return len(self._own) >= FEWEST and high / low < SURE
 
     def _next_rate(self) -> float:
-        """First an overload, then near the knee."""
+        """Return the next rate: first an overload, then rates near the knee."""
         count = len(self._own)
         if not self._is_overloaded:
             return min(self.most, self._guess * TOO_MUCH ** (1 + len(self.sound)))
@@ -208,7 +208,7 @@ class Search:
         return max((PATIENCE * one.limit for one in self.goals if one.figure.startswith("response_")), default=0.0)
 
     def _clamped(self, rate: float) -> float:
-        """Not too far at once."""
+        """Limit how far a rate is from the rates already offered."""
         every = [one.per_s for one in self.sound if self._missed(one)]
         missed = min(every, default=math.inf)
         held = max((one.per_s for one in self.sound if not self._missed(one)), default=0.0)
@@ -267,7 +267,7 @@ OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a server can take."""
+    """The capacity of a server."""
 
     case: Case
     title: str
@@ -295,7 +295,7 @@ class Capacity:
 
     @property
     def is_none(self) -> bool:
-        """Whether a goal is missed even at the lowest rate that is offered to any server."""
+        """Return whether a goal is missed even at the lowest rate."""
         lowest = min((one.per_s for one in self.steps), default=math.inf)
         return self.holds is None and lowest <= self.least_per_s * (1 + ENDS)
 
@@ -311,17 +311,17 @@ class Capacity:
 
     @property
     def in_time_s(self) -> float:
-        """What an answer may take that is in time: the shortest that any goal allows."""
+        """Return the latency limit for goodput: the strictest of all goals."""
         return min((one.limit for one in self.goals if one.figure.startswith("response_")), default=math.inf)
 
     @property
     def of_ceiling(self) -> float | None:
-        """Its share of what the machine can do."""
+        """Return the capacity as a share of the ceiling."""
         return self.per_s / self.ceiling_per_s if self.per_s and self.ceiling_per_s else None
 
 
 def capacities(result: Result) -> list[Capacity]:
-    """Of every server at every task, in the order of their numbers."""
+    """Return the capacity of every server and task, ordered by server number."""
     cases = list(dict.fromkeys(step.case for step in result.steps))
     return [_capacity(Search(result, case)) for case in sorted(cases, key=_place)]
 
@@ -355,11 +355,11 @@ def _place(case: Case) -> tuple[float, str, str]:
 
 
 def wanted(result: Result, case: Case, budget_s: float, task_s: float) -> tuple[float, float] | None:
-    """Return what is to be offered next, and for how long; None: it is known well enough, or there is no time left."""
+    """Return the next rate and its duration; None if the capacity is known or the time is up."""
     return Search(result, case, task_s).wanted(budget_s)
 
 
 def exit_code(result: Result) -> int:
-    """1 if a server could not be searched, 3 if it could not be decided well, else 0: its nature is no fault."""
+    """Return 1 if a search failed, 3 if one is undecided, else 0."""
     verdicts = {one.verdict for one in capacities(result)}
     return 1 if FAILED in verdicts else 3 if UNDECIDED in verdicts else 0

@@ -1,9 +1,9 @@
-"""Search the capacity of each server: step after step, at the rates that `capacity_result` asks for."""
+"""Search for the capacity of each server: offer one arrival rate after another, as `capacity_result` requests."""
 
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
@@ -26,22 +26,23 @@ from under_siege.targets.expectation import Expectation, Expectations
 from under_siege.targets.selection import CAPACITY, refuse_unsupported
 from under_siege.targets.strategies import with_default_queue
 
-USERS = 25  # of the ceiling, which is a closed loop: more than enough to keep every CPU busy
-TIMES_ALONE, PING_LIMIT_S = 10.0, 0.05  # of the goals where none is named
-BUDGET_S, MOST_TIMES = 60.0, 30.0  # of a server, where its goals are about a second; for longer ones up to so much more
-_NOT_SOUGHT = ("rate_per_s", "of_ceiling")
+USERS = 25  # of the ceiling, a closed loop: more than enough to keep every CPU busy
+TIMES_ALONE, PING_LIMIT_S = 10.0, 0.05  # default goals
+FEWEST = 2  # requests of a step
+BUDGET_S, MOST_TIMES = 60.0, 30.0  # per server for goals of a second; up to MOST_TIMES as long for longer goals
+_NOT_SUPPORTED = ("rate_per_s", "of_ceiling")
 
 
 def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:
-    """Return the plan, all goals checked; a ceiling that is a server of the suite is one of those that are searched.
+    """Check all goals and return the plan. If the ceiling is a server of the suite, its capacity is measured too.
 
     Raises:
-        BadInputError: as `make_plan`; or a goal is none, or none that a search can have.
+        BadInputError: as `make_plan`; also if a goal is malformed or unsuitable for a search.
     """
     refuse_unsupported(CAPACITY, suite)
     for text in goals:
-        check(goal(text), suite)
-    targets = tuple(with_default_queue(target) for target in suite.targets)  # as they are when nobody compares them
+        check_goal(goal(text), suite)
+    targets = tuple(with_default_queue(target) for target in suite.targets)  # with their default options
     ceiling = suite.ceiling
     if ceiling is not None and not ceiling.is_bare:
         targets, ceiling = (*targets, ceiling), None
@@ -49,35 +50,32 @@ def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequenc
     return make_plan(searched, axes, time_s=None, rounds=1, seed=seed)
 
 
-def check(sought: Goal, suite: Suite) -> None:
-    """Raises BadInputError if no rate of arrivals could be sought with this goal."""
-    if sought.of_base or sought.figure in _NOT_SOUGHT:
+def check_goal(requested: Goal, suite: Suite) -> None:
+    """Raise BadInputError if no arrival rate can be searched for with this goal."""
+    if requested.of_base or requested.figure in _NOT_SUPPORTED:
         raise BadInputError(
-            f"{sought.text!r}: the rate is what is sought here; expected goals about times, availability, cpu or "
+            f"{requested.text!r}: capacity searches for the rate; set goals for latency, availability, cpu or "
             "memory, such as 'p99 < 1s'"
         )
-    if sought.is_at_most is (sought.figure == "availability_pct"):
-        other = sought.text.replace(sought.operator, ">=" if sought.is_at_most else "<")
-        raise BadInputError(f"{sought.text!r} would hold the better the more there is to do; expected {other!r}")
-    if sought.figure.startswith("ping_") and suite.ping is None:
-        raise BadInputError(f"{sought.text!r}: nothing is pinged here; name the path of a health check: --ping /health")
-    if sought.limit <= 0 or (sought.figure == "availability_pct" and sought.limit >= 100):
-        raise BadInputError(f"{sought.text!r} can't hold at any rate; expected a limit that can be kept")
+    if requested.is_at_most is (requested.figure == "availability_pct"):
+        other = requested.text.replace(requested.operator, ">=" if requested.is_at_most else "<")
+        raise BadInputError(f"{requested.text!r} would be easier to meet under more load; use {other!r}")
+    if requested.figure.startswith("ping_") and suite.ping is None:
+        raise BadInputError(f"{requested.text!r}: no health check is set; add one: --ping /health")
+    if requested.limit <= 0 or (requested.figure == "availability_pct" and requested.limit >= 100):
+        raise BadInputError(f"{requested.text!r} can't be met at any rate; choose a limit that can be met")
 
 
 def goals_for(expected: Expectation, suite: Suite) -> list[str]:
-    """Those that hold where none is named: ten times what the task takes alone, if that is more than a second."""
+    """Return the default goals: a p99 of ten times the task's own duration, but at least a second."""
     limit_s = max(LIMIT_S, TIMES_ALONE * expected.task_s)
     limit_s = round(limit_s, 1 - math.floor(math.log10(limit_s)))  # two digits
     return [f"p99 < {limit_s:g}s", *([f"ping p99 < {PING_LIMIT_S * 1000:g}ms"] if suite.ping else [])]
 
 
 def budget_s(goals: Sequence[Goal]) -> float:
-    """Return how long the search for one server may take."""
+    """Return the time budget of one server."""
     return BUDGET_S * min(MOST_TIMES, max(1.0, longest_s(goals) / LIMIT_S))
-
-
-FEWEST = 2  # requests of a step
 
 
 def run_capacity(
@@ -89,90 +87,80 @@ def run_capacity(
     command: Sequence[str],
     meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Find the capacity of each server, and save the result after each step; see `run_and_save`."""
+    """Search for the capacity of each server and save the result after each step; see `run_and_save`."""
 
     async def work(ready: Plan, result: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
-        await search(ready, list(goals), time_s, result, expectations, services, watcher, keep)
+        await CapacityRun(ready, list(goals), time_s, result, expectations, services, watcher, keep).run()
 
     return run_and_save(plan, out, watcher, command, work, meanwhile)
 
 
-async def search(
-    plan: Plan,
-    goals: list[str],
-    time_s: float | None,
-    result: Result,
-    expectations: Expectations,
-    services: Services,
-    watcher: ProgressListener,
-    keep: Callable[[Record | RateStep], None],
-) -> None:
-    """Measures the ceilings, then step after step of every server as long as one is wanted; keeps each."""
-    order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
-    async with speed_probe() as ticking:
-        for case in plan.ceilings:
-            keep(await _bare(plan, case, expectations, ticking, watcher))
-        left = list(plan.cases)
-        _say_how_long(plan, goals, time_s, expectations, watcher)
-        for number in count(1):
-            for case in order.sample(left, len(left)):
-                expected = expectations[case.work]
-                its = goals or goals_for(expected, plan.suite)
-                budget = time_s or budget_s([goal(text) for text in its])
-                found = wanted(result, case, budget, expected.task_s)
-                if found is None:
-                    left.remove(case)
-                    continue
-                step = RateStep(record=new_record(plan, case, found[1], number), goals=its, arrivals_per_s=found[0])
-                await _offer(plan, case, step, expectations, services, ticking, watcher)
-                keep(step)
-                watcher.case_ends()
-            if not left:
-                return
+@dataclass(frozen=True, slots=True)
+class CapacityRun:
+    """The inputs of all steps of a capacity search."""
 
+    plan: Plan
+    goals: list[str]  # empty: the default goals of each task
+    time_s: float | None  # per server; None: a budget that depends on the goals
+    result: Result
+    expectations: Expectations
+    services: Services
+    watcher: ProgressListener
+    keep: Keep
 
-def _say_how_long(
-    plan: Plan, goals: list[str], time_s: float | None, expectations: Expectations, watcher: ProgressListener
-) -> None:
-    each_s = [
-        time_s or budget_s([goal(text) for text in goals or goals_for(expectations[case.work], plan.suite)])
-        for case in plan.cases
-    ]
-    watcher.say(f"the search takes {in_words(sum(each_s), sum(each_s))}")
+    async def run(self) -> None:
+        """Measure the ceilings, then offer rates to the servers in random order until no server needs another step."""
+        order = random.Random(self.plan.seed)  # noqa: S311 (not for secrets)
+        async with speed_probe() as probe:
+            for case in self.plan.ceilings:
+                self.keep(await self._measure_ceiling(case, probe))
+            remaining = list(self.plan.cases)
+            total_s = sum(map(self._budget_s, remaining))
+            self.watcher.say(f"the search takes {in_words(total_s, total_s)}")
+            for step_number in count(1):
+                for case in order.sample(remaining, len(remaining)):
+                    offer = wanted(self.result, case, self._budget_s(case), self.expectations[case.work].task_s)
+                    if offer is None:
+                        remaining.remove(case)
+                        continue
+                    rate, duration_s = offer
+                    record = new_record(self.plan, case, duration_s, step_number)
+                    step = RateStep(record=record, goals=self._goals_of(case), arrivals_per_s=rate)
+                    await self._measure_step(case, step, probe)
+                    self.keep(step)
+                    self.watcher.case_ends()
+                if not remaining:
+                    return
 
+    def _goals_of(self, case: Case) -> list[str]:
+        return self.goals or goals_for(self.expectations[case.work], self.plan.suite)
 
-async def _offer(
-    plan: Plan,
-    case: Case,
-    step: RateStep,
-    expectations: Expectations,
-    services: Services,
-    ticking: SpeedProbe,
-    watcher: ProgressListener,
-) -> None:
-    record, per_s = step.record, step.arrivals_per_s
-    watcher.case_begins(f"step {record.round}  {record.server}  {per_s:.3g}/s", record.time_s)
-    unit = typical_arrivals(max(FEWEST, round(per_s * record.time_s)), [plan.seed, record.round])
-    due_s, goals = [round(float(one), 6) for one in unit / per_s], [goal(text) for text in step.goals]
-    async with beside_the_machine(record, ticking, None):
-        expected = plan.expected_of(case, expectations)
-        await Offer(plan, case, expected, services, step, due_s, goals, watcher.answer_came).measure()
+    def _budget_s(self, case: Case) -> float:
+        return self.time_s or budget_s([goal(text) for text in self._goals_of(case)])
 
+    async def _measure_step(self, case: Case, step: RateStep, probe: SpeedProbe) -> None:
+        record, rate = step.record, step.arrivals_per_s
+        self.watcher.case_begins(f"step {record.round}  {record.server}  {rate:.3g}/s", record.time_s)
+        unit = typical_arrivals(max(FEWEST, round(rate * record.time_s)), [self.plan.seed, record.round])
+        due_s, goals = [round(float(at), 6) for at in unit / rate], [goal(text) for text in step.goals]
+        async with beside_the_machine(record, probe, None):
+            expected = self.plan.expected_of(case, self.expectations)
+            await Offer(
+                self.plan, case, expected, self.services, step, due_s, goals, self.watcher.answer_came
+            ).measure()
 
-async def _bare(
-    plan: Plan, case: Case, expectations: Expectations, ticking: SpeedProbe, watcher: ProgressListener
-) -> Record:
-    """Return the ceiling: the task with nothing around it, on every CPU."""
-    expected = expectations[case.work]
-    length = Length(None, case.users, expected)
-    record = new_record(plan, case, length.end_s, 1)
-    record.answer_bytes = expected.size_bytes
-    watcher.case_begins("the ceiling", length.end_s)
-    async with beside_the_machine(record, ticking, None):
-        try:
-            python, folder = plan.pythons[case.python], plan.suite.folder
-            await compute_bare(case, python, expected, record, length, watcher.answer_came, folder=folder)
-        except CaseFailedError as failed:
-            record.failure = Failure(failed.code, str(failed))
-    watcher.case_ends()
-    return record
+    async def _measure_ceiling(self, case: Case, probe: SpeedProbe) -> Record:
+        """Return the ceiling: the same tasks on every CPU with no server."""
+        expected = self.expectations[case.work]
+        length = Length(None, case.users, expected)
+        record = new_record(self.plan, case, length.end_s, 1)
+        record.answer_bytes = expected.size_bytes
+        self.watcher.case_begins("the ceiling", length.end_s)
+        async with beside_the_machine(record, probe, None):
+            try:
+                python, folder = self.plan.pythons[case.python], self.plan.suite.folder
+                await compute_bare(case, python, expected, record, length, self.watcher.answer_came, folder=folder)
+            except CaseFailedError as failed:
+                record.failure = Failure(failed.code, str(failed))
+        self.watcher.case_ends()
+        return record

@@ -90,7 +90,7 @@ _TOLD = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)", re.ASCII)
 
 
 class Generator:
-    """It sends what it is told to, once, and fills the columns with what came of each request."""
+    """A load-generator process that sends one series of requests; `arrivals` records each outcome."""
 
     def __init__(self, process: ManagedProcess, errors: Tail) -> None:
         self._process, self._errors, self._awake = process, errors, Wakefulness(process.pid)
@@ -98,7 +98,7 @@ class Generator:
         self.ready, self.arrivals, self.done = False, Arrivals(), set[int]()
 
     def take(self, line: str, _arrived_s: float) -> None:
-        """A line that it printed."""
+        """Parse a line of its output."""
         self.ready = self.ready or line == "ready"
         if told := _TOLD.fullmatch(line):
             number = int(told[1])
@@ -112,7 +112,7 @@ class Generator:
     async def begin(
         self, url: str, expected: Expectation, begin_s: float, due_s: Sequence[float], *, keep_alive: bool
     ) -> None:
-        """Tells it what to do; raises CaseFailedError: it can't."""
+        """Send it the requests and their times; raise CaseFailedError if it does not start."""
         if not await until(lambda: self.ready or self._process.ended(), START_S) or self._process.ended():
             raise CaseFailedError("generator_failed", f"the generator did not begin; {self._last_words()}")
         self._due_s = due_s
@@ -132,23 +132,23 @@ class Generator:
         await asyncio.to_thread(stdin.flush)
 
     def look(self) -> None:
-        """Sees how busy it is; raises CaseFailedError: it is gone."""
+        """Sample its CPU use; raise CaseFailedError if it has exited."""
         self._awake.look()
         if self._process.ended():
             raise CaseFailedError("generator_failed", f"the generator ended; {self._last_words()}")
 
     def awake(self, last_s: float) -> float | None:
-        """CPUs' worth of time in which it computed, or waited for a CPU."""
+        """Return the CPUs it used or waited for."""
         return self._awake.cpus(last_s)
 
     def cpu_s(self) -> float | None:
-        """Return what it has used since it was started."""
+        """Return its CPU time since it started."""
         with contextlib.suppress(psutil.Error):
             return used_cpu_s(psutil.Process(self._process.pid))
         return None
 
     async def end(self) -> None:
-        """It gives up all that is not answered, and tells so."""
+        """Let it abandon unanswered requests, report them and exit."""
         stdin = self._process.process.stdin
         assert stdin is not None
         stdin.close()
@@ -162,7 +162,7 @@ class Generator:
 
 @contextlib.asynccontextmanager
 async def generator() -> AsyncIterator[Generator]:
-    """The generator, which is gone at the end."""
+    """Run the load generator; stop it at the end."""
     process = ManagedProcess(COMMAND, environment=server_environment(), stdin=subprocess.PIPE, may_hide=False)
     errors = Tail(process.process.stderr)
     try:
@@ -191,7 +191,7 @@ def longest_s(goals: Sequence[Goal]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """All that a step needs, and the record that it fills."""
+    """The inputs of a step, and the record that it fills."""
 
     plan: Plan
     case: Case
@@ -203,7 +203,7 @@ class Offer:
     tell: Callable[[], None]
 
     async def measure(self) -> None:
-        """Offers it. Whatever goes wrong with the server is a failure in the record."""
+        """Measure the step; record an error of the server as a failure."""
         began_s, record = time.monotonic(), self.step.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         try:
@@ -288,7 +288,7 @@ class Offer:
                 yield goal, max(FEWEST_MISSED, math.ceil(share * planned))
 
     def _keep(self, sending: Generator) -> None:
-        """In the order in which they were due; without those that were not any more."""
+        """Record the requests due before the step ended, in the order of their due times."""
         columns, told = self.step.arrivals, sending.arrivals
         for place in np.argsort(told.due_s, kind="stable"):
             if told.due_s[place] <= self.step.seen_until_s:

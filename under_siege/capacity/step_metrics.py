@@ -1,4 +1,4 @@
-"""What a step says in figures: how long answers and pings took at that rate of arrivals, and what they cost."""
+"""Compute the metrics of a step: latency, goodput and resource use at one arrival rate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def percentile_of(goal: Goal) -> tuple[str, float]:
 
 
 class Offered:
-    """One step. What was refused, wrong or lost has waited for ever; what was not answered, until nobody looked."""
+    """The metrics of a step; refused, wrong and lost requests have infinite latency."""
 
     def __init__(self, step: RateStep) -> None:
         self.step, self.record, self.case = step, step.record, step.case
@@ -40,14 +40,14 @@ class Offered:
 
     @property
     def failure(self) -> str:
-        """Why there is nothing to see; empty if there is."""
+        """Return why there are no data; empty if there are."""
         if self.record.failure is not None:
             return self.record.failure.message
         return "" if self.step.arrivals.due_s else "nothing was sent"
 
     @cached_property
     def waits_s(self) -> Floats:
-        """Of each request, since it was due."""
+        """Return the latency of each request from when it was due."""
         arrivals = self.step.arrivals
         lost = np.array([one not in ("", "unanswered") for one in arrivals.outcome], dtype=bool)
         waits = np.asarray(arrivals.ended_s, dtype=np.float64) - np.asarray(arrivals.due_s, dtype=np.float64)
@@ -55,7 +55,7 @@ class Offered:
 
     @cached_property
     def ping_waits_s(self) -> Floats:
-        """Of each ping that was due while it was looked, as long as it was looked."""
+        """Return the latency of each ping that was due before the step ended."""
         pings, until_s = self.record.pings, self.step.seen_until_s
         due = np.asarray(pings.due_s, dtype=np.float64)
         waits = np.asarray(pings.waited_s, dtype=np.float64)
@@ -64,11 +64,11 @@ class Offered:
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:
-        """Which requests were answered, and right."""
+        """Return which requests were answered correctly."""
         return np.array([not one for one in self.step.arrivals.outcome], dtype=bool)
 
     def percentile_s(self, kind: str, percent: float) -> float | None:
-        """Of the answers (`response`) or the pings; infinite if too many were lost, None where there are none."""
+        """Return a percentile of `response` or `ping` latency: infinite if too many were lost, None without data."""
         waits = self.waits_s if kind == "response" else self.ping_waits_s
         return float(np.sort(waits)[min(len(waits) - 1, int(percent / 100 * len(waits)))]) if len(waits) else None
 
@@ -101,7 +101,7 @@ class Offered:
         return math.log(max(value, 1e-9) / limit)
 
     def missed(self, goal: Goal) -> tuple[int, float]:
-        """How many requests missed the limit of a percentile of the answers, and how many may; 0 of any other goal."""
+        """Return how many requests missed a response-time limit, and how many may; 0 for other goals."""
         kind, percent = percentile_of(goal)
         if kind != "response":
             return 0, 0.0
@@ -109,17 +109,17 @@ class Offered:
 
     @property
     def lost(self) -> int:
-        """Requests that were refused, or whose answer was wrong or none."""
+        """Return the number of refused, wrong and lost requests."""
         return int(np.sum(np.isinf(self.waits_s)))
 
     @property
     def answered(self) -> int:
-        """Right answers."""
+        """Return the number of correct answers."""
         return int(np.sum(self.right))
 
     @property
     def answered_per_s(self) -> float:
-        """Right answers per second, until nobody waited any more."""
+        """Return the rate of correct answers until the step ended."""
         return self.answered / self.step.seen_until_s if self.step.seen_until_s > 0 else 0.0
 
     @property
@@ -128,31 +128,31 @@ class Offered:
         return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
 
     def good_per_s(self, limit_s: float) -> float:
-        """Right answers within the limit, per second in which requests were due."""
+        """Return the goodput: correct answers within the limit per second."""
         due_s = self.step.arrivals.due_s
         seen_s = self.step.seen_until_s if self.step.broke else len(due_s) / self.per_s
         return float(np.sum(self.right & (self.waits_s <= limit_s))) / seen_s if seen_s > 0 else 0.0
 
     @cached_property
     def cpu_s(self) -> float | None:
-        """Of the server with all its children for each right answer."""
+        """Return the CPU time of the server and its children per correct answer."""
         used = self.record.samples.cpu_s
         return (used[-1] - used[0]) / self.answered if len(used) > 1 and self.answered else None
 
     @property
     def memory_bytes(self) -> float | None:
-        """The most that the server and its children took."""
+        """Return the peak memory of the server and its children."""
         return max(self.record.samples.memory_bytes, default=None)
 
     @cached_property
     def speed(self) -> float | None:
-        """Of the machine, in the metronome's units."""
+        """Return the speed of the machine, in the units of the speed probe."""
         speeds = speeds_of(self.record)
         return speeds.mean(0.0, max(0.1, self.step.seen_until_s)) if speeds else None
 
     @cached_property
     def follows_speed(self) -> float:
-        """How far its rate follows the speed of the machine: as far as an answer that nothing delays is CPU time."""
+        """Return how far the rate follows the speed of the machine: the CPU share of an unloaded response."""
         idle_s = self.record.idle_answer_s
         return min(1.0, self.cpu_s / idle_s) if self.cpu_s and idle_s else 0.0
 
@@ -168,7 +168,7 @@ class Offered:
 
     @property
     def by_others(self) -> float:
-        """The share of all CPUs that neither the server nor the load and what watches it have used."""
+        """Return the share of CPU time used by other programs."""
         machine, used = self.record.machine, self.record.samples.cpu_s
         if machine is None or machine.total_s <= 0 or len(used) < 2:
             return 0.0
@@ -177,13 +177,13 @@ class Offered:
 
     @cached_property
     def late_s(self) -> float:
-        """How much later than they were due requests were sent, at the 99th percentile."""
+        """Return the p99 of how late requests were sent."""
         arrivals = self.step.arrivals
         late = np.subtract(arrivals.sent_s, arrivals.due_s)
         return max(0.0, float(np.percentile(late, 99))) if len(late) else 0.0
 
     def is_limited(self, goals: list[Goal]) -> bool:
-        """Return whether it was the generator that could not do more, so that nothing is said of the server."""
+        """Return whether the load generator was the bottleneck, not the server."""
         shortest = min((one.limit for one in goals if one.figure.startswith("response_")), default=1.0)
         awake = self.step.generator_awake
         return self.late_s > max(LATE_S, 0.1 * shortest) or (awake is not None and awake > AWAKE)

@@ -1,4 +1,4 @@
-"""Two results on one scale: what is left of a change when the machine's own change of speed is taken out.
+"""Correct the changes between two results for the change of the machine's speed.
 
 Within a result every case is measured at all the speeds that the machine had, and the windows tell how far a figure
 follows them. Between two results the machine may have been faster or slower all the time. How far a figure follows
@@ -26,7 +26,7 @@ Case = Sequence[Round]
 MOST = 1.3  # a task may suffer more than the speed probe from what slows it down, but not at will
 SPEED = 0.02  # standard deviation of the logarithm of a speed itself, as is seen on a quiet machine
 ONLY_COMPUTES = 0.9  # a task that needs the CPU for so much of its time alone does not wait for anything else
-UNLIKE_BEATS = 0.1  # standard deviation of how far tasks that only compute differ in this from the metronome
+PROBE_MISMATCH = 0.1  # standard deviation of how far tasks that only compute differ in this from the speed probe
 
 
 class Bounds(NamedTuple):
@@ -49,10 +49,10 @@ class Follows:
 class Scale:
     """The changes from the cases of one result to those of another."""
 
-    def __init__(self, base: Sequence[Case], new: Sequence[Case], *, same_beats: bool) -> None:
-        """`same_beats`: whether the metronomes of both are the same, so that their speeds can be compared."""
-        beating = all(any(one.speed for case in cases for one in case) for cases in (base, new))
-        self.is_common = same_beats and beating
+    def __init__(self, base: Sequence[Case], new: Sequence[Case], *, is_comparable: bool) -> None:
+        """`is_comparable`: whether both speed probes are the same, so that their speeds can be compared."""
+        has_samples = all(any(one.speed for case in cases for one in case) for cases in (base, new))
+        self.is_common = is_comparable and has_samples
         self._correction = SpeedCorrection(base, beside=new)
         if self.is_common:
             everything = Measured([*base, *new], self._correction).estimates
@@ -88,7 +88,7 @@ class Scale:
             [follows.slope(self._correction, case[0]) for case in (base, new)], follows.bounds([*base, *new])
         )
         noise = SPEED**2 * (1 / len(base) + 1 / len(new))
-        trust = max(0.0, 1 - noise / faster**2)  # what is no more than the noise of the beats is not corrected
+        trust = max(0.0, 1 - noise / faster**2)  # what is no more than the noise of the speed probe is not corrected
         left = trust * known.value * faster - (used[1] * after - used[0] * before)
         besides = known.variance * faster**2 + trust * (known.value - sum(used) / 2) ** 2 * noise
         variance = change.variance + besides
@@ -114,7 +114,7 @@ def between(base: Estimate, rounds: int, new: Estimate, new_rounds: int) -> Esti
 
 def _known(slopes: Sequence[Slope], bounds: Bounds) -> Slope:
     """Return what the windows say and what is possible, each weighted by how exact it is."""
-    possible = Slope(sum(bounds) / 2, (bounds.most - bounds.least) ** 2 / 12 + UNLIKE_BEATS**2)
+    possible = Slope(sum(bounds) / 2, (bounds.most - bounds.least) ** 2 / 12 + PROBE_MISMATCH**2)
     said = Slope(sum(slope.value for slope in slopes) / 2, sum(slope.variance for slope in slopes) / 2)
     weights = [1 / possible.variance, 1 / max(said.variance, 1e-9)]
     both = (weights[0] * possible.value + weights[1] * said.value) / sum(weights)

@@ -1,4 +1,4 @@
-"""Two results side by side: what changed in each case, and what can be said of it."""
+"""Compare two results: the change of each case, and whether it is significant."""
 
 from __future__ import annotations
 
@@ -21,49 +21,50 @@ from under_siege.stats.metrics import MEASURES
 from under_siege.stats.rounds_data import Round
 
 _OPTIONS = "--task, --users and --style"
-SAME_MEMORY = 0.01  # kernels of the same machine differ by some pages in what they have left for others
+SAME_MEMORY = 0.01  # the usable memory of a machine differs by some pages between boots
 
 
 def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
-    """Raises BadInputError if the two answer different questions, or come from different machines.
+    """Raise BadInputError if the results have different tasks or users, or come from different machines.
 
     Args:
-        anyway: other machines are compared all the same; other tasks or users never are.
+        anyway: allow different machines, but never different tasks or users.
     """
     for result, name in ((base, "first"), (new, "second")):
         if not result.records:
             raise BadInputError(f"these results can't be compared: nothing was measured in the {name} one")
-    if other := [*_other_question(base, new)]:
-        raise BadInputError(f"these results can't be compared: {_told(other)}; measure both with the same {_OPTIONS}")
-    if (doubt := other_machine(base, new)) and not anyway:
-        raise BadInputError(f"these results can't be compared: {doubt}; --anyway does it all the same")
+    if differences := [*_load_differences(base, new)]:
+        doubt = _described(differences)
+        raise BadInputError(f"these results can't be compared: {doubt}; measure both with the same {_OPTIONS}")
+    if (doubt := machine_difference(base, new)) and not anyway:
+        raise BadInputError(f"these results can't be compared: {doubt}; --anyway compares them nevertheless")
 
 
-def other_machine(base: Result, new: Result) -> str:
-    """In what the machines differ; empty where they don't."""
-    return _told([*_other_machine(base.environment, new.environment)])
+def machine_difference(base: Result, new: Result) -> str:
+    """Return how the machines differ; empty if they do not."""
+    return _described([*_machine_differences(base.environment, new.environment)])
 
 
-def same_beats(base: Result, new: Result) -> bool:
-    """Return whether the metronomes of both did the same work with the same Python on the same kind of CPU."""
+def has_comparable_speed(base: Result, new: Result) -> bool:
+    """Return whether both speed probes did the same work with the same Python on the same CPU model."""
     one, other = base.environment, new.environment
     return bool(one.speed_probe) and (one.speed_probe, one.cpu_model) == (other.speed_probe, other.cpu_model)
 
 
-def _told(differences: list[str]) -> str:
+def _described(differences: list[str]) -> str:
     return f"they were measured with different {', different '.join(differences)}" if differences else ""
 
 
-def _other_question(base: Result, new: Result) -> Iterator[str]:
+def _load_differences(base: Result, new: Result) -> Iterator[str]:
     loads = [{pair for one in result.records for pair in one.case.load} for result in (base, new)]
     for name in dict.fromkeys(name for pairs in loads for name, _ in sorted(pairs, key=str)):
         before, after = (sorted(value for axis, value in pairs if axis == name) for pairs in loads)
         if before != after:
-            told = (", ".join(map(str, values)) or axis(name).default_label for values in (before, after))
-            yield f"{name.removesuffix('s')}s ({' and '.join(told)})"
+            values_text = (", ".join(map(str, values)) or axis(name).default_label for values in (before, after))
+            yield f"{name.removesuffix('s')}s ({' and '.join(values_text)})"
 
 
-def _other_machine(base: Environment, new: Environment) -> Iterator[str]:
+def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
     if base.cpu_model != new.cpu_model:
         yield f"CPUs ({base.cpu_model} and {new.cpu_model})"
     if base.usable_cpus != new.usable_cpus:
@@ -72,9 +73,9 @@ def _other_machine(base: Environment, new: Environment) -> Iterator[str]:
         yield f"sizes of memory ({base.memory_bytes / 1e9:.1f} GB and {new.memory_bytes / 1e9:.1f} GB)"
 
 
-LEVEL = 1 - CONFIDENCE  # in so many comparisons of equal things anything is called better or worse
+LEVEL = 1 - CONFIDENCE  # share of comparisons of equal servers that call anything better or worse
 WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
-GONE, NEW = "gone", "new"  # of cases that are in one of the results only
+GONE, NEW = "gone", "new"  # cases in only one of the results
 
 
 FIGURES = ("rate_per_s", "ping_p99_s", "cpu_s_per_transaction", "memory_bytes")  # as `MEASURES` calls them
@@ -82,29 +83,29 @@ FIGURES = ("rate_per_s", "ping_p99_s", "cpu_s_per_transaction", "memory_bytes") 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One figure of one case, before and now, as the table of each result shows it."""
+    """One metric of one case in both results."""
 
     figure: str
     base: Summary | None
     new: Summary | None
     ratio: Estimate | None = None  # new as a multiple of base, at one speed of the machine
-    step: Step | None = None  # among all tests of the comparison; None where nothing was or could be tested
+    step: Step | None = None  # of the Holm correction; None if not tested
     is_judged: bool = False  # whether both sides can be trusted
 
     @property
     def values(self) -> tuple[float | None, float | None]:
-        """As the tables show them."""
+        """Return both values as the tables show them."""
         base, new = (None if case is None else case.as_measured(self.figure) for case in (self.base, self.new))
         return base, new
 
     @property
     def is_testable(self) -> bool:
-        """Whether its rounds know their noise, and both sides can be trusted."""
+        """Return whether the noise between rounds is known and both cases are `ok`."""
         return self.is_judged and self.ratio is not None and self.ratio.degrees > 0
 
     @property
     def fraction(self) -> float | None:
-        """The change as a fraction: -0.5 is half of it."""
+        """Return the relative change: -0.5 means half."""
         base, new = self.values
         if base is None or new is None:
             return None
@@ -114,13 +115,13 @@ class Change:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % confidence interval of `fraction`."""
+        """Return the 95 % confidence interval of `fraction`."""
         edges = self.ratio.interval() if self.ratio else None
         return edges and (edges[0] - 1, edges[1] - 1)
 
     @property
     def smallest_visible(self) -> float | None:
-        """The smallest change that would have been told from noise, as a fraction."""
+        """Return the smallest relative change that would have been significant."""
         if self.step is None or self.ratio is None:
             return None
         margin = student_at(self.ratio.degrees, 1 - self.step.level / 2) * self.ratio.variance**0.5
@@ -128,7 +129,7 @@ class Change:
 
     @property
     def judgement(self) -> str | None:
-        """None where there is no figure, or where it can't be trusted."""
+        """Return the judgement; None if neither case has this metric or one is not `ok`."""
         if not self.is_judged or self.values == (None, None):
             return None
         if self.step is None or self.ratio is None:
@@ -150,7 +151,7 @@ class Pair:
 
     @property
     def judgement(self) -> str:
-        """The gravest of all; what is suspect or unclear on either side is never called better, nor worse."""
+        """Return the worst judgement; a case that is suspect or unclear in either result is undecided."""
         if self.new is None:
             return UNDECIDED if self.base and self.base.verdict == FAILED else GONE
         if self.new.verdict == FAILED:
@@ -161,13 +162,13 @@ class Pair:
             return NEW
         if self.base.verdict == FAILED:
             return BETTER
-        found = [change.judgement for change in self.changes]
-        return next((judgement for judgement in (WORSE, UNDECIDED, BETTER) if judgement in found), SAME)
+        judgements = [change.judgement for change in self.changes]
+        return next((judgement for judgement in (WORSE, UNDECIDED, BETTER) if judgement in judgements), SAME)
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """All that two results say together."""
+    """The comparison of two results."""
 
     base: Result
     new: Result
@@ -177,24 +178,26 @@ class Compared:
 
     @property
     def exit_code(self) -> int:
-        """1 if something is worse, failed, gone or misses what is required; else 3 if something is open; else 0."""
-        found, required = {case.judgement for case in self.cases}, exit_code_of(self.required)
-        return 1 if found & {WORSE, FAILED, GONE} or required == 1 else 3 if UNDECIDED in found or required else 0
+        """Return 1 if a case is worse, failed or gone or misses a requirement, else 3 if any is undecided, else 0."""
+        judgements, required = {case.judgement for case in self.cases}, exit_code_of(self.required)
+        if judgements & {WORSE, FAILED, GONE} or required == 1:
+            return 1
+        return 3 if UNDECIDED in judgements or required else 0
 
 
 def compared(base: Result, new: Result) -> Compared:
     """Return each case of both results, in the order of the servers' numbers."""
     before, after = summarize(base), summarize(new)
-    one_scale = same_beats(base, new)
-    scale = Scale(_every_case(before), _every_case(after), same_beats=one_scale)
+    one_scale = has_comparable_speed(base, new)
+    scale = Scale(_every_case(before), _every_case(after), is_comparable=one_scale)
     ignored = _ignored(before, after)
     sides = [_by_case(before, ignored), _by_case(after, ignored)]
-    # Those of now first: a case that is gone comes after them.
-    found = [
+    # Cases of the new result come first, then the cases that are gone.
+    pairs = [
         _pair(case, sides[0].get(case), sides[1].get(case), scale) for case in dict.fromkeys([*sides[1], *sides[0]])
     ]
     required = [*judged_alone(new, after), *_beside(new, after, sides[0], ignored, scale)]
-    return Compared(base, new, judged(found), scale.is_common, required)
+    return Compared(base, new, judged(pairs), scale.is_common, required)
 
 
 def _beside(
@@ -204,7 +207,7 @@ def _beside(
     ignored: Sequence[str],
     scale: Scale,
 ) -> Iterator[Judged]:
-    """The requirements that are about the change."""
+    """Yield the results of requirements that are relative to the base."""
     for one in new.requirements:
         for place in places_of(one, after) if one.goal.of_base else ():
             case, rounds = after.cases[place], after.rounds[place]
@@ -216,12 +219,12 @@ def _beside(
 
 
 def _every_case(comparison: Comparison) -> list[list[Round]]:
-    """With the ceilings, which help to tell the noise."""
+    """Return the rounds of all cases and ceilings; the ceilings help to estimate the noise."""
     return [*comparison.ceiling_rounds, *comparison.rounds]
 
 
 def _ignored(*comparisons: Comparison) -> list[str]:
-    """How many workers were asked for matters only where it tells cases of one result apart: else it is a change."""
+    """Ignore the number of workers, unless it distinguishes cases within a result."""
     for comparison in comparisons:
         if len({one.case.without(["workers"]) for one in comparison.cases}) < len(comparison.cases):
             return []
@@ -257,7 +260,7 @@ def _ratio(
 
 
 def judged(cases: Sequence[Pair]) -> list[Pair]:
-    """Return the same cases, with the tests of all of them taken together."""
+    """Adjust all tests for their number (Holm)."""
     everything = [change for case in cases for change in case.changes]
     chances = [chance_of(change.ratio) for change in everything if change.ratio and change.is_testable]
     steps = iter(holm(chances, LEVEL))

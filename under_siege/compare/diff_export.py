@@ -50,7 +50,7 @@ from under_siege.compare.diff import (
     Change,
     Compared,
     Pair,
-    other_machine,
+    machine_difference,
 )
 from under_siege.model.case import Case, axis
 from under_siege.model.record import SCHEMA, Result
@@ -86,7 +86,7 @@ def as_table(compared: Compared) -> RenderableType:
 
 
 def as_markdown(compared: Compared) -> str:
-    """Return the same for a comment on a pull request."""
+    """Return the comparison for a comment on a pull request."""
     doubt = _doubt(compared)
     parts = [
         f"**{plain(doubt)}**" if doubt else "",
@@ -100,8 +100,8 @@ def as_markdown(compared: Compared) -> str:
 
 
 def _doubt(compared: Compared) -> str:
-    """Return why these results should perhaps not be compared; empty if nothing speaks against it."""
-    doubt = other_machine(compared.base, compared.new)
+    """Return how the machines differ; empty if they do not."""
+    doubt = machine_difference(compared.base, compared.new)
     return f"Compared although {doubt}." if doubt else ""
 
 
@@ -111,7 +111,7 @@ def _legend(compared: Compared) -> list[str]:
 
 
 def grid_of(compared: Compared) -> Grid:
-    """Return the changes of each case, and the smallest changes that could have been seen."""
+    """Return the changes of each case, and the smallest changes that would have been significant."""
     axes = varying([pair.case for pair in compared.cases])
     flagged = any(_verdicts(case) for case in compared.cases)
     names = ["server" if compared.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])]
@@ -132,12 +132,12 @@ def column_of(figure: str) -> columns.Column:
 
 
 def percent(fraction: float) -> str:
-    """`+3 %`, `-50 %`; never `-0 %`."""
+    """Format a relative change: `+3 %`, `-50 %`; never `-0 %`."""
     return f"{round(100 * fraction) + 0:+d} %"
 
 
 def _verdicts(case: Pair) -> str:
-    """Before and now, where they are not both `ok`."""
+    """Return the verdicts before and now, unless both are `ok`."""
     before, now = (NOTHING if side is None else side.verdict for side in (case.base, case.new))
     return "" if before == now == OK else before if before == now else f"{before} → {now}"
 
@@ -164,25 +164,25 @@ def _visible(changes: list[Change]) -> str:
 
 
 def _size(fraction: float) -> str:
-    """`7 %`, or `x 12` where it is more than a doubling."""
+    """Format a relative change as `7 %`, or as `x 12` if it is more than a doubling."""
     return formatting.share(fraction) if fraction <= 1 else f"x {formatting.significant(1 + fraction, 2)}"
 
 
 def _conclusion(compared: Compared) -> str:
-    told = {GONE: "Gone", FAILED: "Failed", WORSE: "Worse", UNDECIDED: "Undecided", BETTER: "Better", NEW: "New"}
+    labels = {GONE: "Gone", FAILED: "Failed", WORSE: "Worse", UNDECIDED: "Undecided", BETTER: "Better", NEW: "New"}
     cases = [pair.case for pair in compared.cases]
     parts = []
-    for judgement, word in told.items():
-        found = [case for case in compared.cases if case.judgement == judgement]
-        names = [full_name(pair.case, cases) + _what(pair) for pair in found]
-        parts += [f"{word}: {'; '.join(names)}."] if found else []
+    for judgement, label in labels.items():
+        matching = [case for case in compared.cases if case.judgement == judgement]
+        names = [full_name(pair.case, cases) + _metrics_of(pair) for pair in matching]
+        parts += [f"{label}: {'; '.join(names)}."] if matching else []
     equal = sum(case.judgement == SAME for case in compared.cases)
     if equal == len(compared.cases):
         return "Nothing changed by more than noise."
     return " ".join([*parts, f"No difference beyond noise: {equal} of {len(compared.cases)}."] if equal else parts)
 
 
-def _what(case: Pair) -> str:
+def _metrics_of(case: Pair) -> str:
     figures = [column_of(change.figure).name for change in case.changes if change.judgement == case.judgement]
     return f" ({', '.join(figures)})" if figures else ""
 
@@ -202,17 +202,17 @@ def _remarks(compared: Compared) -> Iterator[str]:
 
 
 def _flags(case: Pair) -> Iterator[tuple[str, list[str]]]:
-    """When it was not `ok`, and why."""
-    told = [
+    """Yield when the case was not `ok`, and why."""
+    verdicts = [
         (side.verdict, [reason.message for reason in side.reasons]) if side and side.verdict != OK else None
         for side in (case.base, case.new)
     ]
-    if told[0] is not None and told[0] == told[1]:
-        yield f"{told[0][0]} before and now", told[0][1]
+    if verdicts[0] is not None and verdicts[0] == verdicts[1]:
+        yield f"{verdicts[0][0]} before and now", verdicts[0][1]
         return
-    for found, when in zip(told, ("before", "now"), strict=True):
-        if found is not None:
-            yield f"{found[0]} {when}", found[1]
+    for verdict, when in zip(verdicts, ("before", "now"), strict=True):
+        if verdict is not None:
+            yield f"{verdict[0]} {when}", verdict[1]
 
 
 def _of_both(base: Summary, new: Summary) -> Iterator[str]:
@@ -240,7 +240,7 @@ def _of_the_speed(compared: Compared) -> Iterator[str]:
 
 
 def _of_the_noise(compared: Compared, cases: list[Case]) -> Iterator[str]:
-    """Where a comparison says little, and what would make it say more."""
+    """Yield where the comparison is too noisy, and how to measure more precisely."""
     if any(side and side.rounds < 2 for case in compared.cases for side in (case.base, case.new)):
         yield "One round can't tell a change from noise: measure both with --rounds 3 or more."
     for figure in FIGURES:
@@ -265,18 +265,18 @@ def _is_corrected(change: Change) -> bool:
 def as_json(compared: Compared) -> str:
     """Return an object for programs; the docstring of this module lists the keys."""
     judgements = {case.judgement for case in compared.cases}
-    grave = next((one for one in (FAILED, GONE, WORSE, UNDECIDED, BETTER) if one in judgements), "no difference")
-    told = {
+    worst = next((name for name in (FAILED, GONE, WORSE, UNDECIDED, BETTER) if name in judgements), "no difference")
+    data = {
         "schema": SCHEMA,
         "base": _result(compared.base),
         "new": _result(compared.new),
-        "judgement": grave,
+        "judgement": worst,
         "exit_code": compared.exit_code,
         "has_common_speed": compared.has_common_speed,
         "cases": [_case(case) for case in compared.cases],
         "requirements": required_as_data(compared.required),
     }
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 
 def _result(result: Result) -> dict[str, Any]:
@@ -318,5 +318,5 @@ def _figure(change: Change) -> dict[str, float | str | None]:
 
 
 def dressed(compared: Compared, dress: str) -> str:
-    """As `markdown` or `json`."""
+    """Return the comparison as `markdown` or `json`."""
     return {"markdown": as_markdown, "json": as_json}[dress](compared)

@@ -1,18 +1,24 @@
-"""A drill as text: its conclusion, and its matrix as a table, Markdown, CSV and data."""
+"""Show a drill: its conclusion, and its matrix as a table, Markdown, CSV, data and an HTML page with timelines."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from under_siege.charts.canvas import Drawing, Look, Sheet
+from under_siege.charts.html import Picture, Section, page
 from under_siege.faults.drill_result import FAULTS, FaultOutcome, fault_outcomes
 from under_siege.faults.fault import DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
-from under_siege.model.record import LeftOut, Result
+from under_siege.faults.incident_metrics import answered_at_s
+from under_siege.formatting import capitalized, listed
+from under_siege.model.record import Incident, LeftOut, Result
 from under_siege.report import grid
 from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
-from under_siege.report.labels import in_brief, in_plain_words, name_of, with_capital, with_name
+from under_siege.report.labels import in_brief, in_plain_words, name_of, short, with_capital, with_name
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 LEGEND = f"~ hurt · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} can't happen to it"
@@ -21,7 +27,7 @@ _STYLES = {HURT: "yellow", DEAD: "red", HIDDEN: "bold red"}
 Rows = list[tuple[str, str, list[FaultOutcome | None]]]
 
 
-def heading(fault: str) -> tuple[str, str, str]:
+def heading_of(fault: str) -> tuple[str, str, str]:
     """Return the three lines above the cells of a fault."""
     return FAULTS[fault].heading, *FAULTS[fault].columns
 
@@ -55,7 +61,7 @@ def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[LeftOut] = (
     unknown = {one.case.server for one in outcomes if one.failure}
     known = {one.case.server for one in outcomes if one.mark}
     if well := [name for name in servers if name in known - unknown - hurt]:
-        who = with_capital(_listed([servers[name] for name in well]), well[0])
+        who = with_capital(listed([servers[name] for name in well]), well[0])
         yield f"{who} {'survives' if len(well) == 1 else 'survive'} all of it."
     else:
         yield "None survives everything unhurt." if hurt.issuperset(servers) else "None is known to survive all of it."
@@ -66,10 +72,10 @@ def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[LeftOut] = (
         (DEAD, False, "Dead: {}."),
     ):
         if of_these := [one for one in outcomes if one.mark == mark and (one.case.server in pinged) == is_pinged]:
-            yield words.format(_listed(list(map(_at_fault, of_these))))
+            yield words.format(listed(list(map(_at_fault, of_these))))
     replaced = [_at_fault(one) for one in outcomes if any(incident.left_whole is False for incident in one.incidents)]
     if replaced:
-        yield f"Did not recover in time and was replaced before the next fault: {_listed(replaced)}."
+        yield f"Did not recover in time and was replaced before the next fault: {listed(replaced)}."
     for name, why in {_called(one): one.unusable for one in outcomes if one.unusable}.items():
         yield f"Unusable: {name}: {why}, so no fault can be judged."
     if untold := [f"{_at_fault(one)}: {one.failure}" for one in outcomes if one.failure and not one.unusable]:
@@ -85,10 +91,6 @@ def _called(outcome: FaultOutcome, *more: str) -> str:
 
 def _at_fault(outcome: FaultOutcome) -> str:
     return _called(outcome, FAULTS[outcome.fault].heading)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def as_table(result: Result) -> RenderableType:
@@ -107,7 +109,7 @@ def _footnote(result: Result) -> str:
 
 def _grid(outcomes: Sequence[FaultOutcome]) -> Grid:
     faults, rows = matrix_of(outcomes)
-    headings = map(heading, faults)
+    headings = map(heading_of, faults)
     return Grid(
         ["server"],
         [Heading(f"{what}: {first}, {second}", f"{what}\n{first}\n{second}") for what, first, second in headings],
@@ -157,3 +159,82 @@ def as_data(result: Result) -> list[dict[str, Any]]:
         }
         for outcome in fault_outcomes(result.incidents)
     ]
+
+
+_LANE, _GAP, _BIN_S = 34, 12, 0.1  # pixels, pixels, seconds
+_TALLEST_PING_S = 1.0  # as tall as the lane; what waits longer, or for ever, is no taller
+MOST_TIMELINES = 30  # servers in one picture
+
+
+def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
+    """Draw a lane for each incident; the line at 0 is the moment of the fault."""
+    names = 40 if look.is_narrow else 250
+    width = look.width - names - 10
+    from_s = -max((incident.fault_at_s or 0.0 for incident in incidents), default=0.0)
+    to_s = max((incident.ended_s - (incident.fault_at_s or 0.0) for incident in incidents), default=1.0)
+    height = len(incidents) * (_LANE + _GAP)
+    axis = {"title": "seconds since it went wrong", "tickCount": width // 90}
+    sheet = Sheet(width, height, {"domain": [from_s, to_s], "nice": False}, axis)
+    work, pings, labels = [], [], []
+    for index, incident in enumerate(incidents):
+        floor, fault_at_s = index * (_LANE + _GAP) + _LANE, incident.fault_at_s or 0.0
+        bins = Counter(int(ended_s / _BIN_S) for ended_s in answered_at_s(incident))
+        for number, count in bins.items():
+            at_s = number * _BIN_S - fault_at_s
+            top = floor - _LANE * count / max(bins.values())
+            work.append({"x": at_s, "x2": at_s + _BIN_S, "y": top, "y2": floor})
+        columns = incident.pings
+        for due_s, waited_s, problem in zip(columns.due_s, columns.waited_s, columns.problem, strict=True):
+            tall = min(1.0, (_TALLEST_PING_S if problem else waited_s) / _TALLEST_PING_S)
+            pings.append({"x": due_s - fault_at_s, "y": floor, "y2": floor - max(1.0, _LANE * tall)})
+        server = incident.server
+        name = short(server) if look.is_narrow else in_brief(server, server, incident.title)
+        labels.append({"y": floor - _LANE / 2, "text": name})
+    return sheet.drawn(
+        sheet.bars("work", work, color=look.wait),
+        sheet.posts("pings", pings, color=look.ping),
+        sheet.posts("fault", [{"x": 0, "y": 0, "y2": height}], color=look.limit, strokeDash=[5, 3]),
+        sheet.text("names", labels, -8, align="right", baseline="middle", fontSize=12, color=look.ink),
+    )
+
+
+def drill_as_html(result: Result) -> str:
+    """Return one page that holds everything."""
+    outcomes = fault_outcomes(result.incidents)
+    faults, rows = matrix_of(outcomes)
+    return page(
+        "drill.html",
+        result,
+        heading="Who survives when things go wrong?",
+        answer=list(conclusion(outcomes, result.left_out)),
+        headings=[heading_of(fault) for fault in faults],
+        rows=[
+            (plain, name, [(marked(cell), cell.mark) if cell else None for cell in cells])
+            for plain, name, cells in rows
+        ],
+        legend=LEGEND,
+        sections=[Section("What happened when", list(drill_pictures(result)))],
+    )
+
+
+def drill_pictures(result: Result) -> Iterator[Picture]:
+    """Yield a picture for each fault, with the first round of each server."""
+    outcomes = fault_outcomes(result.incidents)
+    for fault in FAULTS.values():
+        drawn = [incident for one in outcomes if one.fault == fault.name and (incident := _first(one))]
+        if drawn:
+            names = ", ".join(in_plain_words(incident.server, incident.title) for incident in drawn)
+            yield Picture(
+                f"drill-{fault.name}",
+                fault.heading,
+                f"{capitalized(fault.description)}. The area is how many right answers came, "
+                "each lane by its own scale; the posts are pings, as tall as they had to wait, a whole lane for 1 s.",
+                partial(drill_chart, drawn[:MOST_TIMELINES]),
+                f"{fault.heading}: answers and pings over time for {names}",
+            )
+
+
+def _first(outcome: FaultOutcome) -> Incident | None:
+    """Return the first round that happened, if it has anything to draw."""
+    happened = (one for one in outcome.incidents if not one.failure and not one.without)
+    return next((incident for incident in happened if incident.requests.ended_s), None)

@@ -1,4 +1,4 @@
-"""What faults happen in: a warm server under a steady load and pings, and what can be seen of it."""
+"""Run a warm server under steady load and pings, so that a fault can be injected and measured."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import psutil
 
 from under_siege.environments.services import Services
 from under_siege.errors import CaseFailedError
-from under_siege.faults.fault_broker import Broker, broker_apart
+from under_siege.faults.fault_broker import RestartableBroker, separate_broker
 from under_siege.faults.incident_metrics import SETTLE_S, WINDOW_S, rate_between, recovery_s
 from under_siege.faults.users import Users
 from under_siege.http_client import client, get
@@ -65,7 +65,7 @@ class FaultContext:
     users: Users
     folder: Path  # shared with the tasks
     incident: Incident
-    broker: Broker | None = None  # unless it is the server's own
+    broker: RestartableBroker | None = None  # unless it is the server's own
     began_s: float = field(default_factory=time.monotonic)
 
     @property
@@ -174,7 +174,7 @@ class ServerFixture:
     folder: Path
     warm: Record
     processes: int  # that answered during the warm-up
-    broker: Broker | None = None
+    broker: RestartableBroker | None = None
 
     def context(self, incident: Incident) -> FaultContext:
         """Return the context of the next fault."""
@@ -246,7 +246,7 @@ async def warm_server(
     async with contextlib.AsyncExitStack() as stack:
         folder, broker = stack.enter_context(_task_folder()), None
         if broker_on_disk is not None:
-            apart = broker_apart(plan.python_of(case).path, record.workers, on_disk=broker_on_disk)
+            apart = separate_broker(plan.python_of(case).path, record.workers, on_disk=broker_on_disk)
             broker = await stack.enter_async_context(apart)
         fresh = await stack.enter_async_context(client())
         session = await stack.enter_async_context(client(keep_alive=plan.load_of(case).keep_alive))

@@ -1,4 +1,6 @@
-"""Figures of one incident: rates, recovery time and ping latency."""
+"""Compute the metrics of one incident: rates, recovery time and ping latency."""
+
+from collections.abc import Collection
 
 import numpy as np
 
@@ -20,44 +22,48 @@ def under_load(incident: Incident) -> Figures:
     return figures
 
 
-def right_s(incident: Incident) -> list[float]:
-    """Return the times of right answers."""
-    ended = zip(incident.requests.ended_s, incident.requests.outcome, strict=True)
-    return [ended_s for ended_s, outcome in ended if not outcome]
+def answered_at_s(incident: Incident) -> list[float]:
+    """Return when correct answers arrived."""
+    return _ended_at_s(incident, {""})
 
 
-def failed_s(incident: Incident) -> list[float]:
-    """Return when requests ended without a right answer, refusals not counted."""
-    ended = zip(incident.requests.ended_s, incident.requests.outcome, strict=True)
-    return [ended_s for ended_s, outcome in ended if outcome in FAILED_OUTCOMES]
+def failed_at_s(incident: Incident) -> list[float]:
+    """Return when requests failed; a refused request has not failed."""
+    return _ended_at_s(incident, FAILED_OUTCOMES)
+
+
+def _ended_at_s(incident: Incident, outcomes: Collection[str]) -> list[float]:
+    requests = zip(incident.requests.ended_s, incident.requests.outcome, strict=True)
+    return [ended_s for ended_s, outcome in requests if outcome in outcomes]
 
 
 def rate_between(incident: Incident, from_s: float, to_s: float) -> float:
-    """Return the right answers per second between two times."""
+    """Return the rate of correct answers between two times."""
     if to_s <= from_s:
         return 0.0
-    return sum(from_s <= ended_s < to_s for ended_s in right_s(incident)) / (to_s - from_s)
+    return sum(from_s <= ended_s < to_s for ended_s in answered_at_s(incident)) / (to_s - from_s)
 
 
 def recovery_s(incident: Incident, until_s: float) -> float | None:
-    """Return the time from the fault until the rate was back for WINDOW_S and no request failed any more.
+    """Return the time from the fault until the rate is back for WINDOW_S and requests no longer fail.
 
     None if no such window begins before `until_s`.
     """
     at_s = incident.fault_at_s or 0.0
     before = rate_between(incident, SETTLE_S, at_s)
-    quiet_s = max([at_s, *failed_s(incident)])
-    right = np.sort(right_s(incident))
-    # The windows with the most answers begin with one.
-    begins = np.concatenate([np.arange(quiet_s, until_s + 1e-9, 0.01), right[(right >= quiet_s) & (right <= until_s)]])
+    quiet_s = max([at_s, *failed_at_s(incident)])
+    answered_s = np.sort(answered_at_s(incident))
+    # A window with the most answers begins at an answer.
+    in_range = answered_s[(answered_s >= quiet_s) & (answered_s <= until_s)]
+    begins = np.concatenate([np.arange(quiet_s, until_s + 1e-9, 0.01), in_range])
     begins.sort()
-    inside = np.searchsorted(right, begins + WINDOW_S) - np.searchsorted(right, begins)
+    inside = np.searchsorted(answered_s, begins + WINDOW_S) - np.searchsorted(answered_s, begins)
     recovered = begins[inside / WINDOW_S >= RECOVERED * before]
     return float(recovered[0] - at_s) if recovered.size else None
 
 
 def ping_p99_s(incident: Incident, from_s: float, to_s: float) -> float | None:
-    """Return the p99 of the pings due between two times; None if too many of them were never answered."""
+    """Return the p99 of the pings due between two times; None if too many were never answered."""
     pings = zip(incident.pings.due_s, incident.pings.waited_s, incident.pings.problem, strict=True)
     waits = sorted(np.inf if problem else waited_s for due_s, waited_s, problem in pings if from_s <= due_s < to_s)
     p99_s = waits[min(len(waits) - 1, int(0.99 * len(waits)))] if waits else np.inf

@@ -1,4 +1,4 @@
-"""What becomes of jobs: some are posted, something goes wrong, and then all of them are asked for."""
+"""Inject faults while a server has accepted jobs, then poll for all results."""
 
 import asyncio
 import signal
@@ -54,7 +54,7 @@ async def kill_the_broker(context: FaultContext) -> None:
     if not (jobs := await _post_all(context)):
         return
     context.fault_now()
-    await context.broker.kill_and_start()
+    await context.broker.kill_and_restart()
     await _ask_for_all(context, jobs)
 
 

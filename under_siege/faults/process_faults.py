@@ -10,7 +10,7 @@ import psutil
 from under_siege import formatting
 from under_siege.faults.fault import CONTROL, DEAD, HURT, OK, RECOVERY_LIMIT_S, Fault, after, count, dead, ping, seconds
 from under_siege.faults.fault_context import USERS, FaultContext
-from under_siege.faults.incident_metrics import WINDOW_S, Figures, failed_s, recovery_s, under_load
+from under_siege.faults.incident_metrics import WINDOW_S, Figures, failed_at_s, recovery_s, under_load
 from under_siege.faults.users import REFUSED
 from under_siege.model.record import Incident
 from under_siege.monitors.resource_usage import used_cpu_s
@@ -106,7 +106,7 @@ async def stop_long(context: FaultContext) -> None:
 def _measure_worker(incident: Incident) -> Figures:
     at_s = incident.fault_at_s or 0.0
     return under_load(incident) | {
-        "lost": float(sum(ended_s >= at_s for ended_s in failed_s(incident))),
+        "lost": float(sum(ended_s >= at_s for ended_s in failed_at_s(incident))),
         "whole_s": recovery_s(incident, incident.ended_s - WINDOW_S),
     }
 

@@ -13,7 +13,7 @@ from under_siege.analysis.report_data import summarize
 from under_siege.capacity.capacity_page import capacity_pictures
 from under_siege.capacity.capacity_result import capacities
 from under_siege.charts.html import Explained, Picture, Section, rendered
-from under_siege.faults.drill_page import drill_pictures
+from under_siege.faults.drill_export import drill_pictures
 from under_siege.lesson import terminal
 from under_siege.lesson.claims import QuestionResult, decide_question
 from under_siege.lesson.lesson_figures import ResultView
