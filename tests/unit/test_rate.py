@@ -84,6 +84,14 @@ def test_what_is_too_short_to_tell_is_not_guessed(answers, users: int, time_s: f
     assert "take a longer --time" in rate.too_short
 
 
+def test_a_rate_is_not_settled_before_nine_of_ten_users_had_an_answer() -> None:
+    first_bursts = [(burst * 0.4 + user * 0.001, user) for burst in range(1, 5) for user in range(20)]
+    few_users = steady_rate(siege_of(iter([*first_bursts, (9.0, 0)]), 2.0), 25, 2.0)
+    assert few_users.per_s is not None
+    assert not few_users.is_settled
+    assert steady_rate(siege_of(iter([*first_bursts, (9.0, 0)]), 2.0), 20, 2.0).is_settled
+
+
 def test_wrong_answers_are_no_work_done() -> None:
     ended = [0.1 * number for number in range(1, 41)]
     spans = spans_of(ended, [0.1] * 40, [0] * 40, [number % 2 == 0 for number in range(40)])

@@ -238,6 +238,18 @@ def test_a_siege_that_was_too_short() -> None:
     assert judged(record).rate_per_s is None
 
 
+def test_an_honest_server_is_not_accused_when_few_users_of_the_ceiling_had_an_answer() -> None:
+    ceiling = bare_record(users=30)
+    answers = ceiling.transactions
+    count = len(answers.user)
+    answers.user[:] = [number % 20 for number in range(count)]
+    answers.finished_s[:] = [0.9 * (1 + number // 20) for number in range(count)]
+    answers.took_s[:] = [0.9] * count
+    case = judged(record_of("1_x", workers=2, users=30, speed=3), ceiling)
+    assert "too_short" in codes(case)
+    assert "above_ceiling" not in codes(case)
+
+
 @pytest.mark.parametrize(
     "spoil",
     [

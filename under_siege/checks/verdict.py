@@ -68,11 +68,17 @@ class Limits:
         self.cpu, self.needed_cpu = estimates.get("cpu_s_per_transaction"), evidence.cpu_need(rounds[0])
         self.rate_excess: Excess | None = None  # of the rate, over the ceiling
         self.cpu_excess: Excess | None = None  # of the CPU time that the task needs, over that of an answer
-        if self.share and self.share.degrees and not any(map(suspicions.paced_by_the_tool, rounds)):
+        self.is_settled = all(one.rate.is_settled and _ceiling_is_settled(one) for one in rounds)
+        is_paced = any(map(suspicions.paced_by_the_tool, rounds))
+        if self.share and self.share.degrees and self.is_settled and not is_paced:
             self.rate_excess = _excess(self.share)
         is_known = self.needed_cpu and self.needed_cpu.mean >= LEAST_CPU_S and _computes(rounds)
         if self.needed_cpu and is_known and self.cpu and self.cpu.degrees:
             self.cpu_excess = _excess(ratio(self.needed_cpu, self.cpu))
+
+
+def _ceiling_is_settled(one: Round) -> bool:
+    return one.ceiling is None or one.ceiling.rate.is_settled
 
 
 def _computes(rounds: Sequence[Round]) -> bool:
@@ -123,8 +129,12 @@ def _times(log: float) -> str:
 
 
 def too_short(limits: Limits) -> str | None:
-    """Return why no round has a rate."""
-    return limits.rounds[0].rate.too_short if all(one.rate.per_s is None for one in limits.rounds) else None
+    """Return why no round has a rate, or why it may be far off."""
+    if all(one.rate.per_s is None for one in limits.rounds):
+        return limits.rounds[0].rate.too_short
+    if limits.is_settled:
+        return None
+    return "the siege ended before nine of ten users had an answer, here or for the ceiling: take a longer --time"
 
 
 def no_ceiling(limits: Limits) -> str | None:

@@ -7,6 +7,7 @@ together, so that counting from the first answer to the last one counts a burst 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -104,7 +105,8 @@ class SteadyRate:
     per_s: float | None
     from_s: float  # where the steady part begins
     evenly: bool = False  # whether its answers came one after the other, and not in bursts
-    too_short: str = ""
+    too_short: str = ""  # why there is no rate
+    is_settled: bool = True  # whether nine of ten users had an answer; otherwise the rate may be far too low
 
 
 def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NONE) -> SteadyRate:
@@ -136,7 +138,7 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NONE) -
         return SteadyRate(rate_between(spans, besides, settled_s, end_s), settled_s)
     everything = _Line(answers)
     if everything.tells_of(end_s):
-        return SteadyRate(everything.slope, 0.0)
+        return SteadyRate(everything.slope, 0.0, is_settled=math.isfinite(settled_s))
     few = f"{len(answers)} answers in {end_s:.1f} s"
     return SteadyRate(None, 0.0, too_short=f"the siege was too short to tell the rate ({few}): take a longer --time")
 
