@@ -18,7 +18,6 @@ import click
 from common.errors import BadInputError
 from common.server_contract import MOST_WORKERS
 from under_siege.model.result_file import check_writable, is_pipe, legible
-from under_siege.model.suite import parse_time_s
 from under_siege.paths import IS_INSTALLED, PROGRAM
 
 FILE = click.Path(path_type=Path)
@@ -151,7 +150,9 @@ class Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds; more than none, and no more than a day."""
+        """Return the seconds: more than 0, at most a day."""
+        from under_siege.model.suite import parse_time_s  # loads msgspec, which --help does not need
+
         if (found := parse_time_s(str(value))) is None:
             self.fail(f"{value!r} is not a duration: use for example 4s, 500ms or 2m", param, ctx)
         return found

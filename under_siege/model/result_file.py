@@ -8,11 +8,12 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from common.errors import BadInputError
+
+if TYPE_CHECKING:  # it takes a while to load, and --help does not need it
+    import msgspec
 
 T = TypeVar("T")
 
@@ -156,9 +157,9 @@ def made_legible(value: T, *, lines: bool = False) -> T:
         made = {made_legible(key): made_legible(item) for key, item in value.items()}
     elif isinstance(value, list) and not (value and isinstance(value[0], int | float)):  # may be millions of numbers
         made = [made_legible(item) for item in value]
-    elif isinstance(value, msgspec.Struct):
-        fields = {name: getattr(value, name) for name in value.__struct_fields__}
-        made = type(value)(**{name: made_legible(fields[name], lines=name in _MULTILINE_FIELDS) for name in fields})
+    elif _is_struct(made):
+        fields = {name: getattr(made, name) for name in made.__struct_fields__}
+        made = type(made)(**{name: made_legible(fields[name], lines=name in _MULTILINE_FIELDS) for name in fields})
     return cast(T, made)
 
 
@@ -178,7 +179,7 @@ def upgraded(result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def inconsistencies(struct: msgspec.Struct, place: str = "") -> Iterator[str]:
+def inconsistencies(struct: "msgspec.Struct", place: str = "") -> Iterator[str]:
     """Yield a short text for each contradiction in a result that the types of its fields don't exclude."""
     fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
     if all(isinstance(value, list | dict) for value in fields.values()):
@@ -189,11 +190,15 @@ def inconsistencies(struct: msgspec.Struct, place: str = "") -> Iterator[str]:
             yield from _in_values(value, at)
         elif name == "ran_s":
             yield from _in_spans(value, at)
-        elif isinstance(value, msgspec.Struct):
+        elif _is_struct(value):
             yield from inconsistencies(value, at)
-        elif isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
+        elif isinstance(value, list) and value and _is_struct(value[0]):
             for index, item in enumerate(value):
                 yield from inconsistencies(item, f"{at}[{index}]")
+
+
+def _is_struct(value: object) -> bool:
+    return hasattr(value, "__struct_fields__")
 
 
 def _in_table(columns: dict[str, list[Any] | dict[int, list[Any]]], place: str) -> Iterator[str]:
