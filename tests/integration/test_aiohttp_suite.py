@@ -110,6 +110,7 @@ def small(tool: str, liar: str, folder: Path, changes: dict[str, str], orm: str 
 
 @pytest.mark.slow
 @pytest.mark.figures
+@pytest.mark.slow
 def test_rows_that_are_given_to_wrk_alone_are_found(tmp_path: Path) -> None:
     changes = {'"ab"': '"wrk"', "requests = 80": 'time = "1s"', "/orm/updates/5": "/raw/db"}
     records = small("wrk", LIAR_TO_WRK, tmp_path, changes, NO_ORM)

@@ -131,6 +131,7 @@ def test_skipped_or_unawaited_work_is_detected(tmp_path: Path) -> None:
 
 
 @pytest.mark.figures
+@pytest.mark.slow
 def test_wasted_work_is_detected(tmp_path: Path) -> None:
     name = "pool_for_each_request"
     assert_told_apart(besieged(tmp_path / "r.json", name, time_s=1.2, task=LIGHTER, beside=["4"]))

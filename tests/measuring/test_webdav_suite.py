@@ -50,6 +50,7 @@ def small(folder: Path, file: str, servers: str, seconds: int) -> tuple[Result, 
 
 
 @pytest.mark.measures
+@pytest.mark.slow
 def test_a_timer_and_servers_that_do_not_store_are_found_under_locust(tmp_path: Path) -> None:
     result, cases = small(tmp_path, "suite.toml", '["cheroot", "stores_nothing", "only_in_memory"]', 1)
     timers = [reason for reason in cases["cheroot"].reasons if reason.code == "timer"]
