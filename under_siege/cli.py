@@ -341,7 +341,7 @@ def doctor() -> None:
 
     For each problem it says what to do. Exit 1 if there is one.
     """
-    from under_siege.environments.doctor import examine
+    from under_siege.environments.machine import examine
 
     findings = examine()
     for finding in findings:

@@ -21,7 +21,7 @@ from conftest import LIMIT_S, TESTS, is_free, wait_until
 from planned import plan_of
 
 from under_siege.analysis.report_data import summarize
-from under_siege.environments.services import Services, _Running, services
+from under_siege.environments.services import Services, _last_error, _last_line, services
 from under_siege.errors import CaseFailedError
 from under_siege.http_client import Answer, client, get
 from under_siege.model.record import Result
@@ -359,21 +359,10 @@ def test_a_service_is_private_and_is_gone_at_the_end(name: str) -> None:
     assert [_listener(port) for port in ports] == [None, None]
 
 
-class Said:
-    """What a service has printed."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def text(self) -> str:
-        return self._text
-
-
-def test_a_service_that_can_not_be_made_says_why_and_not_what_it_did_then() -> None:
-    said = Said("initdb: error: could not write: No space left on device\ninitdb: removing data directory\n"), Said("")
-    failed = _Running(SimpleNamespace(), said, "")
-    assert failed.last_error() == "; it says: initdb: error: could not write: No space left on device"
-    assert failed.last_line() == "; its last line: initdb: removing data directory"
+def test_a_service_that_cannot_be_prepared_says_why_and_not_what_it_did_then() -> None:
+    output = "initdb: error: could not write: No space left on device\ninitdb: removing data directory\n"
+    assert _last_error(output) == "it says: initdb: error: could not write: No space left on device"
+    assert _last_line(output) == "its last line: initdb: removing data directory"
 
 
 async def _death_is_noticed(needed: Services, name: str) -> None:

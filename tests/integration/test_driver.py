@@ -10,7 +10,7 @@ from planned import plan_of
 
 from common.errors import BadInputError
 from under_siege.analysis.report_data import summarize
-from under_siege.environments.doctor import examine
+from under_siege.environments.machine import examine
 from under_siege.environments.tool_install import find
 from under_siege.load_tools import DRIVERS
 from under_siege.model.record import load

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from under_siege.environments import doctor, machine_info
+from under_siege.environments import machine
 from under_siege.targets import interpreter
 
 Times = namedtuple("Times", "user idle")
@@ -22,19 +22,19 @@ def git(folder: Path, *words: str) -> str:
 def test_the_commit_has_a_mark_behind_it_if_files_were_changed_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine_info, "ROOT", tmp_path)
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    assert machine_info._commit() == ""
+    assert machine._commit() == ""
     git(tmp_path, "init", "-q")
-    assert machine_info._commit() == ""
+    assert machine._commit() == ""
     (tmp_path / "file").touch()
     git(tmp_path, "add", "file")
     git(tmp_path, "commit", "-qm", "first")
     head = git(tmp_path, "rev-parse", "HEAD")[:12]
     (tmp_path / "another").touch()
-    assert machine_info._commit() == head
+    assert machine._commit() == head
     (tmp_path / "file").write_text("changed")
-    assert machine_info._commit() == f"{head}+"
+    assert machine._commit() == f"{head}+"
 
 
 def test_the_python_that_runs_this_says_of_itself_what_it_would_say_in_a_process(tmp_path: Path) -> None:
@@ -45,6 +45,6 @@ def test_the_python_that_runs_this_says_of_itself_what_it_would_say_in_a_process
 
 def test_what_is_ours_is_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, own_s = iter([Times(100.0, 0.0), Times(103.0, 7.0)]), iter([1.0, 3.0])
-    monkeypatch.setattr(doctor.psutil, "cpu_times", lambda: next(seen))
-    monkeypatch.setattr(doctor, "_own_s", lambda: next(own_s))
-    assert doctor.OtherWork().share_pct(0.0) == pytest.approx(10)
+    monkeypatch.setattr(machine.psutil, "cpu_times", lambda: next(seen))
+    monkeypatch.setattr(machine, "_own_s", lambda: next(own_s))
+    assert machine.OtherWork().share_pct(0.0) == pytest.approx(10)

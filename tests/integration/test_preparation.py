@@ -20,7 +20,7 @@ from under_siege.load_tools.tool import LoadSpec, ToolOutput
 from under_siege.load_tools.wrk import Wrk
 from under_siege.model.record import Bursts, Result
 from under_siege.model.suite import WarmUp
-from under_siege.processes.netns import own_network
+from under_siege.processes.ports import own_network
 from under_siege.report.notes import notes
 from under_siege.run import start_command
 from under_siege.run.plan import Plan, make_plan

@@ -20,7 +20,7 @@ from under_siege.analysis.summary import Summary
 from under_siege.load_tools import DRIVERS
 from under_siege.model.record import Record, Result, load
 from under_siege.model.suite import Load
-from under_siege.processes import netns
+from under_siege.processes import ports
 from under_siege.run.session import run_plan
 
 SERVERS = TESTS / "servers"
@@ -95,9 +95,9 @@ def test_where_a_network_is_not_allowed_that_is_said_once_and_the_run_goes_on(mo
     def forbidden(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(netns, "_call", forbidden)
+    monkeypatch.setattr(ports, "_call", forbidden)
     heard, before = Warned(), descriptors()
-    with netns.own_network(heard.warn) as is_own:
+    with ports.own_network(heard.warn) as is_own:
         assert not is_own
     assert descriptors() == before
     (warning,) = heard.warnings

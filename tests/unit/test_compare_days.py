@@ -96,6 +96,6 @@ def test_another_day_is_not_taken_for_the_load_that_servers_make() -> None:
 def test_the_environment_says_which_metronome_it_was() -> None:
     import platform
 
-    from under_siege.environments.machine_info import describe_environment
+    from under_siege.environments.machine import describe_environment
 
     assert describe_environment([]).speed_probe == f"{platform.python_version()} {cpu_speed_loop.WORK}"

@@ -1,4 +1,4 @@
-"""A load tool that is installed, with a home of its own: the user's settings change every default."""
+"""Find or install a load tool, and give it a home of its own, because the user's settings change every default."""
 
 import asyncio
 import shutil
@@ -23,52 +23,50 @@ from under_siege.targets.interpreter import interpreter
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program, and the driver that knows it."""
+    """An installed load tool."""
 
     driver: Driver
     program: str
     home: Path
 
     def environment(self) -> dict[str, str]:
-        """Where it finds its settings, and nothing of the user's own."""
+        """Return the environment with the tool's own home, and without the user's settings."""
         others = {name: value for name, value in server_environment().items() if not name.startswith("LOCUST_")}
         return {**others, "HOME": str(self.home)}
 
     def command(self, order: LoadSpec) -> list[str]:
-        """The words that make it do that; what it wants to find for it, and no older result, is in its home then."""
+        """Return the command that generates the load; write the files that it needs, and remove earlier results."""
         for name in self.driver.results:
             (self.home / name).unlink(missing_ok=True)
         _write(self.home, self.driver.files(order))
-        return list(self.driver.command(self.program, self.home, order))
+        return self.driver.command(self.program, self.home, order)
 
     def results(self) -> dict[str, str]:
-        """What it has written in its home, as far as it has."""
+        """Return the contents of the result files that the tool has written."""
         written = [name for name in self.driver.results if (self.home / name).is_file()]
         return {name: (self.home / name).read_text(errors="replace") for name in written}
 
     def version(self) -> str:
-        """As it says itself."""
         command = [self.program, *self.driver.version_options]
-        told = subprocess.run(command, capture_output=True, text=True, env=self.environment(), check=False)
-        return self.driver.version(told.stdout + told.stderr)
+        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(), check=False)
+        return self.driver.version(run.stdout + run.stderr)
 
 
 @contextmanager
 def isolated_tool(driver: Driver) -> Iterator[Tool]:
-    """The tool with a home of its own, which is removed at the end.
+    """Yield the tool with a temporary home.
 
     Raises:
         BadInputError: it isn't installed; says the command that would install it.
     """
     program = find(driver)
-    with TemporaryDirectory(prefix="under-siege-") as folder:
-        home = Path(folder)
-        _write(home, driver.settings)
-        yield Tool(driver, program, home)
+    with TemporaryDirectory(prefix="under-siege-") as name:
+        _write(Path(name), driver.settings)
+        yield Tool(driver, program, Path(name))
 
 
 async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tuple[Tool, str]:
-    """Return the tool with that folder as its home, and its version.
+    """Return the tool with that directory as its home, and its version.
 
     A tool from PyPI that is missing here, or has another version than the driver supports, gets an environment of its
     own on first use.
@@ -77,7 +75,7 @@ async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tu
         BadInputError: the tool is not installed, and can't be.
     """
     _write(home, driver.settings)
-    for program in _found(driver):
+    for program in _programs(driver):
         tool = Tool(driver, program, home)
         version = await asyncio.to_thread(tool.version)
         if _is_supported(version, driver.requirement):
@@ -94,7 +92,7 @@ def _is_supported(version: str, requirement: str) -> bool:
 
 
 async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
-    """Return the path of its program in an environment of its own, which is made if it isn't there yet."""
+    """Return the path of its program in an environment of its own, which is made on first use."""
     if not driver.requirement:
         return find(driver)
     python = interpreter()
@@ -115,7 +113,7 @@ def _write(home: Path, files: Mapping[str, str]) -> None:
 
 
 def check(driver: Driver, orders: Iterable[LoadSpec], status: int = 200) -> None:
-    """Raises BadInputError if the tool can't do one of them, or not tell that status from a wrong one."""
+    """Raise BadInputError if the tool can't generate one of the loads, or can't recognize the expected status."""
     if not driver.streams_responses and not 200 <= status < 300:
         raise BadInputError(
             f"{driver.name} holds no other status than 2xx for right, and {status} is expected; take siege"
@@ -126,25 +124,23 @@ def check(driver: Driver, orders: Iterable[LoadSpec], status: int = 200) -> None
 
 
 def find(driver: Driver) -> str:
-    """The path of its program: on the PATH, or beside the Python that runs this.
+    """Return the path of its program: on the PATH, or beside the Python that runs this.
 
     Raises:
         BadInputError: it isn't installed; says the command that would install it.
     """
-    if found := _found(driver):
-        return found[0]
+    if programs := _programs(driver):
+        return programs[0]
     raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
 
 
-def _found(driver: Driver) -> list[str]:
+def _programs(driver: Driver) -> list[str]:
     """Return its program on the PATH, and the one beside the Python that runs this."""
-    paths = (None, str(Path(sys.executable).parent))
-    found = (shutil.which(driver.program, path=path) for path in paths)
-    return list(dict.fromkeys(filter(None, found)))
+    paths = [shutil.which(driver.program, path=path) for path in (None, str(Path(sys.executable).parent))]
+    return [path for path in dict.fromkeys(paths) if path]
 
 
 def install_command(driver: Driver) -> str:
-    """What installs it here."""
     if driver.requirement:
         return f"{sys.executable} -m pip install {driver.requirement}"
     return install_one_of(driver.packages, driver.name)

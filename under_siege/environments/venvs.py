@@ -7,7 +7,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -23,11 +23,11 @@ from under_siege.targets.interpreter import Interpreter, interpreter
 DIRECTORY = cache_directory() / ".pythons"  # git ignores it
 REQUIREMENTS = ROOT / "servers" / "requirements.txt"
 LIMIT_S = 600.0
-_MOST_LETTERS = 400  # of an error
-_DONE = "done.json"  # written last: what the environment was made of, and the packages it can't have
+_LONGEST_ERROR = 400
+_DONE = "done.json"  # written last: the state of the sources, and the packages that can't be installed
 _UNREACHED = re.compile(r"Failed to fetch|error sending request|network was disabled|Request failed after")
 _NO_BUILD = re.compile(r"No solution found|Failed to (download and )?build")
-_FIRST_LETTERS = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # what uv prints before a reason
+_BULLET = re.compile(r"^[^\w'\"`]*(?:(?:error|cause|hint):\s*)?")  # what uv prints before a reason
 _BUILT = ("build", "dist", "node_modules", "venv", "env")  # directories without sources
 _SOURCES = (".py", ".pyi", ".pyx", ".c", ".h", ".cpp", ".rs", "pyproject.toml", "setup.cfg", "Cargo.toml")
 _Missing = dict[str, str]  # the reason for each package
@@ -35,7 +35,7 @@ _Tell = Callable[[str], None]
 
 
 async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str] | None = None) -> Interpreter:
-    """Return the Python with what the servers need, and with the packages of the user's environment if it is of one.
+    """Return the Python with the packages that servers need, in addition to those of the user's environment.
 
     Args:
         needed: the packages to install; None: all that any server needs.
@@ -46,9 +46,10 @@ async def with_packages(python: Interpreter, tell: _Tell, needed: Collection[str
     if python.is_same_as(interpreter()):
         return python
     everything = _requirements()
-    wanted = [one for one in everything if needed is None or _package(one) in needed]
-    directories = [_directory(python, *python.packages, *requirements) for requirements in (everything, wanted)]
-    directory = next((one for one in directories if (one / _DONE).exists()), directories[-1])
+    wanted = [requirement for requirement in everything if needed is None or _package(requirement) in needed]
+    complete, directory = (_directory(python, *python.packages, *listed) for listed in (everything, wanted))
+    if (complete / _DONE).exists():
+        directory = complete
     missing = await _made_once(directory, "", python, wanted, tell)
     for package, reason in missing.items():
         if package in map(_package, wanted):
@@ -65,7 +66,7 @@ async def environment_of(requirements: tuple[str, ...], python: Interpreter, sui
     Raises:
         BadInputError: they can't be installed.
     """
-    contents = [_contents(one, suite) for one in sorted(requirements)]
+    contents = [_contents(requirement, suite) for requirement in sorted(requirements)]
     directory = _directory(python, *sorted(requirements), *contents)
     await _made_once(directory, _state_of_sources(requirements, suite), python, requirements, tell, suite)
     return directory
@@ -80,13 +81,13 @@ async def environment_with(requirements: tuple[str, ...], python: Interpreter, s
 
 
 def _directory(python: Interpreter, *parts: str) -> Path:
-    """Return where it is: named after the version, and a digest of all that it depends on."""
+    """Return its path, with the version, and a digest of everything that the environment depends on."""
     digest = hashlib.sha256(repr([python.prefix, python.build, *parts]).encode()).hexdigest()
     return DIRECTORY / f"{python.version.split()[0]}-{digest[:12]}"
 
 
 def _contents(requirement: str, suite: Path) -> str:
-    """Return the text of a file of requirements; of a directory, which may change, its path."""
+    """Return the text of a requirements file, or the folder that a local directory is relative to."""
     if requirement.startswith("-r "):
         try:
             return (suite / requirement[3:].strip()).read_text(encoding="utf-8")
@@ -96,19 +97,17 @@ def _contents(requirement: str, suite: Path) -> str:
 
 
 def _state_of_sources(requirements: Sequence[str], suite: Path) -> str:
-    """Return what changes with each edit of a directory that is installed: how many sources, and the newest one."""
+    """Return what changes with each edit of a local directory: the number of sources, and the time of the newest."""
     states = []
-    for one in sorted(requirements):
-        if one.startswith("."):
-            changed_ns = [path.stat().st_mtime_ns for path in _sources(suite / one)]
-            states.append(f"{one}: {len(changed_ns)} sources until {max(changed_ns, default=0)}")
+    for requirement in sorted(requirements):
+        if requirement.startswith("."):
+            changed_ns = []
+            for directory, names, files in os.walk(suite / requirement):
+                names[:] = [name for name in names if not name.startswith(".") and name not in _BUILT]
+                sources = [Path(directory, name) for name in files if name.endswith(_SOURCES)]
+                changed_ns += [path.stat().st_mtime_ns for path in sources if path.is_file()]
+            states.append(f"{requirement}: {len(changed_ns)} sources until {max(changed_ns, default=0)}")
     return "; ".join(states)
-
-
-def _sources(directory: Path) -> Iterator[Path]:
-    for where, names, files in os.walk(directory):
-        names[:] = [name for name in names if not name.startswith(".") and name not in _BUILT]
-        yield from (path for name in files if name.endswith(_SOURCES) and (path := Path(where, name)).is_file())
 
 
 async def _made_once(
@@ -150,7 +149,7 @@ def _locked(lock: IO[str]) -> bool:
 
 
 def _missing(directory: Path, state: str) -> _Missing | None:
-    """Return the packages that it can't have; None if it is not there, not complete, or made of another state."""
+    """Return the packages that can't be installed; None if it is incomplete, or was made of another state."""
     try:
         done = json.loads((directory / _DONE).read_text())
     except FileNotFoundError:
@@ -162,9 +161,9 @@ def _missing(directory: Path, state: str) -> _Missing | None:
 async def _make(
     directory: Path, python: Interpreter, requirements: Sequence[str], suite: Path | None, tell: _Tell
 ) -> tuple[_Missing, bool]:
-    """Return the packages that can't be installed, and whether that will be so at the next run, too.
+    """Make the environment; return the packages that can't be installed, and whether the next run need not try again.
 
-    Servers of a suite need all of theirs. Of ours only those lack something that need it.
+    The servers of a suite need all of their packages. Without one of ours, only some servers can't run.
     """
     try:
         await _uv("venv", "--clear", "--python", python.path, str(directory))
@@ -172,23 +171,20 @@ async def _make(
         raise BadInputError(f"{python.path!r} can't make a virtual environment: {error}") from None
     install = ["pip", "install", "--compile-bytecode", "--python", str(directory / "bin" / "python")]
     if suite is not None:
-        words = [part for one in requirements for part in (one.split(" ", 1) if one.startswith("-") else [one])]
-        await _uv(*install, *words, directory=suite)
+        parts = [requirement.split(" ", 1) if requirement[0] == "-" else [requirement] for requirement in requirements]
+        await _uv(*install, *(word for words in parts for word in words), directory=suite)
         return {}, True
     if python.packages:  # those of the servers come first
         (packages,) = (directory / "lib").glob("python3*/site-packages")
         (packages / "of_the_user.pth").write_text("\n".join(python.packages) + "\n")
-    return await _install_separately(install, requirements, tell)
+    return await _install_wheels(install, requirements, tell) if requirements else ({}, True)
 
 
-async def _install_separately(
-    install: Sequence[str], requirements: Sequence[str], tell: _Tell
-) -> tuple[_Missing, bool]:
+async def _install_wheels(install: Sequence[str], requirements: Sequence[str], tell: _Tell) -> tuple[_Missing, bool]:
     """Install from wheels; if that fails, one by one, from source where there is no wheel."""
     missing, is_final = {}, True
     try:
-        if requirements:
-            await _uv(*install, "--only-binary=:all:", *requirements)
+        await _uv(*install, "--only-binary=:all:", *requirements)
     except BadInputError:
         for requirement in requirements:
             try:
@@ -227,13 +223,13 @@ async def _uv(*arguments: str, directory: Path | None = None) -> None:
 
 
 def _reason_of_uv(output: str) -> str:
-    """Return in one line what uv says: the causes, and of a build the hint, or the last error of the compiler."""
+    """Return in one line why uv failed: the causes, and of a build the hint, or the last error of the compiler."""
     if _UNREACHED.search(output):
         return f"no package index was reached ({next(iter(re.findall(r'https?://[^/)]+', output)), 'offline')})"
     head, _, build = output.partition("[std")
-    lines = [_FIRST_LETTERS.sub("", line) for line in head.splitlines() if line.strip()]
+    lines = [line for line in head.splitlines() if line.strip()]
     errors = [line for line in build.splitlines() if line.startswith("hint:") or re.search(r"[eE]rror\b", line)]
-    return "; ".join(line.strip() for line in (*lines, *(_FIRST_LETTERS.sub("", line) for line in errors[-1:])))
+    return "; ".join(_BULLET.sub("", line).strip() for line in (*lines, *errors[-1:]))
 
 
 def _last_error(output: str) -> str:
@@ -248,22 +244,22 @@ async def run_command(
     environment: dict[str, str] | None = None,
     reason: Callable[[str], str] = _last_error,
 ) -> None:
-    """Run it to its end.
+    """Run the command and wait for its end.
 
     Args:
-        reason: from its output, why it failed.
+        reason: returns why it failed, given its output.
 
     Raises:
         BadInputError: it failed, or took too long.
     """
-    started = ManagedProcess(command, environment=environment or dict(os.environ), folder=directory)
-    outputs = Tail(started.process.stdout), Tail(started.process.stderr)
+    process = ManagedProcess(command, environment=environment or dict(os.environ), folder=directory)
+    outputs = Tail(process.process.stdout), Tail(process.process.stderr)
     try:
-        in_time = await started.wait(LIMIT_S)
+        in_time = await process.wait(LIMIT_S)
     finally:
-        await started.stop()
+        await process.stop()
     await until(lambda: not any(output.reading() for output in outputs), 1.0)
     if not in_time:
         raise BadInputError(f"it took longer than {LIMIT_S:.0f} s")
-    if started.process.returncode != 0:
-        raise BadInputError(reason("\n".join(output.all_kept() for output in outputs))[:_MOST_LETTERS])
+    if process.process.returncode != 0:
+        raise BadInputError(reason("\n".join(output.all_kept() for output in outputs))[:_LONGEST_ERROR])

@@ -17,19 +17,19 @@ from common.process_tree import descendants, inherited, is_tracker, who_has
 from under_siege.processes.supervisor import TIDY_S
 from under_siege.processes.supervisor_client import Child
 
-MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that children inherit, wherever they hide
+MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that all descendants inherit
 GRACE_S = 5.0
-LOOK_S = 0.01  # between two looks while something is awaited
-CALM_LOOK_S = 0.05  # while a measurement is on, which every look disturbs
+LOOK_S = 0.01  # polling interval
+CALM_LOOK_S = 0.05  # polling interval during a measurement, which polling disturbs
 
 
 def how_it_ended(status: int) -> str:
-    """`ended with exit code 1`, `was ended by SIGKILL`; negative are signals."""
+    """Return `ended with exit code 1`, or, for a negative status, `was ended by SIGKILL`."""
     return f"ended with exit code {status}" if status >= 0 else f"was ended by {signal.Signals(-status).name}"
 
 
 class ManagedProcess:
-    """A process that leads a session of its own. It, and all that it starts in turn, descends from the supervisor."""
+    """A process that leads a session of its own. It and its descendants descend from the supervisor."""
 
     def __init__(
         self,
@@ -42,16 +42,9 @@ class ManagedProcess:
         folder: Path | None = None,
     ) -> None:
         self._mark, self._may_hide = uuid.uuid4().hex, may_hide
-        self.process = Child(
-            command,
-            {**environment, MARK: self._mark},
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            folder=folder,
-        )
+        self.process = Child(command, {**environment, MARK: self._mark}, stdin=stdin, stdout=stdout, folder=folder)
         self.pid = self.process.pid
-        self._began_s = psutil.Process(self.pid).create_time()  # it is there until it is reaped
+        self._began_s = psutil.Process(self.pid).create_time()  # it exists until it is reaped
 
     def ended(self) -> bool:
         """Return whether it has ended. It is not reaped yet, so its pid can't be reused."""
@@ -62,39 +55,30 @@ class ManagedProcess:
         return await until(self.ended, limit_s, look_s)
 
     async def stop(self, grace_s: float = GRACE_S) -> None:
-        """Send SIGTERM, wait, then send SIGKILL to the group and to processes that left it. Nothing is left after."""
+        """Send SIGTERM, wait, then send SIGKILL to the group and to processes that left it."""
         if not self.ended():
             self.process.terminate()
             await self.wait(grace_s)
-        if self._may_hide:
-            await self._let_tidy()
+        left = self._left() if self._may_hide else []
+        # Python's resource trackers remove the semaphores of the other processes, once these have ended.
+        if trackers := [process for process in left if is_tracker(process.pid)]:
+            _kill(process for process in left if process not in trackers)
+            await until(lambda: not any(map(_works, trackers)), TIDY_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM if only zombies are left
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait()
         deadline_s = time.monotonic() + GRACE_S
         while (left := self._left()) and time.monotonic() < deadline_s:
-            for process in left:
-                with contextlib.suppress(psutil.Error):
-                    process.kill()
+            _kill(left)
             await until(lambda: not any(map(_works, left)), deadline_s - time.monotonic())
         self.process.close()
         self.process.supervisor.end_if_idle()
 
-    async def _let_tidy(self) -> None:
-        """Kill all but Python's resource trackers, which then remove the semaphores of the others."""
-        left = self._left()
-        if trackers := [process for process in left if is_tracker(process.pid)]:
-            for process in left:
-                with contextlib.suppress(psutil.Error):
-                    if process not in trackers:
-                        process.kill()
-            await until(lambda: not any(map(_works, trackers)), TIDY_S)
-
     def _left(self) -> list[psutil.Process]:
-        """Who has the mark; and those without any that became children of the supervisor since this was started.
+        """Return the processes that have the mark, and orphans without any mark that the supervisor inherited since.
 
-        They have cleared their environment. Which of several has started them nobody knows any more: not those that
-        never hide anybody.
+        The latter have cleared their environment. Nobody knows which process started them, except that it was none
+        that is known never to hide any.
         """
         left = processes(who_has(MARK, self._mark))
         if self._may_hide:
@@ -112,11 +96,17 @@ def offspring(pid: int) -> list[psutil.Process]:
 
 def processes(pids: Iterable[int]) -> list[psutil.Process]:
     """Return those that still exist."""
-    found = []
+    existing = []
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
-            found.append(psutil.Process(pid))
-    return found
+            existing.append(psutil.Process(pid))
+    return existing
+
+
+def _kill(targets: Iterable[psutil.Process]) -> None:
+    for process in targets:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 def _works(process: psutil.Process) -> bool:
@@ -141,8 +131,8 @@ async def until(condition: Callable[[], bool], limit_s: float, look_s: float = L
 def until_signal(work: Coroutine[Any, Any, None]) -> int | None:
     """Do the work; cancel it at the first SIGINT or SIGTERM, and return the number of that signal.
 
-    Cancelling reaches the work only where it waits, so that no process is started and then forgotten,
-    and only once, so that impatience does not interrupt the cleaning up.
+    Cancelling reaches the work only where it awaits, so no process is started and then forgotten, and only once, so
+    that a second signal does not interrupt the cleanup.
     """
     stopped_by: list[int] = []
 

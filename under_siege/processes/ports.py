@@ -1,9 +1,17 @@
-"""Who listens where: an answer counts only if it comes from the processes that were started for it."""
+"""Local ports: claim one, tell who listens on it, and enter a network namespace in which all of them are free.
+
+A response counts only if it comes from the processes that were started for it.
+"""
 
 import contextlib
+import ctypes
+import fcntl
+import os
 import re
 import socket
-from collections.abc import Iterator
+import struct
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -11,13 +19,23 @@ import psutil
 from under_siege.errors import CaseFailedError
 from under_siege.paths import HOST
 from under_siege.processes.managed_process import offspring
+from under_siege.processes.supervisor_client import another_supervisor
+
+_NET = Path("/proc/net")
+# In a line of its tables (proc_pid_net(5)): the local port, the state "listens" and the socket's inode.
+_LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
+_SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
+_CLONE_NEWNET = 0x40000000  # linux/sched.h
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # linux/sockios.h, linux/if.h
+_SETTINGS = Path("/proc/sys/net/ipv4")  # of the namespace of the thread that opens them
+_FIRST_PORT = 32_768
 
 
 def claimed_port(first: int) -> socket.socket:
-    """Claims the first port from `first` on that nobody listens on, until the socket that this returns is closed.
+    """Claim the first port from `first` on that nobody listens on; the claim ends when the returned socket is closed.
 
-    The socket is the UDP port of the same number: no server feels that, another run on this machine does and passes on,
-    and the claim ends with this process, however it ends.
+    The socket has the UDP port of the same number: servers don't notice it, other runs on this machine skip it, and
+    the system frees it when this process ends.
     """
     for port in range(first, 65536):
         claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -30,7 +48,7 @@ def claimed_port(first: int) -> socket.socket:
 
 
 def port_is_free(port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Return whether a server could listen on it now."""
     try:
         socket.create_server((HOST, port)).close()
     except OSError:
@@ -38,75 +56,64 @@ def port_is_free(port: int) -> bool:
     return True
 
 
-_NET = Path("/proc/net")
-# Of a line of its tables (proc_pid_net(5)): the local port, the state "listens" and the socket's inode.
-_LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (\d+) ", re.ASCII | re.MULTILINE)
-_SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
-
-
 def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> None:
-    """Returns if the process or one below it listens on the port, or nobody any more, or if the system doesn't tell.
+    """Return if the process or a descendant listens on the port, or nobody any more, or if that is unknown.
 
     Args:
-        supervisor_pid: of the process that inherits those that have left the server's session, where there is one.
+        supervisor_pid: of the process that inherits those that left the server's session.
 
     Raises:
-        CaseFailedError: somebody else does.
+        CaseFailedError: another process listens there.
     """
     try:
-        if port in set(_ports(pid)) or port_is_free(port):
-            return
-        if supervisor_pid is not None and port in set(_ports(supervisor_pid)):
+        if port in _ports(pid) or port_is_free(port) or (supervisor_pid is not None and port in _ports(supervisor_pid)):
             return
     except psutil.Error:
         return
-    told = where_it_listens(pid)
-    raise CaseFailedError(
-        "stranger",
-        f"port {port} is answered by a process that was not started here{told or '; the server listens nowhere'}",
-    )
+    where = where_it_listens(pid) or "; the server listens nowhere"
+    raise CaseFailedError("stranger", f"port {port} is answered by a process that was not started here{where}")
 
 
 def listening_processes(pid: int, port: int) -> int:
     """Return how many of the process and its descendants have a socket that listens on the port; at least 1."""
     try:
-        return max(1, sum(found == port for found in _ports(pid)))
+        return max(1, _ports(pid).count(port))
     except psutil.Error:
         return 1
 
 
 def where_it_listens(pid: int) -> str:
-    """`; it listens on port 5000 instead: ...`; empty where it listens nowhere, or the system doesn't tell."""
+    """Return `; it listens on port 5000 instead: ...`; empty if it listens nowhere, or that is unknown."""
     try:
         ports = sorted(set(_ports(pid)))
     except psutil.Error:
-        return ""
-    if not ports:
-        return ""
+        ports = []
     listed = " and ".join(map(str, ports[:3]))
-    return f"; it listens on port {listed} instead: does its command use {{host}} and {{port}}?"
+    return f"; it listens on port {listed} instead: does its command use {{host}} and {{port}}?" if ports else ""
 
 
-def _ports(pid: int) -> Iterator[int]:
-    """Those on which the process and all below it listen; raises psutil.Error."""
+def _ports(pid: int) -> list[int]:
+    """Return the ports on which the process and its descendants listen; raise psutil.Error."""
     root = psutil.Process(pid)
     listening = _listening()
+    ports: list[int] = []
     for process in (root, *offspring(pid)):
         try:
             if listening is None:
-                found = process.net_connections(kind="tcp")
-                yield from (one.laddr.port for one in found if one.status == psutil.CONN_LISTEN)
+                connections = process.net_connections(kind="tcp")
+                ports += [each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN]
             else:
-                yield from (listening[inode] for inode in _sockets(process.pid) if inode in listening)
+                ports += [listening[inode] for inode in _sockets(process.pid) if inode in listening]
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             if process == root:
                 raise
+    return ports
 
 
 def _listening() -> dict[str, int] | None:
-    """The ports that anybody listens on, by the inodes of the sockets; None where Linux does not tell.
+    """Return the ports on which any process listens, by the inode of the socket; None if Linux does not tell.
 
-    Under siege there are thousands of other sockets, and psutil would understand every one of them.
+    During a siege there are thousands of other sockets, and psutil would parse every one of them.
     """
     try:
         tables = [(_NET / name).read_text() for name in ("tcp", "tcp6") if (_NET / name).exists()]
@@ -116,13 +123,61 @@ def _listening() -> dict[str, int] | None:
 
 
 def _sockets(pid: int) -> Iterator[str]:
-    """The inodes of those that the process has open; raises psutil.Error."""
+    """Yield the inodes of the sockets that the process has open; raise psutil.Error."""
     try:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-                if found := _SOCKET.fullmatch(str(descriptor.readlink())):
-                    yield found[1]
+                if match := _SOCKET.fullmatch(str(descriptor.readlink())):
+                    yield match[1]
     except PermissionError:
         raise psutil.AccessDenied(pid) from None
     except (FileNotFoundError, ProcessLookupError):
         raise psutil.NoSuchProcess(pid) from None
+
+
+@contextlib.contextmanager
+def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterator[bool]:
+    """Enter a new network namespace with only a loopback interface, or warn; yield whether that succeeded.
+
+    Only this thread enters it (network_namespaces(7)), and with it the processes that a new supervisor starts.
+
+    Args:
+        ports: the number of local ports. With it, no port is reused while it is in TIME_WAIT, as on macOS.
+    """
+    if not sys.platform.startswith("linux"):
+        warn("own_network is something of Linux; the run goes on in the network that there is")
+        yield False
+        return
+    with Path("/proc/thread-self/ns/net").open("rb") as before:
+        try:
+            _call("unshare", _CLONE_NEWNET)
+        except OSError as error:
+            warn(
+                f"own_network is not allowed here ({error.strerror}): run this as root, or within "
+                "unshare -rn sh -c 'ip link set lo up; ...' where environments are made already; it goes on without"
+            )
+            yield False
+            return
+        try:
+            _bring_up("lo")
+            if ports is not None:
+                (_SETTINGS / "ip_local_port_range").write_text(f"{_FIRST_PORT} {_FIRST_PORT + ports - 1}")
+                (_SETTINGS / "tcp_tw_reuse").write_text("0")
+            with another_supervisor():
+                yield True
+        finally:
+            _call("setns", before.fileno(), _CLONE_NEWNET)
+
+
+def _call(name: str, *numbers: int) -> None:
+    """Make a system call that `os` has from Python 3.12 on; raise OSError."""
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*numbers) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _bring_up(interface: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sH14x", interface.encode(), 0)
+        (flags,) = struct.unpack_from("H", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request), 16)
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", interface.encode(), flags | _IFF_UP))

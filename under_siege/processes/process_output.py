@@ -1,4 +1,4 @@
-"""The end of what a process prints: read all the time, so that it never has to wait, and mostly forgotten."""
+"""Read the output of processes: the end of a stream, line by line, and the error of a traceback."""
 
 import asyncio
 import contextlib
@@ -11,17 +11,21 @@ from typing import IO
 
 from under_siege.model.result_file import legible
 
+LONGEST_BYTES = 65536  # of a line; the rest of a longer one is dropped
+LONGEST = 200  # characters of an error
+_TRACEBACK = re.compile(r"^(?P<before>.*?)Traceback \(most recent call last\):\s*$", re.MULTILINE)
+
 
 class Tail:
-    """Reads a stream to its end on a thread and keeps the last of it, slowly if it is a flood."""
+    """Reads a stream to its end on a thread, so that the process never has to wait, and keeps the end of it."""
 
     LINES, KEPT_BYTES, BREATH_S = 40, 65536, 0.005
 
     def __init__(self, stream: IO[bytes] | None) -> None:
         assert stream is not None
         self._kept = b""
-        self.lines = 0  # that have come
-        self._fd = os.dup(stream.fileno())  # its own, so that nobody closes it while it is being read
+        self.lines = 0  # read so far
+        self._fd = os.dup(stream.fileno())  # nobody else closes this one while it is read
         self._thread = threading.Thread(target=self._read, name="tail", daemon=True)
         self._thread.start()
 
@@ -34,41 +38,35 @@ class Tail:
                     time.sleep(self.BREATH_S)  # a server that floods must not take the CPU from the measurement
 
     def reading(self) -> bool:
-        """Whether the stream has not ended yet."""
+        """Return whether the stream has not ended yet."""
         return self._thread.is_alive()
 
     def all_kept(self) -> str:
-        """As much of the end as there is."""
         return self._kept.decode(errors="replace")
 
     def text(self) -> str:
-        """The last lines."""
-        text = self.all_kept()
-        return "\n".join(text.splitlines()[-self.LINES :])[-4000:]
-
-
-READ_BYTES = 65536
-LONGEST_BYTES = 65536  # of a line; what is beyond is dropped, or a stream without line ends would fill the memory
+        """Return the last lines."""
+        return "\n".join(self.all_kept().splitlines()[-self.LINES :])[-4000:]
 
 
 @contextlib.contextmanager
 def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Callable[[], None]]:
-    """Calls `take(line, time.monotonic())` for each line; gives a function that takes in what is there now."""
+    """Call `take(line, time.monotonic())` for each line; yield a function that reads what is available now."""
     rest = b""
 
     def read() -> None:
         nonlocal rest
         try:
-            chunk = os.read(fd, READ_BYTES)
-        except OSError:  # nothing there, or (EIO) the other end of a terminal was closed
+            chunk = os.read(fd, 65536)
+        except OSError:  # nothing available, or (EIO) the other end of a terminal was closed
             chunk = b""
         arrived_s = time.monotonic()
-        *whole, rest = (rest + chunk).split(b"\n")
-        rest = rest[:LONGEST_BYTES]
-        for line in whole:
+        *lines, rest = (rest + chunk).split(b"\n")
+        rest = rest[:LONGEST_BYTES]  # a stream without line ends must not fill the memory
+        for line in lines:
             take(line[:LONGEST_BYTES].decode(errors="replace"), arrived_s)
         if not chunk:
-            loop.remove_reader(fd)  # it would be called again and again at the end of the stream
+            loop.remove_reader(fd)  # at the end of a stream, asyncio would call it again and again
 
     os.set_blocking(fd, False)
     loop = asyncio.get_running_loop()
@@ -79,20 +77,16 @@ def reading_lines(fd: int, take: Callable[[str, float], None]) -> Iterator[Calla
         loop.remove_reader(fd)
 
 
-LONGEST = 200
-_HEAD = re.compile(r"^(?P<before>.*?)Traceback \(most recent call last\):\s*$", re.MULTILINE)
-
-
 def last_error(stderr: str) -> str:
-    """The line that ends the last traceback, `KeyError: 'x'`; empty where there is none, or it isn't complete."""
-    heads = list(_HEAD.finditer(stderr))
+    """Return the line that ends the last traceback, `KeyError: 'x'`; empty if there is none, or it isn't complete."""
+    heads = list(_TRACEBACK.finditer(stderr))
     if not heads:
         return ""
-    # Of a group it is drawn with bars, which stand before all of its lines; what a logger writes stands before one.
+    # An exception group has bars before all of its lines; a logger's prefix precedes only the first line.
     margin = heads[-1]["before"] if re.fullmatch(r"[\s|+]*", heads[-1]["before"]) else ""
     for line in stderr[heads[-1].end() :].splitlines()[1:]:
         text = line[len(margin) :]
         if text.strip() and not text.startswith((" ", "\t")):
-            said = legible(text.strip())
-            return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"
+            error = legible(text.strip())
+            return error if len(error) <= LONGEST else f"{error[: LONGEST - 1]}…"
     return ""

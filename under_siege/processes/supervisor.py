@@ -5,9 +5,9 @@ On Linux the orphans of a subreaper's descendants become its own children (prctl
 all. Elsewhere it finds the processes that have the mark of the run in their environment. It waits without polling, and
 so takes no CPU time from what is measured.
 
-Lines of JSON come on a socket: `{"start": words, ...}` with three descriptors, `{"reap": pid}`, `{"folder": path}` and
-`{"forget": path}`, and go back: `{"pid": ...}` or `{"error": [...]}` for each start, and
-`{"ended": pid, "status": ...}` for each end.
+Orders are lines of JSON on a socket: `{"start": argv, ...}` with three descriptors, `{"reap": pid}`, `{"folder": path}`
+and `{"forget": path}`. The supervisor answers each start with `{"pid": ...}` or `{"error": [...]}`, and reports
+`{"ended": pid, "status": ...}`.
 """
 
 import contextlib
@@ -24,58 +24,56 @@ from typing import Any
 
 from common.process_tree import children, descendants, is_tracker, who_has, works
 
-RUN_MARK = "UNDER_SIEGE_RUN"  # an environment variable that all inherit
+RUN_MARK = "UNDER_SIEGE_RUN"  # an environment variable that all descendants inherit
 SET_CHILD_SUBREAPER = 36  # prctl(2)
-LIMIT_S, LOOK_S = 10.0, 0.01  # for ending what is left
-TIDY_S = 2.0  # within which Python's resource tracker has removed what those whom it follows had
+LIMIT_S, LOOK_S = 10.0, 0.01  # for killing the processes that are left
+TIDY_S = 2.0  # enough for Python's resource tracker to remove the semaphores of processes that were killed
 
 
 class Supervisor:
-    """What it has started, and the directories to remove at the end."""
+    """The processes that it has started, and the directories to remove at the end."""
 
     def __init__(self, bench: socket.socket, mark: str) -> None:
         self._bench, self._mark = bench, mark
         self._rest, self._descriptors = b"", list[int]()
-        self._started: dict[int, subprocess.Popen[bytes]] = {}
-        self._told: set[int] = set()  # those of them that the bench knows to have ended
+        self._started: dict[int, subprocess.Popen[bytes]] = {}  # until they are reaped
+        self._running: set[int] = set()  # until their end is reported
         self._folders: list[str] = []
 
     def serve(self, woken: int) -> None:
-        """Do what the bench orders until its end of the socket is closed."""
+        """Carry out orders until the bench's end of the socket is closed."""
         sources: list[Any] = [self._bench, woken]
         while True:
             ready, _, _ = select.select(sources, [], [])
             if woken in ready:
                 os.read(woken, 4096)
-            if self._bench in ready and not self._hear():
+            if self._bench in ready and not self._receive():
                 return
-            self._look_who_ended()
+            self._report_ended()
 
-    def _hear(self) -> bool:
+    def _receive(self) -> bool:
+        """Carry out the orders that have come; return whether the socket is still open."""
         try:
             chunk, descriptors, _, _ = socket.recv_fds(self._bench, 65536, 16)
         except OSError:
             return False
         self._descriptors += descriptors
-        *whole, self._rest = (self._rest + chunk).split(b"\n")
-        for line in whole:
-            self._obey(json.loads(line))
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for order in map(json.loads, lines):
+            if "start" in order:
+                self._start(order)
+            elif "reap" in order:
+                self._started.pop(order["reap"]).wait()
+                self._running.discard(order["reap"])
+            elif "folder" in order:
+                self._folders.append(order["folder"])
+            else:
+                self._folders.remove(order["forget"])
         return bool(chunk)
 
-    def _obey(self, order: dict[str, Any]) -> None:
-        if "start" in order:
-            self._start(order)
-        elif "reap" in order:
-            self._told.discard(order["reap"])
-            self._started.pop(order["reap"]).wait()
-        elif "folder" in order:
-            self._folders.append(order["folder"])
-        elif order["forget"] in self._folders:
-            self._folders.remove(order["forget"])
-
     def _start(self, order: dict[str, Any]) -> None:
-        ours, self._descriptors = self._descriptors[:3], self._descriptors[3:]
-        stdin, stdout, stderr = ours
+        descriptors, self._descriptors = self._descriptors[:3], self._descriptors[3:]
+        stdin, stdout, stderr = descriptors
         try:
             process = subprocess.Popen(
                 order["start"],
@@ -87,33 +85,34 @@ class Supervisor:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            self._tell({"error": [getattr(error, "errno", None), getattr(error, "strerror", None) or str(error)]})
+            self._send({"error": [getattr(error, "errno", None), getattr(error, "strerror", None) or str(error)]})
         else:
             self._started[process.pid] = process
-            self._tell({"pid": process.pid})
+            self._running.add(process.pid)
+            self._send({"pid": process.pid})
         finally:
-            for descriptor in ours:
+            for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _tell(self, what: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # it is gone, which is noticed soon
-            self._bench.sendall(json.dumps(what).encode() + b"\n")
+    def _send(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # the bench is gone, which `serve` notices next
+            self._bench.sendall(json.dumps(message).encode() + b"\n")
 
-    def _look_who_ended(self) -> None:
+    def _report_ended(self) -> None:
         """Report processes that ended, which keep their pid until they are reaped, and reap all orphans."""
-        for pid in self._started.keys() - self._told:
+        for pid in list(self._running):
             end = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if end is not None:
-                self._told.add(pid)
+                self._running.remove(pid)
                 status = end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
-                self._tell({"ended": pid, "status": status})
+                self._send({"ended": pid, "status": status})
         for pid in children(os.getpid()):
             if pid not in self._started:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
 
     def end_all(self) -> None:
-        """Kill whatever is left, and remove the directories."""
+        """Kill every process that is left, and remove the directories."""
         began_s = time.monotonic()
         while (left := self._left()) and (for_s := time.monotonic() - began_s) < LIMIT_S:
             for pid in left:
@@ -125,25 +124,24 @@ class Supervisor:
                     pass
             time.sleep(LOOK_S)
         if self._folders:
-            import shutil  # which few need, and which takes a while
+            import shutil  # takes a while, and is rarely needed
 
             for folder in self._folders:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _left(self) -> list[int]:
         """Return descendants, and processes that have the mark."""
-        ours = {*descendants(os.getpid()), *who_has(RUN_MARK, self._mark)}
-        return [pid for pid in ours if pid != os.getpid() and works(pid)]
+        pids = {*descendants(os.getpid()), *who_has(RUN_MARK, self._mark)}
+        return [pid for pid in pids if pid != os.getpid() and works(pid)]
 
 
 def main(descriptor: int, mark: str) -> None:
-    """Keeps until the socket is closed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    # Not ignored, which those that it starts would inherit: it has to outlive the bench, whatever the bench is sent.
+    # The supervisor has to outlive the bench, whatever signal that gets. Its children would inherit SIG_IGN.
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     supervisor = Supervisor(socket.socket(fileno=descriptor), mark)

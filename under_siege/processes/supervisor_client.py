@@ -1,4 +1,4 @@
-"""Start processes as children of the supervisor, as `subprocess.Popen` starts children of our own."""
+"""Start processes as children of the supervisor, as `subprocess.Popen` starts children of this process."""
 
 import atexit
 import contextlib
@@ -23,7 +23,7 @@ from under_siege.processes.supervisor import LIMIT_S, RUN_MARK
 
 PATIENCE_S = 0.5
 SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
-FLAGS = ("-P", "-S") if IS_TOLD else ("-P",)  # -S: where it needs no psutil, no packages need be looked for
+FLAGS = ("-P", "-S") if IS_TOLD else ("-P",)  # -S: without psutil, it needs no packages, and starts sooner
 
 
 class SupervisorClient:
@@ -31,12 +31,12 @@ class SupervisorClient:
 
     def __init__(self) -> None:
         self.mark = uuid.uuid4().hex
-        self.is_lost = False  # ended before us: somebody killed it, perhaps one of those that it started
+        self.is_lost = False  # it has ended, perhaps killed by a process that it started
         self._socket, theirs = socket.socketpair()
         self._lock, self._rest = threading.Lock(), b""
-        self._started: set[int] = set()  # and not reaped
-        self.folders: list[Path] = []  # that it removes, should we not live to do it
-        self._statuses: dict[int, int] = {}  # of those that have ended
+        self._started: set[int] = set()  # until they are reaped
+        self.folders: list[Path] = []  # to remove if the bench is killed
+        self._statuses: dict[int, int] = {}  # of the processes that have ended
         self._answers: list[dict[str, Any]] = []
         with theirs:
             self._process = subprocess.Popen(
@@ -62,15 +62,15 @@ class SupervisorClient:
         """Return whether it still runs."""
         if not self.is_lost:
             with self._lock:
-                self._hear(wait=False)
+                self._receive(wait=False)
         return not self.is_lost
 
     def start(
-        self, words: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
+        self, argv: Sequence[str], environment: Mapping[str, str], descriptors: Sequence[int], folder: Path | None
     ) -> int:
         """Start a process in that directory or in ours, and return its pid; raise OSError if it can't be started."""
         order = {
-            "start": list(words),
+            "start": list(argv),
             "environment": {**environment, RUN_MARK: self.mark},
             "folder": str(folder or Path.cwd()),
         }
@@ -79,29 +79,28 @@ class SupervisorClient:
             sent = socket.send_fds(self._socket, [data], descriptors)
             self._socket.sendall(data[sent:])
             while not self._answers and not self.is_lost:
-                self._hear(wait=True)
+                self._receive(wait=True)
             lost: dict[str, Any] = {"error": [errno.ESRCH, "the supervisor was killed"]}
             answer = self._answers.pop() if self._answers else lost
         if "error" in answer:
             self.end_if_idle()
-            raise OSError(*answer["error"], words[0])
+            raise OSError(*answer["error"], argv[0])
         self._started.add(answer["pid"])
         return int(answer["pid"])
 
     def status(self, pid: int, *, wait: bool = False) -> int | None:
         """Return its exit status, negative if by a signal; None while it runs. Its pid is not reused until `reap`."""
         with self._lock:
-            self._hear(wait=False)
+            self._receive(wait=False)
             while wait and pid not in self._statuses and not self.is_lost:
-                self._hear(wait=True)
+                self._receive(wait=True)
             return self._statuses.get(pid, -signal.SIGKILL if self.is_lost else None)
 
     def reap(self, pid: int) -> None:
         """Let the system reuse the pid of a process that has ended."""
-        with self._lock:
-            self._tell({"reap": pid})
-            self._started.discard(pid)
-            self._statuses.pop(pid, None)
+        self._started.discard(pid)
+        self._statuses.pop(pid, None)
+        self._send({"reap": pid})  # last, because another thread may then get the same pid
 
     def end_if_idle(self) -> None:
         """End it, and with it all processes that it has inherited, if it has nothing to supervise."""
@@ -111,38 +110,36 @@ class SupervisorClient:
 
     def orphans(self) -> list[psutil.Process]:
         """Return the processes that it has inherited, and not started."""
-        found = []
+        orphans = []
         for pid in children(self.pid):
             with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
                 if pid not in self._started:
-                    found.append(psutil.Process(pid))
-        return found
+                    orphans.append(psutil.Process(pid))
+        return orphans
 
     @contextlib.contextmanager
     def removing(self, folder: Path) -> Iterator[None]:
         """Have the directory removed if the bench is killed while the body runs."""
-        with self._lock:
-            self._tell({"folder": str(folder)})
+        self._send({"folder": str(folder)})
         self.folders.append(folder)
         try:
             yield
         finally:
             self.folders.remove(folder)
-            with self._lock:
-                self._tell({"forget": str(folder)})
+            self._send({"forget": str(folder)})
             self.end_if_idle()
 
-    def _tell(self, order: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # it is lost
+    def _send(self, order: dict[str, Any]) -> None:
+        with self._lock, contextlib.suppress(OSError):  # it is lost
             self._socket.sendall(json.dumps(order).encode() + b"\n")
 
-    def _hear(self, *, wait: bool) -> None:
+    def _receive(self, *, wait: bool) -> None:
         """Read its messages; if there are none, wait for a while."""
         self._socket.settimeout(PATIENCE_S if wait else 0.0)
         try:
             chunk = self._socket.recv(65536)
         except TimeoutError:
-            self._process.send_signal(signal.SIGCONT)  # somebody may have stopped it
+            self._process.send_signal(signal.SIGCONT)  # another process may have stopped it
             return
         except BlockingIOError:
             return
@@ -151,19 +148,19 @@ class SupervisorClient:
         finally:
             self._socket.settimeout(None)
         self.is_lost = not chunk
-        *whole, self._rest = (self._rest + chunk).split(b"\n")
-        for told in map(json.loads, whole):
-            if "ended" in told:
-                self._statuses[told["ended"]] = told["status"]
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        for message in map(json.loads, lines):
+            if "ended" in message:
+                self._statuses[message["ended"]] = message["status"]
             else:
-                self._answers.append(told)
+                self._answers.append(message)
 
 
 _KEPT: list[SupervisorClient] = []
 
 
 def kept() -> SupervisorClient:
-    """The supervisor of this process, started when it is asked for the first time, and again if it was killed."""
+    """Return the supervisor of this process, started on first use, and again if it was killed."""
     if not _KEPT or not _KEPT[-1].lives():
         _KEPT.append(SupervisorClient())
     return _KEPT[-1]
@@ -171,9 +168,9 @@ def kept() -> SupervisorClient:
 
 @contextlib.contextmanager
 def another_supervisor() -> Iterator[None]:
-    """What is started while the body runs is kept by one that is started for that; the former one is left as it is.
+    """Use a new supervisor while the body runs, and leave the former one as it is.
 
-    It removes the same folders: whom it ends may write into them until then.
+    It removes the same directories, because the processes that it kills may write into them until then.
     """
     former = _KEPT[:]
     _KEPT[:] = [SupervisorClient()]
@@ -193,42 +190,39 @@ class Child:
 
     def __init__(
         self,
-        words: Sequence[str],
+        argv: Sequence[str],
         environment: Mapping[str, str],
         *,
         stdin: int,
         stdout: int | IO[bytes],
-        stderr: int,
-        folder: Path | None = None,
+        folder: Path | None,
     ) -> None:
-        self.supervisor, self.returncode = kept(), None
+        self.supervisor = kept()
+        self.returncode: int | None = None
         with contextlib.ExitStack() as theirs:
             self.stdin, reads = _stream(stdin, theirs, we_write=True)
             self.stdout, writes = _stream(stdout, theirs)
-            self.stderr, complains = _stream(stderr, theirs)
+            self.stderr, complains = _stream(subprocess.PIPE, theirs)
             try:
-                self.pid = self.supervisor.start(words, environment, [reads, writes, complains], folder)
+                self.pid = self.supervisor.start(argv, environment, [reads, writes, complains], folder)
             except BaseException:
                 self.close()
                 raise
 
-    returncode: int | None
-
     def poll(self) -> int | None:
-        """How it ended, or None; it is not reaped yet, so that its number can't become someone else's."""
+        """Return its exit status, or None. It is not reaped yet, so its pid can't be reused."""
         return self.returncode if self.returncode is not None else self.supervisor.status(self.pid)
 
     def wait(self) -> int:
         """Wait for its end, reap it, and return its exit status."""
         if self.returncode is None:
-            status = self.supervisor.status(self.pid, wait=True)
-            assert status is not None
+            self.returncode = self.supervisor.status(self.pid, wait=True)
+            assert self.returncode is not None
             self.supervisor.reap(self.pid)
-            self.returncode = status
         return self.returncode
 
     def terminate(self) -> None:
-        """SIGTERM, unless it was reaped."""
+        """Send SIGTERM, unless it was reaped."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
@@ -237,12 +231,12 @@ class Child:
         """Close our ends of its pipes."""
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
-                with contextlib.suppress(OSError):  # what was written is not read any more
+                with contextlib.suppress(OSError):  # the process did not read everything
                     stream.close()
 
 
 def _stream(wanted: int | IO[bytes], theirs: contextlib.ExitStack, *, we_write: bool = False) -> tuple[Any, int]:
-    """Our end of a pipe, or None, and the descriptor for the process, which is closed with `theirs` if it is new."""
+    """Return our end of a pipe, or None, and the descriptor for the process; `theirs` closes it if it is new."""
     if not isinstance(wanted, int):
         return None, wanted.fileno()
     if wanted == subprocess.DEVNULL:

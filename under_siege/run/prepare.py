@@ -9,7 +9,6 @@ from pathlib import Path
 import aiohttp
 
 from common.errors import BadInputError
-from under_siege.environments.machine_info import packages_of
 from under_siege.environments.services import Services
 from under_siege.environments.venvs import environment_with, run_command, with_packages
 from under_siege.errors import CaseFailedError
@@ -21,6 +20,7 @@ from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.start_command import Start, missing_library, preparing, preparing_all
 from under_siege.targets.expectation import Expectation, Expectations, Files, Work, try_task
+from under_siege.targets.interpreter import packages_of
 from under_siege.targets.strategies import SERVERS
 
 

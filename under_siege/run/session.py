@@ -16,8 +16,7 @@ import msgspec
 
 from common.cpus import usable_cpus
 from common.errors import BadInputError
-from under_siege.environments.doctor import OtherWork, examine, in_one_line
-from under_siege.environments.machine_info import describe_environment
+from under_siege.environments.machine import OtherWork, describe_environment, examine, in_one_line
 from under_siege.environments.services import Services, services
 from under_siege.environments.tool_install import Tool, check, tool_in
 from under_siege.load_tools import DRIVERS
@@ -28,7 +27,7 @@ from under_siege.model.result_file import UnwritableError, made_legible
 from under_siege.model.suite import OPEN, Suite
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.processes.managed_process import until_signal
-from under_siege.processes.netns import own_network
+from under_siege.processes.ports import own_network
 from under_siege.processes.supervisor_client import kept
 from under_siege.run.case_run import run
 from under_siege.run.duration import budget_s, say_how_long

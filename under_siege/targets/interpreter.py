@@ -19,6 +19,20 @@ packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
 in_venv = sys.prefix != sys.base_prefix
 answer = [version, " ".join(sys.version.split()), sys.version_info[:2], sys.prefix, in_venv * packages]
 """
+_PACKAGES = (
+    *("aiohttp", "celery", "distributed", "flask", "gevent", "gunicorn", "kombu", "pebble", "psutil", "redis"),
+    *("bottle", "cheroot", "django", "fastapi", "granian", "hypercorn", "starlette", "tornado", "uvicorn"),
+    *("waitress", "werkzeug"),
+)
+_LIST_PACKAGES = f"""
+import importlib.metadata, json
+answer = {{}}
+for name in {_PACKAGES}:
+    try:
+        answer[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +70,15 @@ def interpreter(path: str = sys.executable) -> Interpreter:
     if tuple(minor) < (3, 11):
         raise BadInputError(f"{path!r} is Python {version}; expected 3.11 or later")
     return Interpreter(program, version, build, tuple(minor), prefix, tuple(packages))
+
+
+def packages_of(python: str) -> dict[str, str]:
+    """Return the versions of the packages that servers may use, by name; empty if the Python does not run."""
+    try:
+        versions: dict[str, str] = evaluate(python, _LIST_PACKAGES, "-P")
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return {}
+    return versions
 
 
 def evaluate(python: str, source: str, *options: str) -> Any:
