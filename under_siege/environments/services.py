@@ -72,11 +72,7 @@ class Services:
         self._running: dict[str, _Running] = {}
 
     async def addresses(self, needs: Sequence[str]) -> dict[str, str]:
-        """Return the addresses of the services among the needs; start those that don't run.
-
-        Raises:
-            CaseFailedError: one is not installed, or can't be started.
-        """
+        """Return the addresses of the services among the needs, started if necessary; raise CaseFailedError."""
         names = [name for name in needs if name in SERVICES]
         for name in names:
             if name not in self._running or self._running[name].process.ended():
@@ -84,11 +80,7 @@ class Services:
         return {name: self._running[name].address for name in names}
 
     async def must_live(self, needs: Sequence[str]) -> None:
-        """Return if all services among the needs still run.
-
-        Raises:
-            CaseFailedError: one has died.
-        """
+        """Raise CaseFailedError if one of the services among the needs has died."""
         for name in needs:
             running = self._running.get(name)
             if running is not None and (status := running.process.process.poll()) is not None:

@@ -54,11 +54,7 @@ class Tool:
 
 @contextmanager
 def isolated_tool(driver: Driver) -> Iterator[Tool]:
-    """Yield the tool with a temporary home.
-
-    Raises:
-        BadInputError: it isn't installed; says the command that would install it.
-    """
+    """Yield the tool with a temporary home; raise BadInputError as `find`."""
     program = find(driver)
     with TemporaryDirectory(prefix="under-siege-") as name:
         _write(Path(name), driver.settings)
@@ -124,18 +120,14 @@ def check(driver: Driver, orders: Iterable[LoadSpec], status: int = 200) -> None
 
 
 def find(driver: Driver) -> str:
-    """Return the path of its program: on the PATH, or beside the Python that runs this.
-
-    Raises:
-        BadInputError: it isn't installed; says the command that would install it.
-    """
+    """Return the path of its program; raise BadInputError, with the command that installs it, if it is missing."""
     if programs := _programs(driver):
         return programs[0]
     raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
 
 
 def _programs(driver: Driver) -> list[str]:
-    """Return its program on the PATH, and the one beside the Python that runs this."""
+    """Return its paths on the PATH, and beside the Python that runs this."""
     paths = [shutil.which(driver.program, path=path) for path in (None, str(Path(sys.executable).parent))]
     return [path for path in dict.fromkeys(paths) if path]
 

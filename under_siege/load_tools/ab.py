@@ -1,9 +1,7 @@
 """ab, the benchmark tool of the Apache HTTP server, which has one thread and reports totals."""
 
-import csv
 import math
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,6 +14,7 @@ _REFUSED, _TIMED_OUT = 111, 119  # exit statuses: error numbers of Linux and of 
 
 _LABEL = re.compile(r"^([A-Z][A-Za-z0-9 -]{1,40}):[ \t]+(\d{1,15}(?:\.\d{1,9})?)(?: |$)", re.MULTILINE | re.ASCII)
 _ERRORS = re.compile(r"(Connect|Receive|Length|Exceptions): (\d{1,15})", re.ASCII)
+_PERCENTILE = re.compile(r"^(\d{1,3}),(\d{1,9}\.\d+)$", re.MULTILINE | re.ASCII)  # milliseconds
 
 
 class Ab(Driver):
@@ -47,7 +46,9 @@ class Ab(Driver):
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
         labels = {label: float(value) for label, value in reversed(_LABEL.findall(output.stdout))}  # the first counts
         if "Complete requests" not in labels or not labels.get("Time taken for tests"):
-            return _totals_by_status(output.status, spec)
+            if output.status == _REFUSED:
+                return Totals(0, 0, unanswered=1, connect_errors=1)
+            return Totals(0, 0, unanswered=spec.users) if output.status == _TIMED_OUT else None
         complete = int(labels["Complete requests"])
         errors = {kind: int(count) for kind, count in _ERRORS.findall(output.stdout)}
         connect_errors = errors.get("Connect", 0)
@@ -57,7 +58,7 @@ class Ab(Driver):
         wrong = min(int(labels.get("Non-2xx responses", 0)), answered)
         if labels.get("Total transferred") == 0:  # every connection was refused
             answered, unanswered, connect_errors = wrong, unanswered + answered, unanswered
-        percentiles = _percentiles_s(output.files, complete) if answered > 0 else {}
+        percentiles = _percentiles_s(output.files.get(_PERCENTILES, ""), complete) if answered > 0 else {}
         kept_alive, body_bytes = labels.get("Keep-Alive requests"), labels.get("HTML transferred")
         return Totals(
             right=answered - wrong,
@@ -74,23 +75,13 @@ class Ab(Driver):
         )
 
 
-def _totals_by_status(status: int, spec: LoadSpec) -> Totals | None:
-    """Return what the exit status says if ab gave up without a report."""
-    if status == _REFUSED:
-        return Totals(0, 0, unanswered=1, connect_errors=1)
-    return Totals(0, 0, unanswered=spec.users) if status == _TIMED_OUT else None
-
-
-def _percentiles_s(files: Mapping[str, str], complete: int) -> dict[int, float]:
-    """Return the response time in seconds for each percentage in the file of `-e`, which has milliseconds.
+def _percentiles_s(text: str, complete: int) -> dict[int, float]:
+    """Return the response time in seconds for each percentage in the file of `-e`.
 
     For high percentages of few requests, ab reads beyond its last time (ab.c, `output_results`); the longest one
     replaces these.
     """
-    times_s = {}
-    for row in csv.reader(files.get(_PERCENTILES, "").splitlines()):
-        if len(row) == 2 and re.fullmatch(r"\d{1,3}", row[0], re.ASCII) and re.fullmatch(r"\d{1,9}\.\d+", row[1], re.A):
-            times_s[int(row[0])] = float(row[1]) / 1000
+    times_s = {int(percent): float(time_ms) / 1000 for percent, time_ms in _PERCENTILE.findall(text)}
     return {
         percent: times_s[100] if 100 in times_s and int(0.5 + complete * percent / 100) >= complete else time_s
         for percent, time_s in times_s.items()

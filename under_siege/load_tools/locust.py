@@ -1,7 +1,6 @@
 """Locust, a Python program with a process for each thread, which reports totals with a locustfile of ours."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -43,11 +42,10 @@ class Locust(Driver):
     runs_scripts = True
     least_s, start_s = 3.0, 1.5
 
-    def files(self, spec: LoadSpec) -> Mapping[str, str]:
-        headers = {"Accept-Encoding": "identity"} | ({} if spec.keep_alive else {"Connection": "close"})
+    def files(self, spec: LoadSpec) -> dict[str, str]:
         text = _LOCUSTFILE.format(
             url=json.dumps(spec.url),
-            headers=json.dumps(headers),
+            headers=json.dumps(spec.headers),
             time_s=spec.time_s,
             has_script=bool(spec.script),
             folder=json.dumps(spec.folder),

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -42,7 +42,7 @@ class Siege(Driver):
             )
         return super().refusal(spec)
 
-    def files(self, spec: LoadSpec) -> Mapping[str, str]:
+    def files(self, spec: LoadSpec) -> dict[str, str]:
         return {"siegerc": _SETTINGS.format(connection="keep-alive" if spec.keep_alive else "close")}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:

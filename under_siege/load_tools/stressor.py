@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from textwrap import indent
 
@@ -36,10 +35,9 @@ class Stressor(Driver):
     fixed_threads = "one thread"  # at a time, because of the GIL
     least_s, start_s = 2.0, 1.0
 
-    def files(self, spec: LoadSpec) -> Mapping[str, str]:
-        headers = {"Accept-Encoding": "identity"} | ({} if spec.keep_alive else {"Connection": "close"})
+    def files(self, spec: LoadSpec) -> dict[str, str]:
         expected = re.escape(spec.expected.decode(errors="replace")) or r"[\s\S]*"
-        context = {"url": spec.url, "headers": headers, "folder": spec.folder, "expected": expected}
+        context = {"url": spec.url, "headers": spec.headers, "folder": spec.folder, "expected": expected}
         text = _SCENARIO.format(
             url=json.dumps(spec.url),
             users=spec.users,

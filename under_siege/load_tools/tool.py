@@ -29,6 +29,11 @@ class LoadSpec:
     port: int | None = None  # a free port for communication between the tool's own processes
     patience_s: float = 3600.0  # timeout of a response
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return the headers of each request, for a tool that does not set them itself."""
+        return {"Accept-Encoding": "identity"} | ({} if self.keep_alive else {"Connection": "close"})
+
 
 @dataclass(frozen=True, slots=True)
 class ToolResponse:
@@ -111,7 +116,7 @@ class Driver:
             return f"{self.name} has {self.fixed_threads}, not {spec.threads}; remove threads, or use wrk"
         return ""
 
-    def files(self, spec: LoadSpec) -> Mapping[str, str]:  # noqa: ARG002
+    def files(self, spec: LoadSpec) -> dict[str, str]:  # noqa: ARG002
         """Return the contents of the files that this load needs in the tool's home, by name."""
         return {}
 

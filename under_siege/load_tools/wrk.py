@@ -1,6 +1,5 @@
 """wrk, which has the threads that it is given and reports totals with a Lua script of ours."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -54,7 +53,7 @@ class Wrk(Driver):
             )
         return super().refusal(spec)
 
-    def files(self, spec: LoadSpec) -> Mapping[str, str]:
+    def files(self, spec: LoadSpec) -> dict[str, str]:
         body = "".join(f"\\{byte:03d}" for byte in spec.expected)
         files = {_EXPECTED: f'return "{body}"\n' if body else "return nil\n"}
         return files | ({_PATHS: "".join(f"{size} {path}\n" for path, size in spec.paths)} if spec.paths else {})

@@ -57,13 +57,12 @@ def port_is_free(port: int) -> bool:
 
 
 def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> None:
-    """Return if the process or a descendant listens on the port, or nobody any more, or if that is unknown.
+    """Raise CaseFailedError if another process than this one and its descendants listens on the port.
+
+    If the system does not tell, there is no error.
 
     Args:
         supervisor_pid: of the process that inherits those that left the server's session.
-
-    Raises:
-        CaseFailedError: another process listens there.
     """
     try:
         if port in _ports(pid) or port_is_free(port) or (supervisor_pid is not None and port in _ports(supervisor_pid)):

@@ -6,7 +6,6 @@ import random
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
 from urllib.parse import quote
 
 from common.errors import BadInputError
@@ -111,11 +110,7 @@ def _as_json(body: bytes) -> object:
 
 
 async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:
-    """Run the task once, in a process of its own.
-
-    Raises:
-        BadInputError: it can't be imported or sent to a worker process, it raised, or it took too long.
-    """
+    """Run the task once, in a process of its own; raise BadInputError if it fails or takes too long."""
     command = [python.path, *script("reference_run"), task]
     with TemporaryFile() as output:
         trial = ManagedProcess(command, environment=server_environment(), stdout=output, folder=folder)
@@ -134,11 +129,10 @@ async def try_task(task: str, python: Interpreter, folder: Path | None = None) -
             raise BadInputError(lines[-1].removeprefix("trial: "))
         raise BadInputError(f"task {task!r} can't be tried in a worker process: {lines[-1]}")
     try:
-        run: dict[str, Any] = json.loads(printed[-1])  # the lines before are output of the task
-        answer = str(run["answer"]).encode()
+        run = json.loads(printed[-1])  # the lines before are output of the task
+        return Expectation(str(run["answer"]).encode(), run["finished_s"] - run["started_s"], run["cpu_s"])
     except (ValueError, LookupError, TypeError):
         raise BadInputError(
             f"the answer of task {task!r} can't be read: it prints on stdout, or answers more than "
             f"{MAX_OUTPUT_BYTES:,} bytes; expected a task that prints nothing"
         ) from None
-    return Expectation(answer, run["finished_s"] - run["started_s"], run["cpu_s"])

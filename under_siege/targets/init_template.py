@@ -10,24 +10,19 @@ from common.errors import BadInputError
 from under_siege.load_tools import DRIVERS
 from under_siege.model.suite import JOBS
 from under_siege.paths import PROGRAM
+from under_siege.targets.strategies import parsed_source
 from under_siege.targets.suite_schema import is_path
 
 _WSGI = {"Flask", "Bottle", "get_wsgi_application", "Pyramid", "make_wsgi_app"}
 _ASGI = {"FastAPI", "Starlette", "Quart", "Litestar", "Sanic", "get_asgi_application"}
 _FRAMEWORKS = ["bottle", "django", "falcon", "fastapi", "flask", "litestar", "pyramid", "quart", "sanic", "starlette"]
-_ENVIRONMENTS = (".venv", "venv", "env")
-_REQUIREMENTS = "requirements.txt"
 _ROUTE_DECORATORS = {"get", "route", "api_route"}
 _LISTED_ROUTES = 5
 _HEALTH = ("/health", "/healthz", "/ping", "/ready", "/readyz", "/livez", "/status")
 
 
 def first_suite(app: str, file: str, folder: Path) -> str:
-    """Return the text of a suite for `module:application` in that folder.
-
-    Raises:
-        BadInputError: `app` has another form, or the folder has no such module.
-    """
+    """Return the text of a suite for `module:application`; raise BadInputError if there is no such module."""
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(\))?", app, re.ASCII):
         raise BadInputError(f"{app!r} names no application: expected module:name, such as app:app")
     module = app.partition(":")[0]
@@ -60,14 +55,14 @@ def first_suite(app: str, file: str, folder: Path) -> str:
 
 def own_python(folder: Path) -> str:
     """Return the relative path of the Python of the folder's virtual environment; empty if there is none."""
-    paths = (Path(name, "bin", "python") for name in _ENVIRONMENTS)
+    paths = (Path(name, "bin", "python") for name in (".venv", "venv", "env"))
     return next((str(path) for path in paths if (folder / path).exists()), "")
 
 
 def _requirements(nodes: list[ast.AST], folder: Path) -> list[str]:
     """Return the packages of the application, as far as its source code shows them."""
-    if (folder / _REQUIREMENTS).is_file():
-        return [f"-r {_REQUIREMENTS}"]
+    if (folder / "requirements.txt").is_file():
+        return ["-r requirements.txt"]
     imported = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {(node.module or "").split(".")[0] for node in nodes if isinstance(node, ast.ImportFrom)}
     return [name for name in _FRAMEWORKS if name in imported]
@@ -89,7 +84,4 @@ def _source(module: str, folder: Path) -> ast.Module:
     source = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
     if source is None:
         raise BadInputError(f"there is no {path.name}.py in {folder}: expected module:name of an application there")
-    try:
-        return ast.parse(source.read_text(encoding="utf-8"))
-    except (OSError, SyntaxError, ValueError) as error:
-        raise BadInputError(f"{str(source)!r} is not Python: {' '.join(str(error).split())}") from None
+    return parsed_source(source)

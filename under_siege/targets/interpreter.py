@@ -55,11 +55,7 @@ class Interpreter:
 
 
 def interpreter(path: str = sys.executable) -> Interpreter:
-    """Return the interpreter, as it describes itself.
-
-    Raises:
-        BadInputError: there is none, it isn't a Python, or it is older than 3.11.
-    """
+    """Return the interpreter; raise BadInputError if there is none, it is no Python, or older than 3.11."""
     program = shutil.which(path)
     if program is None:
         raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python")
@@ -73,7 +69,7 @@ def interpreter(path: str = sys.executable) -> Interpreter:
 
 
 def packages_of(python: str) -> dict[str, str]:
-    """Return the versions of the packages that servers may use, by name; empty if the Python does not run."""
+    """Return the versions of packages that servers may use, by name; empty if the Python does not run."""
     try:
         versions: dict[str, str] = evaluate(python, _LIST_PACKAGES, "-P")
     except (OSError, subprocess.SubprocessError, ValueError):

@@ -21,11 +21,7 @@ _JOBS_PATH = "/jobs"  # of the server contract
 
 
 def in_style(suite: Suite, style: str) -> Suite:
-    """Return the suite with jobs instead of waiting requests, if the style or the suite asks for jobs.
-
-    Raises:
-        BadInputError: its load is not possible with jobs.
-    """
+    """Return the suite with jobs if it or the style asks for them; raise BadInputError if its load can't be jobs."""
     load = suite.load
     if style != JOBS and not load.posts_jobs:
         return suite
@@ -47,8 +43,8 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
     A command may ignore keys that only set how much load there is (`users`, `time`, `requests`, `threads`,
     `locust_workers`), and the load tool.
     """
-    for key, reason, commands in _keys_of_load_tools(suite):
-        if command in commands:
+    for is_set, key, reason, commands in _keys_of_load_tools(suite):
+        if is_set and command in commands:
             alternative = f"{PROGRAM} run without --trace" if command == RUN_TRACE else f"{PROGRAM} run"
             raise BadInputError(
                 f"{suite.source}: {key}: {command} sends its own requests and {reason}; "
@@ -64,24 +60,21 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
             )
 
 
-def _keys_of_load_tools(suite: Suite) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield each key that is set and needs a load tool, the reason, and the commands that don't support it."""
+def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str, ...]]]:
+    """Return keys that need a load tool: whether each is set, the reason, and the commands that don't support it."""
     load, no_warm_up = suite.load, "can't warm servers up with a load tool"
-    if load.script:
-        yield "load.script", "can't run a load tool's script", (*_OWN_LOAD, RUN_TRACE)
-    if load.options:
-        yield "load.options", "can't pass options to a load tool", (*_OWN_LOAD, RUN_TRACE)
-    if load.posts_jobs:
-        yield "load.tool" if suite.source else "--style jobs", "can't post jobs", (*_OWN_LOAD, RUN_TRACE)
-    if load.files:
-        yield "load.files", "requests one path only", (CAPACITY, DRILL)
-    if suite.expect.check:
-        yield "expect.check", "doesn't run the check after a load", _OWN_LOAD
-    if load.warm_up not in (None, WarmUp()):
-        yield "load.warm_up", no_warm_up, _OWN_LOAD
+    jobs_key = "load.tool" if suite.source else "--style jobs"
+    warm_ups = {"load.warm_up": load.warm_up}
     for target in (*suite.targets, *([suite.ceiling] if suite.ceiling else [])):
-        if target.warm_up not in (None, WarmUp()):
-            yield f"servers.{target.name}.warm_up", no_warm_up, _OWN_LOAD
+        warm_ups[f"servers.{target.name}.warm_up"] = target.warm_up
+    return [
+        (load.script, "load.script", "can't run a load tool's script", (*_OWN_LOAD, RUN_TRACE)),
+        (load.options, "load.options", "can't pass options to a load tool", (*_OWN_LOAD, RUN_TRACE)),
+        (load.posts_jobs, jobs_key, "can't post jobs", (*_OWN_LOAD, RUN_TRACE)),
+        (load.files, "load.files", "requests one path only", (CAPACITY, DRILL)),
+        (suite.expect.check, "expect.check", "doesn't run the check after a load", _OWN_LOAD),
+        *((warm_up not in (None, WarmUp()), key, no_warm_up, _OWN_LOAD) for key, warm_up in warm_ups.items()),
+    ]
 
 
 def suite_of(
@@ -168,11 +161,7 @@ def _running_suite(urls: Sequence[str], ping: str | None) -> Suite:
 
 
 def with_required(suite: Suite, texts: Sequence[str]) -> Suite:
-    """Return the suite with further requirements.
-
-    Raises:
-        BadInputError: a requirement is invalid, has a base, or is about a metric that is not measured.
-    """
+    """Return the suite with further requirements; raise BadInputError if one is invalid or can't be measured."""
     further = required(texts)
     for requirement in further:
         if requirement.goal.of_base:
@@ -198,5 +187,5 @@ def _unmeasured(suite: Suite) -> Iterator[tuple[str, str]]:
             yield figure, f"{suite.load.tool} reports no percentiles"
         elif figure == "of_ceiling" and suite.ceiling is None:
             yield figure, "there is no ceiling"
-        elif figure in ("cpu_s_per_transaction", "memory_bytes") and not any(one.command for one in suite.targets):
+        elif figure in ("cpu_s_per_transaction", "memory_bytes") and not any(each.command for each in suite.targets):
             yield figure, "it is unknown for servers that are already running"

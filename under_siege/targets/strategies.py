@@ -27,16 +27,8 @@ _KIND_BY_NAME = (  # that the file imports or uses; the first match counts
 )
 
 
-class NoSuchServerError(BadInputError):
-    """There is no such server, or its file is not a valid server. The message is one line."""
-
-
 def strategies_suite(names: Sequence[str]) -> Suite:
-    """Return a suite of the strategies with these names, or of all, with the load without a server as the ceiling.
-
-    Raises:
-        NoSuchServerError: a name is unknown, or the file is not a valid server.
-    """
+    """Return a suite of the strategies with these names, or of all; raise BadInputError as `find_strategy`."""
     targets = [find_strategy(name) for name in names] if names else all_strategies()
     return Suite(tuple(dict.fromkeys(targets)), BARE, axes={"task": ("primes",), "users": (25,)})
 
@@ -54,31 +46,27 @@ def all_strategies() -> list[Target]:
 
 
 def find_strategy(name: str) -> Target:
-    """Return a strategy by number (`3`), stem (`3_async_threadexecutor`), or path of any script.
-
-    Raises:
-        NoSuchServerError: the name is unknown, or the file is not a valid server.
-    """
+    """Return a strategy by number (`3`), stem, or path of any script; raise BadInputError as `read_strategy`."""
     for path in SERVERS.glob("*.py"):
         if name in (path.stem, path.stem.partition("_")[0]):
             return read_strategy(path)
     if name.endswith(".py") or "/" in name:
         return read_strategy(Path(name))
     names = ", ".join(target.name for target in all_strategies())
-    raise NoSuchServerError(f"unknown server {name!r}: expected a number, a path, or one of {names}")
+    raise BadInputError(f"unknown server {name!r}: expected a number, a path, or one of {names}")
 
 
 def read_strategy(path: Path) -> Target:
     """Return the strategy that a server file describes.
 
     Raises:
-        NoSuchServerError: the file can't be read, isn't Python, has neither a docstring nor a --port, or has an
-            invalid REQUIRES.
+        BadInputError: the file can't be read, isn't Python, has neither a docstring nor a --port, or has an invalid
+            REQUIRES.
     """
-    source, module = _parsed(path)
+    module = parsed_source(path, "server ")
     docstring = ast.get_docstring(module) or ""
-    if not docstring and "port" not in source:
-        raise NoSuchServerError(
+    if not docstring and "port" not in path.read_text(encoding="utf-8"):
+        raise BadInputError(
             f"server {str(path)!r} doesn't keep the server contract: it has neither a docstring, whose first line "
             "is its title, nor a --port; see README, 'Add your own'"
         )
@@ -87,7 +75,7 @@ def read_strategy(path: Path) -> Target:
     try:
         unmet(requires)
     except BadInputError as error:
-        raise NoSuchServerError(f"server {str(path)!r}: {error}") from None
+        raise BadInputError(f"server {str(path)!r}: {error}") from None
     names = set(_names(module))
     calls = [node for node in ast.walk(module) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     options = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "server_options"]
@@ -107,14 +95,14 @@ def read_strategy(path: Path) -> Target:
     )
 
 
-def _parsed(path: Path) -> tuple[str, ast.Module]:
+def parsed_source(path: Path, kind: str = "") -> ast.Module:
+    """Return the syntax tree of a Python file; raise BadInputError, which names its kind."""
     try:
-        source = path.read_text(encoding="utf-8")
-        return source, ast.parse(source)
+        return ast.parse(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise NoSuchServerError(f"server {str(path)!r} can't be read: {error.strerror}") from None
+        raise BadInputError(f"{kind}{str(path)!r} can't be read: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:
-        raise NoSuchServerError(f"server {str(path)!r} is not Python: {' '.join(str(error).split())}") from None
+        raise BadInputError(f"{kind}{str(path)!r} is not Python: {' '.join(str(error).split())}") from None
 
 
 def _constants(module: ast.Module) -> Iterator[tuple[str, object]]:

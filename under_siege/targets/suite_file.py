@@ -109,14 +109,6 @@ def _quick_form(data: dict[str, Any]) -> dict[str, Any]:
     return {**data, "load": load | quick.get("load", {}), "axes": data.get("axes", {}) | quick.get("axes", {})}
 
 
-@contextlib.contextmanager
-def _prefixed(prefix: str) -> Iterator[None]:
-    try:
-        yield
-    except BadInputError as error:
-        raise BadInputError(f"{prefix}: {error}") from None
-
-
 def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -> Suite:
     with _prefixed(source):
         top = suite_table(data)
@@ -130,7 +122,10 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
                 "load.files needs a ping that shows when a server is ready: expected a path under [ping]"
             )
         ceiling = _ceiling(top.servers)
-        targets = _chosen([target for name, target in servers.items() if name != ceiling], only)
+        names = [name for name in servers if name != ceiling]
+        if unknown := [name for name in only if name not in names]:
+            raise BadInputError(f"no server {legible(unknown[0])!r} to compare: expected one of {', '.join(names)}")
+        targets = tuple(servers[name] for name in names if not only or name in only)
         within = top.ping.ready_within if top.ping else None
         return Suite(
             targets=targets,
@@ -145,7 +140,7 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
             folder=folder.resolve(),
             has_task=top.load.task is not None,
             prepare=command_words("prepare", top.prepare, ("suite", "files", "python")),
-            required=_required(top, [name for name in servers if name != ceiling], targets),
+            required=_required(top, names, targets),
         )
 
 
@@ -160,9 +155,8 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
     load, axes = top.load, {name: tuple(_distinct(values)) for name, values in top.axes.items()}
     for name, values in axes.items():
         if name in (*PLACEHOLDERS, *LOAD_AXES) or not re.fullmatch("[a-z][a-z0-9_]*", name):
-            raise BadInputError(
-                f"axes.{legible(name)[:60]}: expected a name in lower-case letters that has no other meaning"
-            )
+            key = f"axes.{legible(name)[:60]}"
+            raise BadInputError(f"{key}: expected a name in lower-case letters that has no other meaning")
         if names := placeholders(*map(str, values)):
             raise invalid_value(f"axes.{name}", top.axes[name], f"{{{names[0]}}} in the command itself")
     if any(not isinstance(value, int) or not 1 <= value <= MOST_WORKERS for value in axes.get("workers", ())):
@@ -233,6 +227,14 @@ def _contents(key: str, path: Path) -> bytes:
         raise BadInputError(f"{key} = {str(path)!r} can't be read: {reason}") from None
 
 
+@contextlib.contextmanager
+def _prefixed(prefix: str) -> Iterator[None]:
+    try:
+        yield
+    except BadInputError as error:
+        raise BadInputError(f"{prefix}: {error}") from None
+
+
 def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) -> tuple[Required, ...]:
     """Return the requirements of the targets."""
     requirements: list[Required] = []
@@ -248,12 +250,9 @@ def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) 
 def _check_axes_are_used(axes: Axes, top: SuiteTable, servers: Sequence[Target]) -> None:
     """Raise BadInputError for an axis that nothing depends on: its values would repeat the same measurement."""
     used = {name for target in servers for name in target.axes} | set(placeholders(str(top.load)))
-    for name in axes:
-        if name not in used:
-            raise BadInputError(
-                f"axes.{name}: no server uses it; expected {{{name}}} in a command, an environment, a requirement, "
-                "or the path"
-            )
+    if unused := next((name for name in axes if name not in used), None):
+        where = f"expected {{{unused}}} in a command, an environment, a requirement, or the path"
+        raise BadInputError(f"axes.{unused}: no server uses it; {where}")
 
 
 def _ceiling(tables: Mapping[str, ServerTable]) -> str:
@@ -264,14 +263,6 @@ def _ceiling(tables: Mapping[str, ServerTable]) -> str:
     if ceilings and len(tables) == 1:
         raise BadInputError(f"no server beside its ceiling {ceilings[0]}: expected at least one")
     return ceilings[0] if ceilings else ""
-
-
-def _chosen(targets: Sequence[Target], only: Sequence[str]) -> tuple[Target, ...]:
-    names = [target.name for target in targets]
-    for name in only:
-        if name not in names:
-            raise BadInputError(f"no server {legible(name)!r} to compare: expected one of {', '.join(names)}")
-    return tuple(target for target in targets if not only or target.name in only)
 
 
 def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: Axes) -> Target:

@@ -114,11 +114,7 @@ _TABLES = {"load": LoadTable, "expect": ExpectTable, "ping": PingTable, "servers
 
 
 def suite_table(data: dict[str, Any]) -> SuiteTable:
-    """Return the parsed TOML as a table with types.
-
-    Raises:
-        BadInputError: a value does not fit; names its key, and what was expected.
-    """
+    """Return the parsed TOML as a table with types; raise BadInputError if a value does not fit its key."""
     try:
         table = msgspec.convert(data, SuiteTable)
     except msgspec.ValidationError as error:
