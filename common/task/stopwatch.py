@@ -3,8 +3,8 @@
 import time
 from typing import NamedTuple
 
-DENSE = 0.9  # what computed so much of a stretch is taken to have computed all the time
-MOST_STRETCHES = 200  # so that they fit into a header: some 4 KB
+DENSE = 0.9  # a span with this share of CPU time counts as all CPU time
+MOST_STRETCHES = 200  # more would not fit into a header of about 4 KB
 
 
 class Stretch(NamedTuple):

@@ -17,7 +17,7 @@ from under_siege.report.labels import across, at, cases_of, in_plain_words, labe
 
 _CEILING = "the ceiling"
 _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"
-_WIDE_RANGE = 16  # times the least, and an axis goes in steps of so many times
+_WIDE_RANGE = 16  # from this ratio of largest to smallest value on, the axis is logarithmic
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 import vl_convert
 
-_VERSION = "6.4"  # of Vega-Lite
+_VERSION = "6.4"  # version of Vega-Lite
 MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
