@@ -1,4 +1,4 @@
-"""The line before the long task: how many requests are in it, and whether one more may join."""
+"""Limit how many requests wait for the task, and shed the rest."""
 
 import asyncio
 import itertools

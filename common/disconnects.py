@@ -1,4 +1,4 @@
-"""The client of a request: whether it is still there, and how long it may take to say what it wants."""
+"""Watch the client of a request: whether it is still connected, and whether it sends too slowly."""
 
 import select
 import socket

@@ -1,4 +1,4 @@
-"""The socket that a server listens on, the same for every server, and the line that says so."""
+"""Open the socket that a server listens on, and print the line that announces it."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""What an answer tells beside itself: where the task ran, how long it waited and how long it took."""
+"""The headers of an answer: where the task ran, how long it waited, and how long it took."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""What servers and the bench have to agree on: ports, workers, the queues, and what `REQUIRES` means."""
+"""What servers and the bench agree on: ports, workers, queues, and the meaning of `REQUIRES`."""
 
 import os
 import platform

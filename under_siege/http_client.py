@@ -1,4 +1,4 @@
-"""One GET request, as the harness sends it: a new connection, no cache, no redirects."""
+"""Send one GET request on a new connection, without cache and redirects."""
 
 import asyncio
 import contextlib

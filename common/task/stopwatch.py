@@ -1,4 +1,4 @@
-"""The stopwatch of a task: when it ran, and how much of that time it really computed."""
+"""Measure when a task ran, and how much CPU time it used."""
 
 import time
 from typing import NamedTuple

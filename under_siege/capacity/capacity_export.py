@@ -1,4 +1,4 @@
-"""A capacity in words, as a table and small curves for a terminal, as Markdown, as CSV and as data."""
+"""Show a capacity as text, as a table with small curves for a terminal, as Markdown, as CSV and as data."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,8 @@
-"""The capacity of each server: the highest arrival rate at which all goals hold, and which rate to offer next.
+"""Estimate the capacity of each server (the highest rate that meets all goals), and choose the next rate to offer.
 
-The first step overloads the server. Its service times are replayed to estimate the knee; the next steps are a little
-below it. Where a replay does not look like the steps, the search looks for the knee between rates that held and rates
-that did not.
+The first step overloads the server. Its service times are replayed to estimate the knee, and the next steps are a bit
+below it. If a replay does not resemble the steps, the search continues between rates that met the goals and rates that
+did not.
 """
 
 from __future__ import annotations

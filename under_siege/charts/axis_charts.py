@@ -1,4 +1,4 @@
-"""Charts over axes: curves along an axis of numbers, and a heat map of several loads or axes."""
+"""Draw charts over axes: curves along a numeric axis, and a heat map of several loads or axes."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What charts are drawn with: the look, marks placed on a sheet, and how they become SVG."""
+"""Drawing basics: the theme, marks on a canvas, and their conversion to SVG."""
 
 import re
 from dataclasses import dataclass, field, fields, replace

@@ -1,4 +1,4 @@
-"""A picture in a file of its own: its title above it, and under which conditions it was measured below it."""
+"""Write one chart to a file, with its title above and the conditions of the measurement below."""
 
 import re
 import textwrap

@@ -1,4 +1,4 @@
-"""Where names stand beside points: none on another or on a line; those of points close to each other in a bracket."""
+"""Place labels next to points without overlaps; labels of close points share a bracket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts with a row for each case: throughput, pings, CPU time, and the course of the siege."""
+"""Draw charts with one row per case: throughput, pings, CPU time, and the course of the siege."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

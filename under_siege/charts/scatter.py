@@ -1,4 +1,4 @@
-"""Points with their names beside them: how much work is done, against what it costs or what everybody else feels."""
+"""Draw throughput against cost or ping latency, as labelled points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules rely on: what the task needs at the speed of a moment, and what the machine did besides."""
+"""Collect what the rules need: the cost of the task at the current CPU speed, and other activity on the machine."""
 
 from __future__ import annotations
 

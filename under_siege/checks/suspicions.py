@@ -1,4 +1,4 @@
-"""Rules on one round: what an honest server could not have done, and where the load tool was the limit.
+"""Rules on one round: results that an honest server can't have, and load tools that were the limit.
 
 Each returns what it saw, what it compared that with, and the likely cause; None if it saw nothing.
 """

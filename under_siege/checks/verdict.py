@@ -1,4 +1,4 @@
-"""The rules that make a case `failed`, `suspect` or `unclear`, from records alone: old results are judged anew.
+"""Rules that make a case `failed`, `suspect` or `unclear`. They use records only, so they also judge old results.
 
 Rules on single answers look at one round; rules on rates look at the intervals of all rounds of a case. Noise widens
 these intervals. It makes a case `unclear` only where an excess over what is possible can't be excluded, or where the

@@ -1,4 +1,4 @@
-"""Faults of clients: they leave, are too many, or send what is no request. Each is bounded in count and in time."""
+"""Faults of clients: they disconnect, are too many, or send invalid requests. Each is bounded in count and time."""
 
 import asyncio
 import time

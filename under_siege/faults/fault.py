@@ -1,4 +1,4 @@
-"""What a fault consists of, and how its figures are shown and marked."""
+"""The definition of a fault, and how its metrics are shown and marked."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Faults of processes: a worker is killed, or the server is told to stop. Each is bounded in count and in time."""
+"""Faults of processes: a worker is killed, or the server gets SIGTERM. Each is bounded in count and time."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The metronome beside a case: how fast each CPU is from moment to moment, and how busy."""
+"""Measure the speed and the load of each CPU while a case runs."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The soloist: performs the task with nothing beside it, right before and after a siege."""
+"""Run the task alone right before and after a siege."""
 
 import contextlib
 import math

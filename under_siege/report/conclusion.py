@@ -1,4 +1,4 @@
-"""The conclusion of a comparison: which case to use, and what speaks for it."""
+"""Write the conclusion of a comparison: which case to use, and why."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What a comparison says beside its figures: flags, notes, and the footnote with the conditions."""
+"""Write what a comparison reports below its table: flags, notes, and the footnote with the conditions."""
 
 from collections.abc import Iterator, Sequence
 

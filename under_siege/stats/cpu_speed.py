@@ -1,4 +1,4 @@
-"""How fast the machine was while a case was measured, from the beats of the metronome."""
+"""Compute the speed of the machine while a case was measured, from the samples of the speed probe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates of a metric from the rounds of a case, their intervals, and tests of whether two cases differ.
+"""Estimate a metric from the rounds of a case, with intervals, and test whether two cases differ.
 
 Each case has few rounds, so its own variance is moderated towards that of all cases, the more the less the variances
 differ beyond chance (Smyth, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol. 3, 2004, sections

@@ -1,8 +1,8 @@
-"""The transaction rate of a closed loop, from single answers or from the totals of a load tool.
+"""Compute the transaction rate of a closed loop, from single answers or from the totals of a load tool.
 
-It is not simply answers / time: siege drops what is in flight at the end, so the last wait of every user would count as
-time without work; the first answers come before the queue has its final length; and users that start together finish
-together, so that counting from the first answer to the last one counts a burst too many.
+It is not simply answers / time, for three reasons. siege drops requests in flight at the end, so the last wait of every
+user would count as idle time. The first answers come before the queue has its final length. And users that start
+together finish together, so counting from the first answer to the last would count one burst too many.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statistics of one round: what its record says, beside the ceiling of the same round."""
+"""Compute the statistics of one round from its record and the ceiling of the same round."""
 
 from __future__ import annotations
 

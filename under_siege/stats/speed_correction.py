@@ -1,10 +1,10 @@
-"""What the rates and CPU times would have been if nothing had disturbed the machine.
+"""Estimate the rates and CPU times that an undisturbed machine would have had.
 
-CPUs change their speed (noisy neighbours, heat, batteries), other guests of the host steal CPU time, and other programs
-use it. All three are measured beside each siege. Rates are computed on a clock that goes as fast as the CPUs could
-work, and lost CPU time is a covariate. How far a rate follows the speed is a control variate (Lavenberg and Welch,
-Management Science 27, 1981): estimated from the rounds, with a prior that depends on what the server does. What is
-uncertain about a correction is returned as variance: a disturbed round counts less, but it counts.
+CPUs change their speed (noisy neighbours, heat, batteries), hypervisors take CPU time away (steal time), and other
+programs use it. All three are measured during each siege. Rates are computed on a clock that follows the speed of the
+CPUs, and lost CPU time is a covariate. How far a rate follows the speed is a control variate (Lavenberg and Welch,
+Management Science 27, 1981), estimated from the rounds with a prior that depends on the server. The uncertainty of a
+correction is returned as variance, so a disturbed round counts less.
 """
 
 from __future__ import annotations

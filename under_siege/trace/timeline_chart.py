@@ -1,4 +1,4 @@
-"""Timelines as a chart: one below the other, grouped by pattern, or side by side; all on the same axis."""
+"""Draw timelines as a chart, grouped by pattern or side by side, on the same time axis."""
 
 import textwrap
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Timelines as text: what each one shows in words, and charts made of characters for the terminal."""
+"""Show timelines as text: a description of each, and charts made of characters."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
