@@ -1,4 +1,4 @@
-"""The line before the long task: how many requests are in it, and whether one more may join."""
+"""Limit how many requests wait for the task, and shed the rest."""
 
 import asyncio
 import itertools
@@ -14,7 +14,7 @@ from common.listener import waiting_in_kernel
 from common.options import Options
 from common.responses import unready_while
 
-LOOK_S = 0.05  # between two looks of tasks that run; each may cost them the GIL
+LOOK_S = 0.05  # pause between two checks; each may delay running tasks by taking the GIL
 Look = Callable[[Mapping[int, Any]], list[int]]
 
 

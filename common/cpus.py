@@ -1,4 +1,4 @@
-"""How many CPUs this process may really use, and how many workers follow from that."""
+"""Count the CPUs that this process may use, and derive the default number of workers."""
 
 import math
 import os

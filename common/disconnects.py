@@ -1,4 +1,4 @@
-"""The client of a request: whether it is still there, and how long it may take to say what it wants."""
+"""Watch the client of a request: whether it is still connected, and whether it sends too slowly."""
 
 import select
 import socket
@@ -7,9 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-HEAD_LIMIT_S = 5.0  # for the head of a request; who is silent for longer is not waited for
-ANSWER_LIMIT_S = 5.0  # for each part of an answer, where one client keeps all others waiting
-LINGER_S = 0.1  # for such a one to go when it has its answer
+HEAD_LIMIT_S = 5.0  # timeout for the head of a request; a slower client is disconnected
+ANSWER_LIMIT_S = 5.0  # timeout for each part of an answer, if one client blocks all others
+LINGER_S = 0.1  # time for such a client to close its connection after its answer
 
 
 class DeadlineSocket(socket.socket):

@@ -1,4 +1,4 @@
-"""What went wrong before anything was started, and errors in one line."""
+"""Errors that are detected before anything starts, printed in one line."""
 
 
 class BadInputError(ValueError):

@@ -1,4 +1,4 @@
-"""The socket that a server listens on, the same for every server, and the line that says so."""
+"""Open the socket that a server listens on, and print the line that announces it."""
 
 import os
 import select
@@ -10,7 +10,7 @@ from typing import NoReturn
 from common.options import Options, quit_with
 from common.server_contract import BACKLOG
 
-TURNS_TO_BEGIN = 5  # of the loop, from when a connection is accepted to when its request has been read and begins
+TURNS_TO_BEGIN = 5  # iterations of the event loop from accepting a connection to running its request
 _UNACKED = 24  # where `struct tcp_info` of linux/tcp.h has, for a socket that listens, how many wait to be accepted
 
 

@@ -1,4 +1,4 @@
-"""Nothing is printed for a request, whatever comes in: what the libraries would log, the client is told."""
+"""Silence the logs of libraries: errors are reported to the client, and requests print nothing."""
 
 import logging
 

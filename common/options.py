@@ -1,4 +1,4 @@
-"""What every server can be told on its command line, and the one line that it says when that is wrong."""
+"""The command-line options of every server, with errors in one line."""
 
 import argparse
 import sys

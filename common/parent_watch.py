@@ -1,4 +1,4 @@
-"""What a worker process has to know about the server that it works for."""
+"""Shared by worker processes: exit with the server, and ignore its signals."""
 
 import multiprocessing
 import os

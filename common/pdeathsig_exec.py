@@ -1,4 +1,4 @@
-"""Ends a process when its parent ends."""
+"""Run a program that is killed when its parent exits."""
 
 import ctypes
 import os

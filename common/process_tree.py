@@ -1,8 +1,8 @@
-"""Who descends from whom, and who has inherited what in its environment, as the system tells.
+"""Find the descendants of a process, and processes that inherited an environment variable.
 
-Linux has a file of the children of each process (proc(5)): to read those of one family takes a small part of what it
-takes to look at every process of the machine, as must be done elsewhere. Nothing is imported for that: the keeper is
-started often, and psutil alone would take longer than all else that it imports.
+Linux has a file that lists the children of each process (proc(5)). Reading the files of one family is much faster than
+looking at every process of the machine. psutil is not used: the supervisor is started often, and importing psutil would
+take longer than all its other imports.
 """
 
 import os

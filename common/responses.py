@@ -1,4 +1,4 @@
-"""What an answer tells beside itself: where the task ran, how long it waited and how long it took."""
+"""The headers of an answer: where the task ran, how long it waited, and how long it took."""
 
 import sys
 import time
@@ -33,7 +33,7 @@ PLAIN_TEXT = "text/plain; charset=utf-8"
 NO_SUCH_PAGE = "404 Not Found: there are /, /ping and /ready"
 WRONG_METHOD = "405 Method Not Allowed: only"
 ONLY_GET = "GET"
-RETRY_LATER = {"Retry-After": "1"}  # in seconds; any more and a queue that is full would run empty
+RETRY_LATER = {"Retry-After": "1"}  # seconds; a longer pause would let a full queue run empty
 
 
 class RefusedError(Exception):

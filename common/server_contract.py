@@ -1,4 +1,4 @@
-"""What servers and the bench have to agree on: ports, workers, the queues, and what `REQUIRES` means."""
+"""What servers and the bench agree on: ports, workers, queues, and the meaning of `REQUIRES`."""
 
 import os
 import platform
@@ -44,10 +44,10 @@ def install_one_of(packages: Mapping[str, str], name: str) -> str:
 
 FIRST_PORT = 8000
 MOST_WORKERS = 1000
-LONGEST_QUEUE = 1_000_000  # as good as no limit
-BACKLOG = 2048  # gunicorn's own default; with less, a burst of clients waits for SYN retransmissions, or is reset
-SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where servers are, and not on the PATH of every user
-_ELSEWHERE = {"redis-server": "CELERY_BROKER_URL"}  # the variable that names one that runs already
+LONGEST_QUEUE = 1_000_000  # practically unlimited
+BACKLOG = 2048  # gunicorn's default; with less, a burst of clients waits for SYN retransmissions, or is reset
+SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # servers are here, but not on every user's PATH
+_ELSEWHERE = {"redis-server": "CELERY_BROKER_URL"}  # the variable that names a running service
 
 
 def default_port(stem: str) -> int:

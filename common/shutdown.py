@@ -1,4 +1,4 @@
-"""How a server ends: SIGTERM or Ctrl-C lets it finish what it has begun, for 5 s at most."""
+"""Shut a server down: after SIGTERM or Ctrl-C it finishes in-flight requests, for at most 5 s."""
 
 import atexit
 import contextlib

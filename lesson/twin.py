@@ -3,5 +3,5 @@
 import runpy
 from pathlib import Path
 
-# It takes --port, as every server does: what it is called with goes to the server that it runs.
+# Arguments such as --port are passed on to the server that it runs.
 runpy.run_path(str(Path(__file__).parents[1] / "servers" / "2_async.py"), run_name="__main__")

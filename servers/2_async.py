@@ -1,4 +1,4 @@
-"""On the event loop itself: `async def` alone helps nobody, the loop stands still until the task is done."""
+"""On the event loop itself: `async def` alone does not help, because the loop is blocked until the task is done."""
 
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options

@@ -1,4 +1,4 @@
-"""In a thread pool: threads wait in parallel, but under the GIL only one computes, and the event loop has to queue."""
+"""In a thread pool: threads wait in parallel, but under the GIL only one computes, and the loop waits for it too."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""In a process pool: every core computes, and pings are answered at once; one lost worker breaks the pool for good."""
+"""In a process pool: every core computes, and pings are answered at once; a killed worker breaks the pool for good."""
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

@@ -1,4 +1,4 @@
-"""On the event loop, in slices: the task gives way to others now and then, so everyone is slow but nobody is stuck."""
+"""On the event loop, in slices: the task yields now and then, so every request is slow, but none is blocked."""
 
 from aiohttp.web import Request, Response
 

@@ -1,4 +1,4 @@
-"""A greenlet for each request: code that looks blocking gives way where it sleeps, but all compute on one thread."""
+"""A greenlet for each request: code that looks blocking yields where it waits, but all greenlets share one thread."""
 
 from gevent import monkey
 

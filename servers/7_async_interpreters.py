@@ -1,4 +1,4 @@
-"""In sub-interpreters of this process: each has a GIL of its own, so every core computes, with no other process."""
+"""In sub-interpreters of this process: each has its own GIL, so every core computes, without another process."""
 
 from concurrent import futures
 

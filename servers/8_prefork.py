@@ -1,4 +1,4 @@
-"""Several processes, one request each at a time (gunicorn): every core computes, the ping waits; needs a proxy too."""
+"""Several processes, one request each at a time (gunicorn): every core computes, but pings queue; needs a proxy too."""
 
 from flask import Response
 

@@ -35,7 +35,7 @@ PICTURES = ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", 
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]  # along an axis of numbers
 ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
-USUAL_ROUNDS = 3  # of --rounds auto, for the progress bar
+USUAL_ROUNDS = 3  # what --rounds auto usually takes, for the progress bar
 WIDE = "Add columns: ping p50, workers, CPU per transaction, rate as measured, CPU speed, time until ready."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]

@@ -1,4 +1,4 @@
-"""Shared by the commands of bench.py: option types, common options, and one-line errors."""
+"""Shared by all commands: option types, common options, and one-line errors."""
 
 import contextlib
 import functools

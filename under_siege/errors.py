@@ -1,4 +1,4 @@
-"""How the measurement of one case fails, while that of the others goes on."""
+"""The error that ends the measurement of one case, but not of the others."""
 
 
 class CaseFailedError(Exception):

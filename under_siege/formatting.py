@@ -1,4 +1,4 @@
-"""How numbers become text, for every report."""
+"""Format numbers as text, for every report."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Where the project's files are, and how the scripts of the bench are started in any Python."""
+"""Locate the project's files, and start the scripts of the bench in any Python."""
 
 import contextlib
 import os

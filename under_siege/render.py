@@ -29,7 +29,7 @@ from under_siege.trace.timeline_text import TimelinesAsText, steps
 if TYPE_CHECKING:
     from under_siege.charts.html import Picture
 
-WIDTH = 136  # of what does not go to a terminal
+WIDTH = 136  # columns of output that does not go to a terminal
 
 
 def as_shown(result: Result, dress: str = "table", *, corrected: bool = True, wide: bool = False) -> RenderableType:

@@ -1,4 +1,4 @@
-"""What aiohttp servers share: the ping, the line, the headers, the errors, starting and stopping."""
+"""Shared by aiohttp servers: ping, admission queue, headers, errors, start and shutdown."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

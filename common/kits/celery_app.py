@@ -14,7 +14,7 @@ from common.pdeathsig_exec import end_with
 from common.task import UnknownTaskError, resolve
 from common.task import perform as perform_here
 
-TIMEOUT_S = 1.0  # of one command to the broker
+TIMEOUT_S = 1.0  # timeout of one command to the broker
 _BROKER_URL = os.environ.get("CELERY_BROKER_URL", "")
 
 app = Celery("under_siege", broker=_BROKER_URL, backend=_BROKER_URL, set_as_current=False)

@@ -24,9 +24,9 @@ from common.redis_broker import private_broker
 from common.responses import RefusedError, unready_while
 from common.task import TaskError, TaskRun, UnknownTaskError
 
-LOOK_S = 0.5  # between two checks of the broker, and until a thread notices that nobody waits for its result
+LOOK_S = 0.5  # pause between two checks of the broker, and until a thread notices that its result is not needed
 START_LIMIT_S = 20.0
-MOST_THREADS = 1000  # one waits for each result
+MOST_THREADS = 1000  # one thread waits for each result
 POSTED = "POSTED"  # the state of a job that no worker has started; Celery itself records none
 _RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 FAIL_SOON = {  # a client that gets a 503 can retry elsewhere; workers keep Celery's own patience

@@ -1,4 +1,4 @@
-"""What FastAPI servers share: the ping, the line, the headers, the errors, starting and stopping under uvicorn."""
+"""Shared by FastAPI servers: ping, admission queue, headers, errors, start and shutdown under uvicorn."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What the Flask servers share: the ping, the line, the headers, the errors, starting and stopping."""
+"""Shared by Flask servers: ping, admission queue, headers, errors, start and shutdown."""
 
 import contextlib
 import socket

@@ -1,4 +1,4 @@
-"""Flask on gevent's server: who is refused, who has left, starting and stopping. The rest is in flask.py."""
+"""Run Flask on gevent's server: load shedding, disconnected clients, start and shutdown. See also flask_kit.py."""
 
 from email.errors import MissingHeaderBodySeparatorDefect
 from email.message import Message

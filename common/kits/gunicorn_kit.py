@@ -1,4 +1,4 @@
-"""Serving a Flask application with gunicorn's sync workers: one process for each, forked before any request."""
+"""Run a Flask application under gunicorn with sync workers: one process each, forked before the first request."""
 
 import contextlib
 import os

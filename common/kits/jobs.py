@@ -1,4 +1,4 @@
-"""Jobs: `POST /jobs` takes one and says where its answer will be, `GET /jobs/ID` returns its state or its answer.
+"""Jobs: `POST /jobs` accepts one and names its location, `GET /jobs/ID` returns its state or its answer.
 
 The server's resource keeps them. It has `post` and `find`, as `Jobs` describes.
 """

@@ -1,4 +1,4 @@
-"""What the Tornado servers share: the ping, the line, the headers, the errors, starting and stopping."""
+"""Shared by Tornado servers: ping, admission queue, headers, errors, start and shutdown."""
 
 import asyncio
 import contextlib

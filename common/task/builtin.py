@@ -1,4 +1,4 @@
-"""The long tasks that come with the project: one holds the GIL, one releases it, one waits."""
+"""The built-in tasks: one holds the GIL, one releases it, one is I/O-bound."""
 
 import hashlib
 from collections.abc import Generator

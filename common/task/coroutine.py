@@ -1,7 +1,7 @@
-"""A coroutine as a task: on the event loop that is there, or on one of its own; the stopwatch knows what it did itself.
+"""Run a coroutine as a task, on the running event loop or on a new one, and measure its own CPU time.
 
-On a loop that it shares, the stopwatch goes while a step of it, or of a task that it has started, is made. On a loop of
-its own it goes from its beginning to its end but while the loop waits; to make and to close that is not its work.
+On a shared event loop, the stopwatch runs while a step of the coroutine, or of a task it started, runs. On a new event
+loop it runs from start to end, except while the loop waits. Creating and closing the loop does not count.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Tasks for a drill: of a length that is asked for, told when they begin, and one that never ends when it is set.
+"""Tasks for a drill: of any length, reporting when they start, and one that never ends on demand.
 
 What they tell and what is set are files in the folder that the variable UNDER_SIEGE_DRILL names.
 """

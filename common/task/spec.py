@@ -1,4 +1,4 @@
-"""What the name of a task says: one that is built in, or `module:function`, or `module:function('acme', 3)`."""
+"""Parse the name of a task: a built-in one, `module:function`, or `module:function('acme', 3)`."""
 
 import ast
 import copy

@@ -1,10 +1,10 @@
-"""The stopwatch of a task: when it ran, and how much of that time it really computed."""
+"""Measure when a task ran, and how much CPU time it used."""
 
 import time
 from typing import NamedTuple
 
-DENSE = 0.9  # what computed so much of a stretch is taken to have computed all the time
-MOST_STRETCHES = 200  # so that they fit into a header: some 4 KB
+DENSE = 0.9  # a span with this share of CPU time counts as all CPU time
+MOST_STRETCHES = 200  # more would not fit into a header of about 4 KB
 
 
 class Stretch(NamedTuple):

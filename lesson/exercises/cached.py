@@ -1,7 +1,7 @@
-"""Faster than this machine can compute: the work is done once, and everybody gets a copy.
+"""Faster than this machine can compute: the work is done once, and every request gets a copy.
 
-A cache is no fault in a shop window. Here it is: what was to be measured is the work.
-To do: let the server do the task for every request that comes.
+Caching is often right. Here it is a fault, because the benchmark should measure the work.
+To do: perform the task for every request.
 """
 
 from functools import cache

@@ -1,6 +1,6 @@
-"""FastAPI with an `async def` that never awaits: it holds the event loop as long as it computes.
+"""FastAPI with an `async def` that never awaits: it blocks the event loop until the task is done.
 
-To do: let FastAPI run this endpoint in its pool of threads. It does so for one kind of function.
+To do: let FastAPI run this endpoint in its thread pool. It does that for one kind of function.
 """
 
 from fastapi import Request, Response

@@ -1,8 +1,8 @@
-"""Answers sooner than any other server here, and what it answers is not the answer.
+"""Answers sooner than any other server, but the answer is wrong.
 
-The work goes to a pool of processes, and nobody waits for what comes of it.
-To do: give everybody the answer of the task, as soon as it is there. `self.answer(run)` sends it;
-`run` is what `perform` returns, and not what `submit` does.
+The work is submitted to a pool of processes, but the handler does not wait for the result.
+To do: send the result of the task as soon as it is ready. `self.answer(run)` sends it;
+`run` is what `perform` returns, not what `submit` returns.
 """
 
 from concurrent.futures import ProcessPoolExecutor

@@ -1,7 +1,7 @@
-"""Every request gets a pool of its own: right answers, every core computes, and most of it for nothing.
+"""Every request gets its own pool: the answers are correct, but most CPU time is wasted.
 
-A process has to be started and Python loaded before the task can begin, each time anew.
-To do: let all requests share one pool, which is there before the first of them comes. Where is it to be made?
+For each request, a process has to be started and Python loaded before the task can begin.
+To do: let all requests share one pool that exists before the first request. Where do you create it?
 """
 
 from concurrent.futures import ProcessPoolExecutor

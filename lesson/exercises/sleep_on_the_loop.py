@@ -1,7 +1,7 @@
-"""A coroutine that sleeps as ordinary code does: while one user waits, all others wait for him, the ping too.
+"""A coroutine that sleeps like ordinary code: while one request sleeps, all others wait, including pings.
 
-Before each task comes a pause, because somebody else's service wants it so.
-To do: keep the pause, and let the loop serve others meanwhile.
+There is a pause before each task, because another service requires it.
+To do: keep the pause, and let the event loop serve other requests meanwhile.
 """
 
 import time

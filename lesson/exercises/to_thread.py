@@ -1,6 +1,6 @@
-"""`perform` is ordinary code that waits, and it waits on the event loop: one user at a time, and no ping in between.
+"""`perform` is ordinary code that waits, here on the event loop: one request at a time, and no ping in between.
 
-To do: import asyncio, and let `asyncio.to_thread` call it.
+To do: import asyncio, and call it with `asyncio.to_thread`.
 """
 
 from common.kits.tornado_kit import TaskHandler, serve

@@ -1,4 +1,4 @@
-"""Solved: no cache; every request is worked for, and the rate is one that this machine can reach."""
+"""Solved: no cache. The task is performed for every request, and the machine can reach this rate."""
 
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options

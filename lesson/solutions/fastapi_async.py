@@ -1,4 +1,4 @@
-"""Solved: a plain `def`, which FastAPI runs in a thread; the loop stays free."""
+"""Solved: a plain `def`, which FastAPI runs in a thread. The event loop stays free."""
 
 from fastapi import Request, Response
 

@@ -1,4 +1,4 @@
-"""Solved: one pool, made before the first request comes, and closed after the last."""
+"""Solved: one pool, created before the first request and closed after the last one."""
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context

@@ -1,4 +1,4 @@
-"""Solved: `await asyncio.sleep` pauses this coroutine only; the loop goes on with all others."""
+"""Solved: `await asyncio.sleep` pauses only this coroutine. The event loop continues with the others."""
 
 import asyncio
 

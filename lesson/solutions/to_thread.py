@@ -1,4 +1,4 @@
-"""Solved: the task waits in a thread, and the loop goes on; what waits needs no core of its own."""
+"""Solved: the task waits in a thread, and the event loop continues."""
 
 import asyncio
 

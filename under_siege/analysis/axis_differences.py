@@ -1,8 +1,7 @@
-"""The values of one axis beside each other: how far each differs from the first, where that is more than noise.
+"""Compare the values of one axis with the first value, and show differences that are larger than noise.
 
-Noise is judged twice: by the rounds, all differences taken together (Holm), and by cases that are the same but for
-their name, where there are any: values such as 3.14.5 and 3.14.5.0 are the same version. What differs no more than
-such a pair of one run does is not called a difference.
+Noise is judged in two ways: by the rounds, with one test for all differences (Holm), and by cases that differ only in
+name, such as the versions 3.14.5 and 3.14.5.0. A difference that is no larger than between such a pair is not reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The value of a metric of a case and its interval, and the CPU time of an answer beside the task."""
+"""Look up the value of a metric of a case and its interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cases `--rounds auto` measures again: racing.
+"""Decide which cases `--rounds auto` measures again: racing.
 
 Everything is measured twice. Then only those cases get more rounds that may still be the best, that are unclear, or
 about which a requirement is undecided (F-Race: Birattari and others, GECCO 2002; Kim and Nelson, ACM TOMACS 11, 2001).

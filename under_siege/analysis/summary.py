@@ -1,4 +1,4 @@
-"""The summary of a case: statistics over all its rounds, computed from the raw values whenever they are read."""
+"""Summarize a case: statistics over all its rounds, computed from the raw values."""
 
 from __future__ import annotations
 

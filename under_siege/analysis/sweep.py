@@ -1,4 +1,4 @@
-"""Sweeps: how throughput and pings follow an axis of numbers, where throughput stops growing, and its scaling law.
+"""Analyse sweeps: how throughput and pings follow a numeric axis, where throughput stops growing, and its scaling law.
 
 The Universal Scalability Law (Gunther, Guerrilla Capacity Planning, 2007, chapters 4-5: lambda, sigma and kappa) is
 

@@ -1,4 +1,4 @@
-"""Whether what is required is met: by all that an interval leaves open, by nothing of it, or that can't be said."""
+"""Check requirements against intervals: met, missed, or undecided."""
 
 from __future__ import annotations
 

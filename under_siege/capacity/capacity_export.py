@@ -1,4 +1,4 @@
-"""A capacity in words, as a table and small curves for a terminal, as Markdown, as CSV and as data."""
+"""Show a capacity as text, as a table with small curves for a terminal, as Markdown, as CSV and as data."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -23,9 +23,9 @@ COLUMNS = (
     *("breaks first", "CPU per answer", "memory"),
 )
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
-WORTH_SAYING = 1.03  # a constant speed would bring so much
+WORTH_SAYING = 1.03  # gain from a constant speed that is worth a line
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_GAP, _CELL = 2, 9  # between two columns, and a rate with what was seen at it
+_GAP, _CELL = 2, 9  # columns between two cells, and of a cell
 _TALLEST_S, _LOWEST_S = 10.0, 0.001  # the range of a curve; each block is a step of the logarithm
 
 

@@ -23,7 +23,7 @@ from under_siege.model.record import Result
 from under_siege.report.labels import in_words
 
 _HEIGHT, _LOWER = 240, 170
-_LEAST_S = 5e-4  # below that nobody wants to know it
+_LEAST_S = 5e-4  # shorter times don't matter
 
 
 def capacity_chart(found: Sequence[Capacity], look: Look) -> Drawing:

@@ -1,8 +1,8 @@
-"""The capacity of each server: the highest arrival rate at which all goals hold, and which rate to offer next.
+"""Estimate the capacity of each server (the highest rate that meets all goals), and choose the next rate to offer.
 
-The first step overloads the server. Its service times are replayed to estimate the knee; the next steps are a little
-below it. Where a replay does not look like the steps, the search looks for the knee between rates that held and rates
-that did not.
+The first step overloads the server. Its service times are replayed to estimate the knee, and the next steps are a bit
+below it. If a replay does not resemble the steps, the search continues between rates that met the goals and rates that
+did not.
 """
 
 from __future__ import annotations
@@ -24,33 +24,35 @@ from under_siege.stats.rounds_data import Round
 INTERVAL = (0.025, 0.975)
 SURE = 1.08  # upper ÷ lower end: narrow enough to stop
 FEWEST, MOST = 3, 12  # steps of a server
-OVERLOAD, LONG, LEAST = 1 / 10, 1 / 6, 1 / 20  # of the budget: the first step, the others, and the shortest
-MOST_REQUESTS = 3000  # of a step
-PATIENCE = 1.1  # times the longest limit
-BESIDE_S = 1.5  # to start and stop a server, before that is known
-LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # the lowest rate that is offered
-BEYOND = 1.25  # times the ceiling: the highest rate that is offered to a CPU-bound task
-MOST_PER_S = 2000.0  # that the generator can send
-BELOW_LIMIT = 0.7  # of a rate that the generator could not offer: the highest rate from then on
-CPU_BOUND = 0.5  # of an answer is CPU time: then the ceiling is a limit
-EXPONENT = 0.9  # with which CPU-bound service times follow the speed probe
-SLEEPS = 0.1  # of an answer is CPU time, or less: then the speed does not matter
-GUESS = 0.7  # of the ceiling
-TOO_MUCH = 2.0  # times the guess overloads a server; if it doesn't, twice as much is next
-UNKNOWN_S = 0.1  # the service time where nothing is known
-OF_SATURATION = 0.9  # the guess, once an overload was seen
-ABOVE_SATURATION = 1.15  # no knee lies so far above it
-NEAR_KNEE = (0.97, 0.9, 0.94)  # of the estimated knee: the rates of the next steps in turn
-STEPS_UP, STEPS_DOWN = 2.0, 0.25  # without a replay: times the highest rate that held, or the lowest that did not
-TRIED = 2  # steps that all missed before it goes down that fast
-INSIDE = 0.2  # of the way between the highest rate that held and the lowest that did not, where they are far apart
-GAP = 1.25  # they are far apart
-FAR, BESIDE = 1.6, 1.25  # times the middle of where the knee may be: how far an end is, and the rate to offer then
-QUANTILES = (0.5, 0.3, 0.7)  # of where the knee may be: the rates of the next steps in turn
-ENDS = 0.02  # so near to the lowest or highest rate counts as there
-MOST_SPREAD = 0.3  # standard deviation of the replicates' logarithms: beyond it a replay tells nothing
-MOST_PERCENT = 99.9  # stands for a maximum
-POINTS = 1500  # of the grid of rates
+OVERLOAD, LONG, LEAST = 1 / 10, 1 / 6, 1 / 20  # shares of the time budget: the first step, the others, and the shortest
+MOST_REQUESTS = 3000  # requests of a step
+PATIENCE = 1.1  # timeout of a request, as a multiple of the longest limit
+BESIDE_S = 1.5  # time to start and stop a server, before it is known
+LEAST_PER_S, LEAST_OF_GUESS = 1.0, 0.1  # lowest rate, absolute and as a share of the first guess
+BEYOND = 1.25  # highest rate for a CPU-bound task, as a multiple of the ceiling
+MOST_PER_S = 2000.0  # rate that the generator can send
+BELOW_LIMIT = 0.7  # highest rate after the generator was the limit, as a share of that rate
+CPU_BOUND = 0.5  # with this share of CPU time in an answer, the ceiling is a limit
+EXPONENT = 0.9  # how far CPU-bound service times follow the speed probe
+SLEEPS = 0.1  # with this share of CPU time or less, the CPU speed does not matter
+GUESS = 0.7  # first guess, as a share of the ceiling
+TOO_MUCH = 2.0  # multiple of the guess that overloads a server; if it doesn't, twice as much is next
+UNKNOWN_S = 0.1  # service time if nothing is known
+OF_SATURATION = 0.9  # next guess, as a share of the rate under overload
+ABOVE_SATURATION = 1.15  # the knee is below this multiple of the rate under overload
+NEAR_KNEE = (0.97, 0.9, 0.94)  # rates of the next steps in turn, as shares of the estimated knee
+# Without a replay: multiples of the highest rate that met the goals, or the lowest that did not.
+STEPS_UP, STEPS_DOWN = 2.0, 0.25
+TRIED = 2  # steps that must miss the goals before the rate goes down that fast
+INSIDE = 0.2  # position between the highest rate that met the goals and the lowest that did not, if they are far apart
+GAP = 1.25  # ratio from which on they are far apart
+# Multiples of the median estimate of the knee: a far end of its interval, and the rate to offer then.
+FAR, BESIDE = 1.6, 1.25
+QUANTILES = (0.5, 0.3, 0.7)  # rates of the next steps in turn, as quantiles of the knee
+ENDS = 0.02  # a rate this near to the lowest or highest one counts as equal
+MOST_SPREAD = 0.3  # standard deviation of the replicates' logarithms; beyond it a replay is not used
+MOST_PERCENT = 99.9  # percentile that replaces a maximum
+POINTS = 1500  # points of the grid of rates
 
 
 class Search:
@@ -260,8 +262,8 @@ def _beside_s(step: RateStep) -> float:
     return max(0.0, (step.record.case_s or 0.0) - step.seen_until_s)
 
 
-WIDE = 1.35  # upper ÷ lower end: beyond it, ±15 %, nothing is decided
-USUAL_STEPS = 5  # of a server
+WIDE = 1.35  # upper ÷ lower end; beyond it (±15 %) the result is undecided
+USUAL_STEPS = 5  # steps per server
 OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
 
 

@@ -31,11 +31,12 @@ SCATTER_PRIOR = np.array([0.6, 0.8, 1.0, 1.0, 1.0, 1.0, 0.7])
 WIDTH_OF_GUESS = 0.4
 CLUMPS = np.array([1.05, 1.3, 1.6, 2.0, 2.5, 4.0, 8.0])  # variance of a count as a multiple of its mean
 POWER_PRIOR_OF_COUNTS = np.minimum(1.0, POWERS / 4)
-CLEAR = math.log(6)  # beyond so many times the limit, or its part, a step only says on which side of the knee it is
-ODD = 0.005  # share of steps that say something else altogether
-ODD_BREAK, NEAR = 0.01, 0.03  # how often a step breaks below the knee; and how near to it that is no surprise
-POINTS = 240  # of the grid of rates; a second, finer one follows
-LEAST_ERROR = 0.015  # of a rate that was estimated from service times
+# Beyond this multiple of the limit, or its inverse, a step only shows on which side of the knee it is.
+CLEAR = math.log(6)
+ODD = 0.005  # share of steps that contradict the others
+ODD_BREAK, NEAR = 0.01, 0.03  # how often a step misses a goal below the knee, and how near to it that is no surprise
+POINTS = 240  # points of the grid of rates; a second, finer grid follows
+LEAST_ERROR = 0.015  # error of a rate that was estimated from service times
 DEVIATIONS = 5.0
 
 
@@ -113,20 +114,20 @@ def _likely_count(look: Look, expected: Floats) -> Floats:
     return np.asarray(chances + look.missed * np.log(1 - 1 / CLUMPS) - clumps * np.log(CLUMPS))
 
 
-SHORT_BLOCK, LONG_BLOCK = 5, 80  # requests; the long ones keep slow episodes of the machine together
+SHORT_BLOCK, LONG_BLOCK = 5, 80  # requests; long blocks keep slow episodes of the machine together
 FEWEST = 40  # service times
 REPLICATES, REQUESTS = 60, 1500
-WARM_UP = 200  # requests of a replay, which begins with an empty queue
+WARM_UP = 200  # requests at the start of a replay, which begins with an empty queue
 FULL = 0.999  # utilisation
-FULL_QUEUE = 90.0  # percentile of the waits where requests are refused
-HALVINGS = 9  # of the rates in question
-WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # that a server may have
-TRIES = 30  # replays of each step, to see whether they look like it
+FULL_QUEUE = 90.0  # percentile of the waiting times if requests are refused
+HALVINGS = 9  # bisection steps
+WORKERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)  # numbers of workers that a server may have
+TRIES = 30  # replays of each step for comparison
 CHECKED = (50.0, 90.0, 99.0)  # percentiles
 EXACT = 0.1  # smaller differences of their logarithms don't count
-ALIKE = 2.0  # standard deviations, root mean square: beyond it the server is no such queue
+ALIKE = 2.0  # standard deviations, root mean square; beyond it the server is not such a queue
 INDEPENDENT = math.log(2)  # a larger difference is not noise
-FEWEST_OF_STEP = 20  # service times, whose mean tells something
+FEWEST_OF_STEP = 20  # service times needed for a mean
 TINY_S = 1e-6
 
 

@@ -43,7 +43,7 @@ UTILISATIONS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94)
 _PERCENTS = (90.0, 95.0, 99.0)
 DRAWN = 400  # of which one is taken
 MOST_DRAWN = 200_000  # arrivals, of all that are drawn
-FEWEST = 20  # arrivals, of which a percentile tells anything
+FEWEST = 20  # arrivals that a percentile needs
 
 
 def typical_arrivals(count: int, seed: Sequence[int]) -> Floats:
@@ -85,7 +85,7 @@ def usual_wait(busy: float, percent: float) -> float:
 
 
 COMMAND = [sys.executable, *script("open_load")]
-START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # what was never due has no line
+START_S, END_S, LAST_LINES_S = 30.0, 5.0, 0.05  # requests that were never due have no line
 _TOLD = re.compile(r"(\d{1,9}),(\d+\.\d+),(\d+\.\d+),([a-z]*)", re.ASCII)
 
 
@@ -174,14 +174,14 @@ async def generator() -> AsyncIterator[Generator]:
         await process.stop(grace_s=0)
 
 
-LIMIT_S = 1.0  # of an answer, where no goal is named
-LEAD_S = 0.25  # until the first request may be due
+LIMIT_S = 1.0  # timeout of an answer if no goal names one
+LEAD_S = 0.25  # delay before the first request may be due
 LOOK_S = 0.1
 PING_EVERY_S = 0.025
-CLEARLY = 10.0  # times as many as may miss a goal: then nothing will make up for it
+CLEARLY = 10.0  # a step ends early if this many times as many requests miss a goal as may
 FEWEST_MISSED = 5
-STOP_S = 0.5  # for a server to end: what it still has to do nobody waits for
-LATER = 1.1  # times the limit, that an answer is waited for
+STOP_S = 0.5  # how long a server may take to exit; its remaining work does not matter
+LATER = 1.1  # an answer is waited for this many times the limit
 
 
 def longest_s(goals: Sequence[Goal]) -> float:

@@ -16,13 +16,13 @@ from under_siege.stats.cpu_speed import speeds_of
 Floats = NDArray[np.float64]
 
 _PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
-LATE_S = 0.002  # at the 99th percentile: beyond that the generator is late
-MUCH_BY_OTHERS = 0.1  # of all CPUs: what was measured then is not the server's alone
-PACE = 0.5  # of what a worker can do that is never idle
-SERVED_S = 0.1  # before an answer: when it was served at the latest
-SMOOTHED_S = 0.3  # on both sides: single samples of the speed probe are noisy
-TINY = 0.01  # of the usual speed: no machine is slower
-AWAKE = 0.9  # of a CPU: beyond that the generator is itself the limit
+LATE_S = 0.002  # the generator is late beyond this value (p99)
+MUCH_BY_OTHERS = 0.1  # share of all CPUs; beyond it, other programs disturbed the step
+PACE = 0.5  # share of the throughput of a worker that is never idle
+SERVED_S = 0.1  # a request was served at the latest this long before its answer
+SMOOTHED_S = 0.3  # on both sides, because single samples of the speed probe are noisy
+TINY = 0.01  # share of the usual speed; no machine is slower
+AWAKE = 0.9  # share of a CPU; beyond it, the generator is the limit
 
 
 def percentile_of(goal: Goal) -> tuple[str, float]:

@@ -1,4 +1,4 @@
-"""Charts over axes: curves along an axis of numbers, and a heat map of several loads or axes."""
+"""Draw charts over axes: curves along a numeric axis, and a heat map of several loads or axes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from under_siege.report.labels import across, at, cases_of, in_plain_words, labe
 
 _CEILING = "the ceiling"
 _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"
-_WIDE_RANGE = 16  # times the least, and an axis goes in steps of so many times
+_WIDE_RANGE = 16  # from this ratio of largest to smallest value on, the axis is logarithmic
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What charts are drawn with: the look, marks placed on a sheet, and how they become SVG."""
+"""Drawing basics: the theme, marks on a canvas, and their conversion to SVG."""
 
 import re
 from dataclasses import dataclass, field, fields, replace
@@ -6,7 +6,7 @@ from typing import Any
 
 import vl_convert
 
-_VERSION = "6.4"  # of Vega-Lite
+_VERSION = "6.4"  # version of Vega-Lite
 MARKS = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 

@@ -1,4 +1,4 @@
-"""A picture in a file of its own: its title above it, and under which conditions it was measured below it."""
+"""Write one chart to a file, with its title above and the conditions of the measurement below."""
 
 import re
 import textwrap
@@ -15,8 +15,8 @@ from under_siege.formatting import unbroken
 # Pixels, and how many times as large as in a file everything is, so that it can be read from the last row.
 ASPECTS = {"16:9": (1280, 720, 1.8), "4:3": (1024, 768, 1.6), "1:1": (900, 900, 1.7)}
 _EDGE = 14  # pixels
-_LETTER, _BOLD_LETTER, _SMALL_LETTER = 0.56, 0.67, 0.53  # the width of a letter as a part of its height, about
-_TITLE, _BELOW = 1.25, 1.45  # the height of a line, as multiples of that of its letters
+_LETTER, _BOLD_LETTER, _SMALL_LETTER = 0.56, 0.67, 0.53  # approximate width of a letter as a share of its height
+_TITLE, _BELOW = 1.25, 1.45  # height of a line as a multiple of the height of its letters
 
 
 class _Text(NamedTuple):

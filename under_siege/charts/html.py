@@ -1,4 +1,4 @@
-"""Pages: templates, pictures in them, and terms with an explanation that opens without a script."""
+"""Render HTML pages: templates, charts, and terms with an explanation that opens without a script."""
 
 import re
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Where names stand beside points: none on another or on a line; those of points close to each other in a bracket."""
+"""Place labels next to points without overlaps; labels of close points share a bracket."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 _DOT = 7.0  # pixels
 _CLOSE = (26.0, 14.0)  # pixels across and down
-_WIDEST = 160.0  # a bracket around more than that would be about nothing
-_SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)  # up and down from beside the point
+_WIDEST = 160.0  # a bracket around a larger group would mean nothing
+_SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)  # up and down from the point
 _APART = (
     5.0,
     18.0,

@@ -1,4 +1,4 @@
-"""Charts with a row for each case: throughput, pings, CPU time, and the course of the siege."""
+"""Draw charts with one row per case: throughput, pings, CPU time, and the course of the siege."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from under_siege.stats.rate import Floats
 from under_siege.stats.rounds_data import Round
 
 _LINE, _GAP = 18, 12  # pixels
-_AXIS, _NAMES, _FIGURES = 34, 226, 104  # of a slide: above, on the left and on the right
-_LETTERS = 36  # of a name on a slide
+_AXIS, _NAMES, _FIGURES = 34, 226, 104  # margins of a slide: above, left and right
+_LETTERS = 36  # longest name on a slide
 _RATE, _PING, _CPU = 20, 26, 16  # pixels of the marks of a row
-_ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # pixels of the marks of a row of the course
-_ROOM = 1.25  # of the largest value that can be true: longer bars are cut and say so
+_ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # pixels of the marks of a row in the chart of the course
+_ROOM = 1.25  # longest bar as a multiple of the largest plausible value: longer bars are cut and say so
 _LEAST_S = 0.0005  # shorter pings can't be told apart
 _LABELS = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 Row = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Points with their names beside them: how much work is done, against what it costs or what everybody else feels."""
+"""Draw throughput against cost or ping latency, as labelled points."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from under_siege.checks.verdict import OK
 from under_siege.report.labels import plain_name, short
 
 _HEIGHT, _LINE, _LETTER = 340, 15.0, 6.5  # pixels
-_LEFT, _FOOT = 54, 40  # of the axes
+_LEFT, _FOOT = 54, 40  # margins for the axes
 Row = dict[str, Any]
 
 

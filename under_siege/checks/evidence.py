@@ -1,4 +1,4 @@
-"""What the rules rely on: what the task needs at the speed of a moment, and what the machine did besides."""
+"""Collect what the rules need: the cost of the task at the current CPU speed, and other activity on the machine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from under_siege.stats.rounds_data import Round
 from under_siege.stats.speed_correction import SpeedCorrection, other_work, stolen
 
 DEVIATIONS = 3.0  # standard deviations that are allowed for noise
-DRIFT_OF_RATES = 0.03  # how far two cases differ within a minute without a cause, as was seen on a shared machine
-LEAST_FOR_RUNS = 0.15  # a single run of a task is no more exact than that: caches, interrupts, a warmer interpreter
-OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine other work takes less than 0.01
-NORMAL = 1.4826  # times the median absolute deviation is the standard deviation of a normal distribution
+DRIFT_OF_RATES = 0.03  # difference of two cases within a minute without a cause, as observed on a shared machine
+LEAST_FOR_RUNS = 0.15  # accuracy of a single run of a task, because of caches, interrupts, and a warmer interpreter
+OTHER_WORK, STEAL = 0.05, 0.02  # shares of all CPUs; on a quiet machine other programs use less than 0.01
+NORMAL = 1.4826  # the standard deviation of a normal distribution as a multiple of its median absolute deviation
 
 # What the task needs is the mean of all runs alone. Groups of them, from before and after a siege, usually differ by
 # this much (standard deviation of the logarithm), which counts like so many groups.

@@ -1,4 +1,4 @@
-"""Rules on one round: what an honest server could not have done, and where the load tool was the limit.
+"""Rules on one round: results that an honest server can't have, and load tools that were the limit.
 
 Each returns what it saw, what it compared that with, and the likely cause; None if it saw nothing.
 """
@@ -10,13 +10,13 @@ from under_siege.checks.evidence import DRIFT_OF_RATES, Evidence, is_busy
 from under_siege.stats.estimates import ACCURACY
 from under_siege.stats.rounds_data import Round
 
-AWAKE = 0.8  # of the time that it could be; a load tool that waits for the server sleeps half of it and more
-GENERATOR = 0.10  # of all CPUs; on a quiet machine the load tool and the bench take 0.01 to 0.02
-SPARE = 0.10  # of all CPUs; where so much is idle the load tool has taken nothing from the server
-PORTS, MANY_PORTS = 0.9, 0.5  # of all local ports
+AWAKE = 0.8  # share of the time; a load tool that waits for the server sleeps at least half of it
+GENERATOR = 0.10  # share of all CPUs; on a quiet machine the load tool and the bench use 0.01 to 0.02
+SPARE = 0.10  # share of all CPUs; if this much is idle, the load tool has taken nothing from the server
+PORTS, MANY_PORTS = 0.9, 0.5  # shares of all local ports
 FEWEST_FOR_A_MEAN = 5  # answers
-CYCLES_OF_OTHERS = 4  # answers that each of the others got, and a user without any is stuck
-FAST_SHARE = 0.05  # so many answers may look too fast because the line before them was read late
+CYCLES_OF_OTHERS = 4  # a user without an answer is stuck when the others have had this many each
+FAST_SHARE = 0.05  # share of answers that may look too fast because the previous line was read late
 
 
 def paced_by_the_tool(one: Round) -> bool:
@@ -135,7 +135,7 @@ def starved_generator(one: Round, _: Evidence | None = None) -> str | None:
     )
 
 
-_WORKER_WAS_BUSY = "exceeded cpu threshold"  # as its master says, of a worker on whatever machine
+_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master about a worker on any machine
 
 
 def _wakeful_tool(one: Round) -> str | None:
@@ -184,11 +184,11 @@ def unknown_lines(one: Round, _: Evidence) -> str | None:
     return f"{one.record.tool} printed {one.record.tool_unknown} lines that are not known; the first: {first}"
 
 
-FEWEST_CHECKS = 3  # the same request, on connections of its own
-FEWEST_IN_LINE = 2  # of one user each answer takes about as long as a check
-TIGHT = 1.6  # times the median, and the 95th percentile is below that: a timer does not wait in line
-IDLE = 0.5  # of one CPU; a server that computes under a GIL takes all of one
-KNOWN = (  # from and to in seconds, and the likely cause; Locust tells its percentiles to two digits
+FEWEST_CHECKS = 3  # checks: the same request on other connections
+FEWEST_IN_LINE = 2  # with one user, each answer takes about as long as a check
+TIGHT = 1.6  # a timer does not queue: its 95th percentile is less than this multiple of the median
+IDLE = 0.5  # share of one CPU; a server that computes under a GIL uses all of one
+KNOWN = (  # from and to in seconds, and the likely cause; Locust rounds percentiles to two digits
     (0.039, 0.046, "Nagle's algorithm and delayed ACK (40 ms): write head and body at once, or set TCP_NODELAY"),
     (0.047, 0.063, "a poll every 0.1 s, half of which one waits on the average, or which other requests wake"),
     (0.095, 0.116, "a poll every 0.1 s, such as the select of cheroot 8.1 to 8.4, in which kept connections wait"),

@@ -1,4 +1,4 @@
-"""The rules that make a case `failed`, `suspect` or `unclear`, from records alone: old results are judged anew.
+"""Rules that make a case `failed`, `suspect` or `unclear`. They use records only, so they also judge old results.
 
 Rules on single answers look at one round; rules on rates look at the intervals of all rounds of a case. Noise widens
 these intervals. It makes a case `unclear` only where an excess over what is possible can't be excluded, or where the
@@ -36,13 +36,13 @@ class Reason(msgspec.Struct, frozen=True):
     message: str
 
 
-SURE, LIKELY = 0.9995, 0.95  # probabilities of the one-sided bounds that accuse, and that clear
+SURE, LIKELY = 0.9995, 0.95  # probabilities of the one-sided bounds for `suspect` and for `ok`
 # Below this the methods of measuring may explain it; from that on it can't be excluded and so is said.
 TOLERATED_RATE, MOST_RATE = math.log(1.04), math.log(1.20)
 TOLERATED_CPU, MOST_CPU = math.log(1.06), math.log(1.20)
-LEAST_CPU_S = 0.001  # what the CPU clock can tell from nothing
-USELESS = 2.0  # times the lower end of an interval is its upper end
-HARDLY = 0.1  # of its time alone, a task computes: then its CPU time tells little
+LEAST_CPU_S = 0.001  # resolution of the CPU clock
+USELESS = 2.0  # the upper end of an interval as a multiple of the lower end
+HARDLY = 0.1  # with a smaller share of CPU time, the CPU time of a task proves little
 
 
 class Excess(NamedTuple):
@@ -171,7 +171,7 @@ class Rule:
     of_case: Callable[[Limits], str | None] | None = None
 
 
-RULES = (  # the gravest for what can be believed first: they explain others
+RULES = (  # the gravest first, because they explain others
     Rule("above_ceiling", SUSPECT, of_case=above_ceiling),
     Rule("too_fast", SUSPECT, suspicions.too_fast),
     Rule("too_cheap", SUSPECT, of_case=too_cheap),

@@ -1,11 +1,10 @@
-"""Correct the changes between two results for the change of the machine's speed.
+"""Correct the changes between two results for a change of the machine's speed.
 
-Within a result every case is measured at all the speeds that the machine had, and the windows tell how far a figure
-follows them. Between two results the machine may have been faster or slower all the time. How far a figure follows
-that is then known from two sides: from the windows, as far as the speed changed in them, and from what is possible at
-all. In a closed network of queues the rate follows a station by no more than its utilization, and where there is
-nothing but that station, by all of it (from Reiser and Lavenberg, Mean-value analysis, JACM 27, 1980). What remains
-unknown of it widens the interval of the change.
+Within a result every case is measured at all speeds of the machine, and the windows show how far a metric follows them.
+Between two results, the machine may have been faster or slower all the time. How far a metric follows that is limited
+from two sides: by the windows, as far as the speed changed in them, and by theory. In a closed network of queues, the
+rate follows the speed of a station by at most its utilization, and completely if there is no other station (from Reiser
+and Lavenberg, Mean-value analysis, JACM 27, 1980). The remaining uncertainty widens the interval of the change.
 """
 
 from __future__ import annotations

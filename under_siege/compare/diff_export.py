@@ -1,4 +1,4 @@
-"""A comparison of two results in words, as a table for a terminal, as Markdown and as JSON.
+"""Show a comparison of two results as text, as a table for a terminal, as Markdown and as JSON.
 
 The JSON:
 

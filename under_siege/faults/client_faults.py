@@ -1,4 +1,4 @@
-"""Faults of clients: they leave, are too many, or send what is no request. Each is bounded in count and in time."""
+"""Faults of clients: they disconnect, are too many, or send invalid requests. Each is bounded in count and time."""
 
 import asyncio
 import time
@@ -26,16 +26,16 @@ from under_siege.faults.users import LATE, LOST, REFUSED, WRONG, ask_and_go, hal
 from under_siege.model.record import Incident
 from under_siege.processes.managed_process import until
 
-AFTER_S = 0.6  # of load under a fault that stays
+AFTER_S = 0.6  # load under a fault that stays
 NEVER_S = 5.0  # a server that is not quick by then never is
 LEAVERS, STAY_S = 25, 0.15
 TIMES_USERS = 10
 SLOW_ONES, MALFORMED = 50, 10_000
-LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # of each task
-CPU_LIMIT_S, CALM_LOOKS = 12.0, 2  # until the server is idle, which so many looks in a row have to confirm
-CPU_FOR_NOBODY = 0.15  # of what all clients that left had asked for
-TASKS_LONGER = 2.0  # that the next client may wait, beside its own
-WATCHED_S = 0.8  # after a task that never ends had begun, in files that do not record for how long
+LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # CPU time of a task
+CPU_LIMIT_S, CALM_LOOKS = 12.0, 2  # timeout until the server is idle, and how many checks in a row must confirm it
+CPU_FOR_NOBODY = 0.15  # share of the CPU time that the disconnected clients had requested
+TASKS_LONGER = 2.0  # tasks that the next client may wait for, besides its own
+WATCHED_S = 0.8  # how long an endless task was watched, in files that do not record it
 
 
 async def leave(context: FaultContext) -> None:

@@ -22,7 +22,7 @@ from under_siege.report.labels import in_brief, in_plain_words, name_of, short, 
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
 LEGEND = f"~ hurt · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} can't happen to it"
-_WIDE = 23  # letters of a plain name beside each other: its cells have two lines, too
+_WIDE = 23  # longest plain name on one line; cells have two lines, too
 _STYLES = {HURT: "yellow", DEAD: "red", HIDDEN: "bold red"}
 Rows = list[tuple[str, str, list[FaultOutcome | None]]]
 
@@ -162,7 +162,7 @@ def as_data(result: Result) -> list[dict[str, Any]]:
 
 
 _LANE, _GAP, _BIN_S = 34, 12, 0.1  # pixels, pixels, seconds
-_TALLEST_PING_S = 1.0  # as tall as the lane; what waits longer, or for ever, is no taller
+_TALLEST_PING_S = 1.0  # the height of a lane; slower pings are no taller
 MOST_TIMELINES = 30  # servers in one picture
 
 

@@ -1,4 +1,4 @@
-"""What a fault consists of, and how its figures are shown and marked."""
+"""The definition of a fault, and how its metrics are shown and marked."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from under_siege.model.record import Incident
 
 CONTROL = "none"
 OK, HURT, DEAD, HIDDEN, UNMARKED = "ok", "hurt", "dead", "ping_fine_work_dead", ""
-NOT_POSSIBLE = "–"  # noqa: RUF001 (as a table has it)
-NEVER = -1.0  # in `Incident.seen`, because JSON has no infinity
+NOT_POSSIBLE = "–"  # noqa: RUF001 (an en dash, as in a table)
+NEVER = -1.0  # for `Incident.seen`, because JSON has no infinity
 PING_FINE_S = 0.1  # a health check answered within this passes
 RECOVERY_LIMIT_S = 1.0
 SOON_S = 0.001  # shorter times are shown as "at once"

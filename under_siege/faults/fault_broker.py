@@ -18,7 +18,7 @@ PROGRAM, VARIABLE = "redis-server", "CELERY_BROKER_URL"  # the REQUIRES of a str
 FIRST_PORT = 16479
 READY_LIMIT_S = 10.0
 RESTART_DELAY_S = 0.5
-_ON_DISK = ("--appendonly", "yes", "--appendfsync", "always")  # on disk before it acknowledges a write
+_ON_DISK = ("--appendonly", "yes", "--appendfsync", "always")  # a write is on disk before it is acknowledged
 _IN_MEMORY = ("--appendonly", "no")
 
 

@@ -30,20 +30,21 @@ from under_siege.targets.expectation import Expectation
 
 # As in common.task.drill_tasks.
 FOLDER, BEGUN, ENDLESS, LASTS = "UNDER_SIEGE_DRILL", "begun", "endless-", "lasts"
-USERS = 8  # as many as wait in the queue of two workers that refuse beyond it
+USERS = 8  # as many as fit into the queue of two workers, so that none is refused
 PING_EVERY_S = 0.025
-BEFORE_S = 0.8  # of load before the fault
+BEFORE_S = 0.8  # load before the fault
 LOOK_S = 0.02
-CALM_S, CALM = 0.15, 0.3  # idle: less than this share of a CPU over so long
-MARGIN_S = 0.1  # of load after the recovery, so that the report, which rounds times, finds its window, too
-STEADY_CPU_S = 0.02  # of a task, unless its fault needs others
-STOP_S = 0.05  # for a server to end after the last fault
-PATIENCE_S = 5.0  # of a user
-IN_A_ROW = 20  # right answers; for each listening process, if answers don't tell which one they come from
+CALM_S, CALM = 0.15, 0.3  # a server is idle if it uses less than this share of a CPU for this time
+MARGIN_S = 0.1  # load after the recovery, so that the report, which rounds times, finds its window, too
+STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault needs another one
+STOP_S = 0.05  # how long a server may take to exit after the last fault
+PATIENCE_S = 5.0  # timeout of a user
+IN_A_ROW = 20  # correct answers for each listening process, if answers don't name their process
 AT_ONCE = 4  # requests of the recovery check, few enough that no server sheds load
-RECOVERY_LIMIT_S = 5.0  # until it is idle again, and for the answers after that
-FINE_S = 0.1  # for a ping
-QUICK, LEAST_QUICK_S = 4.0, 0.2  # times the idle response time, and at least so long, still counts as quick
+RECOVERY_LIMIT_S = 5.0  # timeout until the server is idle again, and then for the answers
+FINE_S = 0.1  # a ping that is answered within this time is fine
+# A response is quick within this multiple of the idle response time, or within this time.
+QUICK, LEAST_QUICK_S = 4.0, 0.2
 
 
 def computing(cpu_s: float) -> str:

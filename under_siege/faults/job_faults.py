@@ -19,9 +19,10 @@ from under_siege.processes.managed_process import until
 
 JOBS, AT_ONCE = 40, 8
 JOB_CPU_S = 0.05
-PATIENCE_S, MOST_S = 20.0, 40.0  # for the next answer; for all, after the fault (Celery reconnects after 2, 4, 6, … s)
-GONE_S = 2.0  # for so long a server that is there again has to know nothing of any job: then they are given up
-LOOK_S = 0.1  # between two questions for the same job, and at the most as long as Retry-After says
+# Timeout for the next answer, and for all of them (Celery reconnects after 2, 4, 6, … s).
+PATIENCE_S, MOST_S = 20.0, 40.0
+GONE_S = 2.0  # jobs are lost if a restarted server does not know them for this long
+LOOK_S = 0.1  # pause between two polls of a job; Retry-After can only shorten it
 POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
 NO_JOBS = "it takes no jobs"
 _NO_SUCH_THING = (404, 405, 501)

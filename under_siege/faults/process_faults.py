@@ -1,4 +1,4 @@
-"""Faults of processes: a worker is killed, or the server is told to stop. Each is bounded in count and in time."""
+"""Faults of processes: a worker is killed, or the server gets SIGTERM. Each is bounded in count and time."""
 
 import asyncio
 import contextlib
@@ -16,14 +16,14 @@ from under_siege.model.record import Incident
 from under_siege.monitors.resource_usage import used_cpu_s
 from under_siege.processes.managed_process import GRACE_S, until
 
-CONTROL_S = 0.6  # of load after the moment of the fault that does not happen
+CONTROL_S = 0.6  # load of the control after the time of the fault
 NEVER_S = 5.0  # a server that has not recovered by then never does
-BUSY_S = 0.15  # over which the busiest process is determined
-LINE_LIMIT_S = 0.3  # for what the server prints when it ends
+BUSY_S = 0.15  # how long processes are watched to find the busiest
+LINE_LIMIT_S = 0.3  # timeout for the output of a server that exits
 ONLY_ONE = "it works in its only process"
-STOP_CPU_S = 0.1  # of each task
+STOP_CPU_S = 0.1  # CPU time of a task
 FEW = 1.0  # requests that may be lost with a worker
-SERVER_GRACE_S, IN_TIME_S = 5.0, 1.0  # that a server has, and how much later it may end
+SERVER_GRACE_S, IN_TIME_S = 5.0, 1.0  # graceful-shutdown period of a server, and how much later it may exit
 
 
 async def do_nothing(context: FaultContext) -> None:

@@ -16,13 +16,13 @@ from under_siege.targets.expectation import Expectation
 
 LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
 _LONGEST_ID = 40  # characters of a process id: the header may hold anything
-PAUSE_S = 0.01  # of a user whose request ended without work, so that a refusal is not a flood
-LIMIT_S = 2.0  # for a connection, and for the answer to a malformed request
-QUIET_S = 0.05  # after an answer: a second one would have come by then
+PAUSE_S = 0.01  # pause of a user after a refused request, so that refusals don't become a flood
+LIMIT_S = 2.0  # timeout of a connection, and of the answer to a malformed request
+QUIET_S = 0.05  # a second answer would have come within this time
 # Where one client keeps all others waiting, so many of them last; a server that answers to what is smuggled in has
 # been seen to do so by then.
 PATIENT, HASTY_S = 200, 0.002
-MOST_BYTES = 65536  # of it that are read
+MOST_BYTES = 65536  # bytes of an answer that are read
 AT_ONCE = 64
 
 _HIDDEN = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"

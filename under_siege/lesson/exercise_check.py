@@ -1,4 +1,4 @@
-"""bench.py lesson check FILE: judge a student's server, in words for a beginner."""
+"""Check a student's server and explain the result for beginners (`bench.py lesson check FILE`)."""
 
 import sys
 import tomllib

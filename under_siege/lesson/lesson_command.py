@@ -1,4 +1,4 @@
-"""The command bench.py lesson: predict, measure, compare and understand, step by step."""
+"""The command `bench.py lesson`: predict, measure, compare and understand, step by step."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a step prints, in lines of at most 80 columns: the question, then charts, tables and the answer."""
+"""Print a step in lines of at most 80 columns: the question, then charts, tables and the answer."""
 
 import math
 import textwrap

@@ -21,7 +21,7 @@ PEEKED_BYTES, MAX_BYTES = 4096, 1_000_000_000
 # Limits of the values in a file from an untrusted source: beyond any measurement, but small enough to compute with.
 LONGEST_S, LONGEST_CLOCK_S, LARGEST_INDEX, LARGEST = 1e6, 1e10, 10**6, 2**53
 _TEMPORARY = ".under-siege-"
-_MODE = 0o644  # of a new file; mkstemp sets 0600
+_MODE = 0o644  # permissions of a new file; mkstemp sets 0600
 _MAX_LINKS = 40
 
 # Control characters, those that change the direction of writing, other invisible ones (Unicode's Cc, Cf, Zl, Zp and

@@ -155,7 +155,7 @@ class Ping:
         return status < 400 if self.body is None else status == 200 and body == self.body
 
 
-PONG = Ping("/ping", b"pong")  # of the server contract
+PONG = Ping("/ping", b"pong")  # the ping of the server contract
 
 
 @dataclass(frozen=True, slots=True)

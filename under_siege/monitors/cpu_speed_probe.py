@@ -1,4 +1,4 @@
-"""The metronome beside a case: how fast each CPU is from moment to moment, and how busy."""
+"""Measure the speed and the load of each CPU while a case runs."""
 
 import asyncio
 import contextlib
@@ -60,7 +60,7 @@ def _busy_s(spent: dict[str, float]) -> float:
 
 
 BUSY_EVERY_S = 0.25
-RECENT_S = 2.0  # beats are remembered
+RECENT_S = 2.0  # how long samples are kept
 SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
 
 

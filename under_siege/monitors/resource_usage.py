@@ -1,4 +1,4 @@
-"""What is used while the load is on: CPU time and memory of a server with all its children, and local ports."""
+"""Sample the CPU time and memory of a server with all its children, and the local ports in use."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The soloist: performs the task with nothing beside it, right before and after a siege."""
+"""Run the task alone right before and after a siege."""
 
 import contextlib
 import math
@@ -14,8 +14,8 @@ from under_siege.processes.managed_process import ManagedProcess, until
 from under_siege.processes.process_output import Tail, reading_lines
 from under_siege.targets.interpreter import Interpreter
 
-MOST_RUNS, ENOUGH_S = 3, 0.25  # at a time: so many, or as many as begin in so long
-FRESH_S = 1.0  # what was run after a case, and began no longer ago, is also what is run before the next one
+MOST_RUNS, ENOUGH_S = 3, 0.25  # runs at a time, or as many as begin within this time
+FRESH_S = 1.0  # runs after one case that are this recent also count as runs before the next one
 
 
 class BaselineWorker:

@@ -1,4 +1,4 @@
-"""The page of a comparison as HTML."""
+"""Render the comparison as an HTML page."""
 
 import shlex
 from collections.abc import Iterator, Sequence

@@ -27,13 +27,13 @@ from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_chart import timeline_chart
 from under_siege.trace.timeline_text import GIL, HOW, headline, missing
 
-MOST_SETTINGS, MOST_CASES = 4, 24  # with pictures of their own; of more settings than that only the first two
-ON_PAGE = ("rate", "p99", "ping")  # of the figures along an axis
+MOST_SETTINGS, MOST_CASES = 4, 24  # settings that get charts of their own; if there are more, only the first two do
+ON_PAGE = ("rate", "p99", "ping")  # metrics charted along an axis
 _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Others would differ a little, so don't compare throughput here."
 )
-MOST_ROWS = 15  # in rows beyond that there are fewer marks, or the page would grow too large
-MOST_STEPS = 600  # of a curve
+MOST_ROWS = 15  # with more rows there are fewer marks, or the page would grow too large
+MOST_STEPS = 600  # points of a curve
 MOST_ON_SLIDE = 12
 _BRACKET = (
     "Names in a bracket belong to the points beside it, in the same order: from top to bottom, or from left to right "

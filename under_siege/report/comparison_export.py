@@ -1,4 +1,4 @@
-"""A comparison as a table for a terminal, as a matrix of loads or axes, as Markdown, and its records as CSV."""
+"""Show a comparison as a table for a terminal, as a matrix of loads or axes, as Markdown, and its records as CSV."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean

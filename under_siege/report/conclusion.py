@@ -1,4 +1,4 @@
-"""The conclusion of a comparison: which case to use, and what speaks for it."""
+"""Write the conclusion of a comparison: which case to use, and why."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ from under_siege.report.labels import BRIEF, cases_of, load_in_words, name_of, s
 from under_siege.stats.estimates import Estimate, differ, ratio, student_at
 from under_siege.stats.rounds_data import alone_wall_s
 
-MOST_NAMES = 6  # in a sentence
-MOST_LOADS = 8  # with a line of their own
-MUCH_LESS = 0.8  # of the memory: worth a remark
+MOST_NAMES = 6  # names in a sentence
+MOST_LOADS = 8  # loads that get a line of their own
+MUCH_LESS = 0.8  # share of the memory that is worth a remark
 ABOUT_AS_FAST = math.log(0.9)  # a case is not recommended for a wide interval that includes the best rate
-POWER = 0.8  # with which a difference would have been detected
+POWER = 0.8  # probability of detecting a difference
 LABEL_WIDTH = 14
 
 

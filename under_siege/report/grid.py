@@ -1,4 +1,4 @@
-"""Tables, written once for every format: in a terminal, as Markdown and as CSV."""
+"""Render tables in every format: terminal, Markdown and CSV."""
 
 import csv
 import io

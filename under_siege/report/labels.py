@@ -1,4 +1,4 @@
-"""What a case is called beside others: by its server, and by its values on the axes in which they differ."""
+"""Name cases so that they can be told apart: by server, and by the axes on which they differ."""
 
 import re
 from collections.abc import Collection, Sequence

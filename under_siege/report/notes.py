@@ -1,4 +1,4 @@
-"""What a comparison says beside its figures: flags, notes, and the footnote with the conditions."""
+"""Write what a comparison reports below its table: flags, notes, and the footnote with the conditions."""
 
 from collections.abc import Iterator, Sequence
 
@@ -26,7 +26,7 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
         yield verdict, names, message
 
 
-CHANGED = 1.25  # times as fast as at another moment, and a machine counts as unsteady
+CHANGED = 1.25  # a machine is unsteady if it was this many times as fast at another moment
 NOTEWORTHY = 0.03  # share of all CPUs
 LATE_S = 0.010  # pings that are sent later than this say more about the bench than about the server
 WARMING = 1.4  # times the CPU for each answer at first, and a server counts as one that has to warm up

@@ -1,4 +1,4 @@
-"""The strategies that there are, for people and for programs."""
+"""List the strategies, for people and for programs."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How throughput and pings change along an axis of numbers, in sentences and as data."""
+"""Describe how throughput and pings change along a numeric axis, in sentences and as data."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The ceiling: the same users with no server at all. What no server can exceed, measured in every round."""
+"""Measure the ceiling: the same users with no server, in every round."""
 
 import math
 import re

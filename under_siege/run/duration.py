@@ -1,4 +1,4 @@
-"""How long a siege lasts: as long as was asked for, or (`auto`) as long as the case needs for its settled part."""
+"""Decide how long a siege lasts: as requested, or (`auto`) as long as the case needs."""
 
 import math
 from collections.abc import Iterable

@@ -1,7 +1,4 @@
-"""Run the load tool: for an exact time if it reports each answer, or several times, back to back, if only totals.
-
-In the latter case each run is a burst.
-"""
+"""Run the load tool: for an exact time if it reports every answer, or in several bursts if it reports totals."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The plan: what is to be measured, as frozen values, checked before anything is started."""
+"""The plan of a run: frozen values that are checked before anything starts."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Prepare a run: environments with what the servers need, what suites prepare, and the expected answers."""
+"""Prepare a run: environments, the commands in `prepare`, and the expected answers."""
 
 import ast
 import asyncio

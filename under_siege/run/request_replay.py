@@ -1,6 +1,6 @@
-"""Replayed requests, which no server can tell from those of a load tool, but whose answers are read.
+"""Replay requests of a load tool, so that a server can't tell them apart, and read the answers.
 
-Some tools only count what comes. A server that knows them by the way they ask could give them anything.
+Some tools only count answers. A server that recognizes their requests could send them anything.
 """
 
 import asyncio

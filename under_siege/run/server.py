@@ -1,6 +1,6 @@
-"""A server under test: started on a free port, ready when it answers, stopped so that nothing is left.
+"""Start a server under test on a free port, wait until it is ready, and stop it with all its processes.
 
-Or one that runs elsewhere, and is neither started nor stopped.
+A server that is already running elsewhere is neither started nor stopped.
 """
 
 import asyncio

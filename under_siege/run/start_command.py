@@ -1,4 +1,4 @@
-"""Starting a target: its words, its environment and its folder, from the plan and the case."""
+"""Build the command line, environment and directory of a target, from the plan and the case."""
 
 import contextlib
 import os

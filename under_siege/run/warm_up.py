@@ -1,4 +1,4 @@
-"""Before the load: the server is ready, its answer is right, and each of its processes has worked."""
+"""Before the load, check that the server is ready, its answer is correct, and each of its processes has worked."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""How fast the machine was while a case was measured, from the beats of the metronome."""
+"""Compute the speed of the machine while a case was measured, from the samples of the speed probe."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ Clock = Callable[[Floats], Floats]
 
 STEP_S = 0.05
 MOMENT = 10  # steps
-SMOOTHED = 3  # beats whose median counts, because an interrupt can make a single one several times as long
+SMOOTHED = 3  # samples whose median counts, because an interrupt can multiply a single one
 # A single beat is uncertain by some per cent, and half of the variance lasts less than 50 ms: what a request of a
 # closed loop meets is the mean over a longer time. On recorded runs this width predicted rates best.
 WIDTH_S = 0.35
-CLIPPED = 3.0  # times the median, a beat counts at most; what took less than the median by this factor was not counted
-LEAST_BEAT_S = 1e-9  # the clock of a CPU's time may stand still for one, where other guests of a host take it
-LEAST_WEIGHT = 1e-6  # of beats around a step; where there are fewer, its neighbours tell the speed
-IDLE = 0.02  # so much a CPU counts that does nothing, so that there is a speed where nobody computes
+CLIPPED = 3.0  # a sample counts at most this many times the median; one that is shorter by this factor does not count
+LEAST_BEAT_S = 1e-9  # the CPU clock may stand still during a sample if a noisy neighbour takes the CPU
+# Minimum weight of the samples around a step; with less, the neighbouring steps determine the speed.
+LEAST_WEIGHT = 1e-6
+IDLE = 0.02  # weight of an idle CPU, so that there is a speed even if nothing computes
 
 
 class Speeds:

@@ -1,4 +1,4 @@
-"""Estimates of a metric from the rounds of a case, their intervals, and tests of whether two cases differ.
+"""Estimate a metric from the rounds of a case, with intervals, and test whether two cases differ.
 
 Each case has few rounds, so its own variance is moderated towards that of all cases, the more the less the variances
 differ beyond chance (Smyth, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol. Biol. 3, 2004, sections
@@ -18,18 +18,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 CONFIDENCE = 0.95
-ACCURACY = 0.02  # what the estimator of the rate is tested to: nothing smaller is called a difference
-LEAST_TYPICAL_DEGREES = 6.0  # the usual deviation between rounds is known at least as well as that
+ACCURACY = 0.02  # tested accuracy of the rate estimator: smaller differences are never reported
+LEAST_TYPICAL_DEGREES = 6.0  # minimum degrees of freedom of the usual deviation between rounds
 
-LEAST_DEGREES = 2.0  # where the other cases could give so many: with less, nothing could ever be told apart
-LEAST_VARIANCE = 1e-8  # rounds that agree better than 0.01 % are no more exact than that
+LEAST_DEGREES = 2.0  # if the other cases could provide as many; with fewer, nothing would ever be significant
+LEAST_VARIANCE = 1e-8  # rounds that agree better than 0.01 % are not more exact than that
 
 # Of rates. Noise comes from the machine and so is much the same for all cases: the prior has at least this weight.
 LEAST_PRIOR_DEGREES = 8.0
 # What rounds usually differ by (standard deviation of the logarithm), used as long as there are few rounds.
 USUAL_DEVIATION, USUAL_DEGREES = 0.05, 6.0
 LEAST_DEVIATION = 0.01
-ODD_CASE = 0.003  # probability below which a case varies more than the others not just by chance
+ODD_CASE = 0.003  # a case with a smaller p-value varies more than the others, and not just by chance
 # The variance of such a case is its own, as if four more rounds had told it: with two degrees of freedom no interval
 # would be of use, and simulated coverage is the same.
 ODD_DEGREES = 4.0

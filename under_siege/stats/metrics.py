@@ -1,4 +1,4 @@
-"""The figures that cases are compared in: the value of a round, and what the rounds of all cases say together."""
+"""The metrics that cases are compared by: the value of a round, and the estimate from all rounds."""
 
 from __future__ import annotations
 

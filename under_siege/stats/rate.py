@@ -1,8 +1,8 @@
-"""The transaction rate of a closed loop, from single answers or from the totals of a load tool.
+"""Compute the transaction rate of a closed loop, from single answers or from the totals of a load tool.
 
-It is not simply answers / time: siege drops what is in flight at the end, so the last wait of every user would count as
-time without work; the first answers come before the queue has its final length; and users that start together finish
-together, so that counting from the first answer to the last one counts a burst too many.
+It is not simply answers / time, for three reasons. siege drops requests in flight at the end, so the last wait of every
+user would count as idle time. The first answers come before the queue has its final length. And users that start
+together finish together, so counting from the first answer to the last would count one burst too many.
 """
 
 from __future__ import annotations
@@ -91,9 +91,9 @@ def on_clock(spans: Spans, clock: Callable[[Floats], Floats]) -> Spans:
 NONE = loose_spans([], [], [])
 
 
-SETTLED_USERS = 0.9  # of the users have to have had an answer before the steady part begins
-LEAST_CYCLES = 1.5  # of request and answer, on the average user, in a steady part whose shares tell the rate
-FEWEST_ANSWERS = 4  # that a line is drawn through
+SETTLED_USERS = 0.9  # the steady part begins when this share of the users has had an answer
+LEAST_CYCLES = 1.5  # minimum length of a steady part, in cycles of request and answer of the average user
+FEWEST_ANSWERS = 4  # minimum number of answers for a line
 # So many answers may be missing or too many at any moment, compared with the line, or this part of all of them.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
 

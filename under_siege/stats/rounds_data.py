@@ -1,4 +1,4 @@
-"""Statistics of one round: what its record says, beside the ceiling of the same round."""
+"""Compute the statistics of one round from its record and the ceiling of the same round."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def together(several: Sequence[CensoredSamples]) -> CensoredSamples:
     )
 
 
-UNSETTLED, MANY_ANSWERS = 0.1, 10  # the part of a siege that does not count, and answers whose ends tell the rate
+# Share of a siege that does not count; answers after which their end times determine the rate.
+UNSETTLED, MANY_ANSWERS = 0.1, 10
 BATCH_S, CYCLES_IN_A_BATCH, MOST_BATCHES = 1.0, 2.0, 8
 
 

@@ -1,10 +1,10 @@
-"""What the rates and CPU times would have been if nothing had disturbed the machine.
+"""Estimate the rates and CPU times that an undisturbed machine would have had.
 
-CPUs change their speed (noisy neighbours, heat, batteries), other guests of the host steal CPU time, and other programs
-use it. All three are measured beside each siege. Rates are computed on a clock that goes as fast as the CPUs could
-work, and lost CPU time is a covariate. How far a rate follows the speed is a control variate (Lavenberg and Welch,
-Management Science 27, 1981): estimated from the rounds, with a prior that depends on what the server does. What is
-uncertain about a correction is returned as variance: a disturbed round counts less, but it counts.
+CPUs change their speed (noisy neighbours, heat, batteries), hypervisors take CPU time away (steal time), and other
+programs use it. All three are measured during each siege. Rates are computed on a clock that follows the speed of the
+CPUs, and lost CPU time is a covariate. How far a rate follows the speed is a control variate (Lavenberg and Welch,
+Management Science 27, 1981), estimated from the rounds with a prior that depends on the server. The uncertainty of a
+correction is returned as variance, so a disturbed round counts less.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from under_siege.stats.rounds_data import Round
 Case = Sequence[Round]
 
 # Standard deviations of logarithms, from recorded runs on noisy machines (docs/noise.md).
-BETWEEN_ROUNDS = 0.045  # of a rate, used only to weigh the prior of the coefficient
-BETWEEN_SIEGES = 0.10  # by how much the coefficient itself varies
-UNCERTAIN_LOSS = 0.4  # of the correction for stolen CPU time
-UNCERTAIN_WAIT = 0.1  # of the correction for waiting for a CPU, where the kernel counts that
+BETWEEN_ROUNDS = 0.045  # usual deviation of a rate between rounds, used only to weigh the prior of the coefficient
+BETWEEN_SIEGES = 0.10  # standard deviation of the coefficient itself
+UNCERTAIN_LOSS = 0.4  # uncertainty of the correction for steal time, as a share of it
+UNCERTAIN_WAIT = 0.1  # the same of the correction for waiting for a CPU, if the kernel counts that
 # Other programs always take a little: this share of all CPUs costs nothing.
 USUAL_OTHER_WORK = 0.02
 MOST_LOST = 0.9
-SURE_ERRORS = 3.0  # standard errors, beyond which the load of a server itself is taken to slow down the CPUs
+SURE_ERRORS = 3.0  # standard errors; beyond them, the load of a server itself slows down the CPUs
 ONE_MORE = 1.1  # CPUs in use for each CPU that a server can use: clocks are not exact
-MOSTLY, HARDLY = 0.9, 0.1  # of its time, a task computes
-SATURATED, HALF_IDLE = 0.9, 0.5  # of the CPUs that it can use, a server without a known task uses
+MOSTLY, HARDLY = 0.9, 0.1  # share of its time that a task uses the CPU
+SATURATED, HALF_IDLE = 0.9, 0.5  # share of the available CPUs that a server without a known task uses
 
 
-MOST_SLOPE = 1.1  # what slows the probe down hardly slows a task down by more
+MOST_SLOPE = 1.1  # a disturbance hardly slows a task more than the speed probe
 
 
 class Slope(NamedTuple):

@@ -1,4 +1,4 @@
-"""Performs the task with nothing beside it, once for each line on stdin: what it takes at the speed of that moment.
+"""Run the task alone, once for each line on stdin, and print how long it took.
 
 Prints `time.monotonic when it began,wall seconds,CPU seconds,number of the CPU`. Ends when stdin ends.
 

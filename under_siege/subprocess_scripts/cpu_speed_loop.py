@@ -1,7 +1,7 @@
-"""The speed probe: the same small work on every CPU, 50 times a second: how fast the machine is while it is measured.
+"""The speed probe: time the same small piece of work on every CPU, 50 times a second.
 
-Prints a line for each sample, `time.monotonic,cpu,seconds`, and ends when nobody reads it any more. The seconds are of
-the thread's own CPU clock: the wall clock would show how busy the CPU is, and not how fast.
+Prints a line for each sample, `time.monotonic,cpu,seconds`, and exits when its output is closed. The seconds are those
+of the thread's CPU clock: the wall clock would show how busy the CPU is, not how fast.
 
 usage: python -P cpu_speed_loop.py [--work]        --work prints what the work is, and ends
 """

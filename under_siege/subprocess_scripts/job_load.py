@@ -1,8 +1,8 @@
-"""The load of jobs: each user posts one, asks for its answer as it is told to, and posts the next one.
+"""Load a server with jobs: each user posts one, polls for its result as told, and posts the next one.
 
-It prints `ready`, and begins when it gets a line. For each job that has ended it prints `user,status,took,bytes`; it
-took so many seconds from the post to the answer. Told to end by SIGTERM, or when its stdin is closed, it drops what is
-not answered, and says on stderr how many jobs it has given up: `lost: 3`.
+It prints `ready`, and starts when it reads a line. For each job it prints `user,status,seconds,bytes`, with the
+seconds from the post to the result. After SIGTERM, or when stdin is closed, it drops unfinished jobs, and prints their
+number to stderr: `lost: 3`.
 """
 
 import argparse

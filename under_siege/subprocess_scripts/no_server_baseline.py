@@ -1,9 +1,8 @@
-"""The bare case: the same users with no server at all, each a thread in one of a few processes. It is the ceiling.
+"""The ceiling: the same users with no server, each a thread in one of a few processes.
 
-Prints `go,time` when all begin, and then a line for each task done: `user,asked,ended,bytes`, with
-`check` for the user who asks once in a while, as the harness does to verify answers. Times are seconds of
-`time.monotonic`. It computes until it is killed, or until the task can't be performed: then it ends with 1, and the
-last line on stderr says why.
+Prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user `check`
+runs a task as often as the bench checks an answer. Times are seconds of `time.monotonic`. It runs until it is killed.
+If the task fails, it exits with 1, and the last line on stderr gives the reason.
 """
 
 import argparse

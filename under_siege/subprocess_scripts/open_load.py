@@ -1,13 +1,13 @@
-"""The open load: requests that are sent when they are due, whatever has become of the others.
+"""The open loop: send requests when they are due, whether or not earlier ones were answered.
 
-It prints `ready`, and reads an order, a line of JSON with
-    url, keep_alive     what is asked for, and whether connections stay
-    status, body        of the right answer, and how bodies are compared: `same`, `json` or `any`
-    headers             pairs of name and value that each right answer has
-    answer              the right one, as base64
-    begin_s, due_s      the time of `time.monotonic` that is 0, and when each request is due after it
-Then it prints a line for each request that has ended: `number,sent,ended,outcome`, in seconds after the begin. When its
-stdin is closed it gives up all that is not answered, and ends.
+It prints `ready`, and reads one line of JSON:
+    url, keep_alive     the URL, and whether connections stay open
+    status, body        status of a correct answer, and how bodies are compared: `same`, `json` or `any`
+    headers             name and value of headers that each correct answer has
+    answer              the correct answer, as base64
+    begin_s, due_s      the time of `time.monotonic` that counts as 0, and when each request is due
+Then it prints a line for each finished request: `number,sent,ended,outcome`, in seconds after the begin. When stdin is
+closed, it drops unanswered requests and exits.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Performs a task once in a worker process and prints what came of it as JSON: the answer that all must give.
+"""Run a task once in a worker process, and print its result as JSON: the expected answer.
 
 usage: python -P reference_run.py TASK        exit 2 and one line if the task can't be performed there
 """

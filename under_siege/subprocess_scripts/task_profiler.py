@@ -1,4 +1,4 @@
-"""Tries a task without any server and prints what matters for the choice of a strategy: a line of JSON for each step.
+"""Profile a task without a server, and print a line of JSON for each step.
 
 usage: python -P task_profiler.py TASK        a step that can't be done has an "error" of one line
 """

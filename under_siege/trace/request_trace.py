@@ -28,7 +28,7 @@ from under_siege.targets.expectation import Expectations
 from under_siege.trace.timeline import is_crowded
 
 PING_INTERVAL_S = 0.025
-PINGS_AROUND = 3  # before the requests and after their answers, as a baseline
+PINGS_AROUND = 3  # pings before the requests and after their answers, as a baseline
 CLOCK_ACCURACY_S = 0.005  # spans that start before the request or end after the answer by more than this are rejected
 
 SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time of each, in seconds; CPU None if unknown

@@ -17,10 +17,10 @@ ROOM_FOR_TWO = 1.5  # CPUs: with fewer, two parallel tasks look much like one at
 PARALLEL = 1.2  # tasks on average: a smaller excess over 1 is within the accuracy of the clocks
 IO_BOUND = 0.1  # a task with a smaller share of CPU time counts as parallel from its start to its end
 BUSY = 0.7  # CPUs: if tasks used fewer, they were not limited to one at a time; they waited, or other work had the CPUs
-STUCK = 0.25  # of the time until all is done: if a tenth of the pings takes longer, pings wait for tasks
-LATE = 0.2  # of that time: an answer that takes longer to be sent was held up
+STUCK = 0.25  # pings wait for tasks if a tenth of them takes longer than this share of the whole trace
+LATE = 0.2  # an answer was delayed if sending it took longer than this share of the whole trace
 IDLE = 0.05  # CPUs: if tasks used more, other programs may have caused their pauses
-QUEUED = 0.5  # of a pause: if others of the same process ran for so much of it, the task waited for its turn
+QUEUED = 0.5  # a task waited for its turn if others of the same process ran for this share of its pause
 SHORT_S = 0.001  # too short to see
 
 

@@ -1,4 +1,4 @@
-"""Timelines as a chart: one below the other, grouped by pattern, or side by side; all on the same axis."""
+"""Draw timelines as a chart, grouped by pattern or side by side, on the same time axis."""
 
 import textwrap
 from collections import defaultdict
@@ -16,7 +16,7 @@ _LABEL = 11  # the height of a label, so that no two overlap
 _COLUMN_GAP = 24
 _PING_ROWS, _PING_ROWS_OF_A_SLIDE = 12, 6
 _LETTER = 6.3  # pixels, about
-_MOST_PANELS = 4  # of a slide
+_MOST_PANELS = 4  # panels on a slide
 _LEGEND = {
     "waits for its turn": "waiting",
     "waits for something other than a core": "elsewhere",

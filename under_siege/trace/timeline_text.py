@@ -1,4 +1,4 @@
-"""Timelines as text: what each one shows in words, and charts made of characters for the terminal."""
+"""Show timelines as text: a description of each, and charts made of characters."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from under_siege.report.labels import in_plain_words, with_name
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
-_MOST_NAMES = 3  # in a title
+_MOST_NAMES = 3  # names in a title
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 HOW = (
     "Each bar is a request, in the lane of its worker. Pale blue: it waits for its turn. Strong blue: its task "
@@ -125,7 +125,7 @@ def request_sentence(timeline: Timeline, number: int) -> str:
 
 
 _COMPUTING, _WAITING, _LATE, _PINGS = "bold blue", "bright_black", "yellow", "dark_orange3"
-_SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # with the least share of the time on the CPU
+_SHADES = ((0.75, "█"), (0.35, "▓"), (0.03, "▒"))  # each with its minimum share of the time on the CPU
 _UNREPORTED, _QUEUED, _ELSEWHERE, _READY = "┄", "░", "·", "="
 _HEIGHTS = "▁▂▃▄▅▆▇█"
 _MARGIN, _LEAST, _NARROW = 9, 14, 60  # columns

@@ -1,4 +1,4 @@
-"""Show what was measured about a task, and recommend strategies: worth a run or not, or can't work, and why."""
+"""Show the profile of a task, and recommend strategies: worth a run, not worth one, or impossible, and why."""
 
 import shlex
 from collections.abc import Iterator, Sequence

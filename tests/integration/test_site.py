@@ -1,0 +1,42 @@
+"""The documentation site builds without a warning, and its links to files of the repository lead to files."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    built = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+def test_every_page_of_docs_is_in_the_site(site: Path) -> None:
+    for page in (ROOT / "docs").glob("*.md"):
+        built = site / "index.html" if page.stem == "index" else site / page.stem / "index.html"
+        assert built.is_file(), page.name
+
+
+def test_links_to_the_repository_lead_to_its_files(site: Path) -> None:
+    linked = {
+        path.partition("#")[0]
+        for page in site.rglob("*.html")
+        for path in re.findall(r'href="https://github.com/[\w-]+/[\w-]+/blob/main/([^"]+)"', page.read_text())
+    }
+    assert "README.md" in linked
+    assert [path for path in linked if not (ROOT / path).is_file()] == []
+
+
+def test_pages_load_nothing_from_other_sites(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        assert not re.findall(r'(?:src|<link[^>]*rel="stylesheet"[^>]*href)="https?:', page.read_text()), page
