@@ -31,7 +31,7 @@ besiege() {
   printf '%s\n' 'verbose = false' 'color = off' 'parser = false' 'logging = false' 'show-logfile = false' \
     'connection = close' 'protocol = HTTP/1.1' 'cache = false' 'limit = 100000' 'failures = 1000000000' 'timeout = 3600' \
     | tee "$home/siegerc" >"$home/.siege/siege.conf"
-  # Siege that is told to end sometimes hangs; then it is killed, where there is a `timeout` to do it.
+  # Siege sometimes hangs after SIGTERM. If there is a `timeout` command, siege is then killed.
   local bounded=() siege status=0
   if command -v timeout >/dev/null; then bounded=(timeout --foreground --kill-after=5 0); fi
   HOME=$home "${bounded[@]}" siege --rc="$home/siegerc" -b -c"$users" -t"$duration" "http://$1/" &
@@ -39,7 +39,7 @@ besiege() {
   trap 'kill -TERM "$siege" 2>/dev/null' INT TERM
   # A signal ends the first wait early; siege then still prints its report.
   wait "$siege" || wait "$siege" || status=$?
-  if ((status == 137)); then echo "run_benchmark.sh: siege did not end when it was told to, and was killed" >&2; fi
+  if ((status == 137)); then echo "run_benchmark.sh: siege did not end after SIGTERM and was killed" >&2; fi
 }
 
 is_port() { [[ $1 =~ ^[0-9]{1,5}$ ]] && ((10#$1 >= 1 && 10#$1 <= 65535)); }

@@ -1,32 +1,31 @@
 #!/usr/bin/env bash
-# Sets up what is needed and runs every test. Arguments go to pytest: ./run_tests.sh -k contract
+# Install what the tests need and run all of them. Arguments go to pytest: ./run_tests.sh -k contract
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 scripts/setup test
 export PATH=$PWD/.venv/bin:$PATH
-unset PYTHONDONTWRITEBYTECODE # images of containers set it, and each process that runs tests would compile them all anew
+unset PYTHONDONTWRITEBYTECODE # container images set it, and then every process would compile all modules again
 ruff check --quiet .
 ruff format --quiet --check . || { echo "run_tests.sh: some files are not formatted; run: .venv/bin/ruff format" >&2; exit 1; }
 shellcheck run_benchmark.sh run_tests.sh scripts/setup .ci/run
 if command -v actionlint >/dev/null; then actionlint .github/workflows/*.yml; fi
 
-# What waits or computes first, beside each other and mypy; then what measures, and so wants the machine for itself.
-# More processes than most machines have CPUs, because a good part of these tests is waiting.
-# A test that judges figures and fails is no failure yet: it is run once more at the end, with nothing beside it.
-beside=0 alone=0 types=0
-told=$(mktemp) again=$(mktemp)
-mypy --no-error-summary >"$told" 2>&1 &
+# Most tests run in parallel, in more processes than CPUs because many of them wait, and beside mypy. Tests that measure
+# run alone afterwards. A test of measured figures that fails beside others is run again alone at the end.
+parallel=0 alone=0 types=0
+mypy_output=$(mktemp) again=$(mktemp)
+mypy --no-error-summary >"$mypy_output" 2>&1 &
 mypy=$!
-trap 'kill "$mypy" 2>/dev/null || true; rm -f "$told" "$again"' EXIT
+trap 'kill "$mypy" 2>/dev/null || true; rm -f "$mypy_output" "$again"' EXIT
 python -m pytest --numprocesses 7 --dist loadscope --no-loadscope-reorder --measuring no --again="$again" "$@" ||
-  beside=$?
+  parallel=$?
 wait "$mypy" || types=$?
-trap 'rm -f "$told" "$again"' EXIT
-cat "$told"
+trap 'rm -f "$mypy_output" "$again"' EXIT
+cat "$mypy_output"
 if ((types)); then exit "$types"; fi
 python -m pytest --measuring only --again="$again" "$@" || alone=$?
 if [[ -s $again ]]; then python -m pytest "@$again"; fi
-nothing_selected=5 # as pytest says it; no failure, unless it is so twice
-if ((beside == nothing_selected)); then exit "$alone"; fi
-if ((alone == nothing_selected)); then exit "$beside"; fi
-exit $((beside > alone ? beside : alone))
+nothing_selected=5 # pytest's exit code if no test matches the arguments; a failure only if it is so twice
+if ((parallel == nothing_selected)); then exit "$alone"; fi
+if ((alone == nothing_selected)); then exit "$parallel"; fi
+exit $((parallel > alone ? parallel : alone))

@@ -6,55 +6,50 @@ from pathlib import Path
 
 
 def usable_cpus() -> int:
-    """CPUs that this process may use, at least 1: the fewest that affinity and cgroup quotas leave."""
+    """Return how many CPUs this process may use: at least 1, at most what its affinity and cgroup quotas allow."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([affinity, *(math.ceil(quota) for quota in _cgroup_quotas())]))
 
 
 def usable_cpu_numbers() -> list[int]:
-    """The numbers of the CPUs that affinity leaves; only 0 where a process can't be pinned to one."""
+    """Return the numbers of the CPUs this process may run on; `[0]` on systems without CPU affinity."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
 
 
 def default_threads() -> int:
-    """What `ThreadPoolExecutor()` would take on that many CPUs (its documentation, since Python 3.8)."""
+    """Return the default size of `ThreadPoolExecutor` (Python documentation, since 3.8) for the usable CPUs."""
     return min(32, usable_cpus() + 4)
 
 
 def _cgroup_quotas(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> list[float]:
-    """CPU quotas, in CPUs, of this process's cgroup and all above it (cgroup v1 and v2)."""
+    """Return the quotas, in CPUs, of this process's cgroup and all its parents (cgroup v1 and v2)."""
     quotas = []
-    for folder in _cgroup_folders(proc, root):
-        if v2 := _words(folder / "cpu.max"):
-            quota, period = v2
-        else:
-            quota, period = _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us") or (
-                "-1",
-                "1",
-            )
+    for directory in _cgroup_directories(proc, root):
+        v2 = _values(directory / "cpu.max")
+        v1 = _values(directory / "cpu.cfs_quota_us") + _values(directory / "cpu.cfs_period_us")
+        quota, period = v2 or v1 or ("-1", "1")
         if quota not in ("max", "-1"):
             quotas.append(int(quota) / int(period))
     return quotas
 
 
-def _cgroup_folders(proc: Path, root: Path) -> list[Path]:
-    """Every folder that can hold a limit, the process's own first."""
+def _cgroup_directories(proc: Path, root: Path) -> list[Path]:
     try:
         lines = proc.read_text().splitlines()
     except OSError:  # not Linux
         return []
-    folders = []
+    directories = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "" or "cpu" in controllers.split(","):
             top = root / controllers if controllers else root
             own = top / path.lstrip("/")
-            folders += [own, *(parent for parent in own.parents if parent.is_relative_to(top))]
-    return folders
+            directories += [own, *(parent for parent in own.parents if parent.is_relative_to(top))]
+    return directories
 
 
-def _words(file: Path) -> list[str]:
+def _values(file: Path) -> list[str]:
     try:
         return file.read_text().split()
-    except OSError:  # no such limit at this level
+    except OSError:  # this level has no such limit
         return []

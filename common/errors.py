@@ -1,13 +1,24 @@
-"""Errors that are detected before anything starts, printed in one line."""
+"""Report errors in one line, and silence the logs of libraries."""
+
+import logging
 
 
 class BadInputError(ValueError):
-    """What was asked for can't be done. One line: what is wrong, what was expected, what to try."""
+    """The input can't be used. The message is one line: what is wrong, what was expected, what to do."""
 
 
 def one_line(error: BaseException) -> str:
-    """`ValueError: what it says`, without line breaks; of a group the first one in it."""
+    """Return `ValueError: message` without line breaks; for an exception group, of its first exception."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    said = " ".join(str(error).split())[:500]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    message = " ".join(str(error).split())[:500]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
+
+
+def silence(*libraries: str) -> None:
+    """Print nothing that these libraries log. What the user's task logs is still printed."""
+    for library in libraries:
+        logging.getLogger(library).setLevel(logging.CRITICAL + 1)
+        for name, logger in [*logging.root.manager.loggerDict.items()]:
+            if name.startswith(f"{library}.") and isinstance(logger, logging.Logger):
+                logger.setLevel(logging.NOTSET)  # Dask sets levels for some of its own loggers

@@ -10,80 +10,76 @@ from typing import NoReturn
 from common.options import Options, quit_with
 from common.server_contract import BACKLOG
 
-TURNS_TO_BEGIN = 5  # iterations of the event loop from accepting a connection to running its request
-_UNACKED = 24  # where `struct tcp_info` of linux/tcp.h has, for a socket that listens, how many wait to be accepted
+ITERATIONS_TO_START = 5  # iterations of the event loop from accepting a connection to handling its request
+_UNACKED = 24  # offset of tcpi_unacked in `struct tcp_info` (linux/tcp.h): for a listener, the accept queue
 
 
 def listening_socket(options: Options) -> socket.socket:
-    """A socket that listens where the options say; ends the server with one line if that can't be."""
+    """Return a socket that listens on the address of the options; exit with one line if that fails."""
     try:
         listener = socket.create_server((options.host, options.port), family=_family(options), backlog=BACKLOG)
     except (OSError, UnicodeError) as error:
-        _quit_over(options, error)
+        _quit(options, error)
     listener.setblocking(False)
     return listener
 
 
-def must_be_free(options: Options) -> None:
-    """The same where nobody can listen, for a server that has processes to start before it does."""
+def check_port_is_free(options: Options) -> None:
+    """Exit with one line unless the address is free, for a server that starts processes before it listens."""
     try:
         with socket.socket(_family(options)) as unused:
             unused.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             unused.bind((options.host, options.port))
     except (OSError, UnicodeError) as error:
-        _quit_over(options, error)
+        _quit(options, error)
 
 
 def _family(options: Options) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in options.host else socket.AF_INET
 
 
-def _quit_over(options: Options, error: OSError | UnicodeError) -> NoReturn:
-    reason = _reason(error)
+def _quit(options: Options, error: OSError | UnicodeError) -> NoReturn:
+    if isinstance(error, OSError) and not isinstance(error, socket.gaierror) and error.errno:
+        reason = os.strerror(error.errno)  # `str(error)` would repeat the address
+    else:
+        reason = getattr(error, "strerror", None) or str(error)
     quit_with(f"can't listen on {options.host} port {options.port}: {reason}; try another --host or --port")
 
 
-def _reason(error: OSError | UnicodeError) -> str:
-    if isinstance(error, socket.gaierror) or not isinstance(error, OSError) or not error.errno:
-        return getattr(error, "strerror", None) or str(error)
-    return os.strerror(error.errno)  # without what Python adds to it: the address again
-
-
 def announce(options: Options, listener: socket.socket) -> None:
-    """The only line that a server prints."""
+    """Print the only line that a server prints: what it serves, and where."""
     host = f"[{options.host}]" if ":" in options.host else options.host
     port = listener.getsockname()[1]
     print(f"{options.name}: {options.task} on http://{host}:{port}/", flush=True)  # noqa: T201
 
 
-def close_the_door(listener: socket.socket) -> None:
-    """Nobody new comes in; who waits at the door can still be accepted, where closing the socket would reset them."""
+def stop_new_connections(listener: socket.socket) -> None:
+    """Accept only the connections that wait in the kernel; closing the socket would reset these."""
     listener.listen(0)
 
 
-def somebody_waits(listener: socket.socket) -> bool:
-    """Whether there is a connection to accept."""
-    look = select.poll()
-    look.register(listener, select.POLLIN)
-    return bool(look.poll(0))
+def has_waiting_connection(listener: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(listener, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def waiting_in_kernel(listener: socket.socket) -> int:
-    """How many connections wait to be accepted; 0 where the system does not tell."""
+    """Return how many connections wait to be accepted; 0 on systems that don't report it."""
     if sys.platform != "linux":
         return 0
-    told = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED + 4)
-    return int(struct.unpack_from("I", told, _UNACKED)[0])
+    info = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED + 4)
+    return int(struct.unpack_from("I", info, _UNACKED)[0])
 
 
-async def let_in_who_waits(listener: socket.socket) -> None:
-    """Returns when nobody waits at the door, or when it has been looked at often enough."""
-    import asyncio  # those that have a loop have it anyway; for the others it takes longer than all else here
+async def accept_waiting(listener: socket.socket) -> None:
+    """Accept the connections that wait in the kernel, and start to handle their requests; then accept no more."""
+    import asyncio  # slow to import, so only servers with an event loop do
 
-    close_the_door(listener)
-    looks = 10
-    while looks and somebody_waits(listener):
+    stop_new_connections(listener)
+    attempts = 10
+    while attempts and has_waiting_connection(listener):
         await asyncio.sleep(0)
-        looks -= 1
-    for _ in range(TURNS_TO_BEGIN):
+        attempts -= 1
+    for _ in range(ITERATIONS_TO_START):
         await asyncio.sleep(0)

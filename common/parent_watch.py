@@ -1,15 +1,18 @@
-"""Shared by worker processes: exit with the server, and ignore its signals."""
+"""Make processes exit with their parent, and workers ignore the signals of the server."""
 
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 
-LOOK_S = 0.2
+SET_PDEATHSIG = 1  # prctl(2)
+CHECK_INTERVAL_S = 0.2
 
 
-def follow_server() -> None:
+def exit_with_server() -> None:
     """Make this worker process exit with its server, even if the server is killed.
 
     Ctrl-C in a terminal and a SIGTERM to the process group don't reach the worker: it would drop the request that the
@@ -17,22 +20,30 @@ def follow_server() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgrp()
-    threading.Thread(target=_end_with_server, name="follow_server", daemon=True).start()
+    threading.Thread(target=_exit_with_server, name="exit_with_server", daemon=True).start()
 
 
-def follow_parent(parent: int) -> None:
-    """Makes this process, which its server has forked, end with it, even in the midst of a task."""
-    threading.Thread(target=_end_with_parent, args=(parent,), name="follow_parent", daemon=True).start()
+def exit_with_parent(parent: int) -> None:
+    """Make this forked process exit with its parent, even in the middle of a task."""
+    threading.Thread(target=_exit_with_parent, args=(parent,), name="exit_with_parent", daemon=True).start()
 
 
-def _end_with_parent(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when its parent exits. Linux only; elsewhere it may outlive a killed parent."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # the parent exited before the call
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _exit_with_parent(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(LOOK_S)
+        time.sleep(CHECK_INTERVAL_S)
     os._exit(0)
 
 
-def _end_with_server() -> None:
+def _exit_with_server() -> None:
     server = multiprocessing.parent_process()
     if server is not None:
-        server.join()  # a server that was killed has not told its workers
+        server.join()  # a server that is killed can't stop its workers
         os._exit(0)

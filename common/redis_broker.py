@@ -11,21 +11,20 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from common.options import quit_with
-from common.pdeathsig_exec import end_with
+from common.parent_watch import die_with_parent
 from common.server_contract import path_of
 
-# Waits for the server to end, however it does, and then removes the directory. In a session of its own, so that
-# nothing that ends the server's process group ends it first.
+# Removes the directory when the server has exited for any reason, even by a signal to its process group.
 REMOVE = 'exec 3<&0; { read -r _ <&3; rm -rf -- "$1"; } >/dev/null 2>&1 &'
 ROOT = Path(__file__).parents[1]
-LOOK_S, START_LIMIT_S = 0.01, 10.0
+POLL_INTERVAL_S, START_LIMIT_S = 0.01, 10.0
 
 
 @contextlib.contextmanager
 def private_broker(workers: int) -> Iterator[tuple[str, Callable[[], str]]]:
-    """Start a Redis that only this user can reach, and a Celery worker with that many processes; stop both at the end.
+    """Start a Redis that only this user can reach, and a Celery worker with `workers` processes; stop both at the end.
 
-    Redis keeps nothing on disk. Neither is started again if it ends: then the second value says so.
+    Redis keeps nothing on disk. Neither is restarted if it exits.
 
     Returns:
         The broker's URL, and a function that returns one line if Redis or the worker has ended, or an empty string.
@@ -67,11 +66,11 @@ def _directory() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _running(command: list[str], variables: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that ends with this one, and not with the process group: the server finishes requests first."""
+    """Start a process that exits with this one, but ignores signals to the process group."""
     server = os.getpid()
 
     def in_child() -> None:
-        end_with(server)
+        die_with_parent(server)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
     process = subprocess.Popen(
@@ -94,4 +93,4 @@ def _wait_for(redis: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
         if redis.poll() is not None or time.monotonic() > deadline_s:
             lines = log.read_text(errors="replace").splitlines() if log.exists() else []
             quit_with("; ".join(["redis-server can't be started", *(line[:200] for line in lines[-1:])]))
-        time.sleep(LOOK_S)
+        time.sleep(POLL_INTERVAL_S)

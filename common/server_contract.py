@@ -16,7 +16,7 @@ _INSTALL = {
     "pacman": "pacman -S",
     "brew": "brew install",
 }
-# Of programs that are not called as their package is.
+# Packages whose name differs from that of the program.
 _PACKAGES = {
     "postgresql": {"apt-get": "postgresql", "dnf": "postgresql-server", "brew": "postgresql@17"},
     "redis": {"apt-get": "redis-server"},
@@ -29,12 +29,12 @@ _PACKAGES = {
 
 
 def install_command(program: str) -> str:
-    """`apt-get install nginx`, with sudo where that is needed."""
+    """Return a command such as `apt-get install nginx`, with sudo unless it runs as root."""
     return install_one_of(dict.fromkeys(_INSTALL, program) | _PACKAGES.get(program, {}), program)
 
 
 def install_one_of(packages: Mapping[str, str], name: str) -> str:
-    """The same for what is called so by the package managers that have it."""
+    """Return the command for a package whose name depends on the package manager."""
     for manager, command in _INSTALL.items():
         if shutil.which(manager) and manager in packages:
             needs_no_password = manager == "brew" or os.getuid() == 0
@@ -46,26 +46,27 @@ FIRST_PORT = 8000
 MOST_WORKERS = 1000
 LONGEST_QUEUE = 1_000_000  # practically unlimited
 BACKLOG = 2048  # gunicorn's default; with less, a burst of clients waits for SYN retransmissions, or is reset
-SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # servers are here, but not on every user's PATH
-_ELSEWHERE = {"redis-server": "CELERY_BROKER_URL"}  # the variable that names a running service
+SYSTEM = ("/usr/local/sbin", "/usr/sbin", "/sbin")  # where servers are installed; not on every user's PATH
+_URL_VARIABLES = {"redis-server": "CELERY_BROKER_URL"}  # if set, a running service is used
 
 
 def default_port(stem: str) -> int:
-    """8000 for `1_…`, 8001 for `2_…`, and so on; 8000 where there is no number."""
+    """Return 8000 for `1_…`, 8001 for `2_…`, and so on; 8000 without a number."""
     number = re.match(r"\d+", stem)
     return FIRST_PORT + int(number[0]) - 1 if number else FIRST_PORT
 
 
 def unmet(requires: str, version: tuple[int, ...] = sys.version_info[:2]) -> str:
-    """`needs Python 3.14 or later, and this is 3.11.7`, `needs redis-server`; empty where nothing is lacking.
+    """Return `needs Python 3.14 or later, and this is 3.11.7` or `needs redis-server`; empty if nothing is missing.
 
     Raises:
-        BadInputError: the line is no such requirement.
+        BadInputError: `requires` is not a requirement.
     """
     if not requires:
         return ""
     if re.fullmatch(r"[a-z][a-z0-9_.+-]*", requires):
-        return "" if _is_there(requires) else f"needs {requires}"
+        is_available = os.environ.get(_URL_VARIABLES.get(requires, "")) or path_of(requires)
+        return "" if is_available else f"needs {requires}"
     wanted = re.fullmatch(r"python\s*>=\s*(\d+)\.(\d+)", requires)
     if wanted is None:
         raise BadInputError(
@@ -83,9 +84,5 @@ def remedy(requires: str, other_python: str = "pass --python PATH") -> str:
 
 
 def path_of(program: str) -> str | None:
-    """Where it is; None where it is not."""
+    """Return the path of a program, also outside of PATH in the directories for servers; None if not found."""
     return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *SYSTEM]))
-
-
-def _is_there(program: str) -> bool:
-    return bool(os.environ.get(_ELSEWHERE.get(program, "")) or path_of(program))

@@ -16,37 +16,36 @@ GRACE_S = 5.0
 
 
 def on_stop_signal(options: Options, stop: Callable[[], object], unanswered: Callable[[], int]) -> None:
-    """Calls `stop` at SIGTERM or Ctrl-C, and ends the process and its children if that takes too long.
+    """Call `stop` at SIGTERM or Ctrl-C; after `GRACE_S` report unanswered requests and kill this process tree.
 
-    The time limit is an alarm, not a thread: it goes off even while a task computes on the main thread.
-    Then it is told how many requests are unanswered.
+    The time limit is a signal, not a thread, so that it works while a task computes on the main thread.
     """
 
-    def begin_to_stop(_signal: int, _frame: FrameType | None) -> None:
-        if not signal.getitimer(signal.ITIMER_REAL)[0]:  # told once more it has no more time for it
+    def start_shutdown(_signal: int, _frame: FrameType | None) -> None:
+        if not signal.getitimer(signal.ITIMER_REAL)[0]:  # a second signal does not extend the time
             signal.setitimer(signal.ITIMER_REAL, GRACE_S)
         stop()
 
     def end_now(_signal: int, _frame: FrameType | None) -> None:
-        sys.setswitchinterval(1e-6)  # every look at a child lets go of the GIL, and threads that compute want it, too
-        tell_dropped(options, unanswered())
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # threads of ours notice that children end, and would complain
+        sys.setswitchinterval(1e-6)  # otherwise computing threads delay this handler
+        report_dropped(options, unanswered())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # hides what other threads print when children exit
         for pid in descendants(os.getpid()):
-            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if util := sys.modules.get("multiprocessing.util"):  # which removes the folder of its sockets at any other end
+        if util := sys.modules.get("multiprocessing.util"):  # after os._exit it does not clean up
             shutil.rmtree(util.get_temp_dir(), ignore_errors=True)
         os._exit(0)
 
     signal.signal(signal.SIGALRM, end_now)
-    # While Python puts itself away nobody handles the alarm any more, and it would end the process by itself.
+    # While Python shuts down it runs no signal handlers, and the alarm would kill the process.
     atexit.register(signal.signal, signal.SIGALRM, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, begin_to_stop)
-    signal.signal(signal.SIGTERM, begin_to_stop)
+    signal.signal(signal.SIGINT, start_shutdown)
+    signal.signal(signal.SIGTERM, start_shutdown)
 
 
-def tell_dropped(options: Options, count: int) -> None:
-    """One line on stderr, if any request was dropped; in one piece, and fit for a signal handler."""
+def report_dropped(options: Options, count: int) -> None:
+    """Print how many requests were dropped, if any. Safe in a signal handler: a single write to stderr."""
     if count > 0:
-        what = "1 request" if count == 1 else f"{count} requests"
-        os.write(2, f"{options.name}: {what} dropped, not done within {GRACE_S:g} s\n".encode())
+        requests = "1 request" if count == 1 else f"{count} requests"
+        os.write(2, f"{options.name}: {requests} dropped, not done within {GRACE_S:g} s\n".encode())

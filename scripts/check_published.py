@@ -3,7 +3,7 @@
 
     .venv/bin/python scripts/check_published.py wsgi static --runs 2
 
-Each run measures the suites in the smallest form that shows their faults, or with --quick in their own quick form.
+Each run measures the suites in the smallest form that shows their faults, or with --quick in their own quick profile.
 Some suites contain a server twice. The two must never be called different; if noise prevents the comparison, the suite
 runs once more. With --keep the results are kept, and a run whose result is already in the folder is not repeated.
 
@@ -48,9 +48,9 @@ QUICK: dict[str, tuple[str, ...]] = {
 }
 
 
-def _only(suite: str, servers: str, *words: str) -> tuple[str, ...]:
+def _only(suite: str, servers: str, *options: str) -> tuple[str, ...]:
     """Return the arguments of `bench.py run` for some servers of a suite."""
-    return *(f"suites/{suite}:{server}" for server in servers.split()), "--quick", *words
+    return *(f"suites/{suite}:{server}" for server in servers.split()), "--quick", *options
 
 
 # Each form with two identical servers includes others: two servers alone would be called different in 5 % of runs.
@@ -66,31 +66,31 @@ SMALL: dict[str, tuple[str, ...]] = {
 
 
 FORMS = {"quick": QUICK, "small": SMALL}
-RIGHT, WRONG, UNDECIDED = 0, 1, 3  # exit codes, as those of bench.py
+RIGHT, WRONG, UNDECIDED = 0, 1, 3  # exit codes, with the same meaning as those of bench.py
 
 
 class Findings:
-    """What one run found."""
+    """The verdicts, notes and rates of one run."""
 
     def __init__(self, result: Result) -> None:
         self.result, self.comparison = result, summarize(result)
 
     def flagged(self, code: str, server: str, **values: object) -> bool:
-        """Return whether every case of the server with these values has that flag."""
-        cases = [one for one in self.comparison.cases if one.case.server == server and _has(one, values)]
-        return bool(cases) and all(code in {reason.code for reason in one.reasons} for one in cases)
+        """Return whether every case of the server with these values has a reason with this code."""
+        cases = [case for case in self.comparison.cases if case.case.server == server and _has(case, values)]
+        return bool(cases) and all(code in {reason.code for reason in case.reasons} for case in cases)
 
-    def noted(self, server: str, words: str) -> bool:
-        """Return whether a note about the server contains these words."""
-        return any(about == server and words in text for about, text in notes(self.result, self.comparison))
+    def noted(self, server: str, text: str) -> bool:
+        """Return whether a note about the server contains this text."""
+        return any(about == server and text in note for about, note in notes(self.result, self.comparison))
 
     def served(self, server: str) -> bool:
         """Return whether each case of the server has a rate of correct answers."""
-        cases = [one for one in self.comparison.cases if one.case.server == server]
-        return bool(cases) and all(one.rate_per_s is not None for one in cases)
+        cases = [case for case in self.comparison.cases if case.case.server == server]
+        return bool(cases) and all(case.rate_per_s is not None for case in cases)
 
     def compare_duplicates(self, identity: Callable[[Summary], object]) -> Iterator[bool | str]:
-        """Yield for each two identical cases whether they are called different, or why they can't be compared.
+        """Yield for each pair of identical cases whether they are called different, or why they can't be compared.
 
         Two cases are identical if `identity` returns the same for both.
         """
@@ -106,8 +106,8 @@ class Findings:
                 yield ", ".join(dict.fromkeys(reason.code for case in (first, second) for reason in case.reasons))
 
 
-def _has(one: Summary, values: dict[str, object]) -> bool:
-    return all(str(one.case.get(name)) == str(value) for name, value in values.items())
+def _has(summary: Summary, values: dict[str, object]) -> bool:
+    return all(str(summary.case.get(name)) == str(value) for name, value in values.items())
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,13 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     ),
     "wsgi": (
         _flag("929 bytes instead of 973", "wrong answer", "wrong_answer", "node-own"),
-        Fault("keep-alive ignored", "note on connections", lambda found: found.noted("gunicorn-sync", "closed each")),
+        Fault(
+            "keep-alive ignored", "note on connections", lambda findings: findings.noted("gunicorn-sync", "closed each")
+        ),
     ),
     "static": (
         _flag("WhiteNoise did not answer", "wrong answer", "wrong_answer", "published"),
-        Fault("the compiled server answered", "header of each answer", lambda found: found.served("compiled")),
+        Fault("the compiled server answered", "header of each answer", lambda findings: findings.served("compiled")),
     ),
     "static-ports": (_flag("16,384 ports, here 2,000", "out of ports", "ports", "whitenoise"),),
     "aiohttp": (),
@@ -149,22 +151,22 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
 }
 
 
-def _by_name(one: Summary) -> object:
-    """Identify a case, so that waitress and waitress-again with the same values are identical."""
-    return one.case.server.removesuffix("-again"), one.case.values
+def _by_name(summary: Summary) -> object:
+    """Return the identity of a case: waitress and waitress-again with the same values are identical."""
+    return summary.case.server.removesuffix("-again"), summary.case.values
 
 
-def _by_version(one: Summary) -> object:
-    """Identify a case, so that versions 3.8.6 and 3.8.6.0 with the same other values are identical."""
-    values = {name: re.sub(r"(\.0)+$", "", str(value)) for name, value in one.case.values}
-    return one.case.server, tuple(values.items())
+def _by_version(summary: Summary) -> object:
+    """Return the identity of a case: versions 3.8.6 and 3.8.6.0 with the same other values are identical."""
+    values = {name: re.sub(r"(\.0)+$", "", str(value)) for name, value in summary.case.values}
+    return summary.case.server, tuple(values.items())
 
 
 IDENTITY: dict[str, Callable[[Summary], object]] = {"wsgi": _by_name, "static": _by_name, "aiohttp": _by_version}
 
 
 class SuiteCount:
-    """Counts what all runs of one suite found."""
+    """Count the findings of all runs of one suite."""
 
     def __init__(self, suite: str) -> None:
         self.suite, self.runs, self.took_s, self.problems = suite, list[Findings](), list[float](), list[str]()
@@ -177,18 +179,19 @@ class SuiteCount:
     def _once(self, number: str, form: str, folder: Path) -> bool:
         out, began_s = folder / f"{self.suite}-{form}-{number}.json", time.monotonic()
         if not out.exists():
-            words = [*FORMS[form][self.suite], "--quiet", "--out", str(out)]
-            ran = subprocess.run([sys.executable, "bench.py", "run", *words], cwd=ROOT, capture_output=True, text=True)
+            options = [*FORMS[form][self.suite], "--quiet", "--out", str(out)]
+            command = [sys.executable, "bench.py", "run", *options]
+            completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
             self.took_s.append(time.monotonic() - began_s)
-            if ran.returncode not in (0, 1, 3) or not out.exists():  # 1 and 3 are expected: the faults cause them
-                last = [line for line in (ran.stderr + ran.stdout).splitlines() if line.strip()][-1:]
-                self.problems.append(f"run {number} ended with exit code {ran.returncode}: {''.join(last)[:200]}")
+            if completed.returncode not in (0, 1, 3) or not out.exists():  # the faults cause exit codes 1 and 3
+                last = [line for line in (completed.stderr + completed.stdout).splitlines() if line.strip()][-1:]
+                self.problems.append(f"run {number} ended with exit code {completed.returncode}: {''.join(last)[:200]}")
                 _print_progress(f"{self.suite} {self.problems[-1]}")
                 return False
         findings = Findings(load(out))
         self.runs.append(findings)
         missed = [f"{fault.name} ({fault.rule})" for fault in FAULTS[self.suite] if not fault.is_in(findings)]
-        verdicts = Counter(f"{one.case.server} {one.verdict}" for one in findings.comparison.cases)
+        verdicts = Counter(f"{case.case.server} {case.verdict}" for case in findings.comparison.cases)
         outcome = f"MISSED {missed}" if missed else "all faults flagged"
         _print_progress(f"{self.suite} {number}: {outcome} {dict(verdicts)} in {time.monotonic() - began_s:.0f} s")
         return True
@@ -209,7 +212,7 @@ class SuiteCount:
         if self.suite in IDENTITY:
             compared, reasons = self._pairs(self.runs, bool), Counter(self._pairs(self.runs, str))
             outcome = f"called different {sum(map(bool, compared))} of {len(compared)}"
-            outcome += "".join(f"; {times} not compared ({why})" for why, times in reasons.items())
+            outcome += "".join(f"; {times} not compared ({reason})" for reason, times in reasons.items())
             status = WRONG if any(compared) else RIGHT if compared else UNDECIDED
             yield f"{self.suite:16}{'identical servers':34}{'difference of rates':30}{outcome}", status
         for problem in self.problems:
@@ -232,7 +235,7 @@ def main() -> int:
                 for count in counts:
                     count.run(run, form, folder)
                 _print_progress(f"run {run} of {options.runs} ended after {(time.monotonic() - began_s) / 60:.1f} min")
-        finally:  # if interrupted, print what was found so far
+        finally:  # also if interrupted
             lines = [line for count in counts for line in count.lines()]
             print("\n".join(line for line, _ in lines))
             for count in counts:
@@ -246,11 +249,13 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"{', '.join(QUICK)} (default: all)")
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="number of runs of each suite (default: 5)")
-    parser.add_argument("--quick", action="store_true", help="use the quick form of each suite, not the smallest one")
+    parser.add_argument(
+        "--quick", action="store_true", help="use the quick profile of each suite, not the smallest one"
+    )
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep results here, and reuse those already there")
     options = parser.parse_args()
     if unknown := [name for name in options.suites if name not in QUICK]:
-        parser.error(f"there is no suite {unknown[0]!r}; use {', '.join(QUICK)}")
+        parser.error(f"unknown suite {unknown[0]!r}; use {', '.join(QUICK)}")
     return options
 
 

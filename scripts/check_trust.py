@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Count how often the bench is right on this machine, with real servers whose correct verdicts are known.
 
-    .venv/bin/python scripts/check_trust.py liars --runs 3
+    .venv/bin/python scripts/check_trust.py dishonest --runs 3
 
 honest  runs every strategy of servers/ for one round: none may be suspect or failed
-liars   runs every server of tests/servers/liars/ for one short round: none may be ok
+dishonest   runs every server of tests/servers/dishonest/ for one short round: none may be ok
 ties    runs the process pool under three names: no copy may get another rank
 
 A run of all three takes three to five minutes.
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-LIARS = sorted(map(str, (ROOT / "tests" / "servers" / "liars").glob("*.py")))
+DISHONEST = sorted(map(str, (ROOT / "tests" / "servers" / "dishonest").glob("*.py")))
 Cases = list[dict[str, Any]]
 
 
@@ -31,9 +31,9 @@ def honest(_folder: Path) -> list[str]:
     return ["--rounds", "1"]
 
 
-def liars(_folder: Path) -> list[str]:
+def dishonest(_folder: Path) -> list[str]:
     """Return the arguments of `bench.py run`."""
-    return [*LIARS, "--rounds", "1", "--time", "2s"]
+    return [*DISHONEST, "--rounds", "1", "--time", "2s"]
 
 
 def ties(folder: Path) -> list[str]:
@@ -61,7 +61,7 @@ def ranks_are_equal(cases: Cases) -> bool:
 
 CHECKS: dict[str, tuple[Callable[[Path], list[str]], Callable[[Cases], bool]]] = {
     "honest": (honest, none_is_accused),
-    "liars": (liars, none_is_ok),
+    "dishonest": (dishonest, none_is_ok),
     "ties": (ties, ranks_are_equal),
 }
 
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the results here")
     options = parser.parse_args()
     if unknown := [name for name in options.checks if name not in CHECKS]:
-        parser.error(f"there is no check {unknown[0]!r}; use {', '.join(CHECKS)}")
+        parser.error(f"unknown check {unknown[0]!r}; use {', '.join(CHECKS)}")
     for check in options.checks or CHECKS:
         right = sum(_is_right(check, run, options.keep) for run in range(1, options.runs + 1))
         print(f"{check}: right in {right} of {options.runs} runs", flush=True)

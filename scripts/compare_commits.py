@@ -55,10 +55,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, default=ROOT / "results" / "commits", metavar="FOLDER", help="default: results/commits"
     )
-    words = sys.argv[1:]
-    end = words.index("--") if "--" in words else len(words)
-    options = parser.parse_args(words[:end])
-    options.arguments = words[end + 1 :]
+    arguments = sys.argv[1:]
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:end])
+    options.arguments = arguments[end + 1 :]
     return options
 
 
@@ -78,22 +78,22 @@ def _checked_out(commit: str) -> Iterator[Path]:
 def _run(tree: Path, arguments: list[str], seed: int) -> Result:
     out = tree / "one.json"
     command = [sys.executable, "bench.py", "run", "--rounds", "1", "--seed", str(seed), "--quiet", "--out", str(out)]
-    ran = subprocess.run([*command, *arguments], cwd=tree, stdout=subprocess.DEVNULL, check=False)
-    if ran.returncode in (2, 130, 143):
-        raise SystemExit(f"compare_commits.py: bench.py ended with exit code {ran.returncode} in {tree}")
+    completed = subprocess.run([*command, *arguments], cwd=tree, stdout=subprocess.DEVNULL, check=False)
+    if completed.returncode in (2, 130, 143):
+        raise SystemExit(f"compare_commits.py: bench.py ended with exit code {completed.returncode} in {tree}")
     return load(out)
 
 
 def _joined(parts: list[Result]) -> Result:
     """Join results of one round each into one result."""
-    whole = parts[0]
+    joined = parts[0]
     for round_, part in enumerate(parts, 1):
         for record in part.records:
             record.round = round_
-        if part is not whole:
-            whole.records += part.records
-    whole.rounds = len(parts)
-    return whole
+        if part is not joined:
+            joined.records += part.records
+    joined.rounds = len(parts)
+    return joined
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
     .venv/bin/python scripts/memory_growth.py 2 4
 
-A third of the requests ask for a task of half a millisecond, a third are pings, and the clients of the last third
+A third of the requests run a task of half a millisecond, a third are pings, and the clients of the last third
 disconnect before the answer. Servers with short queues refuse some of the requests. It takes about 40 s per server.
 """
 
@@ -19,13 +19,12 @@ import aiohttp
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from under_siege.environments.services import Services
-from under_siege.errors import CaseFailedError
 from under_siege.faults.drill_run import drill_plan
 from under_siege.faults.fault import CONTROL
 from under_siege.faults.fault_context import FaultContext, warm_server
-from under_siege.faults.users import REFUSED, Users, ask_and_go
+from under_siege.faults.users import REFUSED, Users, send_and_disconnect
 from under_siege.model.case import Case
-from under_siege.model.record import Incident, Requests
+from under_siege.model.record import CaseFailedError, Incident, Requests
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.run.plan import Plan
 from under_siege.targets.expectation import try_task
@@ -34,32 +33,32 @@ from under_siege.targets.selection import suite_of
 
 CPU_S = 0.0005
 FIRST_REQUESTS, STAY_S = 2_000, 0.002
-CALM_LIMIT_S = 30.0  # for the server to finish with requests whose clients disconnected
+IDLE_LIMIT_S = 30.0  # how long the server may work on requests whose clients disconnected
 MB = 1e6
 
 
 async def measure(options: argparse.Namespace) -> None:
-    """Print a line for each server."""
+    """Measure each server and print a line for it."""
     python = interpreter(options.python)
     plan, _ = drill_plan(suite_of(options.servers), [CONTROL], {"python": [python.path]}, rounds=1, seed=1)
     print(f"{'server':<26}{'after':>7}{FIRST_REQUESTS:>7,}{options.requests:>9,}    growth   answers  refused")
     for case in plan.cases:
         try:
-            await _measure_one(plan, case, options)
+            await _measure_server(plan, case, options)
         except CaseFailedError as failed:
             print(f"{case.server:<26}{failed}", flush=True)
 
 
-async def _measure_one(plan: Plan, case: Case, options: argparse.Namespace) -> None:
+async def _measure_server(plan: Plan, case: Case, options: argparse.Namespace) -> None:
     expected = await try_task(str(case.task), plan.python_of(case))
     incident = Incident(server=case.server, title="", values=dict(case.values), fault=CONTROL, round=1)
     async with warm_server(plan, case, expected, Services(), 1) as fixture:
         context = fixture.context(incident)
-        context.set_length(CPU_S)
+        context.set_cpu_time(CPU_S)
         requests, sizes = Requests(), []
         for count in (FIRST_REQUESTS, options.requests - FIRST_REQUESTS):
-            await _ask(context, requests, count, options.users)
-            await _calm(context)
+            await _send(context, requests, count, options.users)
+            await _wait_until_idle(context)
             usage = tree_usage(context.server.pid) if context.server.pid else None
             sizes.append(usage.memory_bytes / MB if usage else float("nan"))
     right, refused = requests.outcome.count(""), requests.outcome.count(REFUSED)
@@ -69,25 +68,25 @@ async def _measure_one(plan: Plan, case: Case, options: argparse.Namespace) -> N
     )
 
 
-async def _ask(context: FaultContext, requests: Requests, count: int, users: int) -> None:
+async def _send(context: FaultContext, requests: Requests, count: int, users: int) -> None:
     """Send this number of requests, distributed over the users."""
     numbers = iter(range(count))
 
     async def user(client: Users) -> None:
         for number in numbers:
             if number % 3 == 0:
-                await client.ask(requests)
+                await client.send(requests)
             elif number % 3 == 1:
                 await _ping(context)
             else:
-                await ask_and_go(*context.address, "/", 1, STAY_S)
+                await send_and_disconnect(*context.address, "/", 1, STAY_S)
 
     await asyncio.gather(*(user(context.users) for _ in range(users)))
 
 
-async def _calm(context: FaultContext) -> None:
-    deadline_s = time.monotonic() + CALM_LIMIT_S
-    while not await context.is_calm() and time.monotonic() < deadline_s:
+async def _wait_until_idle(context: FaultContext) -> None:
+    deadline_s = time.monotonic() + IDLE_LIMIT_S
+    while not await context.is_idle() and time.monotonic() < deadline_s:
         pass
 
 

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"
 from simulated_capacity import SERVERS, capacity_by_arithmetic, searched
 from simulated_cpus import Machine
 
-CLOSE = 0.15
-TRUTH_MACHINES = 30
+CLOSE = 0.15  # relative error
+TRUTH_MACHINES = 30  # simulated machines for the true capacity, if the speed of the machine changes
 
 
 def main() -> None:
@@ -54,18 +54,19 @@ def _study(name: str, options: argparse.Namespace) -> None:
     truth = capacity_by_arithmetic(steady, limit_s, machines=machines)
     rows = []
     for seed in range(options.runs):
-        one, result, machine = searched(
+        capacity, result, machine = searched(
             server, seed, budget_s=options.budget, goals=(options.goal, "ping p99 < 50ms"), noisy=options.noisy
         )
-        own = truth * (machine.mean_speed(server.workers) if is_moving else 1.0)
-        low, high = one.holds or 0.0, one.fails or math.inf
-        estimate = getattr(one, "per_s", None) or math.sqrt(max(low, 1e-3) * min(high, 1e3))
+        true_rate = truth * (machine.mean_speed(server.workers) if is_moving else 1.0)
+        low, high = capacity.lower_per_s or 0.0, capacity.upper_per_s or math.inf
+        estimate = capacity.per_s or math.sqrt(max(low, 1e-3) * min(high, 1e3))
         lasted_s = sum(step.record.case_s or 0.0 for step in result.steps)
-        rows.append((abs(estimate / own - 1), low <= own <= high, high / low if low else math.inf, lasted_s))
-    error, covered, ratio, lasted = np.array(rows).T
+        ratio = high / low if low else math.inf
+        rows.append((abs(estimate / true_rate - 1), low <= true_rate <= high, ratio, lasted_s))
+    errors, covered, ratios, lasted = np.array(rows).T
     print(
-        f"{name:<11} {truth:6.1f} {np.median(error):13.1%} {np.mean(error <= CLOSE):12.0%} {np.mean(covered):8.0%} "
-        f"{np.median(ratio):12.2f} {np.max(lasted):7.0f}s",
+        f"{name:<11} {truth:6.1f} {np.median(errors):13.1%} {np.mean(errors <= CLOSE):12.0%} {np.mean(covered):8.0%} "
+        f"{np.median(ratios):12.2f} {np.max(lasted):7.0f}s",
         flush=True,
     )
 

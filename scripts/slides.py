@@ -35,7 +35,7 @@ def main() -> None:
     for name in PICTURES:
         write_picture(result, name, options.out / f"{name}.svg", options.aspect)
         print(options.out / f"{name}.svg")
-    result.traces = [one for one in result.traces if one.server in TRACED] or result.traces
+    result.traces = [trace for trace in result.traces if trace.server in TRACED] or result.traces
     write_picture(result, "timeline", options.out / "timeline.svg", options.aspect, columns=2)
     print(options.out / "timeline.svg")
 

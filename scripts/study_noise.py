@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
 
-from noise_study import BESIDE_LIARS, HONEST, LIARS, studied
+from noise_study import BESIDE_LIARS, DISHONEST, HONEST, studied
 
 
 def main() -> None:
@@ -42,9 +42,9 @@ def main() -> None:
     print(f"  equal servers ranked apart  {found.told_apart / found.runs:.1%}")
     for name, count in sorted(found.found.items()):
         print(f"  found: {name.replace('_', ' '):20} {count / found.runs:.1%}")
-    found = studied(range(options.runs), options.kind, (*BESIDE_LIARS, *LIARS), options.rounds)
+    found = studied(range(options.runs), options.kind, (*BESIDE_LIARS, *DISHONEST), options.rounds)
     print(f"dishonest servers, {options.kind} machine, {found.runs} runs")
-    for name, verdicts in found.of_liars.items():
+    for name, verdicts in found.of_dishonest.items():
         print(f"  {name.replace('_', ' '):28} {dict(verdicts)}")
     print(f"  honest servers beside them   {dict(found.verdicts)}")
 

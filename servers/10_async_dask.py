@@ -11,7 +11,7 @@ from common.task import perform
 class LongTask(TaskHandler):
     async def get(self) -> None:
         future = self.resource.client.submit(perform, self.task, pure=False)
-        self.answer(await self.unless_client_leaves(result_of(future)))
+        self.answer(await self.cancel_on_disconnect(result_of(future)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from fastapi import Request, Response
 
-from common.kits.fastapi_kit import answer, serve, task_app, unwanted
+from common.kits.fastapi_kit import answer, disconnect_check, serve, task_app
 from common.kits.fastapi_kit import anyio_threads as default_workers
 from common.options import server_options
 from common.task import perform
@@ -12,7 +12,7 @@ app = task_app()
 
 @app.get("/")
 def long_task(request: Request) -> Response:
-    return answer(request, perform(options.task, unwanted(request)))
+    return answer(request, perform(options.task, disconnect_check(request)))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ REQUIRES = "redis-server"
 class LongTask(TaskHandler):
     async def get(self) -> None:
         job = self.resource.result_of(perform.s(self.task))
-        self.answer(await self.unless_client_leaves(job))
+        self.answer(await self.cancel_on_disconnect(job))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from common.task import perform
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        self.answer(await self.unless_client_leaves(pool.submit(perform, self.task)))
+        self.answer(await self.cancel_on_disconnect(pool.submit(perform, self.task)))
 
 
 if __name__ == "__main__":

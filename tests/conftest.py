@@ -1,4 +1,4 @@
-"""Starting real servers and the real bench, and making sure that nothing of them is left."""
+"""Start real servers and the real bench, and check that tests leave no processes behind."""
 
 import asyncio
 import contextlib
@@ -19,10 +19,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from command import Ended, called
-from left_behind import Look, described, end, marking
+from command import CommandResult, invoke
+from leftover_processes import Look, described, end, marking
 from other_pythons import other_pythons
-from turns import Turns, in_line
+from scheduling import OrderedScheduling, ordered
 
 from common.server_contract import unmet
 from under_siege.analysis.summary import Summary
@@ -32,36 +32,36 @@ from under_siege.processes.managed_process import offspring
 from under_siege.targets.interpreter import Interpreter
 from under_siege.targets.strategies import read_strategy
 
-pytest_plugins = ("again",)
+pytest_plugins = ("rerun",)
 
 TESTS = Path(__file__).parent
 SUPPORT = TESTS / "support"
 ROOT = TESTS.parent
 SERVERS = sorted((ROOT / "servers").glob("*.py"), key=lambda path: int(path.stem.split("_")[0]))
 LIMIT_S = 30.0
-WAITING = ("--task", "sign_up")  # of runs in which the work does not matter, so that it takes no CPU from others
+WAITING = ("--task", "sign_up")  # an I/O-bound task, for runs in which the task does not matter
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--renew", action="store_true", help="write what is expected anew instead of comparing with it")
-    parser.addoption("--measuring", choices=["no", "only"], help="leave out the tests that measure, or all others")
+    parser.addoption("--renew", action="store_true", help="update the expected files instead of comparing with them")
+    parser.addoption("--measuring", choices=["no", "only"], help="skip the tests that measure, or all others")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where only those that measure are wanted, the other files need not even be imported."""
+    """Skip importing files without measuring tests if only these are selected."""
     if config.getoption("--measuring") == "only" and collection_path.is_file():
         return "mark.measures" not in collection_path.read_text() or None
     return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Those that measure want the machine for themselves; run_tests.sh runs them after all others."""
+    """Select measuring tests or all others; run_tests.sh runs measuring tests alone, after all others."""
     if wanted := config.getoption("--measuring"):
         measuring = [item for item in items if item.get_closest_marker("measures")]
         others = [item for item in items if item not in measuring]
         items[:], left_out = (measuring, others) if wanted == "only" else (others, measuring)
         config.hook.pytest_deselected(items=left_out)
-    items[:] = in_line(items, several_processes=hasattr(config, "workerinput"))
+    items[:] = ordered(items, several_processes=hasattr(config, "workerinput"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -72,7 +72,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_collection() -> None:
-    """What all tests import stays, so the collector of garbage need not go through it again and again."""
+    """Disable garbage collection during imports; imported objects are then frozen to speed up later collections."""
     gc.disable()
 
 
@@ -82,8 +82,8 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Turns:
-    return Turns(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OrderedScheduling:
+    return OrderedScheduling(config, log)
 
 
 @pytest.fixture
@@ -99,11 +99,11 @@ def thorough(values: Iterable[object], quick: Sequence[object]) -> list[object]:
 
 
 def wait_until(condition: Callable[[], object], limit_s: float = LIMIT_S) -> object:
-    """The first true result; fails if there is none within the limit."""
+    """Return the first true result of the condition; fail after the limit."""
     deadline = time.monotonic() + limit_s
     while not (result := condition()):
         assert time.monotonic() < deadline, f"{condition} did not come true within {limit_s} s"
-        time.sleep(0.03)  # between two looks, which may be at all processes
+        time.sleep(0.03)  # some conditions look at all processes
     return result
 
 
@@ -116,19 +116,19 @@ class Answer:
 
 @dataclasses.dataclass
 class Served:
-    """A server that listens."""
+    """A running server."""
 
     script: Path
     process: subprocess.Popen[str]
     first_line: str
     port: int
-    sent: list[http.client.HTTPConnection]  # closed with the server, where a test has failed before
+    sent: list[http.client.HTTPConnection]  # closed with the server, even if the test failed
 
     def request(self, path: str = "/", method: str = "GET") -> Answer:
         return receive(self.send(path, method))
 
     def send(self, path: str = "/", method: str = "GET") -> http.client.HTTPConnection:
-        """Sends a request whose answer is fetched later with `receive`."""
+        """Send a request; `receive` returns its response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=LIMIT_S)
         self.sent.append(connection)
         connection.request(method, path)
@@ -148,13 +148,13 @@ def receive(connection: http.client.HTTPConnection) -> Answer:
 def python_for(script: Path) -> str:
     """Return this Python or, if the server can't run with it, another one on the PATH, in its environment."""
     requires = read_strategy(script).requires
-    lacking = unmet(requires)
-    if not lacking:
+    unmet_requirement = unmet(requires)
+    if not unmet_requirement:
         return sys.executable
     for other in other_pythons():
         if not unmet(requires, other.minor):
             return with_servers_packages(other).path
-    pytest.skip(f"{script.stem} {lacking}; no Python on the PATH is newer")
+    pytest.skip(f"{script.stem} {unmet_requirement}; no Python on the PATH is newer")
 
 
 @functools.cache
@@ -176,7 +176,7 @@ def start(script: Path, *options: str, cwd: Path = SUPPORT, python: Interpreter 
 
 @contextlib.contextmanager
 def listening(script: Path, process: subprocess.Popen[str]) -> Iterator[Callable[[], Served]]:
-    """What waits until the server listens; the server is killed with all its children at the end."""
+    """Yield a function that waits until the server listens; kill the server and its children at the end."""
     sent: list[http.client.HTTPConnection] = []
 
     def ready() -> Served:
@@ -197,7 +197,7 @@ def listening(script: Path, process: subprocess.Popen[str]) -> Iterator[Callable
 
 @contextlib.contextmanager
 def serving(script: Path, *options: str, cwd: Path = SUPPORT, python: Interpreter | None = None) -> Iterator[Served]:
-    """Start the server on a port that the system chooses, and stop it at the end."""
+    """Start the server on a free port and kill it at the end."""
     with listening(script, start(script, "--port", "0", *options, cwd=cwd, python=python)) as ready:
         yield ready()
 
@@ -215,20 +215,20 @@ def gone(process: psutil.Process) -> bool:
         return True
 
 
-OF_THE_MACHINE = {
+MACHINE_FLAGS = {
     "busy_machine",
     "unsteady_machine",
     "late_probe",
     "unsteady_ceiling",
     "doubtful_ceiling",
     "blind",
-    "littles_law",  # siege's threads had to wait for a CPU; tests/unit/test_verdict.py tests the rule itself
-}  # flags that a test can't help: it does not have the machine to itself
+    "littles_law",  # siege's threads had to wait for a CPU; tests/unit/checks/test_verdict.py tests the rule itself
+}  # flags for machine noise, which tests can't prevent
 
 
-def accusations(case: Summary) -> dict[str, str]:
-    """What is held against a case itself."""
-    return {reason.code: reason.message for reason in case.reasons if reason.code not in OF_THE_MACHINE}
+def server_flags(case: Summary) -> dict[str, str]:
+    """Return the flags of a case that are not caused by machine noise."""
+    return {reason.code: reason.message for reason in case.reasons if reason.code not in MACHINE_FLAGS}
 
 
 def bench_command(*words: str) -> list[str]:
@@ -237,7 +237,7 @@ def bench_command(*words: str) -> list[str]:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs bench.py in an empty folder, as a process of its own: for what `asked` can't show."""
+    """Return a function that runs bench.py in an empty directory as a process."""
 
     def call(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -248,25 +248,25 @@ def bench(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Callable[..., Ended]:
-    """As `bench`, but in this process, where all is imported already: that takes a second of a CPU from each call."""
+def run_cli(tmp_path: Path) -> Callable[..., CommandResult]:
+    """Return a function that runs bench.py in this process, which saves a second of CPU time for imports."""
 
-    def call(*words: str, env: dict[str, str] | None = None) -> Ended:
-        return called(*words, folder=tmp_path, env=env)
+    def call(*words: str, env: dict[str, str] | None = None) -> CommandResult:
+        return invoke(*words, folder=tmp_path, env=env)
 
     return call
 
 
 @contextlib.contextmanager
 def each_kind_drawn_once() -> Iterator[None]:
-    """Of a page with one picture of a kind for each task, only the first is drawn, and stands in all their places."""
+    """Draw only the first chart of each kind on a page and reuse it for all tasks, to save time."""
     figure, drawn = html._figure, {}
 
-    def first_of_its_kind(one: html.Picture) -> html.PageFigure:
-        if one.name not in drawn:
-            drawn[one.name] = figure(one)
-        told = {name: getattr(one, name) for name in ("title", "headline", "how", "conditions")}
-        return dataclasses.replace(drawn[one.name], **told)
+    def first_of_its_kind(chart: html.Picture) -> html.PageFigure:
+        if chart.name not in drawn:
+            drawn[chart.name] = figure(chart)
+        texts = {name: getattr(chart, name) for name in ("title", "headline", "how", "conditions")}
+        return dataclasses.replace(drawn[chart.name], **texts)
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(html, "_figure", first_of_its_kind)
@@ -275,34 +275,34 @@ def each_kind_drawn_once() -> Iterator[None]:
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages without what is in their pictures, which takes a second: for what is said beside them.
+    """Skip drawing the charts of pages, which takes a second.
 
-    Their charts are made; that these become the right drawings: test_pictures.py.
+    The charts are still specified; test_charts.py tests their drawings.
     """
     monkeypatch.setattr(canvas, "as_svg", lambda *_: "<svg></svg>")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def nothing_is_left_of_fixtures() -> Iterator[None]:
-    """At the very end: nothing that a fixture of a whole module has started."""
+def no_leftovers_of_fixtures() -> Iterator[None]:
+    """Check at the very end that module fixtures left no processes behind."""
     with marking() as left:
         yield
-        _check_that_nothing_is(left)
+        _check_leftovers(left)
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(nothing_is_left_of_fixtures: None) -> Iterator[None]:
-    """After every test: nothing that it has started, and nothing that came of that."""
+def no_leftovers(no_leftovers_of_fixtures: None) -> Iterator[None]:
+    """Check after every test that it left no processes behind."""
     with marking() as left:
         yield
-        _check_that_nothing_is(left)
+        _check_leftovers(left)
 
 
-def _check_that_nothing_is(left: Look) -> None:
+def _check_leftovers(left: Look) -> None:
     deadline = time.monotonic() + LIMIT_S
     while found := left():
         if time.monotonic() > deadline:
-            told = described(found)
+            leftovers = described(found)
             end(found)
-            pytest.fail(f"left behind: {told}", pytrace=False)
-        time.sleep(0.01)  # between two looks
+            pytest.fail(f"left behind: {leftovers}", pytrace=False)
+        time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""`python -m under_siege`."""
+"""Run `python -m under_siege`."""
 
 from under_siege.cli import bench
 

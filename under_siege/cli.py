@@ -20,36 +20,37 @@ from under_siege.cli_options import (
     OneLineErrors,
     Rounds,
     SiegeTime,
-    as_for_run,
-    measuring,
+    measuring_options,
+    one_line_read_errors,
     print_error,
-    telling_of,
+    target_options,
     writable,
 )
-from under_siege.model.result_file import write_whole
+from under_siege.model.result_file import write_atomically
 from under_siege.paths import PROGRAM
 
-DRESSES = ["table", "timeline", "markdown", "csv", "json", "html"]
-DRESSES_OF_COMPARE = ["table", "markdown", "json"]
+FORMATS = ["table", "timeline", "markdown", "csv", "json", "html"]
+COMPARE_FORMATS = ["table", "markdown", "json"]
 PICTURES = ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
-PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]  # along an axis of numbers
+# Sweeps are charts over the values of a numeric axis.
+PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]
 ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
-USUAL_ROUNDS = 3  # what --rounds auto usually takes, for the progress bar
+USUAL_ROUNDS = 3  # typical with --rounds auto; sets the length of the progress bar
 WIDE = "Add columns: ping p50, workers, CPU per transaction, rate as measured, CPU speed, time until ready."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
 class FaultChoice(click.Choice[str]):
-    """The values of --fault, which take a while to load."""
+    """The values of --fault, loaded only when needed because the import is slow."""
 
     def __init__(self) -> None:
         self.case_sensitive = True
 
     @property
     def choices(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Return the faults, but for the control."""
+        """Return all faults except the control."""
         from under_siege.faults.drill_result import FAULT_OPTIONS
 
         return FAULT_OPTIONS
@@ -69,8 +70,7 @@ def bench() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_servers(as_json: bool) -> None:
     """List all strategies."""
-    from under_siege.report.server_list import catalogue_as_json, catalogue_as_text
-    from under_siege.targets.strategies import all_strategies
+    from under_siege.targets.strategies import all_strategies, catalogue_as_json, catalogue_as_text
 
     strategies = all_strategies()
     click.echo(catalogue_as_json(strategies) if as_json else catalogue_as_text(strategies))
@@ -87,24 +87,24 @@ def init(app: str, out: Path) -> None:
     from under_siege.targets.init_template import first_suite, own_python
 
     if out.exists():
-        raise BadInputError(f"{str(out)!r} exists already; use --out FILE with a new file")
+        raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
     text = first_suite(app, str(out), Path.cwd())
-    write_whole(writable(out), text.encode())
-    how = f" --python {python}" if (python := own_python(Path.cwd())) else ""
-    click.echo(f"{out} written: check the path and the ping in it, then run: {PROGRAM} run {out}{how}")
+    write_atomically(writable(out), text.encode())
+    python_option = f" --python {python}" if (python := own_python(Path.cwd())) else ""
+    click.echo(f"{out} written: check the path and the ping in it, then run: {PROGRAM} run {out}{python_option}")
 
 
 @bench.command()
-@as_for_run
+@target_options
 @click.option("--users", type=click.IntRange(1), multiple=True, help="Concurrent users; 25 unless a suite sets them.")
-@click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then GET.")
+@click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then poll.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each siege; auto: as needed.")
 @click.option("--rounds", type=Rounds(), default="auto", help="Per case; auto: 2, more for close or unclear cases.")
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
-@click.option("--quick", is_flag=True, help="Run the quick form of a suite, if it has one.")
+@click.option("--quick", is_flag=True, help="Run the quick profile of a suite, if it has one.")
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
 @click.option("--wide", is_flag=True, help=WIDE)
-@measuring
+@measuring_options
 def run(
     servers: tuple[str, ...],
     style: str,
@@ -114,7 +114,7 @@ def run(
     quick: bool,
     traced: bool,
     wide: bool,
-    given: CommonOptions,
+    options: CommonOptions,
 ) -> None:
     """Start each server, put it under siege, and compare.
 
@@ -133,23 +133,21 @@ def run(
     from under_siege.trace.request_trace import RequestTracer
 
     command = "run --trace" if traced else "run"
-    suite = with_required(suite_of(servers, given.ping, quick=quick, style=style, command=command), wanted)
-    plan = make_plan(suite, given.axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=given.seed)
-    turns = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + traced * len(plan.cases)
-    how = partial(run_plan, plan)
+    suite = with_required(suite_of(servers, options.ping, quick=quick, style=style, command=command), wanted)
+    plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=options.seed)
+    count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + traced * len(plan.cases)
+    measure = partial(run_plan, plan, wanted=still_open if rounds is None else None, is_bounded=rounds is None)
     if traced:
-        how = partial(how, make_tracer=partial(RequestTracer, requests=TRACED_REQUESTS))
-    if rounds is None:
-        how = partial(how, wanted=still_open, is_bounded=True)
-    _measure(turns, how, given, wide=wide)
+        measure = partial(measure, make_tracer=partial(RequestTracer, requests=TRACED_REQUESTS))
+    _measure(count, measure, options, wide=wide)
 
 
 @bench.command()
 @click.option("--fault", "faults", type=FaultChoice(), multiple=True, help="Inject only this fault.")
 @click.option("--rounds", type=click.IntRange(1, 100), default=3, help="How often each fault is injected.")
-@as_for_run
-@measuring
-def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given: CommonOptions) -> None:
+@target_options
+@measuring_options
+def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, options: CommonOptions) -> None:
     """Inject faults, and show which servers survive them.
 
     Faults are killed and stopped workers, clients that disconnect, ten times the users, and, for jobs, a killed server
@@ -158,16 +156,16 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, given:
     from under_siege.faults.drill_run import drill_plan, run_drill
     from under_siege.targets.selection import suite_of
 
-    plan, turns = drill_plan(suite_of(servers, given.ping), faults, given.axes, rounds=rounds, seed=given.seed)
-    _measure(turns, partial(run_drill, plan, faults), given)
+    plan, count = drill_plan(suite_of(servers, options.ping), faults, options.axes, rounds=rounds, seed=options.seed)
+    _measure(count, partial(run_drill, plan, faults), options)
 
 
 @bench.command()
-@click.option("--goal", "goals", multiple=True, help="Such as 'p99 < 1s' or 'ping p99 < 50ms' (the defaults).")
+@click.option("--goal", "goals", multiple=True, help="A goal such as 'p99 < 1s' and 'ping p99 < 50ms' (the defaults).")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each search; auto: 60s or more.")
-@as_for_run
-@measuring
-def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, given: CommonOptions) -> None:
+@target_options
+@measuring_options
+def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | None, options: CommonOptions) -> None:
     """Find the highest request rate that meets all goals.
 
     Each rate has a confidence interval. TARGET is the same as for run. Requests arrive as a Poisson process (open
@@ -177,19 +175,22 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     from under_siege.capacity.capacity_run import capacity_plan, run_capacity
     from under_siege.targets.selection import suite_of
 
-    plan = capacity_plan(suite_of(servers, given.ping), goals, given.axes, seed=given.seed)
-    turns = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
-    how = partial(run_capacity, plan, goals, time_s)
-    _measure(turns, how, given)
+    plan = capacity_plan(suite_of(servers, options.ping), goals, options.axes, seed=options.seed)
+    count = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
+    _measure(count, partial(run_capacity, plan, goals, time_s), options)
 
 
-def _measure(turns: int, measure: Callable[..., Any], given: CommonOptions, *, wide: bool = False) -> NoReturn:
-    """Measure, show the result, and exit with its exit code."""
+def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *, wide: bool = False) -> NoReturn:
+    """Measure, show the result, and exit with its exit code.
+
+    Args:
+        count: the approximate number of measurements, for the progress bar.
+    """
     from under_siege.report.progress_bar import ProgressBar
 
-    out, page = given.files()
-    with ProgressBar(turns, quiet=given.quiet) as progress:
-        load = partial(import_module, "under_siege.render")  # which takes a while
+    out, page = options.files()
+    with ProgressBar(count, quiet=options.quiet) as progress:
+        load = partial(import_module, "under_siege.render")  # slow, so it is imported while the first server starts
         result, stopped_by, is_saved = measure(out, progress, COMMAND, meanwhile=load)
     from under_siege.render import exit_code, show_all
 
@@ -199,18 +200,18 @@ def _measure(turns: int, measure: Callable[..., Any], given: CommonOptions, *, w
 
 @bench.command()
 @click.argument("result", type=FILE)
-@click.option("--format", "dress", type=click.Choice(DRESSES), default="table", help="Output format.")
+@click.option("--format", "output_format", type=click.Choice(FORMATS), default="table", help="Output format.")
 @click.option("--picture", type=click.Choice(PICTURES), metavar="NAME", help=ONE_PICTURE)
 @click.option("--aspect", help="Draw a chart for a slide, with large text: 16:9, 4:3 or 1:1.")
 @click.option("--across", metavar="AXIS", help="Print a column for each value of that axis, with the differences.")
 @click.option("--out", type=FILE, help="Write to this file instead of the terminal.")
 @click.option("--html", "page", type=FILE, help="Write the HTML page to this file: short for --format html --out.")
-@click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} The exit code tells whether all are met.")
+@click.option("--require", "wanted", multiple=True, help=f"{REQUIRE} Exit 1 if one is missed, 3 if undecided.")
 @click.option("--wide", is_flag=True, help=WIDE)
 @click.option("--uncorrected", is_flag=True, help="Don't adjust rates for the speed of the CPUs.")
 def report(
     result: Path,
-    dress: str,
+    output_format: str,
     picture: str | None,
     aspect: str | None,
     across: str | None,
@@ -223,39 +224,39 @@ def report(
     """Show the result of an earlier run."""
     from under_siege.analysis.threshold_check import exit_code_of
     from under_siege.model.record import load
-    from under_siege.render import requiring, show_again
+    from under_siege.render import add_requirements, show_report
 
     if page is not None:
         if out is not None or picture is not None or across is not None:
             raise BadInputError("--html writes one file: leave out --out, --picture and --across, or use --format")
-        dress, out = "html", page
-    gc.disable()  # there may be millions of numbers to read, and none of them is garbage
+        output_format, out = "html", page
+    gc.disable()  # a result may have millions of numbers, which slow down each collection
     measured = load(result)
-    with telling_of(result):
-        found = requiring(measured, wanted) if wanted else []
-        where = writable(out or Path(f"{picture}.svg")) if out or picture else None
-        show_again(measured, dress, where, picture, aspect, across, corrected=not uncorrected, wide=wide)
-    sys.exit(exit_code_of(found))
+    with one_line_read_errors(result):
+        judged = add_requirements(measured, wanted) if wanted else []
+        file = writable(out or Path(f"{picture}.svg")) if out or picture else None
+        show_report(measured, output_format, file, picture, aspect, across, corrected=not uncorrected, wide=wide)
+    sys.exit(exit_code_of(judged))
 
 
 @bench.command()
 @click.option("--requests", type=click.IntRange(1, 100), default=TRACED_REQUESTS, help="Number of requests to send.")
-@as_for_run
+@target_options
 @click.option("--out", type=FILE, help="Write a chart (FILE.svg, .png or .html) or raw values (.json).")
-@click.option("--side-by-side", "beside", is_flag=True, help="Draw timelines side by side.")
-@click.option("--step", is_flag=True, help="Show one request after the other; press a key for the next.")
+@click.option("--side-by-side", is_flag=True, help="Draw timelines side by side.")
+@click.option("--step", is_flag=True, help="Show one request at a time; press a key for the next.")
 @click.option("--quiet", is_flag=True, help="Don't show progress.")
 def trace(
     servers: tuple[str, ...],
     requests: int,
     ping: str | None,
     out: Path | None,
-    beside: bool,
+    side_by_side: bool,
     step: bool,
     quiet: bool,
     **axes: tuple[str | int, ...],
 ) -> None:
-    """Draw which of some simultaneous requests runs when.
+    """Send simultaneous requests and draw when each one runs.
 
     Pings are drawn, too. TARGET is the same as for run.
     """
@@ -272,13 +273,13 @@ def trace(
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
         result, stopped_by = trace_servers(plan, requests, progress, COMMAND)
     if result.traces:
-        show_traces(result, out, beside=beside, step=step)
-    sys.exit(128 + stopped_by if stopped_by else int(any(one.failure for one in result.traces)))
+        show_traces(result, out, side_by_side=side_by_side, step=step)
+    sys.exit(128 + stopped_by if stopped_by else int(any(trace.failure for trace in result.traces)))
 
 
 @bench.command(name="try")
 @click.argument("tasks", metavar="[TASK]...", nargs=-1)
-@click.option("--limit", "limit_s", type=Duration(), default="30s", help="Stop a first run that takes longer.")
+@click.option("--limit", "limit_s", type=Duration(), default="30s", help="Stop the first run if it takes longer.")
 @click.option("--python", default=sys.executable, show_default="this one", help="Path of the Python that runs TASK.")
 def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     """Show in seconds which strategies suit a task.
@@ -293,53 +294,55 @@ def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
     from under_siege.try_task.recommendations import as_advice, is_worth_a_run
     from under_siege.try_task.task_trial import profile_task
 
-    strategies, worth = all_strategies(), True
-    for place, task in enumerate(tasks or BUILTIN_TASKS):
-        found, stopped_by = profile_task(task, interpreter(python), limit_s, print_error)
-        if found is None or stopped_by:
+    strategies, are_all_worth_it = all_strategies(), True
+    for index, task in enumerate(tasks or BUILTIN_TASKS):
+        profile, stopped_by = profile_task(task, interpreter(python), limit_s, print_error)
+        if profile is None or stopped_by:
             sys.exit(128 + (stopped_by or 0))
-        click.echo("\n" * bool(place), nl=False)
-        show(as_advice(found, strategies))
-        worth = worth and is_worth_a_run(found, strategies)
-    sys.exit(0 if worth else 1)
+        click.echo("\n" * bool(index), nl=False)
+        show(as_advice(profile, strategies))
+        are_all_worth_it = are_all_worth_it and is_worth_a_run(profile, strategies)
+    sys.exit(0 if are_all_worth_it else 1)
 
 
 @bench.command()
 @click.argument("base", type=FILE)
 @click.argument("new", type=FILE)
-@click.option("--format", "dress", type=click.Choice(DRESSES_OF_COMPARE), default="table", help="As for report.")
-@click.option("--require", "wanted", multiple=True, help='Such as "rate >= 0.97 of base"; may be repeated.')
-@click.option("--anyway", is_flag=True, help="Compare results of different machines, too.")
-def compare(base: Path, new: Path, dress: str, wanted: tuple[str, ...], anyway: bool) -> None:
+@click.option("--format", "output_format", type=click.Choice(COMPARE_FORMATS), default="table", help="Output format.")
+@click.option(
+    "--require", "wanted", multiple=True, help='A requirement such as "rate >= 0.97 of base"; may be repeated.'
+)
+@click.option("--anyway", is_flag=True, help="Compare even if the machines differ.")
+def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], anyway: bool) -> None:
     """Show what changed between two results, BASE and NEW.
 
     Exit 1 if a case failed, is missing, got significantly worse, or misses a requirement; else 3 if a case is suspect
     or unclear, or something is undecided; else 0.
     """
-    from under_siege.compare.diff import check_comparable, compared
-    from under_siege.compare.diff_export import as_table, dressed
+    from under_siege.compare.diff import check_comparable, compare_results
+    from under_siege.compare.diff_export import as_table, formatted
     from under_siege.model.record import load
-    from under_siege.render import requiring, show, tell
+    from under_siege.render import add_requirements, print_text, show
 
-    gc.disable()  # as in report
+    gc.disable()  # as in `report`
     before, after = load(base), load(new)
     check_comparable(before, after, anyway=anyway)
-    with telling_of(base, new):
+    with one_line_read_errors(base, new):
         if wanted:
-            requiring(after, wanted, has_base=True)
-        found = compared(before, after)
-        if dress == "table":
-            show(as_table(found))
+            add_requirements(after, wanted, has_base=True)
+        comparison = compare_results(before, after)
+        if output_format == "table":
+            show(as_table(comparison))
         else:
-            tell(dressed(found, dress))
-    sys.exit(found.exit_code)
+            print_text(formatted(comparison, output_format))
+    sys.exit(comparison.exit_code)
 
 
 @bench.command()
 def doctor() -> None:
     """Check whether this machine is fit for a run.
 
-    For each problem it says what to do. Exit 1 if there is one.
+    Each problem is printed with a remedy. Exit 1 if there is a problem.
     """
     from under_siege.environments.machine import examine
 

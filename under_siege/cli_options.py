@@ -1,4 +1,4 @@
-"""Shared by all commands: option types, common options, and one-line errors."""
+"""Define what all commands share: option types, common options, and one-line errors."""
 
 import contextlib
 import functools
@@ -21,7 +21,7 @@ from under_siege.model.result_file import check_writable, is_pipe, legible
 from under_siege.paths import IS_INSTALLED, PROGRAM
 
 FILE = click.Path(path_type=Path)
-COMMANDS = {  # as --help shows them
+COMMANDS = {  # the groups in --help
     "Measure": ("run", "capacity", "drill", "trace", "try"),
     "Show results": ("report", "compare"),
     "Learn": ("lesson", "list"),
@@ -33,7 +33,7 @@ EXAMPLES = f"""Examples:
   {PROGRAM} run                      compare all strategies
   {PROGRAM} run 2 4 --task mod:func  compare two of them with your own task
   {PROGRAM} init app:app             write a suite for your own application
-  {PROGRAM} run suite.toml           and compare its servers
+  {PROGRAM} run suite.toml           compare the servers of that suite
 """
 TASK = "primes, digest, sign_up, module:function, or module:function('acme', 3); may be repeated."
 WORKERS = click.IntRange(1, MOST_WORKERS)
@@ -44,7 +44,7 @@ class OneLineErrors(click.Group):
     """A group whose errors are one line on stderr and exit code 2; -h is help.
 
     Args:
-        elsewhere: the names of further commands, and the modules that each is in under its name.
+        elsewhere: by name, the modules of commands that are imported only when needed.
     """
 
     def __init__(self, *args: Any, elsewhere: Mapping[str, str] | None = None, **kwargs: Any) -> None:
@@ -54,7 +54,7 @@ class OneLineErrors(click.Group):
         self._elsewhere = elsewhere or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names."""
+        """Return the names of all commands."""
         return sorted([*super().list_commands(ctx), *self._elsewhere])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -65,17 +65,17 @@ class OneLineErrors(click.Group):
                 formatter.write_dl([(name, command.get_short_help_str(60)) for name, command in commands if command])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, imported if it is elsewhere."""
+        """Return the command of that name, and import it first if it is `elsewhere`."""
         if cmd_name not in self._elsewhere:
             return super().get_command(ctx, cmd_name)
         command: click.Command = getattr(importlib.import_module(self._elsewhere[cmd_name]), cmd_name)
         return command
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the command and exits."""
+        """Run the command and exit."""
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="replace")  # a terminal that knows ASCII only gets what it can show
+                stream.reconfigure(errors="replace")  # an ASCII terminal can't encode every character
         try:
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
             if sys.stdout is not None:
@@ -87,7 +87,7 @@ class OneLineErrors(click.Group):
             print_error(_one_line(error))
             code = 2
         except ModuleNotFoundError as error:
-            print_error(missing(error))
+            print_error(missing_package(error))
             code = 2
         except (click.Abort, KeyboardInterrupt):
             code = 130
@@ -96,16 +96,16 @@ class OneLineErrors(click.Group):
         except OSError as error:  # as in `bench.py list > /dev/full`
             print_error(" ".join(filter(None, [error.filename and f"{error.filename}:", error.strerror or str(error)])))
             code = 2
-        _forget_what_can_not_be_written()
+        _discard_unwritable_output()
         sys.exit(code if isinstance(code, int) else 0)
 
 
 @contextlib.contextmanager
-def telling_of(*files: Path) -> Iterator[None]:
+def one_line_read_errors(*files: Path) -> Iterator[None]:
     """Turn unexpected errors in a result file into one line."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of numpy, which says in lines of its own what it can't compute
+            warnings.simplefilter("ignore")  # numpy prints extra lines for values that it can't compute
             yield
     except BadInputError:
         raise
@@ -117,19 +117,19 @@ def telling_of(*files: Path) -> Iterator[None]:
 
 
 def print_error(message: str) -> None:
-    """Print one line on stderr, if that can be written."""
+    """Print one line on stderr; do nothing if stderr can't be written."""
     with contextlib.suppress(OSError):
         click.echo(f"{PROGRAM}: {legible(message)}", err=True)
 
 
-def missing(error: ModuleNotFoundError) -> str:
-    """Return the error for an interpreter without our packages."""
-    how = "install under-siege again" if IS_INSTALLED else f"run ./scripts/setup, then .venv/bin/python {PROGRAM}"
-    return f"this Python ({sys.executable}) has no {error.name}; {how}"
+def missing_package(error: ModuleNotFoundError) -> str:
+    """Return the error for an interpreter that lacks a package of the bench."""
+    remedy = "install under-siege again" if IS_INSTALLED else f"run ./scripts/setup, then .venv/bin/python {PROGRAM}"
+    return f"this Python ({sys.executable}) has no {error.name}; {remedy}"
 
 
-def _forget_what_can_not_be_written() -> None:
-    """Drop unwritten output: else Python tries again when it exits, and prints a traceback."""
+def _discard_unwritable_output() -> None:
+    """Discard buffered output, because Python would retry at exit and print a traceback."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
@@ -153,9 +153,9 @@ class Duration(click.ParamType[float]):
         """Return the seconds: more than 0, at most a day."""
         from under_siege.model.suite import parse_time_s  # loads msgspec, which --help does not need
 
-        if (found := parse_time_s(str(value))) is None:
+        if (time_s := parse_time_s(str(value))) is None:
             self.fail(f"{value!r} is not a duration: use for example 4s, 500ms or 2m", param, ctx)
-        return found
+        return time_s
 
 
 class SiegeTime(Duration):
@@ -164,7 +164,7 @@ class SiegeTime(Duration):
     name = "duration|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float | None:  # type: ignore[override]
-        """The seconds."""
+        """Return the seconds; None for `auto`."""
         return None if value in ("auto", None) else super().convert(value, param, ctx)
 
 
@@ -174,7 +174,7 @@ class Rounds(click.ParamType[int | None]):
     name = "number|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """The number, at least 1."""
+        """Return the number, at least 1; None for `auto`."""
         if value == "auto":
             return None
         if not str(value).isdecimal() or int(value) < 1:
@@ -194,15 +194,15 @@ class CommonOptions:
     axes: dict[str, tuple[str | int, ...]]
 
     def files(self) -> tuple[Path, Path | None]:
-        """Return the files for raw values and for the page, if there is one; raise BadInputError if not writable."""
+        """Return the files for raw values and for the page (or None); raise BadInputError if one is not writable."""
         page = writable(self.html) if self.html else None
-        return writable(self.out or default_result(), again_and_again=True), page
+        return writable(self.out or default_result(), is_rewritten=True), page
 
 
 _AXES = ("task", "users", "workers", "python")
 
 
-def as_for_run(command: Command) -> Command:
+def target_options(command: Command) -> Command:
     """Add TARGET, --task, --workers, --python and --ping."""
     return _with(
         command,
@@ -220,16 +220,16 @@ def python_option(command: Command) -> Command:
     return click.option("--python", multiple=True, default=[sys.executable], show_default=here, help=text)(command)
 
 
-def measuring(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --seed, --out, --html and --quiet; pass them as `given`, together with the axes and the ping."""
+def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --seed, --out, --html and --quiet; pass them as `options`, together with the axes and the ping."""
 
     @functools.wraps(command)
-    def told(*, ping: str, seed: int, out: Path, html: Path, quiet: bool, **rest: Any) -> None:
+    def with_common_options(*, ping: str, seed: int, out: Path, html: Path, quiet: bool, **rest: Any) -> None:
         axes = {name: rest.pop(name) for name in _AXES if name in rest}
-        command(given=CommonOptions(ping, seed, out, html, quiet, axes), **rest)
+        command(options=CommonOptions(ping, seed, out, html, quiet, axes), **rest)
 
     return _with(
-        told,
+        with_common_options,
         click.option("--seed", type=click.IntRange(min=0), help="Repeat the order of an earlier run."),
         click.option("--out", type=FILE, help="File for raw values.  [default: results/<UTC time>.json]"),
         click.option("--html", type=FILE, help="Write a page with the table and charts, in one file."),
@@ -244,24 +244,27 @@ def _with(command: Command, *options: Callable[[Command], Command]) -> Command:
 
 
 def default_result() -> Path:
-    """Return `results/<UTC time>.json` below the current folder, and create the folder."""
-    folder = Path("results")
+    """Return `results/<UTC time>.json` below the current directory, and create `results` if it is missing."""
+    directory = Path("results")
     try:
-        folder.mkdir(exist_ok=True)
+        directory.mkdir(exist_ok=True)
     except OSError as error:
         raise BadInputError(f"can't create the folder 'results': {error.strerror}; use --out FILE") from None
-    return folder / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
+    return directory / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}.json"
 
 
-def writable(path: Path, *, again_and_again: bool = False) -> Path:
+def writable(path: Path, *, is_rewritten: bool = False) -> Path:
     """Return the path if it can be written.
 
+    Args:
+        is_rewritten: whether the file will be written more than once.
+
     Raises:
-        BadInputError: it can't be written, or it is a pipe and would be written more than once.
+        BadInputError: the path can't be written, or it is a pipe and `is_rewritten`.
     """
     if path.is_dir():
         raise BadInputError(f"{str(path)!r} is a folder; expected a file")
-    if again_and_again and is_pipe(path):
+    if is_rewritten and is_pipe(path):
         raise BadInputError(f"{str(path)!r} is a pipe; expected a file, because it is rewritten after every case")
     check_writable(path)
     return path

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
-_BUNDLED = PACKAGE / "bundled"  # servers, common, suites and lesson, where the bench is installed as a package
+_BUNDLED = PACKAGE / "bundled"  # has servers, common, suites and lesson if the bench was installed from a wheel
 IS_INSTALLED = _BUNDLED.is_dir()
 ROOT = _BUNDLED if IS_INSTALLED else PACKAGE.parent
-PROGRAM = "under-siege" if IS_INSTALLED else "bench.py"  # what messages call the command
+PROGRAM = "under-siege" if IS_INSTALLED else "bench.py"  # the name of the command in messages
 HOST = "127.0.0.1"
 
 
 def cache_directory() -> Path:
-    """Return the directory for virtual environments: in a clone it is part of that, else of the user's cache."""
+    """Return the directory for virtual environments: inside a clone, or else in the user's cache."""
     if not IS_INSTALLED:
         return ROOT
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "under-siege"
@@ -33,7 +33,7 @@ def server_environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def environment_variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable for all processes that are started while the body runs."""
+    """Set a variable for all processes that start inside the context."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

@@ -1,4 +1,4 @@
-"""The output formats of a result: table, timelines, Markdown, CSV, JSON, HTML, and single pictures."""
+"""Write a result in each output format: table, timelines, Markdown, CSV, JSON, HTML, and single pictures."""
 
 import io
 import sys
@@ -18,7 +18,7 @@ from under_siege.analysis.threshold_check import Judged, check_has, exit_code_of
 from under_siege.capacity import capacity_export, capacity_result
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.record import Result, save
-from under_siege.model.result_file import write_whole
+from under_siege.model.result_file import write_atomically
 from under_siege.model.threshold import required
 from under_siege.paths import PROGRAM
 from under_siege.report import comparison_export
@@ -29,12 +29,14 @@ from under_siege.trace.timeline_text import TimelinesAsText, steps
 if TYPE_CHECKING:
     from under_siege.charts.html import Picture
 
-WIDTH = 136  # columns of output that does not go to a terminal
+WIDTH = 136  # columns, if the output is not a terminal
 
 
-def as_shown(result: Result, dress: str = "table", *, corrected: bool = True, wide: bool = False) -> RenderableType:
-    """Return a result as a table or as timelines for a terminal; `wide` adds columns to the table of a comparison."""
-    if dress == "table" and (result.records or result.incidents or result.steps or not result.traces):
+def for_terminal(
+    result: Result, output_format: str = "table", *, corrected: bool = True, wide: bool = False
+) -> RenderableType:
+    """Return the result as a table or as timelines; `wide` adds columns to the table of a comparison."""
+    if output_format == "table" and (result.records or result.incidents or result.steps or not result.traces):
         table: RenderableType = _exporter(result, corrected=corrected, wide=wide)["table"]()
         return table
     if result.traces:
@@ -45,47 +47,47 @@ def as_shown(result: Result, dress: str = "table", *, corrected: bool = True, wi
 def _exporter(result: Result, *, corrected: bool, wide: bool = False) -> dict[str, Callable[[], Any]]:
     module: Any = capacity_export if result.steps else comparison_export
     if result.incidents:
-        from under_siege.faults import drill_export  # with all that faults need, it takes a while to load
+        from under_siege.faults import drill_export  # a slow import
 
         module = drill_export
-    more = {"corrected": corrected} if module is comparison_export else {}
+    options = {"corrected": corrected} if module is comparison_export else {}
     exporters: dict[str, Callable[[], Any]] = {
-        name: partial(getattr(module, f"as_{name}"), result, **more) for name in ("table", "markdown", "csv")
+        name: partial(getattr(module, f"as_{name}"), result, **options) for name in ("table", "markdown", "csv")
     }
     if wide and module is comparison_export:
         exporters["table"] = partial(comparison_export.as_table, result, corrected=corrected, wide=True)
     return exporters
 
 
-def _plain(shown: RenderableType) -> str:
-    page = io.StringIO()
-    Console(file=page, width=WIDTH, color_system=None).print(shown)
-    return "\n".join(line.rstrip() for line in page.getvalue().splitlines())
+def _plain(renderable: RenderableType) -> str:
+    output = io.StringIO()
+    Console(file=output, width=WIDTH, color_system=None).print(renderable)
+    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
 
 
 def as_json(result: Result, *, corrected: bool = True) -> str:
-    """What was measured where, and an object for each case; the keys are a contract."""
+    """Return the environment and an object for each case; the keys are a contract."""
     comparison = summarize(result, corrected=corrected)
-    told = {
+    data = {
         "schema": result.schema,
         "command": result.command,
         "began_at": result.began_at,
         "environment": result.environment,
         "cases": capacity_export.as_data(result) if result.steps else comparison.cases,
     }
-    if along := sweeps_as_data(comparison):
-        told["sweeps"] = along
+    if sweeps := sweeps_as_data(comparison):
+        data["sweeps"] = sweeps
     if result.requirements:
-        told["requirements"] = required_as_data(judged(result, comparison))
+        data["requirements"] = required_as_data(judged(result, comparison))
     if result.incidents:
         from under_siege.faults import drill_export
 
-        told["cells"] = drill_export.as_data(result)
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+        data["cells"] = drill_export.as_data(result)
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 
 def as_html(result: Result, *, corrected: bool = True) -> str:
-    """One page that holds everything, pictures included."""
+    """Return one self-contained HTML page, including the charts."""
     if result.incidents:
         from under_siege.faults.drill_export import drill_as_html
 
@@ -94,30 +96,31 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
         from under_siege.capacity.capacity_page import capacity_as_html
 
         return capacity_as_html(result)
-    from under_siege.pages.comparison_page import as_html  # drawing takes a while to load
+    from under_siege.pages.comparison_page import as_html  # a slow import, because of the charts
 
     return as_html(result, corrected=corrected)
 
 
-def dressed(result: Result, dress: str, *, corrected: bool = True) -> str:
+def formatted(result: Result, output_format: str, *, corrected: bool = True) -> str:
     """Return the result as `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
-    if dress in ("table", "timeline"):
-        return _plain(as_shown(result, dress, corrected=corrected))
-    if dress in ("json", "html"):
-        return (as_json if dress == "json" else as_html)(result, corrected=corrected)
-    text: str = _exporter(result, corrected=corrected)[dress]()
+    if output_format in ("table", "timeline"):
+        return _plain(for_terminal(result, output_format, corrected=corrected))
+    if output_format in ("json", "html"):
+        return (as_json if output_format == "json" else as_html)(result, corrected=corrected)
+    text: str = _exporter(result, corrected=corrected)[output_format]()
     return text
 
 
-def show(shown: RenderableType) -> None:
+def show(renderable: RenderableType) -> None:
+    """Print to a terminal with colours and its width, or as plain text to anything else."""
     console = Console()
     if console.is_terminal:
-        console.print(shown)
+        console.print(renderable)
     else:
-        tell(_plain(shown))
+        print_text(_plain(renderable))
 
 
-def tell(text: str) -> None:
+def print_text(text: str) -> None:
     print(text)  # noqa: T201
 
 
@@ -125,27 +128,27 @@ _SUFFIXES = (".svg", ".png", ".html", ".json")
 
 
 def check_suffix(path: Path) -> None:
-    """Raises BadInputError if nothing can be drawn as that."""
+    """Raise BadInputError if the suffix is no picture format."""
     if path.suffix not in _SUFFIXES:
-        raise BadInputError(f"can't draw as {path.name!r}: expected a name that ends in {', '.join(_SUFFIXES)}")
+        raise BadInputError(f"can't draw {path.name!r}: expected a file name that ends in {', '.join(_SUFFIXES)}")
 
 
 def write_picture(result: Result, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
-    """Draws the picture of that name (of the first task, where there are several); the suffix says as what.
+    """Draw the picture of that name, for the first task if there are several, in the format of the suffix.
 
     Args:
-        aspect: of a slide, such as `16:9`; else it is as high as it takes.
-        columns: in which timelines stand beside each other.
+        aspect: the shape of a slide, such as `16:9`; None: as high as needed.
+        columns: the number of columns of timelines.
 
     Raises:
-        BadInputError: the result has nothing to draw it from, or the suffix or the aspect is unknown.
+        BadInputError: the result has no data for this picture, or the suffix or the aspect is unknown.
     """
     from under_siege.charts.chart_file import as_png, check_aspect
 
     check_suffix(path)
     check_aspect(aspect)
     if path.suffix == ".html":
-        write_whole(path, as_html(result).encode())
+        write_atomically(path, as_html(result).encode())
         return
     if path.suffix == ".json":
         save(result, path)
@@ -155,11 +158,11 @@ def write_picture(result: Result, name: str, path: Path, aspect: str | None = No
     pictures = [traced(result, columns)] if columns > 1 and result.traces else _pictures(result)
     picture = next((picture for picture in pictures if picture.name == name), None)
     if picture is None:
-        hows = {"timeline": "run with --trace", "capacity": f"take a result of {PROGRAM} capacity"}
-        how = hows.get(name, "take a result with cases that have numbers")
-        raise BadInputError(f"nothing in this result to draw {name} from: {how}")
+        remedies = {"timeline": "run with --trace", "capacity": f"use a result of {PROGRAM} capacity"}
+        remedy = remedies.get(name, "use a result in which cases have not failed")
+        raise BadInputError(f"this result has no data for the picture {name}: {remedy}")
     svg = picture.alone(aspect)
-    write_whole(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
+    write_atomically(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
 
 
 def _pictures(result: Result) -> "Iterator[Picture]":
@@ -168,13 +171,13 @@ def _pictures(result: Result) -> "Iterator[Picture]":
     if result.steps:
         from under_siege.capacity.capacity_page import capacity_pictures
 
-        return capacity_pictures(capacity_result.capacities(result))
+        return capacity_pictures(capacity_result.capacities_of(result))
     return (picture for section in sections(result, summarize(result)) for picture in section.pictures)
 
 
-def show_again(
+def show_report(
     result: Result,
-    dress: str,
+    output_format: str,
     out: Path | None,
     picture: str | None = None,
     aspect: str | None = None,
@@ -183,61 +186,63 @@ def show_again(
     corrected: bool = True,
     wide: bool = False,
 ) -> None:
-    """A result as it is asked for: as one picture, along an axis, into a file, or on stdout.
+    """Draw one picture, print the result along an axis, write it to a file, or print it.
 
     Raises:
-        BadInputError: the result has nothing of that kind, or there is no such picture or aspect.
+        BadInputError: the result has no data for it, or the picture or the aspect is unknown.
     """
     if picture is not None and out is not None:
         write_picture(result, picture, out, aspect)
     elif aspect is not None:
-        raise BadInputError("--aspect is the shape of a picture: expected --picture NAME with it")
+        raise BadInputError("--aspect without a picture; expected --picture NAME, too")
     elif across is not None:
         show(comparison_export.as_across(result, across, corrected=corrected))
     elif out is not None:
-        write_whole(out, f"{dressed(result, dress, corrected=corrected)}\n".encode())
-    elif dress in ("table", "timeline"):
-        show(as_shown(result, dress, corrected=corrected, wide=wide))
+        write_atomically(out, f"{formatted(result, output_format, corrected=corrected)}\n".encode())
+    elif output_format in ("table", "timeline"):
+        show(for_terminal(result, output_format, corrected=corrected, wide=wide))
     else:
-        tell(dressed(result, dress, corrected=corrected))
+        print_text(formatted(result, output_format, corrected=corrected))
 
 
-def show_traces(result: Result, out: Path | None, *, beside: bool = False, step: bool = False) -> None:
-    """The timelines on stdout or as a picture; step by step each key shows what became of the next request."""
+def show_traces(result: Result, out: Path | None, *, side_by_side: bool = False, step: bool = False) -> None:
+    """Print timelines or draw them to a file; with `step`, wait for a key after each request."""
     if out is not None:
-        write_picture(result, "timeline", out, columns=min(2, len(result.traces)) if beside else 1)
+        write_picture(result, "timeline", out, columns=min(2, len(result.traces)) if side_by_side else 1)
     elif step:
-        for number, state in enumerate(steps(result, beside=beside)):
+        for number, state in enumerate(steps(result, side_by_side=side_by_side)):
             show(state)
             if number:
-                click.pause("(a key for the next request)")  # does nothing where nobody sits before it
+                click.pause("(press a key for the next request)")  # does nothing without a terminal
     elif result.traces:
-        show(TimelinesAsText(result, beside=beside))
+        show(TimelinesAsText(result, side_by_side=side_by_side))
 
 
 def show_all(result: Result, out: Path | None, page: Path | None, *, wide: bool = False) -> None:
-    """What a run has given: the answer and its figures on stdout, and on stderr where the rest is.
+    """Print the result on stdout and the names of the written files on stderr, and write the HTML page.
 
     Args:
-        out: where the raw values are; None if they could not be saved.
+        out: the file with the raw values; None if they could not be saved.
+        page: the file for the HTML page, or None.
     """
     if not result.records and not result.incidents and not result.steps:
         return
     try:
-        show(as_shown(result, wide=wide))
+        show(for_terminal(result, wide=wide))
         if result.traces:
             show(TimelinesAsText(result))
-    finally:  # even if stdout is on a full disk
+    finally:  # stdout may be on a full disk
         print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
     if page is not None:
-        write_whole(page, as_html(result).encode())
+        write_atomically(page, as_html(result).encode())
         print(f"Page: {page}", file=sys.stderr)  # noqa: T201
 
 
 def exit_code(result: Result) -> int:
-    """0 if every case is `ok` and all that is required is met.
+    """Return 0 if every case is `ok` and meets all requirements.
 
-    1 if one failed or something is missed; 3 if neither, but one is suspect or unclear, or something undecided.
+    Return 1 if a case failed or misses a requirement; else 3 if one is suspect or unclear, or a requirement is
+    undecided.
     """
     if result.incidents:
         from under_siege.faults import drill_result
@@ -247,21 +252,23 @@ def exit_code(result: Result) -> int:
         return capacity_result.exit_code(result)
     comparison = summarize(result)
     verdicts = {summary.verdict for summary in comparison.cases}
-    of_required = exit_code_of(judged(result, comparison))
-    return 1 if FAILED in verdicts or of_required == 1 else 3 if verdicts - {OK} or of_required else 0
+    requirements_code = exit_code_of(judged(result, comparison))
+    return 1 if FAILED in verdicts or requirements_code == 1 else 3 if verdicts - {OK} or requirements_code else 0
 
 
-def requiring(result: Result, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
-    """Requires that of the result, too, and says what comes of all that is required of it alone.
+def add_requirements(result: Result, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
+    """Add requirements to the result, and judge all that need no base.
 
     Raises:
-        BadInputError: a requirement can't be read, or the result has no such figure.
+        BadInputError: a requirement is invalid, or the result lacks its metric.
     """
-    given = required(texts)
-    for one in given:
-        if one.goal.of_base and not has_base:
-            raise BadInputError(f"{one.text!r}: one result has no base: expected that with {PROGRAM} compare")
+    added = required(texts)
+    for requirement in added:
+        if requirement.goal.of_base and not has_base:
+            raise BadInputError(
+                f"{requirement.text!r} needs a base to compare with; use it with {PROGRAM} compare BASE NEW"
+            )
     comparison = summarize(result)
-    check_has(comparison, given)
-    result.requirements = list(dict.fromkeys((*result.requirements, *given)))
+    check_has(comparison, added)
+    result.requirements = list(dict.fromkeys((*result.requirements, *added)))
     return judged(result, comparison)

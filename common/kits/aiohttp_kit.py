@@ -6,115 +6,102 @@ from typing import Any
 
 from aiohttp import web
 
-from common.admission_queue import Line, Turns
-from common.disconnects import HEAD_LIMIT_S, has_left
-from common.listener import announce, let_in_who_waits, listening_socket
-from common.logging_setup import quieten
+from common import responses
+from common.admission_queue import AdmissionQueue, LoopThrottle
+from common.disconnects import HEAD_LIMIT_S, is_disconnected
+from common.errors import silence
+from common.listener import accept_waiting, announce, listening_socket
 from common.options import Options
-from common.responses import (
-    PLAIN_TEXT,
-    RETRY_LATER,
-    RefusedError,
-    error_text,
-    now_s,
-    ping_headers,
-    status_headers,
-    status_text,
-    task_headers,
-    why_not_ready,
-)
 from common.server_contract import BACKLOG
 from common.shutdown import GRACE_S, on_stop_signal
 from common.task import TaskRun
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_LEFT = "the client has left"
+_DISCONNECTED = "the client has disconnected"
 _RECEIVED_S = web.RequestKey("received_s", float)
 
 
 def answer(request: web.Request, run: TaskRun) -> web.Response:
-    """Answers with the task's answer and tells where and how long it ran."""
-    return _plain(run.answer, 200, task_headers(run, request[_RECEIVED_S]))
+    """Return the response with the task's answer and the headers that say where and how long it ran."""
+    return _plain(run.answer, 200, responses.task_headers(run, request[_RECEIVED_S]))
 
 
 def serve(long_task: Handler, options: Options) -> None:
-    """Serves the long task until a signal says stop."""
-    quieten("aiohttp", "asyncio")
+    """Serve the long task until SIGTERM or Ctrl-C."""
+    silence("aiohttp", "asyncio")
     asyncio.run(_serve(long_task, options))
 
 
 async def _serve(long_task: Handler, options: Options) -> None:
-    line = Line(options)
-    line.connections = lambda: len(runner.server.connections) if runner.server else 0
+    admission = AdmissionQueue(options)
+    admission.connections = lambda: len(runner.server.connections) if runner.server else 0
     runner = web.AppRunner(
-        _application(long_task, options, line),
+        _application(long_task, options, admission),
         access_log=None,
-        handler_cancellation=True,  # when its client leaves
-        keepalive_timeout=HEAD_LIMIT_S,  # from aiohttp 3.14 on it holds for the first request of a connection, too
-        shutdown_timeout=GRACE_S + 1,  # the alarm is sooner, and says what it drops
+        handler_cancellation=True,  # when the client disconnects
+        keepalive_timeout=HEAD_LIMIT_S,  # since aiohttp 3.14 also for the first request of a connection
+        shutdown_timeout=GRACE_S + 1,  # on_stop_signal is sooner, and reports dropped requests
     )
     await runner.setup()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    on_stop_signal(options, lambda: loop.call_soon_threadsafe(stop.set), line.unanswered)
+    on_stop_signal(options, lambda: loop.call_soon_threadsafe(stop.set), admission.unanswered)
     listener = listening_socket(options)
     await web.SockSite(runner, listener, backlog=BACKLOG).start()
     announce(options, listener)
     await stop.wait()
-    await let_in_who_waits(listener)
+    await accept_waiting(listener)
     await runner.cleanup()
 
 
-def _application(long_task: Handler, options: Options, line: Line) -> web.Application:
-    turns = Turns(line.is_crowded)
+def _application(long_task: Handler, options: Options, admission: AdmissionQueue) -> web.Application:
+    throttle = LoopThrottle(admission.is_overloaded)
 
-    async def in_line(request: web.Request) -> web.StreamResponse:
-        if refusal := line.refusal():
-            raise RefusedError(refusal)
+    async def queued_task(request: web.Request) -> web.StreamResponse:
+        if refusal := admission.refusal():
+            raise responses.RefusedError(refusal)
         client = _client(request)
-        ticket = line.join(client)
+        ticket = admission.join(client)
         try:
-            await turns.mine()
-            if has_left(client):
-                raise RefusedError(_LEFT)
+            await throttle.wait()
+            if is_disconnected(client):
+                raise responses.RefusedError(_DISCONNECTED)
             return await long_task(request)
         finally:
-            line.leave(ticket)
+            admission.leave(ticket)
 
     async def ping(_request: web.Request) -> web.Response:
-        return _plain("pong", 200, ping_headers(options))
+        return _plain("pong", 200, responses.ping_headers(options))
 
     async def ready(_request: web.Request) -> web.Response:
-        if reason := why_not_ready():
-            raise RefusedError(reason)
+        if reason := responses.why_not_ready():
+            raise responses.RefusedError(reason)
         return _plain("ready", 200, {})
 
     app = web.Application(middlewares=[_one_line_errors])
-    for path, handler in (("/", in_line), ("/ping", ping), ("/ready", ready)):
+    for path, handler in (("/", queued_task), ("/ping", ping), ("/ready", ready)):
         app.router.add_get(path, handler, allow_head=False)
     return app
 
 
 def _client(request: web.Request) -> Any:
-    """Its socket, as Python has it; asyncio shows only one that can't be read from."""
-    shown = request.get_extra_info("socket")
-    if shown is None:
-        raise RefusedError(_LEFT)
-    return shown._sock
+    """Return the client's socket; asyncio's public wrapper of it has no `recv`."""
+    wrapper = request.get_extra_info("socket")
+    if wrapper is None:
+        raise responses.RefusedError(_DISCONNECTED)
+    return wrapper._sock
 
 
 @web.middleware
 async def _one_line_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    request[_RECEIVED_S] = now_s()
+    request[_RECEIVED_S] = responses.now_s()
     try:
         return await handler(request)
     except web.HTTPException as error:
-        return _plain(status_text(error.status), error.status, status_headers(error.status))
-    except RefusedError as error:
-        return _plain(str(error), 503, RETRY_LATER)
+        return _plain(*responses.of_status(error.status))
     except Exception as error:
-        return _plain(error_text(error), 500, {})
+        return _plain(*responses.of_error(error))
 
 
 def _plain(text: str, status: int, headers: dict[str, str]) -> web.Response:
-    return web.Response(text=text, status=status, headers={"Content-Type": PLAIN_TEXT, **headers})
+    return web.Response(text=text, status=status, headers={"Content-Type": responses.PLAIN_TEXT, **headers})

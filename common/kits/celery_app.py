@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import Celery, signals
 
-from common.pdeathsig_exec import end_with
+from common.parent_watch import die_with_parent
 from common.task import UnknownTaskError, resolve
 from common.task import perform as perform_here
 
@@ -22,10 +22,10 @@ app.conf.update(
     task_default_queue="under_siege",
     task_acks_late=True,  # the broker keeps a task until its worker has finished it
     task_reject_on_worker_lost=True,
-    task_retry_on_worker_lost=True,  # with max_retries: a task that always kills its process must not run for ever
+    task_retry_on_worker_lost=True,  # a task that always kills its process stops at max_retries
     worker_prefetch_multiplier=1,
     result_expires=3600,
-    result_backend_always_retry=True,  # a task that ends while the broker is away has not failed
+    result_backend_always_retry=True,  # a result is kept if the broker is away for a moment
     broker_connection_retry_on_startup=True,
     redis_socket_timeout=TIMEOUT_S,
     redis_socket_connect_timeout=TIMEOUT_S,
@@ -43,7 +43,7 @@ def perform(spec: str) -> dict[str, Any]:
 
 @app.task(track_started=True, **_RETRY)  # type: ignore[untyped-decorator]
 def perform_job(spec: str) -> dict[str, Any]:
-    """Do the same and record when the task starts, so that `GET /jobs/ID` can tell `running` from `queued`."""
+    """Do the same as `perform`, and record the start, so that `GET /jobs/ID` can tell `running` from `queued`."""
     return asdict(perform_here(spec))
 
 
@@ -58,6 +58,5 @@ def trouble_with(spec: str) -> str:
 
 
 @signals.worker_process_init.connect  # type: ignore[untyped-decorator]
-def _end_with_worker(**_: Any) -> None:
-    """Let no process of the pool outlive a worker that was killed."""
-    end_with(os.getppid())
+def _die_with_worker(**_: Any) -> None:
+    die_with_parent(os.getppid())

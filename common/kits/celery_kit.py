@@ -11,25 +11,24 @@ from typing import Any
 
 from celery import states
 from celery.canvas import Signature
-from celery.exceptions import TimeoutError as NoResultYet
+from celery.exceptions import TimeoutError as NotFinishedError
 from celery.result import AsyncResult
 from celery.utils import uuid
 
-from common.errors import one_line
+from common.errors import one_line, silence
 from common.kits.celery_app import TIMEOUT_S, app, perform_job, trouble_with
 from common.kits.jobs import Job
-from common.logging_setup import quieten
 from common.options import Options, quit_with
 from common.redis_broker import private_broker
 from common.responses import RefusedError, unready_while
 from common.task import TaskError, TaskRun, UnknownTaskError
 
-LOOK_S = 0.5  # pause between two checks of the broker, and until a thread notices that its result is not needed
+POLL_INTERVAL_S = 0.5  # between two checks of the broker, and of whether a result is still needed
 START_LIMIT_S = 20.0
 MOST_THREADS = 1000  # one thread waits for each result
 POSTED = "POSTED"  # the state of a job that no worker has started; Celery itself records none
 _RETRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
-FAIL_SOON = {  # a client that gets a 503 can retry elsewhere; workers keep Celery's own patience
+FAIL_SOON = {  # a client that gets a 503 can retry elsewhere; workers keep Celery's own timeouts
     "broker_transport_options": {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S, **_RETRY},
     "task_publish_retry_policy": _RETRY,
     "result_backend_transport_options": {"retry_policy": _RETRY},
@@ -41,7 +40,7 @@ _AWAY = "the broker of the queue does not answer"
 @contextlib.asynccontextmanager
 async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
     """Open the queue on the Redis that CELERY_BROKER_URL names, or on a private one with its own workers."""
-    quieten("celery", "kombu", "redis")
+    silence("celery", "kombu", "redis")
     sys.unraisablehook = lambda _: None  # AsyncResult.__del__ unsubscribes: without a broker that is a traceback
     async with contextlib.AsyncExitStack() as stack:
         given_url = os.environ.get("CELERY_BROKER_URL")
@@ -54,7 +53,7 @@ async def job_queue(options: Options) -> AsyncIterator["JobQueue"]:
         queue = stack.enter_context(JobQueue(ended))
         watching = asyncio.create_task(queue.watch())
         stack.callback(watching.cancel)
-        await queue.must_perform(options.task)
+        await queue.require_worker(options.task)
         yield queue
 
 
@@ -63,7 +62,7 @@ class JobQueue:
 
     def __init__(self, ended: Callable[[], str]) -> None:
         self._ended, self._trouble = ended, ""
-        self._wanted: set[str] = set()  # the ids of tasks whose client still waits
+        self._wanted: set[str] = set()  # ids of the tasks whose clients still wait
         self._threads = ThreadPoolExecutor(MOST_THREADS, "celery")
         unready_while(lambda: self._trouble)
 
@@ -71,17 +70,17 @@ class JobQueue:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._trouble = "the server stops"  # for threads that still wait
+        self._trouble = "the server is shutting down"  # stops the threads that wait for results
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def watch(self) -> None:
-        """Check the broker, and what the server has started, until cancelled."""
+        """Check the broker and the processes that the server started, until cancelled."""
         while True:
             self._trouble = self._ended() or await asyncio.to_thread(_why_no_answer)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_INTERVAL_S)
 
-    async def must_perform(self, task: str) -> None:
-        """End the server with one line unless a worker answers and can perform the task."""
+    async def require_worker(self, task: str) -> None:
+        """Exit with one line unless a worker answers and can perform the task."""
         check = trouble_with.s(task).set(expires=START_LIMIT_S)
         try:
             trouble = await asyncio.wait_for(self._outcome(check), START_LIMIT_S)
@@ -95,7 +94,7 @@ class JobQueue:
         """Return the result of a task. If this is cancelled, the task is revoked: no worker will start it.
 
         Raises:
-            TaskError: the task raised, or ended its process again and again.
+            TaskError: the task raised, or its process exited too often.
             RefusedError: the broker does not answer.
         """
         return TaskRun(**await self._outcome(task))
@@ -114,8 +113,8 @@ class JobQueue:
     def _perform(self, task: Signature, task_id: str) -> Any:
         result = task.apply_async(task_id=task_id)
         while task_id in self._wanted and not self._trouble:
-            with contextlib.suppress(NoResultYet):
-                returned = result.get(timeout=LOOK_S, propagate=False)
+            with contextlib.suppress(NotFinishedError):
+                returned = result.get(timeout=POLL_INTERVAL_S, propagate=False)
                 result.forget()
                 return _value(returned)
         raise RefusedError(self._trouble)
@@ -130,7 +129,7 @@ class JobQueue:
         return job_id
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Return the job with this id, as soon as it is done or `wait_s` is over; None if there is none (any more).
+        """Return the job with this id, when it is done or `wait_s` is over; None if it is unknown or has expired.
 
         Raises:
             RefusedError: the broker does not answer.
@@ -138,7 +137,7 @@ class JobQueue:
         deadline_s = time.monotonic() + wait_s
         while True:
             left_s = max(0.0, deadline_s - time.monotonic())
-            job: Job | None = await self._on_thread(_find, name, min(left_s, LOOK_S))
+            job: Job | None = await self._on_thread(_find, name, min(left_s, POLL_INTERVAL_S))
             if job is None or not job.state or not left_s:
                 return job
 
@@ -149,21 +148,21 @@ class JobQueue:
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         except (TaskError, RefusedError):
             raise
-        except Exception:  # of redis, kombu or celery: all that is left to go wrong is the broker
+        except Exception:  # raised by redis, kombu or celery: no broker
             raise RefusedError(_AWAY) from None
 
 
 def _why_no_answer() -> str:
     try:
         app.backend.client.ping()
-    except Exception:  # of redis, or of the socket
+    except Exception:  # raised by redis or its socket
         return _AWAY
     return ""
 
 
 def _post(task: str) -> str:
     job_id: str = uuid()
-    app.backend.store_result(job_id, None, POSTED)  # so that an unknown id can be told from a job that waits
+    app.backend.store_result(job_id, None, POSTED)  # tells a queued job from an unknown id
     perform_job.apply_async((task,), task_id=job_id)
     return job_id
 
@@ -174,8 +173,8 @@ def _find(job_id: str, wait_s: float) -> Job | None:
         return None
     try:
         return Job(run=TaskRun(**_value(result.get(timeout=wait_s, propagate=False))))
-    except NoResultYet:
-        app.backend.remove_pending_result(result)  # or a job that never ends would keep one for each request
+    except NotFinishedError:
+        app.backend.remove_pending_result(result)  # otherwise each request for an endless job would leave one
         return Job("running" if result.state == states.STARTED else "queued")
     except TaskError as error:
         return Job(error=str(error))
@@ -184,6 +183,6 @@ def _find(job_id: str, wait_s: float) -> Job | None:
 def _value(returned: Any) -> Any:
     """Raise TaskError if the task failed: then Celery returns its exception in place of a value."""
     if isinstance(returned, BaseException):
-        told_already = isinstance(returned, TaskError | UnknownTaskError)
-        raise TaskError(str(returned) if told_already else one_line(returned))
+        is_one_line = isinstance(returned, TaskError | UnknownTaskError)
+        raise TaskError(str(returned) if is_one_line else one_line(returned))
     return returned

@@ -10,10 +10,10 @@ from typing import Any
 from celery import signals
 from celery.exceptions import SecurityWarning
 
+from common.errors import silence
 from common.kits.celery_app import app
-from common.logging_setup import quieten
 
-ALONE = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # there is no other worker to talk to
+NO_PEERS = ("--without-gossip", "--without-mingle", "--without-heartbeat")  # no other worker exists
 
 
 def _log_nothing(**_: Any) -> None:
@@ -21,7 +21,7 @@ def _log_nothing(**_: Any) -> None:
 
 
 if __name__ == "__main__":
-    quieten("celery", "kombu", "multiprocessing")
+    silence("celery", "kombu", "multiprocessing")
     warnings.simplefilter("ignore", SecurityWarning)  # about pickle and root; this application accepts only JSON
     signals.setup_logging.connect(_log_nothing)
-    app.worker_main(["--quiet", "worker", "--concurrency", sys.argv[1], *ALONE])
+    app.worker_main(["--quiet", "worker", "--concurrency", sys.argv[1], *NO_PEERS])

@@ -11,10 +11,10 @@ from typing import Any
 import dask
 from distributed import Client, Future
 
-from common.errors import one_line
+from common.errors import one_line, silence
 from common.kits.jobs import Job
-from common.logging_setup import quieten
 from common.options import quit_with
+from common.parent_watch import exit_with_server
 from common.responses import RefusedError, error_text, unready_while
 from common.task import TaskRun, perform
 
@@ -23,25 +23,25 @@ MOST_JOBS, KEPT_S = 10_000, 3600  # unfinished jobs; how long each job is kept, 
 
 
 class Cluster:
-    """A Dask client, and the jobs that were posted to it; they are known to this process only."""
+    """A Dask client, and the jobs that were posted to it. Only this process knows them."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self._jobs: dict[str, tuple[float, asyncio.Task[TaskRun]]] = {}  # with the time of the post, in that order
+        self._jobs: dict[str, tuple[float, asyncio.Task[TaskRun]]] = {}  # id → time of the post and job, oldest first
         self._unfinished: set[asyncio.Task[TaskRun]] = set()
 
     def trouble(self) -> str:
-        """Return one line while the cluster can't work; empty if it can."""
+        """Return one line if the cluster can't work; empty if it can."""
         return "" if self.client.status == "running" else f"the Dask cluster is {self.client.status}"
 
     async def post(self, task: str) -> str:
-        """Accept a job and return its name.
+        """Accept a job and return its id.
 
         Raises:
             RefusedError: there is no cluster, or too many jobs are unfinished.
         """
         if self.trouble() or len(self._unfinished) >= MOST_JOBS:
-            raise RefusedError(self.trouble() or f"{MOST_JOBS} jobs wait already")
+            raise RefusedError(self.trouble() or f"{MOST_JOBS} jobs are unfinished")
         self._forget_old_jobs()
         name = uuid.uuid4().hex
         job = asyncio.create_task(result_of(self.client.submit(perform, task, pure=False)))
@@ -59,7 +59,7 @@ class Cluster:
             del self._jobs[name]
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Return the job of that name, as soon as it is done or the time is over; None if it is unknown."""
+        """Return the job with this id, when it is done or `wait_s` is over; None if it is unknown."""
         _, job = self._jobs.get(name, (0.0, None))
         if job is None:
             return None
@@ -74,8 +74,8 @@ class Cluster:
 async def cluster(workers: int) -> AsyncIterator[Cluster]:
     """Connect to the configured scheduler, or start a LocalCluster with one single-threaded process per worker."""
     address = dask.config.get("scheduler-address", None)
-    quieten("distributed")
-    dask.config.set({"distributed.worker.preload": ["common.kits.dask_worker"]})
+    silence("distributed")
+    dask.config.set({"distributed.worker.preload": [__name__]})
     local: dict[str, Any] = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     try:
         client = await Client(asynchronous=True, timeout=CONNECT_LIMIT_S, **({} if address else local))
@@ -88,8 +88,14 @@ async def cluster(workers: int) -> AsyncIterator[Cluster]:
         yield opened
 
 
+def dask_setup(_worker: object) -> None:
+    """Set up a process of a LocalCluster; called by Dask, because `distributed.worker.preload` names this module."""
+    exit_with_server()
+    silence("distributed")  # the client gets the task's error
+
+
 async def result_of(future: Future[TaskRun]) -> TaskRun:
-    """Return the result of a Dask future; if nobody waits for it any more, cancel it on the cluster."""
+    """Return the result of a Dask future. If this is cancelled, the future is cancelled on the cluster."""
     try:
         run: TaskRun = await future
     except asyncio.CancelledError:

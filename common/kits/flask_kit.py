@@ -12,112 +12,100 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wsgi import ClosingIterator
 
-from common.admission_queue import LineInKernel
-from common.disconnects import DeadlineSocket, has_left
-from common.listener import announce, close_the_door, listening_socket, somebody_waits
-from common.logging_setup import quieten
+from common import responses
+from common.admission_queue import KernelQueue
+from common.disconnects import DeadlineSocket, is_disconnected
+from common.errors import silence
+from common.listener import announce, has_waiting_connection, listening_socket, stop_new_connections
 from common.options import Options
-from common.responses import (
-    PLAIN_TEXT,
-    RETRY_LATER,
-    RefusedError,
-    error_text,
-    now_s,
-    ping_headers,
-    status_headers,
-    status_text,
-    task_headers,
-    why_not_ready,
-)
 from common.shutdown import on_stop_signal
 from common.task import TaskRun
 
-OPTIONS, LINE = "OPTIONS", "LINE"  # what a server puts into the configuration of the application
+OPTIONS, ADMISSION = "OPTIONS", "ADMISSION"  # keys of the application's configuration
 CLIENT = "under_siege.socket"
-_SOCKETS = (CLIENT, "werkzeug.socket", "gunicorn.socket")  # where servers put the client's into the WSGI environment
+_SOCKETS = (CLIENT, "werkzeug.socket", "gunicorn.socket")  # keys of the WSGI environment
 
 
 def task_app() -> Flask:
-    """A Flask application that has everything but the long task."""
+    """Return a Flask application with everything but the long task."""
     app = Flask("under_siege", static_folder=None)
 
     @app.before_request
     def receive() -> None:
-        g.received_s = now_s()
+        g.received_s = responses.now_s()
         if request.routing_exception is None and request.method != "GET":
-            raise MethodNotAllowed  # Flask would add HEAD and OPTIONS of its own
+            raise MethodNotAllowed  # Flask would answer HEAD and OPTIONS itself
         if request.path == "/":
-            _join_line(app)
+            _admit(app)
 
     @app.teardown_request
     def leave(_error: BaseException | None) -> None:
         if "ticket" in g:
-            app.config[LINE].leave(g.ticket)
+            app.config[ADMISSION].leave(g.ticket)
 
     @app.get("/ping")
     def ping() -> Response:
-        return Response("pong", headers=ping_headers(app.config[OPTIONS]), content_type=PLAIN_TEXT)
+        return Response("pong", headers=responses.ping_headers(app.config[OPTIONS]), content_type=responses.PLAIN_TEXT)
 
     @app.get("/ready")
     def ready() -> Response:
-        if reason := why_not_ready():
-            raise RefusedError(reason)
-        return Response("ready", content_type=PLAIN_TEXT)
+        if reason := responses.why_not_ready():
+            raise responses.RefusedError(reason)
+        return Response("ready", content_type=responses.PLAIN_TEXT)
 
     @app.errorhandler(Exception)
     def fail(error: Exception) -> Response:
-        if isinstance(error, RefusedError):
-            return Response(str(error), 503, RETRY_LATER, content_type=PLAIN_TEXT)
         status = error.code or 500 if isinstance(error, HTTPException) else 500
-        text = error_text(error) if status == 500 else status_text(status)
-        return Response(text, status, status_headers(status), content_type=PLAIN_TEXT)
+        text, status, headers = responses.of_error(error) if status == 500 else responses.of_status(status)
+        return Response(text, status, headers, content_type=responses.PLAIN_TEXT)
 
     return app
 
 
-def _join_line(app: Flask) -> None:
-    line, client = (
-        app.config.get(LINE),
-        next((request.environ[name] for name in _SOCKETS if name in request.environ), None),
-    )
-    if line is None or client is None:
-        return  # under a server of somebody else, who keeps its line
-    _refuse_if_it_has_left(client)
-    if refusal := line.refusal():
-        raise RefusedError(refusal)
-    g.ticket = line.join(client)
-    line.wait_for_turn()
-    _refuse_if_it_has_left(client)
+def _admit(app: Flask) -> None:
+    admission = app.config.get(ADMISSION)
+    client = next((request.environ[name] for name in _SOCKETS if name in request.environ), None)
+    if admission is None or client is None:
+        return  # under another server, which limits the requests
+    _require_connected(client)
+    if refusal := admission.refusal():
+        raise responses.RefusedError(refusal)
+    g.ticket = admission.join(client)
+    admission.wait_for_turn()
+    _require_connected(client)
 
 
-def _refuse_if_it_has_left(client: Any) -> None:
-    if has_left(client):
-        raise RefusedError("the client has left")
+def _require_connected(client: Any) -> None:
+    if is_disconnected(client):
+        raise responses.RefusedError("the client has disconnected")
 
 
 def answer(run: TaskRun) -> Response:
-    """Answers with the task's answer and tells where and how long it ran."""
-    return Response(run.answer, headers=task_headers(run, g.received_s), content_type=PLAIN_TEXT)
+    """Return the response with the task's answer and the headers that say where and how long it ran."""
+    return Response(run.answer, headers=responses.task_headers(run, g.received_s), content_type=responses.PLAIN_TEXT)
 
 
 class _RequestHandler(WSGIRequestHandler):
     connection: DeadlineSocket
 
     def log(self, *_: object) -> None:
-        """Nothing per request."""
+        """Log nothing."""
 
     def run_wsgi(self) -> None:
         self.connection.head_is_read()
         super().run_wsgi()
 
 
-def _saying_where_it_ends(app: Any) -> Any:
-    """The client is told as soon as all has been sent; werkzeug waits for what it may still say: 10 ms, or for ever."""
+def _ending_at_once(app: Any) -> Any:
+    """Wrap an application so that the client sees the end of the answer at once.
+
+    Otherwise werkzeug first waits for further input: for 10 ms, or forever.
+    """
 
     def parts(answer: Iterable[bytes], client: socket.socket) -> Iterator[bytes]:
         yield from answer
-        yield b""  # with this the headers are sent, if there was nothing else
-        with contextlib.suppress(OSError):  # it has left
+        yield b""  # sends the headers of an empty answer
+        with contextlib.suppress(OSError):  # the client has disconnected
             client.shutdown(socket.SHUT_WR)
 
     def call(environ: dict[str, Any], start_response: Any) -> Any:
@@ -127,31 +115,31 @@ def _saying_where_it_ends(app: Any) -> Any:
     return call
 
 
-def _hasty(client: socket.socket, address: Any) -> tuple[DeadlineSocket, Any]:
+def _with_deadline(client: socket.socket, address: Any) -> tuple[DeadlineSocket, Any]:
     return DeadlineSocket(client), address
 
 
 def serve(app: Flask, options: Options, *, threaded: bool) -> None:
-    """Serves the application with Flask's own server until a signal says stop."""
-    quieten("werkzeug")
+    """Serve the application with Flask's development server until SIGTERM or Ctrl-C."""
+    silence("werkzeug")
     listener = listening_socket(options)
-    line = LineInKernel(options, listener)
-    app.config.update({OPTIONS: options, LINE: line})
+    admission = KernelQueue(options, listener)
+    app.config.update({OPTIONS: options, ADMISSION: admission})
     server: Any = make_server(
         options.host,
         listener.getsockname()[1],
-        _saying_where_it_ends(app),
+        _ending_at_once(app),
         threaded=threaded,
         request_handler=_RequestHandler,
         fd=listener.fileno(),
     )
     server.log = server.handle_error = lambda *_: None
-    server.get_request = lambda: _hasty(*server.socket.accept())
+    server.get_request = lambda: _with_deadline(*server.socket.accept())
     # shutdown() waits for serve_forever() to end, so it must not run on the thread that serves.
-    on_stop_signal(options, lambda: threading.Thread(target=server.shutdown).start(), line.unanswered)
+    on_stop_signal(options, lambda: threading.Thread(target=server.shutdown).start(), admission.unanswered)
     announce(options, listener)
-    HTTPServer.serve_forever(server, poll_interval=0.05)  # werkzeug's own closes the socket, and resets who waits
-    close_the_door(listener)
-    while somebody_waits(listener):
+    HTTPServer.serve_forever(server, poll_interval=0.05)  # werkzeug's own version would reset waiting connections
+    stop_new_connections(listener)
+    while has_waiting_connection(listener):
         server.handle_request()
     server.server_close()

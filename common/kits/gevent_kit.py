@@ -12,71 +12,68 @@ from gevent.lock import BoundedSemaphore
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
-from common.admission_queue import Line
-from common.disconnects import HEAD_LIMIT_S, has_left
-from common.kits.flask_kit import CLIENT, LINE, OPTIONS
-from common.listener import announce, close_the_door, listening_socket, somebody_waits
+from common.admission_queue import AdmissionQueue
+from common.disconnects import HEAD_LIMIT_S, is_disconnected
+from common.kits.flask_kit import ADMISSION, CLIENT, OPTIONS
+from common.listener import announce, has_waiting_connection, listening_socket, stop_new_connections
 from common.options import Options
 from common.shutdown import on_stop_signal
 
-_READ = 1  # libev's EV_READ
-
 
 def serve(app: Flask, options: Options) -> None:
-    """Serves the application with a greenlet for each connection until a signal says stop."""
+    """Serve the application with a greenlet for each connection until SIGTERM or Ctrl-C."""
     connections = Pool()
-    line = _Line(options, connections)
-    app.config.update({OPTIONS: options, LINE: line})
-    get_hub().exception_stream = None  # the client is told; the terminal stays quiet
+    admission = _GreenletQueue(options, connections)
+    app.config.update({OPTIONS: options, ADMISSION: admission})
+    get_hub().exception_stream = None  # errors are reported to the client
     listener = listening_socket(options)
     server = WSGIServer(listener, app, spawn=connections, log=None, error_log=None, handler_class=_Handler)
     stop = gevent.event.Event()
-    on_stop_signal(options, lambda: get_hub().loop.run_callback_threadsafe(stop.set), line.unanswered)
+    on_stop_signal(options, lambda: get_hub().loop.run_callback_threadsafe(stop.set), admission.unanswered)
     server.start()
     announce(options, listener)
     stop.wait()
-    close_the_door(listener)
-    looks = 10
-    while looks and somebody_waits(listener):
+    stop_new_connections(listener)
+    attempts = 10
+    while attempts and has_waiting_connection(listener):
         gevent.sleep(0)
-        looks -= 1
+        attempts -= 1
     server.close()
-    _finish_requests(line)
+    _finish_requests(admission)
     connections.kill()
 
 
-class _Line(Line):
-    """Where more have come than may wait, others are heard between two that begin: a task may hold the thread."""
+class _GreenletQueue(AdmissionQueue):
+    """Start one task per iteration of the event loop while the server is overloaded, as `LoopThrottle` does."""
 
     def __init__(self, options: Options, connections: Pool) -> None:
-        # To poll would let other greenlets run, which would take the place that has just been found free.
-        super().__init__(options, lambda clients: [ticket for ticket, one in clients.items() if has_left(one)])
+        # `poll` would let other greenlets run, which could take the place that was found free.
+        super().__init__(options, lambda clients: [key for key, client in clients.items() if is_disconnected(client)])
         self.connections, self._turn = connections.__len__, BoundedSemaphore(1)
 
     def wait_for_turn(self) -> None:
-        """In a crowd as the loop goes round once more."""
-        if self._turn.locked() or self.is_crowded():
+        if self._turn.locked() or self.is_overloaded():
             with self._turn:
                 gevent.sleep(0)
 
 
-def _finish_requests(line: Line) -> None:
-    """Returns when no request has been in progress for three looks: one that was just accepted begins soon."""
-    quiet_looks = 0
-    while quiet_looks < 3:
+def _finish_requests(admission: AdmissionQueue) -> None:
+    """Wait until no request is in progress in three checks in a row: an accepted connection takes a moment to start."""
+    idle_checks = 0
+    while idle_checks < 3:
         gevent.sleep(0.01)
-        quiet_looks = 0 if line.begun else quiet_looks + 1
+        idle_checks = 0 if admission.admitted else idle_checks + 1
 
 
-class _SilentError(OSError):
-    """The client has not said in time what it wants; an error of its socket, as gevent sees it."""
+class _HeadTimeoutError(OSError):
+    """The head of a request took too long. An OSError, because gevent handles those of sockets."""
 
 
 class _Handler(WSGIHandler):  # type: ignore[misc]
-    """Waits only so long for the head of a request, refuses what can be read in two ways, sees that a client leaves."""
+    """Limit the time for the head of a request, reject ambiguous heads, and stop requests of disconnected clients."""
 
     def read_requestline(self) -> str:
-        self._limit = gevent.Timeout.start_new(HEAD_LIMIT_S, _SilentError())
+        self._limit = gevent.Timeout.start_new(HEAD_LIMIT_S, _HeadTimeoutError())
         line = ""
         try:
             line = str(super().read_requestline())
@@ -91,14 +88,14 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         finally:
             self._limit.cancel()
 
-    def MessageClass(self, *args: Any) -> Message:  # noqa: N802 (gevent's name of what reads the headers)
+    def MessageClass(self, *args: Any) -> Message:  # noqa: N802 (gevent calls it so)
         headers: Message = super().MessageClass(*args)
         lengths, codings = headers.get_all("Content-Length", []), headers.get_all("Transfer-Encoding", [])
         cut_off = any(isinstance(defect, MissingHeaderBodySeparatorDefect) for defect in headers.defects)
-        is_number = all(one.isascii() and one.isdigit() for one in lengths)
+        is_number = all(length.isascii() and length.isdigit() for length in lengths)
         if cut_off or len(lengths) + len(codings) > 1 or not is_number or codings not in ([], ["chunked"]):
-            # A second request may be hidden in what one reads as the body, and another doesn't (RFC 9112, 6.3); and
-            # after what is no header, such as `Transfer-Encoding : chunked`, the others are not read at all.
+            # Request smuggling (RFC 9112, 6.3): a proxy and this server may disagree about where the body ends. After
+            # a malformed header such as `Transfer-Encoding : chunked`, the parser ignores the rest of the head.
             raise ValueError("where the body ends is ambiguous")
         return headers
 
@@ -109,15 +106,15 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         return super()._handle_client_error(ex if isinstance(ex, ValueError) else ValueError(ex))
 
     def run_application(self) -> None:
-        look = get_hub().loop.io(self.socket.fileno(), _READ)
-        look.start(self._end_if_client_has_left, gevent.getcurrent(), look)
+        watcher = get_hub().loop.io(self.socket.fileno(), 1)  # 1: EV_READ of libev
+        watcher.start(self._stop_if_disconnected, gevent.getcurrent(), watcher)
         try:
             super().run_application()
         finally:
-            look.stop()
-            look.close()
+            watcher.stop()
+            watcher.close()
 
-    def _end_if_client_has_left(self, request: gevent.Greenlet, look: Any) -> None:
-        look.stop()  # or it would be told again and again of a next request that waits to be read
-        if has_left(self.socket._sock):
+    def _stop_if_disconnected(self, request: gevent.Greenlet, watcher: Any) -> None:
+        watcher.stop()  # otherwise it fires repeatedly while a next request waits to be read
+        if is_disconnected(self.socket._sock):
             request.kill(block=False)

@@ -13,40 +13,40 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.sync import SyncWorker
 
-from common.admission_queue import LineInKernel
+from common.admission_queue import KernelQueue
 from common.disconnects import DeadlineSocket
-from common.kits.flask_kit import LINE, OPTIONS
-from common.listener import announce, close_the_door, listening_socket, somebody_waits, waiting_in_kernel
+from common.kits.flask_kit import ADMISSION, OPTIONS
+from common.listener import announce, has_waiting_connection, listening_socket, stop_new_connections, waiting_in_kernel
 from common.options import Options
-from common.parent_watch import follow_parent
-from common.shutdown import GRACE_S, tell_dropped
+from common.parent_watch import exit_with_parent
+from common.shutdown import GRACE_S, report_dropped
 
 
 def serve(app: Flask, options: Options) -> None:
-    """Serves the application until a signal says stop."""
+    """Serve the application until SIGTERM or Ctrl-C."""
     listener = listening_socket(options)
-    line = LineInKernel(options, listener)
-    app.config.update({OPTIONS: options, LINE: line})
-    workers = _Workers(options, line, listener)
+    admission = KernelQueue(options, listener)
+    app.config.update({OPTIONS: options, ADMISSION: admission})
+    workers = _Workers(options, admission, listener)
     _Gunicorn(
         app,
         {
             "bind": f"fd://{os.dup(listener.fileno())}",
             "workers": options.workers,
             "worker_class": _Worker,
-            "timeout": 0,  # it can't tell a long task from a worker that hangs
-            "graceful_timeout": int(GRACE_S) + 1,  # the workers keep the time themselves
+            "timeout": 0,  # otherwise gunicorn would kill workers with long tasks
+            "graceful_timeout": int(GRACE_S) + 1,  # workers stop themselves after GRACE_S
             "loglevel": "critical",
             "control_socket_disable": True,
-            "on_starting": _stop_gently_at_ctrl_c,
-            "post_worker_init": workers.begin,
-            "on_exit": workers.tell_dropped,
+            "on_starting": _finish_requests_at_ctrl_c,
+            "post_worker_init": workers.start,
+            "on_exit": workers.report_dropped,
         },
     ).run()
 
 
 class _Gunicorn(BaseApplication):  # type: ignore[misc]
-    """An application that is configured here, not on a command line or in a file."""
+    """A gunicorn application that is configured in code, not by command line or file."""
 
     def __init__(self, app: Flask, settings: dict[str, object]) -> None:
         self._app, self._settings = app, settings
@@ -60,23 +60,23 @@ class _Gunicorn(BaseApplication):  # type: ignore[misc]
         return self._app
 
 
-def _stop_gently_at_ctrl_c(arbiter: Arbiter) -> None:
+def _finish_requests_at_ctrl_c(arbiter: Arbiter) -> None:
     arbiter.handle_int = arbiter.handle_term
 
 
 class _Worker(SyncWorker):  # type: ignore[misc]
-    """Waits only so long for the head of a request; told to stop it still serves those who wait at the door."""
+    """Limit the time for the head of a request, and serve waiting connections before exiting."""
 
     def run(self) -> None:
         super().run()
         if self.is_parent_alive():
-            self._serve_who_waits(self.sockets[0])
+            self._serve_waiting(self.sockets[0])
         signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def _serve_who_waits(self, listener: Any) -> None:
-        close_the_door(listener.sock)
-        while somebody_waits(listener.sock):
-            with contextlib.suppress(BlockingIOError, ConnectionAbortedError):  # another was quicker, or it has left
+    def _serve_waiting(self, listener: Any) -> None:
+        stop_new_connections(listener.sock)
+        while has_waiting_connection(listener.sock):
+            with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
                 self.accept(listener)
 
     def handle(self, listener: object, client: socket.socket, addr: object) -> None:
@@ -92,18 +92,18 @@ class _Worker(SyncWorker):  # type: ignore[misc]
 
 
 class _Workers:
-    """What they tell each other: how many can serve and be stopped, and how many requests they had to drop."""
+    """State that the workers share: how many are ready, and how many requests were dropped."""
 
-    def __init__(self, options: Options, line: LineInKernel, listener: socket.socket) -> None:
-        self._options, self._line, self._listener = options, line, listener
-        fork = get_context("fork")  # as gunicorn does
+    def __init__(self, options: Options, admission: KernelQueue, listener: socket.socket) -> None:
+        self._options, self._admission, self._listener = options, admission, listener
+        fork = get_context("fork")  # gunicorn forks its workers
         self._ready, self._dropped = fork.Value("i", 0), fork.Value("i", 0)
 
-    def begin(self, worker: SyncWorker) -> None:
-        """Called by each of them; the last says that the server listens."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the arbiter, which lets us finish
+    def start(self, worker: SyncWorker) -> None:
+        """Set up a worker after the fork; the last one announces the server."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the arbiter handles Ctrl-C and lets workers finish
         signal.signal(signal.SIGALRM, self._end_now)
-        follow_parent(worker.ppid)  # gunicorn itself looks between two requests
+        exit_with_parent(worker.ppid)  # gunicorn itself checks only between requests
         with self._ready.get_lock():
             self._ready.value += 1
             if self._ready.value == self._options.workers:
@@ -111,9 +111,9 @@ class _Workers:
 
     def _end_now(self, _signal: int, _frame: FrameType | None) -> None:
         with self._dropped.get_lock():
-            self._dropped.value += self._line.begun
+            self._dropped.value += self._admission.admitted
         os._exit(0)
 
-    def tell_dropped(self, _arbiter: Arbiter) -> None:
-        """Called by the arbiter when all have ended."""
-        tell_dropped(self._options, self._dropped.value + waiting_in_kernel(self._listener))
+    def report_dropped(self, _arbiter: Arbiter) -> None:
+        """Report, from the arbiter, when all workers have exited."""
+        report_dropped(self._options, self._dropped.value + waiting_in_kernel(self._listener))

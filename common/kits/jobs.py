@@ -1,6 +1,6 @@
 """Jobs: `POST /jobs` accepts one and names its location, `GET /jobs/ID` returns its state or its answer.
 
-The server's resource keeps them. It has `post` and `find`, as `Jobs` describes.
+The server's resource is a `Jobs`.
 """
 
 import re
@@ -17,7 +17,7 @@ RETRY_S = 1  # Retry-After for a client that does not wait
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The state of a job, or its result, or one line that says why it failed."""
+    """The state of a job, its result, or one line that says why it failed."""
 
     state: str = ""
     run: TaskRun | None = None
@@ -28,10 +28,10 @@ class Jobs(Protocol):
     """A queue of jobs."""
 
     async def post(self, task: str) -> str:
-        """Take a job and return its id; raise RefusedError if that is not possible now."""
+        """Accept a job and return its id; raise RefusedError if that is not possible now."""
 
     async def find(self, name: str, wait_s: float) -> Job | None:
-        """Return the job as soon as it is done or `wait_s` is over; None if there is none (any more)."""
+        """Return the job when it is done or `wait_s` is over; None if it is unknown or has expired."""
 
 
 class PostJob(Handler):

@@ -1,9 +1,9 @@
-"""The long task: finding it, performing it, and telling what came of it.
+"""The long task: find it, perform it, and return its answer with its times.
 
-A task is a plain function, or a generator function that yields where it could let others run:
-`yield 0` or just `yield` between two slices of computing, `yield 0.2` to wait 0.2 s. Or it is an `async def`.
+A task is a plain function, an `async def`, or a generator function that yields where other code may run: `yield 0` or
+just `yield` between two slices of computing, `yield 0.2` to wait 0.2 s.
 
-asyncio is imported where it is needed: that takes twice as long as all else here, in each process that performs a task.
+asyncio is imported only where it is needed, because that takes twice as long as all other imports of a worker process.
 """
 
 import importlib
@@ -21,7 +21,7 @@ from typing import Any, cast
 from common.errors import one_line
 from common.task.builtin import BUILTIN_TASKS
 from common.task.spec import Arguments, BadCallError, Call, UnknownTaskError, import_from, split
-from common.task.stopwatch import Stopwatch, Stretch
+from common.task.stopwatch import ComputeSpan, Stopwatch
 
 __all__ = [
     "BadCallError",
@@ -34,74 +34,69 @@ __all__ = [
     "resolve",
 ]
 
-_MAIN_THREAD = threading.get_native_id()  # greenlets all run in it, whatever name gevent gives them
+_MAIN_THREAD = threading.get_native_id()  # gevent gives its greenlets thread names, but all run in this thread
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """One run of a task. Times are `time.monotonic`: one clock for all processes of a machine."""
+    """One run of a task. Times are from `time.monotonic`, which all processes of a machine share."""
 
     answer: str
     started_s: float
     finished_s: float
     cpu_s: float
     worker: str  # "process id/thread name"
-    stretches: tuple[Stretch, ...] = ()  # when it ran, and how much it computed then
+    spans: tuple[ComputeSpan, ...] = ()
 
 
 class TaskError(RuntimeError):
-    """The task raised. Carries only text, so that it crosses to another process whatever was raised."""
+    """The task raised an exception. Holds only text, so that it can always be pickled."""
 
 
-def _never() -> bool:
-    return False
-
-
-def perform(spec: str, unwanted: Callable[[], bool] = _never) -> TaskRun:
-    """Performs the task and waits in it as ordinary code does: nothing else runs on this thread meanwhile.
+def perform(spec: str, is_cancelled: Callable[[], bool] = bool) -> TaskRun:
+    """Perform the task and block this thread until it is done.
 
     Args:
-        spec: its name.
-        unwanted: whether nobody waits for it any more; asked wherever the task yields.
+        spec: the name of the task.
+        is_cancelled: called whenever the task yields; the default is never true.
 
     Raises:
         UnknownTaskError: `spec` names no task.
-        TaskError: the task raised, or is unwanted; its message is one line.
+        TaskError: the task raised, or is cancelled; the message is one line.
     """
     attempt = _Attempt(spec)
-    sleep_gives_way = not inspect.isbuiltin(time.sleep)  # gevent has patched it
-    with _told_in_one_line():
+    sleep_yields = not inspect.isbuiltin(time.sleep)  # patched by gevent
+    with _task_errors():
         for pause_s in attempt.pauses():
-            if unwanted():
-                raise TaskError("nobody waits for it any more")
-            # The system makes threads and processes take turns; only greenlets need to be asked. For the others
-            # sleep(0) would be a waste: it takes 70 µs on Linux, where a timer is never exact.
-            if pause_s or sleep_gives_way:
+            if is_cancelled():
+                raise TaskError("cancelled: the client disconnected")
+            # Only greenlets must yield explicitly. For threads and processes sleep(0) would cost 70 µs on Linux.
+            if pause_s or sleep_yields:
                 time.sleep(pause_s)
         if attempt.coroutine is not None:
-            from common.task.coroutine import on_a_loop_of_its_own
+            from common.task.coroutine import on_new_loop
 
-            attempt.answer = on_a_loop_of_its_own(attempt.coroutine, attempt.stopwatch)
+            attempt.answer = on_new_loop(attempt.coroutine, attempt.stopwatch)
     return attempt.run()
 
 
 async def perform_in_slices(spec: str) -> TaskRun:
-    """Performs the task on the event loop and lets others run wherever it yields or awaits; raises as `perform`."""
+    """Perform the task on the event loop and let others run wherever it yields or awaits. Raises as `perform` does."""
     import asyncio
 
     attempt = _Attempt(spec)
-    with _told_in_one_line():
+    with _task_errors():
         for pause_s in attempt.pauses():
             await asyncio.sleep(pause_s)
         if attempt.coroutine is not None:
-            from common.task.coroutine import on_this_loop
+            from common.task.coroutine import on_running_loop
 
-            attempt.answer = await on_this_loop(attempt.coroutine, attempt.stopwatch)
+            attempt.answer = await on_running_loop(attempt.coroutine, attempt.stopwatch)
     return attempt.run()
 
 
 class _Attempt:
-    """Performs the task from pause to pause; then there is either its answer, or a coroutine that will give it."""
+    """Runs the task from pause to pause; at the end it has either `answer`, or a `coroutine` that returns it."""
 
     def __init__(self, spec: str) -> None:
         self._function = resolve(spec)
@@ -110,56 +105,55 @@ class _Attempt:
         self.coroutine: Coroutine[Any, Any, str] | None = None
 
     def pauses(self) -> Iterator[float]:
-        """Each in seconds; whoever goes on has made it."""
+        """Yield each pause of the task, in seconds; the caller makes it."""
         self.stopwatch.start()
         answer = self._function()
         if inspect.isgenerator(answer):
             steps = cast("Iterator[float | None]", answer)
             while True:
                 try:
-                    pause_s = next(steps) or 0.0  # a bare `yield` gives None
+                    pause_s = next(steps) or 0.0  # None: a bare `yield`
                 except StopIteration as end:
                     answer = end.value
                     break
-                self.stopwatch.stop()  # what others compute in the pause is not this task's
+                self.stopwatch.stop()  # other code runs in the pause
                 yield pause_s
                 self.stopwatch.start()
         if inspect.isasyncgen(answer):
-            raise TypeError("an async generator is no answer; expected an async function that returns it")
+            raise TypeError("the task returned an async generator; expected an async function that returns the answer")
         if not inspect.iscoroutine(answer):
             self.answer = str(answer)
         self.stopwatch.stop()
         if inspect.iscoroutine(answer):
             self.coroutine = as_text(answer)
             if inspect.iscoroutinefunction(getattr(self._function, "function", None)):
-                self.stopwatch = Stopwatch()  # it begins when it is first stepped
+                self.stopwatch = Stopwatch()  # the task starts with the first step of the coroutine
 
     def run(self) -> TaskRun:
-        """What came of it."""
-        ran = tuple(self.stopwatch.stretches)
-        return TaskRun(self.answer, ran[0].from_s, ran[-1].to_s, self.stopwatch.cpu_s(), _this_worker(), ran)
+        spans = tuple(self.stopwatch.spans)
+        return TaskRun(self.answer, spans[0].from_s, spans[-1].to_s, self.stopwatch.cpu_s(), _this_worker(), spans)
 
 
 async def as_text(coroutine: Coroutine[Any, Any, object]) -> str:
-    """What it gives, as text."""
+    """Return the result of a coroutine as text."""
     return str(await coroutine)
 
 
 @contextmanager
-def _told_in_one_line() -> Iterator[None]:
-    """Whatever the task raises is a TaskError; that somebody else wants it to end is not."""
+def _task_errors() -> Iterator[None]:
+    """Turn whatever the task raises into a TaskError, except when someone else stops it."""
     try:
         yield
-    except BaseException as error:  # a GeneratorExit, say, which servers take for their own, and never answer
+    except BaseException as error:  # servers would take a GeneratorExit of the task for their own
         if not isinstance(error, Exception) and _is_from_outside(error):
             raise
         raise TaskError(one_line(error)) from None
 
 
 def _is_from_outside(error: BaseException) -> bool:
-    """Whether it tells the task to end, by Ctrl-C or because its greenlet or its asyncio task was cancelled."""
+    """Return whether this is Ctrl-C, or the cancellation of the greenlet or asyncio task."""
     if isinstance(error, KeyboardInterrupt):
-        return signal.getsignal(signal.SIGINT) is signal.default_int_handler  # or Ctrl-C does not raise it
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else Ctrl-C does not raise it
     return type(error).__name__ == "GreenletExit" or _was_cancelled_by_another(error)
 
 
@@ -168,10 +162,8 @@ def _was_cancelled_by_another(error: BaseException) -> bool:
 
     if not isinstance(error, asyncio.CancelledError):
         return False
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no loop runs here
-        return False
+    loop = asyncio._get_running_loop()
+    task = asyncio.current_task(loop) if loop else None
     return task is not None and task.cancelling() > 0
 
 
@@ -183,14 +175,14 @@ def _this_worker() -> str:
         name = "MainThread"
     else:
         name = threading.current_thread().name
-        if name != "MainThread" and not any(map(str.isdigit, name)):  # AnyIO calls all threads of its pool the same
+        if name != "MainThread" and not any(map(str.isdigit, name)):  # AnyIO's threads share a name
             name = f"{name} {threading.get_native_id()}"
     return f"{os.getpid()}/{name}"
 
 
 @cache
 def _interpreter_number() -> int:
-    """0 in the main interpreter, and always before Python 3.14."""
+    """Return the number of this interpreter: 0 for the main one, and before Python 3.14."""
     try:
         return int(importlib.import_module("concurrent.interpreters").get_current().id)
     except ImportError:
@@ -199,12 +191,12 @@ def _interpreter_number() -> int:
 
 @cache
 def resolve(spec: str) -> Callable[[], object]:
-    """The function of a task: a name from `BUILTIN_TASKS`, or `module:function`, seen from the current folder.
+    """Return the function of a task: a name from `BUILTIN_TASKS`, `module:function`, or `module:function('acme', 3)`.
 
-    Behind its name may stand literals, `module:function('acme', 3)`: then it is called with these.
+    Modules are imported from the current directory, arguments are literals.
 
     Raises:
-        UnknownTaskError: with one line that says why not, and what to try.
+        UnknownTaskError: with one line that says what is wrong, and what to do.
     """
     if spec in BUILTIN_TASKS:
         return BUILTIN_TASKS[spec]
@@ -217,26 +209,26 @@ def resolve(spec: str) -> Callable[[], object]:
             f"unknown task {spec!r}: expected {', '.join(BUILTIN_TASKS)}, or your own as module:function"
         )
     function = _import(module, name, spec)
-    _refuse_what_cannot_be_called(function, arguments, spec)
+    _require_callable(function, arguments, spec)
     return Call(function, arguments)
 
 
 def _import(module: str, name: str, spec: str) -> Callable[..., object]:
     here = os.getcwd()  # noqa: PTH109 (sys.path holds strings)
     try:
-        found: object = import_from(here, module)
+        function: object = import_from(here, module)
         for attribute in name.split("."):
-            found = getattr(found, attribute)
+            function = getattr(function, attribute)
     except (Exception, SystemExit) as error:
         raise UnknownTaskError(
             f"cannot import task {spec!r} from {here}: {one_line(error)}; expected module:function"
         ) from None
-    if not callable(found):
-        raise UnknownTaskError(f"task {spec!r} is a {type(found).__name__}, not a function that can be called")
-    return found
+    if not callable(function):
+        raise UnknownTaskError(f"task {spec!r} is a {type(function).__name__}; expected a function")
+    return function
 
 
-def _refuse_what_cannot_be_called(function: Callable[..., object], arguments: Arguments, spec: str) -> None:
+def _require_callable(function: Callable[..., object], arguments: Arguments, spec: str) -> None:
     if inspect.isasyncgenfunction(function):
         raise UnknownTaskError(
             f"task {spec!r} is an async generator function; expected an async function that returns the answer, "
@@ -248,4 +240,4 @@ def _refuse_what_cannot_be_called(function: Callable[..., object], arguments: Ar
         how = f"with {arguments.text}" if arguments.text else "without arguments"
         raise BadCallError(f"task {spec!r} can't be called {how}: {error}") from None
     except ValueError:
-        pass  # some builtins have no signature that could be checked
+        pass  # some builtins have no signature

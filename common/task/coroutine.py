@@ -17,28 +17,25 @@ from typing import Any, Protocol, cast
 
 from common.errors import one_line
 
-_PATCHED = not inspect.isbuiltin(time.sleep)  # by gevent: what waits gives way to other greenlets of this thread
-_TURN = threading.Lock()  # among greenlets, whose loops all want to be the one that runs on this thread
+_GEVENT = not inspect.isbuiltin(time.sleep)  # gevent has patched the standard library
+_LOOP_LOCK = threading.Lock()  # under gevent: asyncio allows one running loop per thread, and greenlets share one
 
 
 class Watch(Protocol):
-    """What is told when it goes on, and when it pauses."""
+    """A stopwatch: started when the task runs, stopped when it pauses."""
 
-    def start(self) -> None:
-        """It goes on."""
-
-    def stop(self) -> None:
-        """It pauses, or has ended."""
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
 
 
-async def on_this_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
-    """Awaits it among all others; the watch is told of each step of it, and of the tasks that it starts.
+async def on_running_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
+    """Await a coroutine; the watch runs during each step of it, and of the asyncio tasks that it starts.
 
-    It gets a task of its own: if it cancels itself, it does not cancel whoever serves the request.
+    The coroutine runs as an asyncio task of its own, so that it can't cancel the one that serves the request.
     """
     loop = asyncio.get_running_loop()
     if loop.get_task_factory() is None:
-        loop.set_task_factory(cast(Any, _watched_task))  # its type differs from version to version
+        loop.set_task_factory(cast(Any, _watched_task))  # its type differs between Python versions
     shared = _Shared(watch)
     token = _SHARED.set(shared)
     try:
@@ -48,22 +45,22 @@ async def on_this_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str
         _SHARED.reset(token)
 
 
-def on_a_loop_of_its_own(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
-    """Runs it to its end as `asyncio.run` does; the watch is told when the loop waits."""
-    if _PATCHED:
-        with _TURN:
+def on_new_loop(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
+    """Run a coroutine as `asyncio.run` does; the watch is stopped while the loop waits."""
+    if _GEVENT:
+        with _LOOP_LOCK:
             return _run(coroutine, watch)
-    if _loop_of_this_thread() is None:
+    if asyncio._get_running_loop() is None:
         return _run(coroutine, watch)
-    with ThreadPoolExecutor(1) as beside:  # a loop that runs lets no other one run within; it stands still as it should
-        return beside.submit(_run, coroutine, watch).result()
+    with ThreadPoolExecutor(1) as thread:  # asyncio allows no loop inside a running one
+        return thread.submit(_run, coroutine, watch).result()
 
 
 def _run(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
     shared = _Shared(watch)
 
     async def watched() -> str:
-        with shared.going():
+        with shared.running():
             return await coroutine
 
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_Selector(shared))) as runner:
@@ -71,85 +68,78 @@ def _run(coroutine: Coroutine[Any, Any, str], watch: Watch) -> str:
 
 
 class _Selector(selectors.DefaultSelector):
-    """Where a loop waits."""
+    """Stops the watch while the event loop waits."""
 
     def __init__(self, shared: "_Shared") -> None:
         super().__init__()
         self._shared = shared
 
     def select(self, timeout: float | None = None) -> Any:
-        if not _PATCHED and timeout is not None and timeout <= 0:
+        if not _GEVENT and timeout is not None and timeout <= 0:
             return super().select(timeout)
         with self._shared.pausing():
-            return self._select_and_give_way(timeout) if _PATCHED else super().select(timeout)
+            return self._select_and_yield(timeout) if _GEVENT else super().select(timeout)
 
-    def _select_and_give_way(self, timeout: float | None) -> Any:
-        """Meanwhile the loops of other greenlets may run: for asyncio they are all on one thread."""
-        loop = _loop_of_this_thread()
+    def _select_and_yield(self, timeout: float | None) -> Any:
+        """Let the event loops of other greenlets run while this one waits."""
+        loop = asyncio._get_running_loop()
         asyncio._set_running_loop(None)
-        _TURN.release()
+        _LOOP_LOCK.release()
         try:
             return super().select(timeout)
         finally:
-            _TURN.acquire()
+            _LOOP_LOCK.acquire()
             asyncio._set_running_loop(loop)
 
 
-def _loop_of_this_thread() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
 class _Steps:
-    """Awaiting it awaits the coroutine, and the shared watch goes in each step."""
+    """An awaitable that awaits a coroutine and runs the shared watch during each step."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], shared: "_Shared") -> None:
         self._coroutine, self._shared = coroutine, shared
 
     def __await__(self) -> Generator[Any, Any, Any]:
         step: Callable[[Any], Any] = self._coroutine.send
-        what: Any = None
+        value: Any = None
         while True:
-            with self._shared.going():
+            with self._shared.running():
                 try:
-                    awaited = step(what)
+                    awaited = step(value)
                 except StopIteration as end:
                     return end.value
                 except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-                    if error is what:
-                        raise  # it is being closed
-                    # The first two would end the loop, and so the server; the third would close whoever awaits this.
+                    if error is value:
+                        raise  # the coroutine is being closed
+                    # Would otherwise end the event loop, or close the coroutine that awaits this one.
                     raise RuntimeError(one_line(error)) from None
             try:
-                step, what = self._coroutine.send, (yield awaited)
-            except BaseException as error:  # a cancellation, and GeneratorExit: all of it is the coroutine's business
-                step, what = self._coroutine.throw, error
+                step, value = self._coroutine.send, (yield awaited)
+            except BaseException as error:  # includes cancellation and GeneratorExit, which the coroutine may handle
+                step, value = self._coroutine.throw, error
 
 
 class _Shared:
-    """A watch for several tasks of a loop, of which one may begin in the midst of another (asyncio's eager ones)."""
+    """A watch for several asyncio tasks, one of which may start inside of another (eager tasks)."""
 
     def __init__(self, watch: Watch) -> None:
-        self._watch, self._goes = watch, False
+        self._watch, self._is_running = watch, False
 
     @contextlib.contextmanager
-    def going(self) -> Iterator[None]:
-        if self._goes:
+    def running(self) -> Iterator[None]:
+        if self._is_running:
             yield
             return
-        self._goes = True
+        self._is_running = True
         self._watch.start()
         try:
             yield
         finally:
             self._watch.stop()
-            self._goes = False
+            self._is_running = False
 
     @contextlib.contextmanager
     def pausing(self) -> Iterator[None]:
-        if not self._goes:
+        if not self._is_running:
             yield
             return
         self._watch.stop()
@@ -159,7 +149,7 @@ class _Shared:
             self._watch.start()
 
 
-_SHARED: ContextVar[_Shared | None] = ContextVar("_SHARED", default=None)  # tasks that are started inherit it
+_SHARED: ContextVar[_Shared | None] = ContextVar("_SHARED", default=None)  # inherited by the tasks that it starts
 
 
 def _watched_task(

@@ -1,6 +1,6 @@
 """Tasks for a drill: of any length, reporting when they start, and one that never ends on demand.
 
-What they tell and what is set are files in the folder that the variable UNDER_SIEGE_DRILL names.
+They communicate through files in the directory that the environment variable UNDER_SIEGE_DRILL names.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ SLICE_S = 0.002
 
 
 def compute(cpu_s: float) -> Generator[float, None, str]:
-    """Computes for so many seconds of CPU time, in slices; for ever and without any, if that is set for one more.
+    """Compute in slices until this much CPU time is used, or as much as the file `lasts` says.
 
-    If another length is set, for that long.
+    If a file asks for an endless task, compute forever, without slices.
     """
-    cpu_s = _set_length(cpu_s)
-    _begin()
+    cpu_s = _length_s(cpu_s)
+    _report_start()
     if _is_endless():
         while True:
             sum(range(500))
@@ -31,30 +31,29 @@ def compute(cpu_s: float) -> Generator[float, None, str]:
     return "done"
 
 
-def _begin() -> None:
-    """Tells that a task has begun: a byte in a file."""
-    if folder := os.environ.get(FOLDER):
+def _report_start() -> None:
+    """Append a byte to the file `begun`."""
+    if directory := os.environ.get(FOLDER):
         with contextlib.suppress(OSError):
-            file = os.open(os.path.join(folder, BEGUN), os.O_WRONLY | os.O_APPEND)  # noqa: PTH118 (it has to be quick)
+            file = os.open(os.path.join(directory, BEGUN), os.O_WRONLY | os.O_APPEND)  # noqa: PTH118 (importing pathlib is slow)
             os.write(file, b".")
             os.close(file)
 
 
-def _set_length(usual_s: float) -> float:
-    """How long it is to be: one server has tasks of several lengths."""
-    if folder := os.environ.get(FOLDER):
-        with contextlib.suppress(OSError, ValueError), open(os.path.join(folder, LASTS)) as file:  # noqa: PTH118, PTH123
+def _length_s(default_s: float) -> float:
+    if directory := os.environ.get(FOLDER):
+        with contextlib.suppress(OSError, ValueError), open(os.path.join(directory, LASTS)) as file:  # noqa: PTH118, PTH123
             return float(file.read())
-    return usual_s
+    return default_s
 
 
 def _is_endless() -> bool:
-    """Whether this is to be one: each file is for one task."""
-    if folder := os.environ.get(FOLDER):
+    """Return whether this task is endless; each file asks for one."""
+    if directory := os.environ.get(FOLDER):
         with contextlib.suppress(OSError):
-            for name in os.listdir(folder):  # noqa: PTH208 (it has to be quick)
+            for name in os.listdir(directory):  # noqa: PTH208
                 if name.startswith(ENDLESS):
                     with contextlib.suppress(FileNotFoundError):
-                        os.unlink(os.path.join(folder, name))  # noqa: PTH108, PTH118
+                        os.unlink(os.path.join(directory, name))  # noqa: PTH108, PTH118
                         return True
     return False

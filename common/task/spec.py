@@ -15,85 +15,81 @@ from types import ModuleType
 import common
 from common.errors import BadInputError, one_line
 
-THEIRS = "common_of_the_user"  # the name of theirs among all modules, where `common` is ours
+USER_COMMON = "common_of_the_user"  # the name in sys.modules of a module `common` that belongs to the user
 _OURS = Path(str(common.__file__))
 
 
 def import_from(folder: str, name: str) -> ModuleType:
-    """Imports the module as a script in that folder would; raises whatever it raises."""
-    theirs = _their_common(folder)
-    # Worker processes inherit the path, and import our `common` after that.
-    first = [str(_OURS.parents[1]), folder] if theirs else [folder]
+    """Import a module as a script in that folder would, and raise whatever it raises."""
+    user_common = _user_common(folder)
+    # Worker processes inherit sys.path, and must import this project's `common`.
+    first = [str(_OURS.parents[1]), folder] if user_common else [folder]
     if sys.path[: len(first)] != first:
         sys.path[:0] = first
     top, dot, rest = name.partition(".")
-    if theirs is None or top != common.__name__:
+    if user_common is None or top != common.__name__:
         return importlib.import_module(name)
-    if THEIRS not in sys.modules:
-        _import_theirs(theirs)
-    return importlib.import_module(THEIRS + dot + rest)
+    if USER_COMMON not in sys.modules:
+        _import_user_common(user_common)
+    return importlib.import_module(USER_COMMON + dot + rest)
 
 
-def _their_common(folder: str) -> ModuleSpec | None:
-    found = PathFinder.find_spec(common.__name__, [folder])
-    return None if found and found.origin and _OURS.samefile(found.origin) else found
+def _user_common(folder: str) -> ModuleSpec | None:
+    spec = PathFinder.find_spec(common.__name__, [folder])
+    return None if spec and spec.origin and _OURS.samefile(spec.origin) else spec
 
 
-def _import_theirs(found: ModuleSpec) -> None:
-    spec = ModuleSpec(THEIRS, None, is_package=True)
-    if found.origin is None:  # a folder without __init__.py
-        spec.submodule_search_locations = found.submodule_search_locations
+def _import_user_common(module_spec: ModuleSpec) -> None:
+    spec = ModuleSpec(USER_COMMON, None, is_package=True)
+    if module_spec.origin is None:  # a folder without __init__.py
+        spec.submodule_search_locations = module_spec.submodule_search_locations
     else:
-        within = found.submodule_search_locations
-        spec = spec_from_file_location(THEIRS, found.origin, submodule_search_locations=within) or spec
-    module = sys.modules[THEIRS] = module_from_spec(spec)
+        locations = module_spec.submodule_search_locations
+        spec = spec_from_file_location(USER_COMMON, module_spec.origin, submodule_search_locations=locations) or spec
+    module = sys.modules[USER_COMMON] = module_from_spec(spec)
     try:
         if spec.loader is not None:
             spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[THEIRS]
+        del sys.modules[USER_COMMON]
         raise
 
 
 class UnknownTaskError(BadInputError):
-    """There is no such task; the message is one line that says what would be one."""
+    """There is no such task. The message is one line that says what was expected."""
 
 
 class BadCallError(UnknownTaskError):
-    """It can't be called like that: the arguments are no literals, or do not fit."""
+    """The task can't be called with these arguments: they are no literals, or don't match its signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Literals, and what was written for them: nothing of it was ever evaluated."""
+    """Literal arguments and their source text, which is never evaluated."""
 
-    text: str = ""  # with its brackets; empty where there are none
+    text: str = ""  # with parentheses; empty without arguments
     positional: tuple[object, ...] = ()
     named: dict[str, object] = field(default_factory=dict)
-
-    def fresh(self) -> "Arguments":
-        """Lists, sets and dicts that no run has changed yet."""
-        return copy.deepcopy(self) if self.positional or self.named else self
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function and what it is called with."""
+    """A function and its arguments."""
 
     function: Callable[..., object]
     arguments: Arguments = Arguments()
 
     def __call__(self) -> object:
-        """Whatever the function gives."""
-        fresh = self.arguments.fresh()
-        return self.function(*fresh.positional, **fresh.named)
+        """Call the function with copies of the arguments, so that a run can't change them for the next one."""
+        positional, named = copy.deepcopy((self.arguments.positional, self.arguments.named))
+        return self.function(*positional, **named)
 
 
 def split(spec: str) -> tuple[str, Arguments]:
-    """The name before the brackets, and what is in them.
+    """Split `module:function('acme', 3)` into the name and the arguments.
 
     Raises:
-        BadCallError: what is in them are not literals, or have what nobody could see.
+        BadCallError: the arguments are no literals, or have invisible characters.
     """
     name, bracket, _ = spec.partition("(")
     if bracket and not spec.isprintable():
@@ -104,13 +100,15 @@ def split(spec: str) -> tuple[str, Arguments]:
 def _arguments(spec: str, text: str) -> Arguments:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of escapes that mean nothing, on stderr
+            warnings.simplefilter("ignore")  # about invalid escape sequences
             call = ast.parse(f"f{text}", mode="eval").body
-            whole = len(f"f{text}".encode()) == call.end_col_offset  # and no comment behind it
+            whole = len(f"f{text}".encode()) == call.end_col_offset  # no comment after it
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or not whole:
-                raise BadCallError(f"task {spec!r} goes on behind its brackets; expected nothing there")
-            positional = tuple(_literal(spec, one) for one in call.args)
-            named = [(one.arg or "**", _literal(spec, one.value, one.arg is None)) for one in call.keywords]
+                raise BadCallError(f"task {spec!r} has text after its arguments; expected nothing there")
+            positional = tuple(_literal(spec, argument) for argument in call.args)
+            named = [
+                (keyword.arg or "**", _literal(spec, keyword.value, keyword.arg is None)) for keyword in call.keywords
+            ]
     except BadCallError:
         raise
     except SyntaxError as error:
@@ -129,9 +127,9 @@ def _literal(spec: str, node: ast.expr, unpacked: bool = False) -> object:
     try:
         if not unpacked:
             return ast.literal_eval(node)
-    except (ValueError, TypeError):  # TypeError: of a list as a key
+    except (ValueError, TypeError):  # TypeError: a list as a key
         pass
     raise BadCallError(
-        f"task {spec!r} has an argument that is no literal: {'**' * unpacked}{ast.unparse(node)}; "
-        "expected texts, numbers, True, False, None, and lists, tuples, sets and dicts of them"
+        f"task {spec!r} has an argument that is not a literal: {'**' * unpacked}{ast.unparse(node)}; "
+        "expected strings, numbers, True, False, None, and lists, tuples, sets and dicts of them"
     )

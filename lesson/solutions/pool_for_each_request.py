@@ -6,16 +6,16 @@ from multiprocessing import get_context
 from common.cpus import usable_cpus as default_workers
 from common.kits.tornado_kit import TaskHandler, serve
 from common.options import server_options
-from common.parent_watch import follow_server
+from common.parent_watch import exit_with_server
 from common.task import perform
 
 
 class LongTask(TaskHandler):
     async def get(self) -> None:
-        self.answer(await self.unless_client_leaves(pool.submit(perform, self.task)))
+        self.answer(await self.cancel_on_disconnect(pool.submit(perform, self.task)))
 
 
 if __name__ == "__main__":
     options = server_options(default_workers())
-    with ProcessPoolExecutor(options.workers, get_context("forkserver"), follow_server) as pool:
+    with ProcessPoolExecutor(options.workers, get_context("forkserver"), exit_with_server) as pool:
         serve(LongTask, options)

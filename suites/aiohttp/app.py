@@ -1,4 +1,4 @@
-"""The benchmark on aiohttp: HOST PORT POSTGRESQL. Each answer says what gave it."""
+"""The aiohttp server of this suite: python app.py HOST PORT POSTGRESQL. X-Served-By names the versions in use."""
 
 import asyncio
 import os

@@ -1,6 +1,8 @@
-"""After each load: are the answers what is in the tables, were the rows read for them, and updated where they say so?
+"""Check the database after each load: were rows read and updated, and do answers match the tables?
 
-Args: URL of the path, POSTGRESQL, how many answers were given, and how many bytes. Its last line says what is wrong.
+usage: check.py URL POSTGRESQL ANSWERS BYTES
+
+ANSWERS and BYTES are totals of the load. The last line of the output says what is wrong.
 """
 
 import asyncio
@@ -19,63 +21,63 @@ from page import page
 
 URL, ADDRESS, ANSWERS, BYTES = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 HOST, PATH = URL.split("/", 3)[2], "/" + URL.split("/", 3)[3]
-ASKED = 4  # times, for rows that are drawn at random
-FEWEST = 0.5  # of the rows that so many updates of random rows reach, or that were to be read
-# Within which PostgreSQL tells what was read: an idle connection does it after 10, and one in use once a second.
-TOLD_S, LOOK_S, AT_A_TIME = 15, 0.2, 8
-LENGTH = 0.25  # of the answers' mean length, which differs with the numbers in them
+REQUESTS = 4  # to see that rows are drawn at random
+FEWEST = 0.5  # share of the expected reads or updates
+# PostgreSQL counts reads with a delay: 1 s for a busy connection, 10 s for an idle one.
+TIMEOUT_S, POLL_S, AT_A_TIME = 15, 0.2, 8
+LENGTH = 0.25  # tolerance as a share of the mean length, which varies with the numbers in the answers
 READ = "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint FROM pg_stat_user_tables"
 
 
-def asked() -> bytes:
-    """As wrk asks, without any header that would tell us from it."""
+def fetch() -> bytes:
+    """Return the body of a response to a request that looks like one of wrk."""
     connection = HTTPConnection(HOST)
     connection.putrequest("GET", PATH, skip_accept_encoding=True)
     connection.endheaders()
     with closing(connection), connection.getresponse() as answer:
         if answer.status != HTTPStatus.OK:
-            wrong(f"gives status {answer.status}")
+            fail(f"gives status {answer.status}")
         return answer.read()
 
 
-def wrong(what: str) -> NoReturn:
+def fail(what: str) -> NoReturn:
     sys.exit(f"GET {PATH} {what}")
 
 
 async def check_read(connection: asyncpg.Connection, rows: int) -> None:
-    """Whether so many rows were read for each answer."""
-    fewest, until_s, ours = FEWEST * ANSWERS * rows, time.monotonic() + TOLD_S, 0
+    """Fail unless about this many rows were read for each answer."""
+    fewest, until_s, ours = FEWEST * ANSWERS * rows, time.monotonic() + TIMEOUT_S, 0
     while (read := (await connection.fetchval(READ) or 0) - ours) < fewest:
         if time.monotonic() > until_s:
-            wrong(f"has read {max(0, read)} rows, where {ANSWERS} answers should have read {ANSWERS * rows}")
-        await asyncio.gather(asyncio.sleep(LOOK_S), *(asyncio.to_thread(asked) for _ in range(AT_A_TIME)))
+            fail(f"has read {max(0, read)} rows, but {ANSWERS} answers should have read {ANSWERS * rows}")
+        await asyncio.gather(asyncio.sleep(POLL_S), *(asyncio.to_thread(fetch) for _ in range(AT_A_TIME)))
         ours += AT_A_TIME * rows
 
 
 def check_length(bodies: list[bytes]) -> None:
-    """Whether answers under load were as long as those that are read here."""
+    """Fail unless answers under load were about as long as these."""
     if BYTES and ANSWERS:
         mean, own = int(BYTES) / ANSWERS, sum(map(len, bodies)) / len(bodies)
         if abs(mean - own) > LENGTH * own:
-            wrong(f"gave {mean:.1f} bytes on the average under load, and {own:.1f} now")
+            fail(f"gave {mean:.1f} bytes on average under load, and {own:.1f} now")
 
 
-async def check_rows(connection: asyncpg.Connection, told: Any) -> None:
-    """Whether those that were just given are in the table, and as many as were asked for."""
-    rows = [told] if isinstance(told, dict) else told
+async def check_rows(connection: asyncpg.Connection, answer: Any) -> None:
+    """Fail unless the table has the rows of the answer, as many as requested."""
+    rows = [answer] if isinstance(answer, dict) else answer
     there = {
         row["id"]: row["random_number"]
         for row in await connection.fetch("SELECT * FROM world WHERE id = ANY($1)", [row["id"] for row in rows])
     }
     if len(there) != rows_of(PATH) or there != {row["id"]: row["randomNumber"] for row in rows}:
-        wrong(
-            f"gives {rows[:2]} of {len(rows)}, where {rows_of(PATH)} are asked for "
+        fail(
+            f"gives {rows[:2]} of {len(rows)}, but {rows_of(PATH)} were requested "
             f"and the table has {list(there.items())[:2]}"
         )
 
 
 def rows_of(path: str) -> int:
-    """How many an answer takes; 0 where it needs no database."""
+    """Return the number of rows in an answer; 0 if it needs no database."""
     last = path.rpartition("/")[2]
     return int(last) if last.isdecimal() else {"db": 1, "fortunes": len(FORTUNES)}.get(last, 0)
 
@@ -89,19 +91,19 @@ async def main() -> None:
         )
         expected = ROWS * (1 - (1 - int(updates[1]) / ROWS) ** ANSWERS)
         if changed < FEWEST * expected:
-            wrong(f"has updated {changed} rows, where {ANSWERS} answers should have reached some {expected:.0f}")
+            fail(f"has updated {changed} rows, but {ANSWERS} answers should have reached about {expected:.0f}")
     if rows := rows_of(PATH):
         await check_read(connection, rows)
-    bodies = [await asyncio.to_thread(asked) for _ in range(ASKED)]
+    bodies = [await asyncio.to_thread(fetch) for _ in range(REQUESTS)]
     check_length(bodies)
     body = bodies[-1].decode()
     exact = {"/plaintext": "Hello, World!", "/json": json.dumps({"message": "Hello, World!"})}
     if PATH in exact or PATH.endswith("fortunes"):
         if body != exact.get(PATH, page(enumerate(FORTUNES, 1))):
-            wrong(f"gives {body[:80]!r}")
+            fail(f"gives {body[:80]!r}")
         return
     if len(set(bodies)) == 1:
-        wrong(f"gives the same rows {ASKED} times, where they are to be drawn at random")
+        fail(f"gives the same rows {REQUESTS} times, but they should be drawn at random")
     await check_rows(connection, json.loads(body))
 
 

@@ -1,4 +1,4 @@
-"""The two tables, as they are when a server starts."""
+"""The contents of the two tables when a server starts."""
 
 import asyncpg
 
@@ -25,12 +25,12 @@ CREATE TABLE fortune (id integer PRIMARY KEY, message text NOT NULL);
 
 
 def first_number(row: int) -> int:
-    """What stands in a row before anybody has updated it: more than any update puts there."""
+    """Return the initial number of a row, which is larger than that of any update."""
     return 10_000 + row
 
 
 async def fill(address: str) -> None:
-    """Makes both tables anew."""
+    """Create both tables again."""
     connection = await asyncpg.connect(address)
     await connection.execute(MAKE)
     await connection.copy_records_to_table("world", records=[(n, first_number(n)) for n in range(1, ROWS + 1)])

@@ -1,6 +1,6 @@
-"""The ceiling: the same queries with as little of a web server as answers at all: HOST PORT POSTGRESQL.
+"""The ceiling: the same queries with a minimal web server: python least.py HOST PORT POSTGRESQL
 
-It looks at the path and at nothing else, and asks the database through asyncpg whether `raw` or `orm` is asked for.
+It reads only the path of a request, and uses asyncpg for `raw` and for `orm`.
 """
 
 import asyncio
@@ -45,11 +45,11 @@ class Least(asyncio.Protocol):
 
     async def reply(self, head: bytes) -> None:
         body = (await answer(head.split(b" ", 2)[1].decode())).encode()
-        asked = head.lower()
-        keep = b" http/1.1\r\n" in asked or b"\r\nconnection: keep-alive" in asked
-        close = not keep or b"\r\nconnection: close" in asked
-        said = "Connection: close\r\n" if close else ""
-        self.transport.write(f"HTTP/1.1 200 OK\r\n{said}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        lower = head.lower()
+        keep = b" http/1.1\r\n" in lower or b"\r\nconnection: keep-alive" in lower
+        close = not keep or b"\r\nconnection: close" in lower
+        header = "Connection: close\r\n" if close else ""
+        self.transport.write(f"HTTP/1.1 200 OK\r\n{header}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         if close:
             self.transport.close()
 

@@ -1,4 +1,4 @@
-"""The database through the ORM of SQLAlchemy 2, over the same asyncpg."""
+"""Database access through the ORM of SQLAlchemy 2, with asyncpg."""
 
 import random
 
@@ -26,7 +26,7 @@ class Fortune(Base):
 
 
 class Orm:
-    """What is asked of the database."""
+    """The queries of the benchmark."""
 
     async def open(self, address: str) -> None:
         address = address.replace("postgresql://", "postgresql+asyncpg://", 1)
@@ -38,12 +38,12 @@ class Orm:
 
     async def row(self) -> dict[str, int]:
         async with self.session() as session:
-            return told(await session.get_one(World, random.randint(1, ROWS)))
+            return as_json(await session.get_one(World, random.randint(1, ROWS)))
 
     async def rows(self, count: int) -> list[dict[str, int]]:
         async with self.session() as session:
             numbers = random.sample(range(1, ROWS + 1), count)
-            return [told(await session.get_one(World, number)) for number in numbers]
+            return [as_json(await session.get_one(World, number)) for number in numbers]
 
     async def update(self, count: int) -> list[dict[str, int]]:
         async with self.session.begin() as session:
@@ -51,12 +51,12 @@ class Orm:
             rows = [await session.get_one(World, number) for number in numbers]
             for row in rows:
                 row.random_number = random.randint(1, ROWS)
-        return [told(row) for row in rows]
+        return [as_json(row) for row in rows]
 
     async def fortunes(self) -> list[tuple[int, str]]:
         async with self.session() as session:
             return [(row.id, row.message) for row in await session.scalars(select(Fortune))]
 
 
-def told(row: World) -> dict[str, int]:
+def as_json(row: World) -> dict[str, int]:
     return {"id": row.id, "randomNumber": row.random_number}

@@ -1,4 +1,4 @@
-"""The database through asyncpg alone."""
+"""Database access through asyncpg alone."""
 
 import random
 
@@ -10,7 +10,7 @@ POOL = 16  # connections
 
 
 class Raw:
-    """What is asked of the database."""
+    """The queries of the benchmark."""
 
     async def open(self, address: str) -> None:
         self.pool = await asyncpg.create_pool(address, min_size=POOL, max_size=POOL)
@@ -20,17 +20,19 @@ class Raw:
 
     async def row(self) -> dict[str, int]:
         async with self.pool.acquire() as connection:
-            return told(await connection.fetchrow(READ, random.randint(1, ROWS)))
+            return as_json(await connection.fetchrow(READ, random.randint(1, ROWS)))
 
     async def rows(self, count: int) -> list[dict[str, int]]:
         async with self.pool.acquire() as connection:
             read = await connection.prepare(READ)
-            return [told(await read.fetchrow(number)) for number in random.sample(range(1, ROWS + 1), count)]
+            return [as_json(await read.fetchrow(number)) for number in random.sample(range(1, ROWS + 1), count)]
 
     async def update(self, count: int) -> list[dict[str, int]]:
         async with self.pool.acquire() as connection:
             read = await connection.prepare(READ)
-            numbers = sorted(random.sample(range(1, ROWS + 1), count))  # or two would wait for each other for ever
+            numbers = sorted(
+                random.sample(range(1, ROWS + 1), count)
+            )  # sorted, because otherwise two updates could deadlock
             for number in numbers:
                 await read.fetchrow(number)
             new = [(number, random.randint(1, ROWS)) for number in numbers]
@@ -42,5 +44,5 @@ class Raw:
             return [tuple(row) for row in await connection.fetch("SELECT id, message FROM fortune")]
 
 
-def told(row: asyncpg.Record) -> dict[str, int]:
+def as_json(row: asyncpg.Record) -> dict[str, int]:
     return {"id": row["id"], "randomNumber": row["random_number"]}

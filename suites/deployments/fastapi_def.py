@@ -1,4 +1,4 @@
-"""FastAPI with a plain `def`: the task runs in a thread of AnyIO's pool, the loop stays free."""
+"""FastAPI with a plain `def`: the task runs in a thread of AnyIO's pool, and the event loop stays free."""
 
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse

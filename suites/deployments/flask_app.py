@@ -1,4 +1,4 @@
-"""Flask: the task in the view, for whatever WSGI server runs it."""
+"""Flask with the task in the view, for any WSGI server."""
 
 from flask import Flask, Response
 

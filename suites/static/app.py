@@ -1,4 +1,4 @@
-"""Files from Flask, and WhiteNoise in front of it; each answer says which of them gave it, and how that is built."""
+"""Static files from Flask, with WhiteNoise in front of it. X-Served-By says which one answered, and how it is built."""
 
 import os
 from pathlib import Path
@@ -22,24 +22,24 @@ def ping():
     return "pong"
 
 
-def in_front_of_it(prefix):
-    """WhiteNoise, which knows the files below that prefix and passes everything else on."""
+def with_whitenoise(prefix):
+    """Return WhiteNoise, which serves the files below this prefix and passes other requests to Flask."""
     from whitenoise import WhiteNoise, base, media_types, responders, string_utils
 
     compiled = {Path(module.__file__).suffix == ".so" for module in (base, media_types, responders, string_utils)}
     how = {frozenset({True}): "compiled", frozenset({False}): "pure"}.get(frozenset(compiled), "half compiled")
 
-    def says_so(headers, path, url):  # noqa: ARG001 (so WhiteNoise calls it)
+    def add_header(headers, path, url):  # noqa: ARG001 (WhiteNoise passes all three)
         headers["X-Served-By"] = f"whitenoise, {how}"
 
-    return WhiteNoise(flask_app, root=TREE, prefix=prefix, add_headers_function=says_so)
+    return WhiteNoise(flask_app, root=TREE, prefix=prefix, add_headers_function=add_header)
 
 
 def whitenoise():
-    """As it is meant."""
-    return in_front_of_it("static/")
+    """Return the intended setup."""
+    return with_whitenoise("static/")
 
 
 def published():
-    """As it was published: what was asked for is nothing that WhiteNoise has, so Flask serves it."""
-    return in_front_of_it("assets/")
+    """Return the published setup: the requested paths are not below the prefix, so Flask serves the files."""
+    return with_whitenoise("assets/")

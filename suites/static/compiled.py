@@ -1,4 +1,4 @@
-"""Compiles the WhiteNoise of this environment with Cython, unless that is done: python compiled.py"""
+"""Compile the WhiteNoise of this environment with Cython, unless it is compiled: python compiled.py"""
 
 import subprocess
 import sys
@@ -10,5 +10,5 @@ MODULES = ("base", "compress", "media_types", "responders", "string_utils")
 package = Path(find_spec("whitenoise").origin).parent
 if not all(list(package.glob(f"{module}.*.so")) for module in MODULES):
     sources = [f"{module}.py" for module in MODULES]
-    # -3: as Python 3 means it; -i: beside the sources, where an import prefers it.
+    # -3: Python 3 semantics; -i: write the modules next to the sources, where the import system prefers them.
     subprocess.run([Path(sys.executable).with_name("cythonize"), "-i", "-3", *sources], cwd=package, check=True)

@@ -1,4 +1,4 @@
-"""Makes a tree of files that looks the same everywhere: python tree.py FOLDER, which is called as it has files."""
+"""Make a reproducible tree of files: python tree.py FOLDER, whose name is the number of files."""
 
 import random
 import shutil
@@ -11,7 +11,7 @@ SMALLEST, LARGEST = 1_000, 20_000  # bytes
 
 
 def make(folder: Path, files: int) -> None:
-    """All of them, or none: a tree that is there is a whole one."""
+    """Make the whole tree or nothing; keep an existing one."""
     if folder.is_dir():
         return
     part = folder.with_name(f"{folder.name}.part")

@@ -1,4 +1,4 @@
-"""What each user does under Locust: GETs a file, PUTs one of its own, GETs that, and looks at it on the disk."""
+"""The requests of a Locust user: GET a file, PUT a new one, GET it again, and check it on the disk."""
 
 import uuid
 from pathlib import Path
@@ -8,18 +8,18 @@ from urllib.parse import urljoin
 def visit(user) -> None:
     name = f"of_{id(user)}.txt"
     url, body = urljoin(user.url, f"/temp/{name}"), f"{uuid.uuid4()}\n" * 10
-    asked(user, "GET", user.url, expected=user.expected or None)
-    if asked(user, "PUT", url, data=body):
-        asked(user, "GET", url, expected=body.encode(), file=user.folder and Path(user.folder, name))
+    is_right(user, "GET", user.url, expected=user.expected or None)
+    if is_right(user, "PUT", url, data=body):
+        is_right(user, "GET", url, expected=body.encode(), file=user.folder and Path(user.folder, name))
 
 
-def asked(user, method: str, url: str, expected: bytes | None = None, file: Path | str = "", **what) -> bool:
-    """Whether the answer is right; if not, the request counts as one that failed."""
+def is_right(user, method: str, url: str, expected: bytes | None = None, file: Path | str = "", **what) -> bool:
+    """Send a request and return whether its answer is right; count it as failed otherwise."""
     with user.client.request(method, url, name=method, headers=user.headers, catch_response=True, **what) as answer:
         if answer.status_code and not 200 <= answer.status_code < 300:
             answer.failure(f"status {answer.status_code}")
         elif answer.status_code and expected is not None and answer.content != expected:
-            answer.failure("wrong contents: not what is to be there")
+            answer.failure("wrong contents")
         elif file and not (Path(file).is_file() and Path(file).read_bytes() == expected):
             answer.failure("wrong contents on the disk")
         return bool(answer.status_code and answer.status_code < 300)

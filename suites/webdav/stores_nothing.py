@@ -1,4 +1,4 @@
-"""A control, no WebDAV server: it reads what is PUT and forgets it, and has the same text for whatever was stored."""
+"""A control instead of a WebDAV server: it discards what is PUT, and returns the same text for every stored file."""
 
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +10,7 @@ STORED = b"body 00000000-0000-0000-0000-000000000000\n"
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    wbufsize = -1  # head and body leave together
+    wbufsize = -1  # send head and body together
 
     def do_GET(self) -> None:
         self.answer(200, PAGE if self.path == "/private/test.html" else STORED)

@@ -1,4 +1,4 @@
-"""The JSON endpoint on Bottle: it makes text of the same data for every request."""
+"""The JSON endpoint on Bottle: it serializes the same data for every request."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A small form of suites/aiohttp: what is not asked of the database, or not written there, is found; and its tables."""
+"""A small version of suites/aiohttp: its checks detect servers that skip the database; and its tables."""
 
 import io
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from besieging import measured
+from bench_runs import run_once
 from conftest import ROOT
 from load_tool_checks import needed
 from simulated_record import bare_record, record_of, result_of
@@ -16,7 +16,7 @@ from common.errors import BadInputError
 from under_siege.analysis.axis_differences import across_of
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Machine, Record
-from under_siege.render import dressed
+from under_siege.render import formatted
 from under_siege.report.comparison_export import as_across
 
 SUITE = """
@@ -33,17 +33,17 @@ check = "{python} check.py {url} {postgresql} {answers} {bytes}"
 path = "/plaintext"
 [axes]
 aiohttp = "VERSION"
-[servers.least] # the first, which is asked how long an answer takes: it starts three times as quickly as the others
+[servers.least] # the first server, which calibrates the task: it starts three times faster than the others
 command = "{python} least.py {host} {port} {postgresql}"
 [servers.honest]
 command = "{python} app.py {host} {port} {postgresql}"
 headers = { X-Served-By = "aiohttp {aiohttp}, aiohttp._http_parser, asyncio.unix_events" }
 environment = { AIOHTTP = "{aiohttp}" }
-[servers.liar]
-command = "{python} liar.py {host} {port} {postgresql}"
+[servers.dishonest]
+command = "{python} dishonest.py {host} {port} {postgresql}"
 """
-# It answers with new numbers, and updates nothing.
-LIAR = """
+# Returns new numbers without updating the database.
+DISHONEST = """
 import random, runpy
 from orm import Orm
 
@@ -55,7 +55,7 @@ runpy.run_path("app.py")
 """
 
 
-# It asks the database as it should, and tells wrk alone, which names itself nowhere, other numbers.
+# Queries the database, but returns other numbers to wrk, which sends no User-Agent header.
 LIAR_TO_WRK = """
 import json, runpy
 from aiohttp import web
@@ -73,7 +73,7 @@ runpy.run_path("app.py")
 """
 
 
-# In place of the ORM, whose import is most of what it takes to start, where nothing is asked through it.
+# Replaces the ORM where no request needs it, because its import takes most of the startup time.
 NO_ORM = """
 class Orm:
     async def open(self, address):
@@ -84,8 +84,8 @@ class Orm:
 """
 
 
-def small(tool: str, liar: str, folder: Path, changes: dict[str, str], orm: str = "") -> dict[str, Record]:
-    """The records of the small form under that tool, with that liar."""
+def small(tool: str, dishonest: str, folder: Path, changes: dict[str, str], orm: str = "") -> dict[str, Record]:
+    """Return the records of the small suite by server, loaded with this tool and with this dishonest server."""
     aiohttp = pytest.importorskip("aiohttp")
     pytest.importorskip("asyncpg")
     pytest.importorskip("sqlalchemy")
@@ -96,10 +96,10 @@ def small(tool: str, liar: str, folder: Path, changes: dict[str, str], orm: str 
         assert before in text
         text = text.replace(before, after)
     (folder / "small" / "suite.toml").write_text(text)
-    (folder / "small" / "liar.py").write_text(liar)
+    (folder / "small" / "dishonest.py").write_text(dishonest)
     if orm:
         (folder / "small" / "orm.py").write_text(orm)
-    result, _ = measured(folder, "small")
+    result, _ = run_once(folder, "small")
     records = {one.server: one for one in result.records}
     least, honest = records["least"].failure, records["honest"].failure
     if least and least.code == "missing_program":
@@ -111,24 +111,24 @@ def small(tool: str, liar: str, folder: Path, changes: dict[str, str], orm: str 
 @pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.slow
-def test_rows_that_are_given_to_wrk_alone_are_found(tmp_path: Path) -> None:
+def test_wrong_rows_sent_only_to_wrk_are_detected(tmp_path: Path) -> None:
     changes = {'"ab"': '"wrk"', "requests = 80": 'time = "1s"', "/orm/updates/5": "/raw/db"}
     records = small("wrk", LIAR_TO_WRK, tmp_path, changes, NO_ORM)
-    assert records["liar"].failure.code == "wrong_answer"
-    assert re.search(r"GET /raw/db gives \[{'id': \d+, 'randomNumber': 1}", records["liar"].failure.message)
+    assert records["dishonest"].failure.code == "wrong_answer"
+    assert re.search(r"GET /raw/db gives \[{'id': \d+, 'randomNumber': 1}", records["dishonest"].failure.message)
 
 
 @pytest.mark.figures
-def test_rows_that_are_not_updated_are_found(tmp_path: Path) -> None:
-    records = small("ab", LIAR, tmp_path, {})
+def test_missing_updates_are_detected(tmp_path: Path) -> None:
+    records = small("ab", DISHONEST, tmp_path, {})
     assert [records["honest"].bursts.right, records["least"].bursts.right] == [[80], [80]]
     assert records["honest"].services_cpu_s is not None
-    assert records["liar"].failure.code == "wrong_answer"
-    assert "GET /orm/updates/5 has updated 0 rows" in records["liar"].failure.message
+    assert records["dishonest"].failure.code == "wrong_answer"
+    assert "GET /orm/updates/5 has updated 0 rows" in records["dishonest"].failure.message
 
 
 def versions(faster: float, again: float = 0.765, **changes: Any) -> list[Record]:
-    """Two of one version, whose rounds differ by some per cent, and one that is so many times as fast."""
+    """Return records of one version measured twice, and of a version that is `faster` times as fast."""
     found = [bare_record(round_) for round_ in (1, 2, 3)]
     for version, speed in (("3.10.1", 0.75 * faster), ("3.8.6", 0.75), ("3.8.6.0", again)):
         for round_, noise in ((1, 0.98), (2, 1.0), (3, 1.01)):
@@ -137,7 +137,7 @@ def versions(faster: float, again: float = 0.765, **changes: Any) -> list[Record
     return found
 
 
-def test_a_difference_is_shown_where_it_is_more_than_noise_and_more_than_the_same_version_twice() -> None:
+def test_differences_above_noise_and_above_repeated_versions_are_shown() -> None:
     across = across_of(summarize(result_of(versions(1.25))), "aiohttp")
     assert across.values == ["3.8.6", "3.8.6.0", "3.10.1"]
     ((_, cells),) = across.rows.items()
@@ -147,8 +147,8 @@ def test_a_difference_is_shown_where_it_is_more_than_noise_and_more_than_the_sam
     assert across.noise["rate_per_s"] == pytest.approx(0.02, abs=0.01)
 
 
-def test_noise_is_that_of_what_is_compared() -> None:
-    """Where the machine had other work nothing is compared, and what the same twice differed by says nothing."""
+def test_noise_excludes_cases_that_are_not_compared() -> None:
+    """On a busy machine nothing is compared, so the difference between identical versions does not count."""
     busy = Machine(total_s=8, busy_s=8, steal_s=0)
     restless = versions(1.25, again=0.4, machine=busy, users=20)[3:]
     across = across_of(summarize(result_of([*versions(1.25), *restless])), "aiohttp")
@@ -156,12 +156,12 @@ def test_noise_is_that_of_what_is_compared() -> None:
     assert across_of(summarize(result_of([*versions(1)[:3], *restless])), "aiohttp").noise["rate_per_s"] > 0.5
 
 
-def test_a_difference_no_larger_than_that_of_the_same_version_twice_is_left_blank() -> None:
+def test_differences_within_those_of_identical_versions_are_blank() -> None:
     ((_, cells),) = across_of(summarize(result_of(versions(1.02))), "aiohttp").rows.items()
     assert {value: cell.differences["rate_per_s"] for value, cell in cells.items()} == dict.fromkeys(cells)
 
 
-def test_the_table_says_how_large_noise_is_and_one_value_is_no_axis(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_reports_its_noise_and_requires_an_axis(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.console import Console
 
     result = result_of(versions(1.25))
@@ -170,13 +170,13 @@ def test_the_table_says_how_large_noise_is_and_one_value_is_no_axis(capsys: pyte
     assert re.search(r"\d  +\+2[45] %", printed)
     assert "differences are from aiohttp 3.8.6; blank" in printed
     assert "the same version twice differed by up to" in printed
-    assert "1_x" in dressed(result, "table")
-    with pytest.raises(BadInputError, match="has not two values of 'size': expected one of its axes, task, users"):
+    assert "1_x" in formatted(result, "table")
+    with pytest.raises(BadInputError, match="has fewer than two values of 'size'; use one of its axes: task, users"):
         across_of(summarize(result), "size")
 
 
 @pytest.mark.parametrize(("width", "tables"), [(60, [2, 3]), (80, [1, 2]), (140, [1, 1])])
-def test_where_it_is_narrow_there_are_several_tables_and_no_figure_is_cut(width: int, tables: list[int]) -> None:
+def test_narrow_terminals_get_several_tables_without_truncated_figures(width: int, tables: list[int]) -> None:
     from rich.console import Console
 
     console = Console(width=width, record=True, file=io.StringIO())

@@ -1,4 +1,4 @@
-"""bench.py as its users call it. What it measures: test_run.py."""
+"""The command line of bench.py. test_run.py tests the measurements."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from conftest import ROOT, SERVERS, SUPPORT, bench_command
-from planned import plan_of
+from plans import plan_of
 from simulated_record import bare_record, record_of
 
 from common.errors import BadInputError
@@ -23,40 +23,40 @@ from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import interpreter
 
 
-def test_list_shows_every_strategy_with_its_title(asked) -> None:
-    shown = asked("list")
+def test_list_shows_every_strategy_with_its_title(run_cli) -> None:
+    shown = run_cli("list")
     assert shown.returncode == 0
     lines = shown.stdout.splitlines()
     assert [line.split()[0] for line in lines] == [path.stem for path in SERVERS]
     assert "In a process pool" in lines[3]
 
 
-def test_list_for_programs(asked) -> None:
-    entries = json.loads(asked("list", "--json").stdout)
+def test_list_as_json(run_cli) -> None:
+    entries = json.loads(run_cli("list", "--json").stdout)
     assert [entry["server"] for entry in entries] == [path.stem for path in SERVERS]
     assert entries[2]["port"] == 8002
     assert entries[2]["title"].startswith("In a thread pool")
 
 
-def test_every_case_takes_its_turn_in_every_round_in_the_same_order_for_the_same_seed() -> None:
+def test_every_round_has_every_case_in_an_order_set_by_the_seed() -> None:
     def order(seed: int) -> list[list[str]]:
         plan = plan_of(users=5, rounds=4, seed=seed)
-        able.update(case.server for case in plan.cases)
-        assert able | {one.server for one in plan.left_out} == {path.stem for path in SERVERS}
+        runnable.update(case.server for case in plan.cases)
+        assert runnable | {one.server for one in plan.left_out} == {path.stem for path in SERVERS}
         return [[case.server for case in cases] for cases in plan.in_order()]
 
-    able: set[str] = set()
+    runnable: set[str] = set()
     assert order(1) == order(1) != order(2)
     rounds = order(1)
     assert len(rounds) == 4
-    assert all(sorted(stems) == sorted([*able, "bare"]) for stems in rounds)
+    assert all(sorted(stems) == sorted([*runnable, "bare"]) for stems in rounds)
     assert len({tuple(stems) for stems in rounds}) > 1
 
 
-def test_the_task_is_found_in_the_users_own_folder(asked, tmp_path) -> None:
-    """One that prints a line without its end, which disturbs nothing."""
+def test_a_task_is_imported_from_the_current_directory(run_cli, tmp_path) -> None:
+    """The task prints a line without a newline, which must not disturb the output."""
     shutil.copy(SUPPORT / "sample_tasks.py", tmp_path / "my_jobs.py")
-    ran = asked(
+    ran = run_cli(
         "run", "4", "--task", "my_jobs:prints", "--rounds", "1", "--time", "1s", "--users", "3", "--out", "r.json"
     )
     assert (tmp_path / "r.json").is_file(), ran.stderr
@@ -69,20 +69,20 @@ def test_the_task_is_found_in_the_users_own_folder(asked, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("words", "error"),
     [
         (["run", "99"], "unknown server '99': expected a number, a path, or one of 1_sync"),
         (["run", "nonsense"], "unknown server 'nonsense'"),
         (["run", "missing.py"], "server 'missing.py' can't be read: No such file or directory"),
         (["run", "."], "has no suite.toml: expected one; bench.py init creates it there"),
         (["run", "./"], "has no suite.toml: expected one; bench.py init creates it there"),
-        (["run", "empty.py"], "doesn't keep the server contract"),
+        (["run", "empty.py"], "violates the server contract"),
         (["run", "broken.py"], "is not Python: invalid syntax"),
         (["run", "2", "--task", "nothing"], "unknown task 'nothing'"),
         (["run", "2", "--task", "no_such:f"], "cannot import task 'no_such:f'"),
         (["run", "2", "--task", "jobs:raises"], "task 'jobs:raises' raised ValueError: the first line and a second"),
         (["run", "2", "--task", "jobs:is_async_generator"], "is an async generator function"),
-        (["run", "4", "--task", "only_in_main:f"], "can't reach a worker process"),
+        (["run", "4", "--task", "only_in_main:f"], "can't be sent to a worker process"),
         (["run", "4", "--task", "jobs:kills_itself"], "it ended the process"),
         (["run", "--users", "0"], "Invalid value for '--users'"),
         (["run", "--users", "many"], "Invalid value for '--users'"),
@@ -95,7 +95,7 @@ def test_the_task_is_found_in_the_users_own_folder(asked, tmp_path) -> None:
         (["compare", "half.json", "half.json"], "not a result of bench.py run"),
         (["run", "--workers", "0"], "Invalid value for '--workers'"),
         (["run", "--python", "no-such-python"], "no interpreter 'no-such-python'"),
-        (["run", "--python", "/bin/true"], "'/bin/true' is not a Python that runs"),
+        (["run", "--python", "/bin/true"], "'/bin/true' does not run as Python"),
         (["run", "--out", "no/such/folder/r.json"], "can't be written: No such file or directory"),
         (["run", "--out", "."], "is a folder; expected a file"),
         (["run", "--nonsense"], "No such option"),
@@ -103,13 +103,13 @@ def test_the_task_is_found_in_the_users_own_folder(asked, tmp_path) -> None:
         (["report"], "Missing argument"),
         (["report", "missing.json"], "missing.json: No such file or directory"),
         (["report", "broken.py"], "broken.py: not a result of bench.py run"),
-        (["report", "later.json"], "made by a later version (schema 999"),
+        (["report", "later.json"], "written by a later version (schema 999"),
         (["report", "half.json"], "not a result of bench.py run"),
         (["report", "half.json", "--format", "poem"], "Invalid value for '--format'"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )
-def test_bad_input_is_answered_with_one_line_and_nothing_is_started(words, complaint, asked, tmp_path) -> None:
+def test_bad_input_is_a_one_line_error_before_anything_starts(words, error, run_cli, tmp_path) -> None:
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "broken.py").write_text("def nothing(:\n")
     (tmp_path / "later.json").write_text('{"schema": 999}')
@@ -119,37 +119,37 @@ def test_bad_input_is_answered_with_one_line_and_nothing_is_started(words, compl
     (tmp_path / "only_in_main.py").write_text(
         "import multiprocessing\nassert multiprocessing.parent_process() is None\ndef f(): return 1\n"
     )
-    refused = asked(*words)
+    refused = run_cli(*words)
     assert refused.returncode == 2
     assert refused.stdout == ""
-    assert complaint in refused.stderr
+    assert error in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
     assert not list(tmp_path.glob("results/*"))
 
 
-def test_as_a_command_it_refuses_with_the_same_line_and_exit_code(bench) -> None:
+def test_the_installed_command_reports_the_same_error_and_exit_code(bench) -> None:
     refused = bench("run", "99")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith("bench.py: unknown server '99': expected a number, a path, or one of 1_sync")
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_without_siege_it_says_what_installs_it(asked, tmp_path, monkeypatch) -> None:
+def test_a_missing_siege_is_reported_with_its_install_command(run_cli, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    refused = asked("run", "2")
+    refused = run_cli("run", "2")
     assert refused.returncode == 2
     assert refused.stderr.startswith("bench.py: siege is not installed; install it with: ")
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_a_hanging_task_is_given_up_before_anything_is_started(bench, tmp_path, monkeypatch) -> None:
+def test_a_hanging_task_times_out_before_anything_starts(bench, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
     monkeypatch.setattr(expectation, "LIMIT_S", 1.0)
     with pytest.raises(BadInputError, match="did not end within 1 s"):
         asyncio.run(expectation.try_task("sample_tasks:half_a_minute", interpreter()))
 
 
-def test_help_needs_none_of_the_heavy_packages() -> None:
+def test_help_imports_no_heavy_packages() -> None:
     script = (
         "import atexit, runpy, sys; sys.argv = ['bench.py', '--help'];"
         "atexit.register(lambda: print(sorted(sys.modules), file=sys.stderr));"
@@ -162,7 +162,7 @@ def test_help_needs_none_of_the_heavy_packages() -> None:
         assert f"'{heavy}'" not in shown.stderr
 
 
-def test_a_closed_pipe_is_no_traceback(bench) -> None:
+def test_a_closed_pipe_causes_no_traceback(bench) -> None:
     listing = subprocess.Popen(bench_command("list"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     listing.stdout.close()
     errors = listing.stderr.read()
@@ -171,18 +171,18 @@ def test_a_closed_pipe_is_no_traceback(bench) -> None:
     assert "Traceback" not in errors
 
 
-def test_doctor_says_what_would_spoil_a_run(asked, tmp_path, monkeypatch) -> None:
-    fine = asked("doctor")
-    assert fine.returncode in (0, 1)
-    assert fine.stdout
+def test_doctor_reports_problems(run_cli, tmp_path, monkeypatch) -> None:
+    healthy = run_cli("doctor")
+    assert healthy.returncode in (0, 1)
+    assert healthy.stdout
     monkeypatch.setenv("PATH", str(tmp_path))
-    ill = asked("doctor")
-    assert ill.returncode == 1
-    assert "siege is not installed; install it with: " in ill.stdout
+    without_siege = run_cli("doctor")
+    assert without_siege.returncode == 1
+    assert "siege is not installed; install it with: " in without_siege.stdout
 
 
-class Listening:
-    """A watcher that remembers what it was told."""
+class RecordingWatcher:
+    """A watcher that records its warnings."""
 
     def __init__(self) -> None:
         self.warned: list[str] = []
@@ -197,11 +197,11 @@ class Listening:
 ALONE = ("alone_wall_s", "alone_cpu_s")
 
 
-def test_auto_stops_when_nothing_is_open(tmp_path, monkeypatch) -> None:
-    """What is measured is simulated, and gives what is expected; everything around it is real."""
+def test_automatic_rounds_stop_when_all_cases_are_decided(tmp_path, monkeypatch) -> None:
+    """Simulate the measurement only; everything around it is real."""
 
     @contextlib.asynccontextmanager
-    async def on_a_steady_machine(*_):
+    async def without_monitors(*_):
         yield
 
     async def simulated(turn) -> None:
@@ -211,16 +211,16 @@ def test_auto_stops_when_nothing_is_open(tmp_path, monkeypatch) -> None:
             setattr(record, name, getattr(made, name))
 
     monkeypatch.setattr(case_run.CaseRun, "measure", simulated)
-    monkeypatch.setattr(case_run, "beside_the_machine", on_a_steady_machine)
+    monkeypatch.setattr(case_run, "beside_the_machine", without_monitors)
     plan = plan_of("2", users=5, time_s=4.0, rounds=MOST_ROUNDS)
-    result, stopped_by, is_saved = run_plan(plan, tmp_path / "r.json", Listening(), ["bench.py", "run"], wanted)
+    result, stopped_by, is_saved = run_plan(plan, tmp_path / "r.json", RecordingWatcher(), ["bench.py", "run"], wanted)
     assert (stopped_by, is_saved) == (None, True)
     assert max(record.round for record in result.records) == 2
     assert [record.server for record in result.records].count("bare") == len(result.records) / 2
 
 
-def test_a_siege_that_is_too_short_for_the_task_is_said_beforehand() -> None:
+def test_a_time_too_short_for_the_task_causes_a_warning() -> None:
     plan = plan_of("3", task="sign_up", users=4)
-    expected, watcher = Expectation(b"", 0.28, 0.001), Listening()
+    expected, watcher = Expectation(b"", 0.28, 0.001), RecordingWatcher()
     say_how_long(plan, {plan.cases[0].work: expected}, watcher)
     assert watcher.warned == ["--time 1s is short for sign_up with 4 users: use --time auto, or 4s or more"]

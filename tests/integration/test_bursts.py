@@ -1,4 +1,4 @@
-"""What is made of totals: rates, percentiles and verdicts, by the same rules as of single answers where they can be."""
+"""Rates, percentiles and verdicts of load tools that report totals per burst instead of single responses."""
 
 import pytest
 from simulated_bursts import COUNT, burst_record_of
@@ -7,19 +7,19 @@ from verdicts import codes, judged
 
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Machine, Ports, Record, load, save
-from under_siege.render import dressed
+from under_siege.render import formatted
 from under_siege.report.comparison_export import as_csv
 from under_siege.report.notes import notes
 from under_siege.run.duration import Length
 from under_siege.targets.expectation import Expectation
 
 
-def words(record: Record) -> str:
+def message_of(record: Record) -> str:
     return judged(record).reasons[0].message
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_honest_server_is_ok_and_its_figures_are_right(workers: int) -> None:
+def test_an_honest_server_is_ok_with_the_expected_figures(workers: int) -> None:
     case = judged(burst_record_of("1_x", workers=workers))
     assert (case.verdict, case.reasons) == ("ok", [])
     assert case.rate_per_s.mean == pytest.approx(workers / TASK_S, rel=0.03)
@@ -31,12 +31,12 @@ def test_an_honest_server_is_ok_and_its_figures_are_right(workers: int) -> None:
     assert case.cpu_s_per_transaction == pytest.approx(TASK_S, rel=0.05)
 
 
-def test_pauses_between_bursts_are_no_time_of_the_server() -> None:
+def test_pauses_between_bursts_do_not_lower_the_rate() -> None:
     case = judged(burst_record_of("1_x", took_s=0.5, right=5, body_bytes=20))
     assert case.rate_per_s.mean == pytest.approx(10)
 
 
-def test_percentiles_are_the_medians_of_the_bursts() -> None:
+def test_percentiles_are_medians_over_the_bursts() -> None:
     record = burst_record_of("1_x")
     record.bursts.p50_s[:] = [0.5, 0.51, 0.52, 3.0]
     assert judged(record).response_s.p50 == pytest.approx(0.515)
@@ -55,73 +55,75 @@ def test_a_tool_without_percentiles_leaves_that_column_empty() -> None:
     assert (case.verdict, case.response_s) == ("ok", None)
 
 
-def test_above_the_ceiling_is_above_it_for_every_tool() -> None:
+def test_rates_above_the_ceiling_are_suspect() -> None:
     assert "above_ceiling" in codes(judged(burst_record_of("1_x", right=400, body_bytes=1600)))
 
 
-def test_half_of_the_answers_sooner_than_the_task_alone() -> None:
+def test_a_median_below_the_task_duration_is_too_fast() -> None:
     assert codes(judged(burst_record_of("1_x", p50_s=TASK_S / 2))) == ["too_fast"]
-    for errors in ("wrong_status", "unanswered"):  # they may have been those
+    for errors in ("wrong_status", "unanswered"):  # the fast responses may be the errors
         assert "too_fast" not in codes(judged(burst_record_of("1_x", p50_s=TASK_S / 2, **{errors: 5})))
 
 
-def test_answers_with_another_status_and_none_at_all_are_missing() -> None:
+def test_wrong_statuses_and_missing_answers_lower_availability() -> None:
     case = judged(burst_record_of("1_x", wrong_status=5, unanswered=5))
     assert codes(case) == ["availability"]
     assert case.availability_pct == pytest.approx(50)
-    assert f"{10 * COUNT} of {20 * COUNT} requests got no right answer" in case.reasons[0].message
+    assert f"{10 * COUNT} of {20 * COUNT} requests got no correct answer" in case.reasons[0].message
 
 
-def test_nothing_right_is_a_failure() -> None:
+def test_a_case_without_right_answers_fails() -> None:
     case = judged(burst_record_of("1_x", right=0, wrong_status=9, body_bytes=36))
     assert (case.verdict, codes(case)) == ("failed", ["no_transactions"])
-    assert f"{9 * COUNT} requests got no right answer" in case.reasons[0].message
+    assert f"{9 * COUNT} requests got no correct answer" in case.reasons[0].message
 
 
 @pytest.mark.parametrize("each", [0, 3, 8])
-def test_answers_of_another_length_are_not_the_right_ones(each: int) -> None:
+def test_answers_of_another_length_are_wrong(each: int) -> None:
     case = judged(burst_record_of("1_x", right=10, body_bytes=each * 10), bare_record())
     record = burst_record_of("1_x", right=100, body_bytes=each * 100)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
-    assert f"{each}.0 bytes long on the average instead of 4" in words(record)
+    assert f"{each}.0 bytes long on average instead of 4" in message_of(record)
     assert case.verdict in ("ok", "failed")
 
 
-def test_contents_that_a_script_found_wrong_are_not_the_right_ones() -> None:
+def test_contents_rejected_by_a_script_are_wrong() -> None:
     record = burst_record_of("1_x", wrong_status=3, wrong_contents=2)
     assert (judged(record).verdict, codes(judged(record))) == ("failed", ["wrong_answer"])
-    assert f"{2 * COUNT} of {13 * COUNT} answers under load had a good status and wrong contents" in words(record)
+    assert f"{2 * COUNT} of {13 * COUNT} answers under load had a good status but wrong contents" in message_of(record)
 
 
 @pytest.mark.parametrize("more", [12, 20, -20, 21, -21])
-def test_bytes_of_what_was_on_its_way_accuse_nobody(more: int) -> None:
-    """At the end of each burst that may be an answer of each of the five users."""
+def test_bytes_of_responses_in_flight_are_tolerated(more: int) -> None:
+    """At the end of each burst, one response per user may be in flight, here of five users."""
     expected = [] if abs(more) <= 5 * 4 else ["wrong_answer"]
     assert codes(judged(burst_record_of("1_x", body_bytes=4 * 10 + more))) == expected
 
 
 @pytest.mark.parametrize("tool", ["ab", "wrk"])
-def test_a_tool_that_hardly_sleeps_is_the_limit(tool: str) -> None:
+def test_a_busy_load_tool_is_the_bottleneck(tool: str) -> None:
     record = burst_record_of("1_x", tool=tool, tool_awake=0.93)
     assert codes(judged(record)) == ["generator"]
-    assert words(record).startswith(f"the load tool was the limit: {tool} computed or waited for a CPU in 93 %")
+    assert message_of(record).startswith(
+        f"the load tool was the limit: {tool} reports how fast it is itself, because its only thread was busy 93 %"
+    )
     assert codes(judged(burst_record_of("1_x", tool=tool, tool_awake=0.6))) == []
     threads = burst_record_of("1_x", tool=tool, tool_awake=0.93)
     threads.tool_cpus = 2
     assert codes(judged(threads)) == []
 
 
-def test_a_worker_of_locust_that_was_busy_is_the_limit_though_the_others_slept() -> None:
+def test_one_busy_locust_worker_is_the_bottleneck() -> None:
     record = burst_record_of("1_x", tool="locust", tool_awake=0.3)
     assert codes(judged(record)) == []
     record.tool_report = "Worker box_1 (index 0) exceeded cpu threshold (will only log this once per worker)"
     assert codes(judged(record)) == ["generator"]
-    assert "one of Locust's workers" in words(record)
+    assert "one of Locust's workers" in message_of(record)
 
 
 @pytest.mark.parametrize(("ceiling_awake", "expected"), [(0.97, {"generator"}), (0.3, {"above_ceiling", "generator"})])
-def test_more_than_a_ceiling_whose_limit_was_the_tool_is_no_lie(ceiling_awake: float, expected: set[str]) -> None:
-    """What differs then is how quick the tool was; but where the ceiling was the server's own, it is one."""
+def test_exceeding_a_ceiling_limited_by_the_tool_is_allowed(ceiling_awake: float, expected: set[str]) -> None:
+    """Rates above a tool-limited ceiling show the speed of the tool; above a server-limited one they are suspect."""
     ceiling, record = burst_record_of("nginx", tool_awake=ceiling_awake), burst_record_of("1_x", 1, 2, tool_awake=0.97)
     ceiling.is_ceiling = True
     ceiling.has_task = record.has_task = False
@@ -129,19 +131,19 @@ def test_more_than_a_ceiling_whose_limit_was_the_tool_is_no_lie(ceiling_awake: f
     assert set(codes(case)) == expected
 
 
-def test_where_the_system_does_not_tell_its_cpu_time_stands_for_it() -> None:
+def test_cpu_time_of_the_tool_replaces_unknown_awake_time() -> None:
     assert codes(judged(burst_record_of("1_x", tool_awake=None, tool_cpu_s=0.95))) == ["generator"]
     assert codes(judged(burst_record_of("1_x", tool_awake=None, tool_cpu_s=0.5))) == []
 
 
-def test_siege_takes_nothing_from_a_server_beside_idle_cpus() -> None:
-    """Its threads are as many as its users; what it takes matters where the CPUs are scarce."""
+def test_siege_is_a_bottleneck_only_without_idle_cpus() -> None:
+    """siege has one thread per user, so its CPU time matters only if the CPUs are busy."""
     for idle_s, expected in ((2.0, []), (0.9, []), (0.7, ["generator"]), (0.1, ["generator"])):  # of 8
         machine = Machine(total_s=8, busy_s=4.9, steal_s=0, idle_s=idle_s)
         assert codes(judged(record_of("1_x", tool_cpu_s=0.8, machine=machine))) == expected
 
 
-def test_local_ports_that_run_out() -> None:
+def test_exhausted_local_ports_are_detected() -> None:
     def judged_with(taken: int, *, reused: bool, errors: int) -> list[str]:
         record = burst_record_of("1_x", connect_errors=errors, unanswered=errors)
         record.ports, record.port_range, record.ports_are_reused = Ports([0.0, 1.0], [5, taken]), 28232, reused
@@ -152,22 +154,22 @@ def test_local_ports_that_run_out() -> None:
     assert codes(judged(siege)) == ["availability", "ports"]
     assert judged_with(27000, reused=False, errors=0) == ["ports"]
     assert judged_with(25000, reused=False, errors=0) == []
-    assert judged_with(27000, reused=True, errors=0) == []  # they are given out again
+    assert judged_with(27000, reused=True, errors=0) == []
     assert judged_with(15000, reused=True, errors=1) == ["availability", "ports"]
     assert judged_with(9000, reused=False, errors=1) == ["availability"]
 
 
-def test_connections_that_were_to_be_kept_and_were_not_are_said() -> None:
-    for kept, told in ((0, 1), (10, 0), (None, 0)):
+def test_connections_closed_despite_keep_alive_are_noted() -> None:
+    for kept, notes_expected in ((0, 1), (10, 0), (None, 0)):
         record = burst_record_of("1_x", kept_alive=kept)
         record.keep_alive = True
         result = result_of([bare_record(), record])
-        said = [message for _, message in notes(result, summarize(result)) if "keep connections alive" in message]
-        assert len(said) == told
+        found = [message for _, message in notes(result, summarize(result)) if "keep connections alive" in message]
+        assert len(found) == notes_expected
         assert summarize(result).cases[0].verdict == "ok"
 
 
-def test_the_harnesss_own_requests_are_work_done() -> None:
+def test_requests_of_the_bench_count_towards_the_rate() -> None:
     checked = burst_record_of("1_x")
     for column, value in zip(("sent_s", "answered_s", "code", "problem"), (0.5, 0.6, "", ""), strict=True):
         getattr(checked.checks, column).append(value)
@@ -180,21 +182,21 @@ def test_a_result_with_bursts_is_saved_loaded_and_shown(tmp_path) -> None:
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json") == result
     for dress in ("markdown", "json", "html"):
-        assert "1_x" in dressed(result, dress)
+        assert "1_x" in formatted(result, dress)
     assert "1_x" in as_csv(result)
 
 
 @pytest.mark.parametrize(("column", "value"), [("took_s", 0.0), ("right", -1), ("p50_s", -1.0), ("tool_awake", -0.1)])
-def test_what_can_not_be_true_of_bursts_is_refused(tmp_path, column: str, value: float) -> None:
+def test_impossible_values_of_bursts_are_rejected(tmp_path, column: str, value: float) -> None:
     save(result_of([burst_record_of("1_x", **{column: value})]), tmp_path / "r.json")
     with pytest.raises(ValueError, match=rf"Expected .* at .*\.bursts\.{column}"):
         load(tmp_path / "r.json")
 
 
-def test_where_users_wait_for_long_bursts_are_few() -> None:
-    """What is in flight at the end of one is in the way of the next."""
+def test_long_waits_lead_to_fewer_bursts() -> None:
+    """Requests in flight at the end of a burst delay the next burst."""
     assert Length(4.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (4, 1.0)
     assert Length(60.0, 25, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (8, 7.5)
     assert Length(4.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (1, 4.0)
-    assert Length(60.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (5, 12.0)  # of ten cycles, and a bit
+    assert Length(60.0, 25, Expectation(b"4", 0.04, 0.04)).bursts(1.0) == (5, 12.0)  # slightly over ten cycles
     assert Length(0.5, 2, Expectation(b"4", 0.0001, 0.0001)).bursts(1.0) == (1, 0.5)

@@ -1,4 +1,4 @@
-"""The ceiling: users without a server, as threads of a few processes."""
+"""The ceiling: the load without a server, in which users are threads of a few processes."""
 
 import asyncio
 import contextlib
@@ -12,26 +12,23 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, SUPPORT, gone, wait_until
-from planned import plan_of
+from plans import plan_of
 
 from common.cpus import usable_cpus
-from under_siege.errors import CaseFailedError
 from under_siege.model.case import Case
-from under_siege.model.record import Record
-from under_siege.monitors.answer_check import interval_s
+from under_siege.model.record import CaseFailedError, Record
+from under_siege.monitors.probes import check_interval_s
 from under_siege.paths import script
 from under_siege.processes.managed_process import offspring
 from under_siege.run import ceiling
 from under_siege.run.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
 from under_siege.run.duration import LEAST_S, Length
 from under_siege.run.plan import new_record
-from under_siege.subprocess_scripts.no_server_baseline import CHECKER, spread
+from under_siege.subprocess_scripts.no_server_baseline import CHECK_USER, spread
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import interpreter
 
-BESIDES = (
-    5  # processes without users: the supervisor, the first one, its forkserver and resource tracker, the checker's
-)
+OTHER_PROCESSES = 5  # processes without users: supervisor, main process, forkserver, resource tracker and checker
 NO_LIMIT_S = 1000.0
 EXPECTED = Expectation(b"done", 0.1, 0.0)
 
@@ -61,14 +58,14 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def bring(name: str, body: str = "time.sleep(0.05)", imports: str = "") -> str:
-    """Writes a task into the current folder."""
+def write_task(name: str, body: str = "time.sleep(0.05)", imports: str = "") -> str:
+    """Write a task module into the current directory and return the task's name."""
     Path(f"{name}.py").write_text(DIARY.format(body=body, imports=imports))
     return f"{name}:task"
 
 
 def diary(what: str) -> list[tuple[int, float]]:
-    """The processes that wrote it, and when."""
+    """Return the process and time of every diary entry of this kind."""
     entries = [line.split() for line in Path("diary").read_text().splitlines()]
     return [(int(pid), float(at)) for word, pid, at in entries if word == what]
 
@@ -91,21 +88,21 @@ def computed(task: str, users: int, time_s: float = 1.0) -> Record:
     return record
 
 
-def until_everybody_worked(task: str, users: int, look: Callable[[], None]) -> Record:
-    """Ends when every user has had an answer; looks before it does."""
+def run_until_all_users_answered(task: str, users: int, look: Callable[[], None]) -> Record:
+    """Run the ceiling until every user has an answer, call `look`, and stop."""
     case, record = new_bare(task, users)
     seen: set[int] = set()
 
     async def go() -> None:
-        everybody = asyncio.Event()
+        all_answered = asyncio.Event()
 
         def tell() -> None:
             seen.add(record.transactions.user[-1])
             if len(seen) == users:
-                everybody.set()
+                all_answered.set()
 
         running = asyncio.ensure_future(compute_bare(case, interpreter(), EXPECTED, record, length(record), tell))
-        worked = asyncio.ensure_future(everybody.wait())
+        worked = asyncio.ensure_future(all_answered.wait())
         await asyncio.wait({running, worked}, return_when=asyncio.FIRST_COMPLETED)
         with contextlib.suppress(asyncio.CancelledError):
             if not running.done():
@@ -120,7 +117,7 @@ def until_everybody_worked(task: str, users: int, look: Callable[[], None]) -> R
 
 @contextlib.contextmanager
 def bare(task: str, users: int, processes: int) -> Iterator[subprocess.Popen[str]]:
-    """The bare case as a process, after its users have begun."""
+    """Run the ceiling as a process; yield it once its users have begun."""
     words = ["--task", task, "--users", str(users), "--processes", str(processes), "--check-every", "1"]
     process = subprocess.Popen(
         [sys.executable, *script("no_server_baseline"), *words],
@@ -142,7 +139,7 @@ def bare(task: str, users: int, processes: int) -> Iterator[subprocess.Popen[str
 
 
 @pytest.mark.parametrize(("users", "processes"), [(25, 4), (400, 8), (3, 8), (1, 1), (8, 8)])
-def test_every_user_is_in_one_process_and_no_process_has_two_more_than_another(users, processes) -> None:
+def test_users_are_spread_evenly_over_processes(users, processes) -> None:
     shares = spread(users, processes)
     assert sorted(user for share in shares for user in share) == list(range(users))
     assert len(shares) == min(users, processes)
@@ -150,50 +147,50 @@ def test_every_user_is_in_one_process_and_no_process_has_two_more_than_another(u
 
 
 @pytest.mark.slow
-def test_400_users_begin_and_work_in_a_few_processes() -> None:
-    task, looks = bring("jobs"), []
-    record = until_everybody_worked(task, 400, lambda: looks.append(offspring(os.getpid())))
+def test_400_users_share_a_few_processes() -> None:
+    task, looks = write_task("jobs"), []
+    record = run_until_all_users_answered(task, 400, lambda: looks.append(offspring(os.getpid())))
     assert processes_for(400) == PROCESSES_PER_CPU * usable_cpus()
-    assert 1 < len(looks[0]) <= processes_for(400) + BESIDES
+    assert 1 < len(looks[0]) <= processes_for(400) + OTHER_PROCESSES
     assert record.failure is None
     assert record.ready_s < ready_limit_s(processes_for(400), Expectation(b"done", 0.1, 0.0))
     with_users = {pid for pid, _ in diary("began")} & {process.pid for process in looks[0]}
-    assert processes_for(400) <= len(with_users) <= processes_for(400) + 2  # the checker's, and the first one
+    assert processes_for(400) <= len(with_users) <= processes_for(400) + 2  # the checker and the main process
 
 
 def test_few_users_have_a_process_each() -> None:
     assert processes_for(1) == 1
     looks: list[int] = []
-    until_everybody_worked(bring("jobs"), 1, lambda: looks.append(len(offspring(os.getpid()))))
-    assert looks[0] <= 1 + BESIDES
+    run_until_all_users_answered(write_task("jobs"), 1, lambda: looks.append(len(offspring(os.getpid()))))
+    assert looks[0] <= 1 + OTHER_PROCESSES
 
 
-def test_every_process_has_imported_and_performed_the_task_before_the_users_begin() -> None:
-    task = bring("heavy", imports="import numpy\ntime.sleep(0.3)  # as heavy imports do")
+def test_every_process_runs_the_task_once_before_the_users_begin() -> None:
+    task = write_task("heavy", imports="import numpy\ntime.sleep(0.3)  # as heavy imports do")
     with bare(task, users=6, processes=3) as process:
         performed = [next(line for line in process.stdout if line[:1].isdigit()) for _ in range(12)]
     assert len(performed) == 12
     imported = dict(diary("imported"))
-    assert len(imported) == 3 + 1  # those with users, and the checker's
+    assert len(imported) == 3 + 1  # the processes with users, and the checker
     assert max(imported.values()) < process.go_s
     before_go = Counter(pid for pid, at in diary("ended") if at < process.go_s)
     assert set(before_go) == set(imported)
     assert set(before_go.values()) == {1}
 
 
-def test_users_whose_task_imports_numpy_begin_within_the_length_of_a_task() -> None:
+def test_users_begin_together_even_if_the_task_has_heavy_imports() -> None:
     length_s = 1.0
-    task = bring("heavy", f"time.sleep({length_s})", "import numpy\ntime.sleep(1)  # as heavier imports do")
-    columns = until_everybody_worked(task, 10, lambda: None).transactions
+    task = write_task("heavy", f"time.sleep({length_s})", "import numpy\ntime.sleep(1)  # as heavier imports do")
+    columns = run_until_all_users_answered(task, 10, lambda: None).transactions
     began_s = [ended - took for ended, took in zip(columns.finished_s, columns.took_s, strict=True)]
     assert 0 <= min(began_s[:10]) <= max(began_s[:10]) < length_s
 
 
-def test_a_folder_of_the_user_does_not_hide_the_package_of_this_name() -> None:
+def test_a_folder_named_common_does_not_hide_our_package() -> None:
     Path("common").mkdir()
     Path("common", "__init__.py").write_text("raise RuntimeError('not this one')")
     Path("common", "task.py").write_text("raise RuntimeError('nor this one')")
-    record = until_everybody_worked(bring("jobs"), 3, lambda: None)
+    record = run_until_all_users_answered(write_task("jobs"), 3, lambda: None)
     assert set(record.transactions.user) == {0, 1, 2}
 
 
@@ -204,7 +201,7 @@ IN_CHILDREN = "if __import__('multiprocessing').parent_process(): {how}"
 
 RAISES = ("raise ValueError('out of luck')", "exit code 1; its last line: the task raised ValueError: out of luck")
 KILLED = ("os.kill(os.getpid(), 9)", "exit code 1; its last line: a process with users was ended by SIGKILL")
-HEIR = ("os.fork() or time.sleep(60); os._exit(3)", "its last line: a process with users ended with exit code 3")
+CHILD_EXITS = ("os.fork() or time.sleep(60); os._exit(3)", "its last line: a process with users ended with exit code 3")
 
 
 @pytest.mark.parametrize(
@@ -213,14 +210,14 @@ HEIR = ("os.fork() or time.sleep(60); os._exit(3)", "its last line: a process wi
         pytest.param(BREAKS, *RAISES, id="raises later"),
         pytest.param(BREAKS, "raise SystemExit('enough')", "the task raised SystemExit: enough", id="exits later"),
         pytest.param(BREAKS, *KILLED, id="is killed later"),
-        pytest.param(BREAKS, *HEIR, id="leaves a child later"),
+        pytest.param(BREAKS, *CHILD_EXITS, id="leaves a child later"),
         pytest.param(IN_CHILDREN, *RAISES, id="raises before they begin"),
         pytest.param(IN_CHILDREN, *KILLED, id="is killed before they begin"),
-        pytest.param(IN_CHILDREN, *HEIR, id="leaves a child before they begin"),
+        pytest.param(IN_CHILDREN, *CHILD_EXITS, id="leaves a child before they begin"),
     ],
 )
-def test_a_task_that_fails_ends_the_bare_case_with_its_reason(body, how, reason) -> None:
-    case, record = new_bare(bring("jobs", body.format(how=how)), 3)
+def test_a_failing_task_fails_the_ceiling_with_the_reason(body, how, reason) -> None:
+    case, record = new_bare(write_task("jobs", body.format(how=how)), 3)
     with pytest.raises(CaseFailedError) as failed:
         asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), Path("break").touch))
     assert failed.value.code == "died"
@@ -228,20 +225,20 @@ def test_a_task_that_fails_ends_the_bare_case_with_its_reason(body, how, reason)
     assert not offspring(os.getpid())
 
 
-def test_a_task_that_can_not_be_performed_alone_is_one_line() -> None:
-    case, record = new_bare(bring("jobs", "raise ValueError('never')"), 2)
+def test_a_task_that_always_fails_is_reported_in_one_line() -> None:
+    case, record = new_bare(write_task("jobs", "raise ValueError('never')"), 2)
     with pytest.raises(CaseFailedError, match=r"exit code 1; its last line: the task raised ValueError: never$"):
         asyncio.run(compute_bare(case, interpreter(), EXPECTED, record, length(record), lambda: None))
 
 
-def test_a_child_that_the_task_has_forked_is_not_one_more_user() -> None:
-    with bare(bring("jobs", "pid = os.fork()\n    if pid: os.waitpid(pid, 0)"), users=2, processes=1) as process:
+def test_a_forked_child_is_not_another_user() -> None:
+    with bare(write_task("jobs", "pid = os.fork()\n    if pid: os.waitpid(pid, 0)"), users=2, processes=1) as process:
         assert all(process.stdout.readline() for _ in range(20))
     assert {pid for pid, _ in diary("began")} == {pid for pid, _ in diary("imported")}
 
 
 @pytest.mark.parametrize("task", ["sample_tasks:half_a_second_of_computing", "sample_tasks:half_a_second"])
-def test_nothing_is_left_when_the_first_process_is_killed(task, monkeypatch) -> None:
+def test_no_process_is_left_when_the_main_process_is_killed(task, monkeypatch) -> None:
     monkeypatch.chdir(SUPPORT)
     with bare(task, users=60, processes=2) as process:
         family = offspring(process.pid)
@@ -250,17 +247,17 @@ def test_nothing_is_left_when_the_first_process_is_killed(task, monkeypatch) -> 
         wait_until(lambda: all(gone(one) for one in family))
 
 
-def test_the_time_to_become_ready_follows_from_the_task_and_the_processes() -> None:
+def test_ready_limit_depends_on_the_task_and_the_number_of_processes() -> None:
     short, long = Expectation(b"", 0.01, 0.01), Expectation(b"", 5.0, 5.0)
     assert ready_limit_s(8, long) > ready_limit_s(8, short) + 5 * (5 + 8 / usable_cpus())
     assert ready_limit_s(64 * usable_cpus(), long) > ready_limit_s(usable_cpus(), long) + 64 * 5
 
 
-def test_what_it_prints_becomes_answers_and_checks_and_what_the_task_prints_nothing() -> None:
+def test_only_lines_of_the_baseline_become_answers_and_checks() -> None:
     record, told = new_record(plan_of("2"), plan_of("2").ceilings[0], 4.0, 1), []
     length = Length(None, 1, Expectation(b"", 60.0, 60.0))
     lines = ["go,100.5", "7,100.75,101.0,5", "check,101.0,101.75,5", "7,101.0,103.5,9"]
-    printed = [
+    ignored = [
         "7,101.0,103.5",
         "7,101.0,103.5,9,1",
         "a,101.0,103.5,9",
@@ -269,19 +266,19 @@ def test_what_it_prints_becomes_answers_and_checks_and_what_the_task_prints_noth
         "\u0667,1.0,2.0,3",
         "",
     ]
-    bare = ceiling._Bare(record, length, lambda: told.append(1))
-    for line in (*lines, *printed):
+    bare = ceiling._BaselineLines(record, length, lambda: told.append(1))
+    for line in (*lines, *ignored):
         bare.take(line, 0.0)
     columns = record.transactions
     assert (bare.began_s, record.load_began_s, len(told)) == (100.5, 100.5, 2)
     assert (columns.finished_s, columns.took_s, columns.user) == ([0.5, 3.0], [0.25, 2.5], [7, 7])
     assert (columns.status, columns.size_bytes) == ([200, 200], [5, 9])
     assert (record.checks.sent_s, record.checks.answered_s, record.checks.code) == ([0.5], [1.25], [""])
-    assert length.end_s == LEAST_S  # it was told that the only user had an answer
+    assert length.end_s == LEAST_S  # the only user has an answer
 
 
-def test_the_checker_asks_beside_the_users() -> None:
-    record = computed(bring("jobs"), users=2)
-    assert CHECKER not in record.transactions.user
+def test_checks_are_separate_from_the_users() -> None:
+    record = computed(write_task("jobs"), users=2)
+    assert CHECK_USER not in record.transactions.user
     assert set(record.checks.code) == {""}
-    assert len(record.checks.code) <= 1 + record.load_s / interval_s(0.1)
+    assert len(record.checks.code) <= 1 + record.load_s / check_interval_s(0.1)

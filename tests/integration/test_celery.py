@@ -1,4 +1,4 @@
-"""12_async_celery with a broker and a worker that are started by hand, and with its private ones."""
+"""12_async_celery with an external broker and worker, and with its private ones."""
 
 import contextlib
 import http.client
@@ -17,9 +17,8 @@ from conftest import LIMIT_S, ROOT, SUPPORT, Answer, Served, gone, receive, serv
 
 from common import server_contract
 from common.server_contract import path_of, remedy, unmet
-from under_siege.report.server_list import catalogue_as_text
 from under_siege.run.plan import make_plan
-from under_siege.targets.strategies import strategies_suite
+from under_siege.targets.strategies import catalogue_as_text, strategies_suite
 
 SERVER = ROOT / "servers" / "12_async_celery.py"
 needs_redis = pytest.mark.skipif(bool(unmet("redis-server")), reason=unmet("redis-server"))
@@ -27,7 +26,7 @@ needs_redis = pytest.mark.skipif(bool(unmet("redis-server")), reason=unmet("redi
 
 @contextlib.contextmanager
 def started(*words: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A program in a session of its own, ended with all that it started."""
+    """Start a program in its own session; kill the session at the end."""
     process = subprocess.Popen(
         words,
         cwd=SUPPORT,
@@ -44,8 +43,8 @@ def started(*words: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-class Elsewhere:
-    """A broker that keeps what it is given on disk, and one Celery worker with two processes."""
+class ExternalCelery:
+    """A broker that persists to disk, and one Celery worker with two processes."""
 
     def __init__(self, stack: contextlib.ExitStack, folder: Path) -> None:
         self._stack, self._folder, self.socket = stack, folder, folder / "redis.sock"
@@ -84,7 +83,7 @@ class Elsewhere:
 
 
 @needs_redis
-def test_with_a_broker_and_a_worker_of_others(
+def test_external_broker_and_worker(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Start one broker, one worker and one server for all checks, because they take long to start."""
@@ -94,147 +93,147 @@ def test_with_a_broker_and_a_worker_of_others(
     monkeypatch.setenv("BEGUN", str(tmp_path / "begun"))
     monkeypatch.setenv("TOLD", str(tmp_path / "told"))
     with contextlib.ExitStack() as stack:
-        elsewhere = Elsewhere(stack, tmp_path_factory.mktemp("r"))
-        monkeypatch.setenv("CELERY_BROKER_URL", elsewhere.address)
-        elsewhere.start_worker()
+        external = ExternalCelery(stack, tmp_path_factory.mktemp("r"))
+        monkeypatch.setenv("CELERY_BROKER_URL", external.address)
+        external.start_worker()
         with serving(SERVER, "--task", "sample_tasks:chosen", "--queue", "20") as served:
-            tasks_run_in_its_processes(served, elsewhere)
-            the_task_of_a_killed_process_is_done_again(served, elsewhere, chosen, tmp_path)
-            a_task_that_always_kills_its_process_fails(served, chosen)
-            tasks_of_clients_that_disconnected_are_revoked(served, elsewhere, chosen, tmp_path)
-            a_job_tells_how_far_it_is(served, chosen, tmp_path)
-            a_job_that_raises_fails_with_one_line(served, chosen)
-            requests_fail_while_the_broker_is_stopped(served, elsewhere, chosen)
-            requests_fail_when_the_broker_is_killed_until_it_is_back(served, elsewhere, chosen)
-            job = asked(served, "POST", "/jobs").headers["location"]
+            check_that_tasks_run_in_the_worker_processes(served, external)
+            check_that_the_task_of_a_killed_process_is_rerun(served, external, chosen, tmp_path)
+            check_that_a_task_killing_its_process_fails(served, chosen)
+            check_that_tasks_of_disconnected_clients_are_revoked(served, external, chosen, tmp_path)
+            check_the_states_of_a_job(served, chosen, tmp_path)
+            check_that_a_failed_job_has_a_one_line_error(served, chosen)
+            check_that_requests_fail_while_the_broker_is_stopped(served, external, chosen)
+            check_that_requests_fail_until_the_broker_restarts(served, external, chosen)
+            job = send_request(served, "POST", "/jobs").headers["location"]
             served.process.terminate()
             assert served.process.wait(timeout=20) == 0
             assert (served.process.stdout.read(), served.process.stderr.read()) == ("", "")
         with serving(SERVER, "--task", "sample_tasks:chosen") as another:
-            assert asked(another, "GET", job, wait_s=10).body == "at last"
-        a_task_that_its_workers_cannot_import_ends_the_start(tmp_path)
+            assert send_request(another, "GET", job, wait_s=10).body == "at last"
+        check_that_an_unimportable_task_prevents_the_start(tmp_path)
 
 
-def tasks_run_in_its_processes(served: Served, elsewhere: Elsewhere) -> None:
+def check_that_tasks_run_in_the_worker_processes(served: Served, external: ExternalCelery) -> None:
     assert not psutil.Process(served.process.pid).children()
     ran_in = {receive(request).headers["x-worker"].split("/")[0] for request in [served.send("/") for _ in range(4)]}
-    assert {int(pid) for pid in ran_in} <= {process.pid for process in elsewhere.processes()}
+    assert {int(pid) for pid in ran_in} <= {process.pid for process in external.processes()}
 
 
-def the_task_of_a_killed_process_is_done_again(
-    served: Served, elsewhere: Elsewhere, chosen: Path, folder: Path
+def check_that_the_task_of_a_killed_process_is_rerun(
+    served: Served, external: ExternalCelery, chosen: Path, folder: Path
 ) -> None:
-    chosen.write_text("waits_to_be_told")
+    chosen.write_text("waits_for_file")
     begun = folder / "begun"
     requests = [served.send("/") for _ in range(4)]
     wait_until(lambda: begun.exists() and begun.read_text() == "xx")
-    elsewhere.processes()[0].kill()
+    external.processes()[0].kill()
     wait_until(lambda: begun.read_text() == "xxx")
     (folder / "told").touch()
     assert [receive(request).body for request in requests] == ["told"] * 4
 
 
-def a_task_that_always_kills_its_process_fails(served: Served, chosen: Path) -> None:
+def check_that_a_task_killing_its_process_fails(served: Served, chosen: Path) -> None:
     chosen.write_text("ends_its_process")
     answer = served.request("/")
     assert (answer.status, "\n" in answer.body) == (500, False)
     assert answer.body.startswith("WorkerLostError: Worker exited prematurely")
 
 
-def tasks_of_clients_that_disconnected_are_revoked(
-    served: Served, elsewhere: Elsewhere, chosen: Path, folder: Path
+def check_that_tasks_of_disconnected_clients_are_revoked(
+    served: Served, external: ExternalCelery, chosen: Path, folder: Path
 ) -> None:
     begun, told = folder / "begun", folder / "told"
-    chosen.write_text("waits_to_be_told")
+    chosen.write_text("waits_for_file")
     for file in (begun, told):
         file.unlink()
     requests = [served.send("/") for _ in range(6)]
     wait_until(lambda: begun.exists() and begun.read_text() == "xx")
     for request in requests:
         request.close()
-    wait_until(lambda: len(elsewhere.revoked()) == len(requests))
+    wait_until(lambda: len(external.revoked()) == len(requests))
     told.touch()
     assert served.request("/").body == "told"
-    assert begun.read_text() == "xxx"  # two were running; this one is the third
+    assert begun.read_text() == "xxx"  # two were running; the request above is the third
 
 
-def requests_fail_while_the_broker_is_stopped(served: Served, elsewhere: Elsewhere, chosen: Path) -> None:
+def check_that_requests_fail_while_the_broker_is_stopped(
+    served: Served, external: ExternalCelery, chosen: Path
+) -> None:
     chosen.write_text("half_a_second")
     requests = [served.send("/") for _ in range(3)]
-    elsewhere.broker.send_signal(signal.SIGSTOP)
-    all_are_refused(served, requests)
-    elsewhere.broker.send_signal(signal.SIGCONT)
-    it_works_again(served, elsewhere)
+    external.broker.send_signal(signal.SIGSTOP)
+    check_that_all_requests_are_refused(served, requests)
+    external.broker.send_signal(signal.SIGCONT)
+    wait_for_recovery(served, external)
 
 
-def requests_fail_when_the_broker_is_killed_until_it_is_back(
-    served: Served, elsewhere: Elsewhere, chosen: Path
-) -> None:
+def check_that_requests_fail_until_the_broker_restarts(served: Served, external: ExternalCelery, chosen: Path) -> None:
     requests = [served.send("/") for _ in range(3)]
-    elsewhere.broker.kill()
-    all_are_refused(served, requests)
-    elsewhere.start_broker()
-    it_works_again(served, elsewhere)
+    external.broker.kill()
+    check_that_all_requests_are_refused(served, requests)
+    external.start_broker()
+    wait_for_recovery(served, external)
 
 
-def all_are_refused(served: Served, waiting: list[http.client.HTTPConnection]) -> None:
-    """Those that wait, those that come now, and the readiness check."""
+def check_that_all_requests_are_refused(served: Served, waiting: list[http.client.HTTPConnection]) -> None:
+    """Check waiting requests, new requests and the readiness check."""
     answers = [receive(request) for request in [*waiting, *(served.send("/") for _ in range(3))]]
     wait_until(lambda: served.request("/ready").status == 503)
-    for answer in [*answers, served.request("/ready"), asked(served, "POST", "/jobs")]:
+    for answer in [*answers, served.request("/ready"), send_request(served, "POST", "/jobs")]:
         assert (answer.status, "\n" in answer.body) == (503, False)
         assert "broker" in answer.body
         assert int(answer.headers["retry-after"]) > 0
     assert served.request("/ping").body == "pong"
 
 
-def it_works_again(served: Served, elsewhere: Elsewhere) -> None:
+def wait_for_recovery(served: Served, external: ExternalCelery) -> None:
     wait_until(lambda: served.request("/ready").status == 200)
     request = served.send("/")
 
     def is_answered() -> bool:
-        elsewhere.keep_worker()
+        external.keep_worker()
         return bool(select.select([request.sock], [], [], 0)[0])
 
     wait_until(is_answered)
     assert receive(request).body == "at last"
 
 
-def asked(served: Served, method: str, path: str, wait_s: int = 0) -> Answer:
+def send_request(served: Served, method: str, path: str, wait_s: int = 0) -> Answer:
     connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=LIMIT_S)
     connection.request(method, path, headers={"Prefer": f"wait={wait_s}"} if wait_s else {})
     return receive(connection)
 
 
-def a_job_tells_how_far_it_is(served: Served, chosen: Path, folder: Path) -> None:
+def check_the_states_of_a_job(served: Served, chosen: Path, folder: Path) -> None:
     (folder / "told").unlink()
-    chosen.write_text("waits_to_be_told")
-    taken = asked(served, "POST", "/jobs")
+    chosen.write_text("waits_for_file")
+    taken = send_request(served, "POST", "/jobs")
     assert (taken.status, taken.body) == (202, "queued")
     job = taken.headers["location"]
-    wait_until(lambda: asked(served, "GET", job).body == "running")
-    answer = asked(served, "GET", job)
+    wait_until(lambda: send_request(served, "GET", job).body == "running")
+    answer = send_request(served, "GET", job)
     assert (answer.status, answer.headers["retry-after"]) == (202, "1")
     (folder / "told").touch()
-    answer = asked(served, "GET", job, wait_s=10)
+    answer = send_request(served, "GET", job, wait_s=10)
     assert (answer.status, answer.body) == (200, "told")
-    assert asked(served, "GET", job).body == "told"
-    assert asked(served, "GET", "/jobs/0123").status == 404
-    head = asked(served, "HEAD", job)
+    assert send_request(served, "GET", job).body == "told"
+    assert send_request(served, "GET", "/jobs/0123").status == 404
+    head = send_request(served, "HEAD", job)
     assert (head.status, head.headers["content-length"], head.body) == (200, "4", "")
     for method, path, allowed in (("GET", "/jobs", "POST"), ("DELETE", job, "GET, HEAD")):
-        answer = asked(served, method, path)
+        answer = send_request(served, method, path)
         assert (answer.status, answer.headers["allow"]) == (405, allowed)
         assert answer.body == f"405 Method Not Allowed: only {allowed}"
 
 
-def a_job_that_raises_fails_with_one_line(served: Served, chosen: Path) -> None:
+def check_that_a_failed_job_has_a_one_line_error(served: Served, chosen: Path) -> None:
     chosen.write_text("raises")
-    answer = asked(served, "GET", asked(served, "POST", "/jobs").headers["location"], wait_s=10)
+    answer = send_request(served, "GET", send_request(served, "POST", "/jobs").headers["location"], wait_s=10)
     assert (answer.status, answer.body) == (500, "ValueError: the first line and a second one")
 
 
-def a_task_that_its_workers_cannot_import_ends_the_start(folder: Path) -> None:
+def check_that_an_unimportable_task_prevents_the_start(folder: Path) -> None:
     (folder / "only_here.py").write_text("def work():\n    return 1\n")
     process = start(SERVER, "--port", "0", "--task", "only_here:work", cwd=folder)
     output, errors = process.communicate(timeout=60)
@@ -244,10 +243,10 @@ def a_task_that_its_workers_cannot_import_ends_the_start(folder: Path) -> None:
 
 @needs_redis
 @pytest.mark.parametrize("name", ["Redis", "Celery worker"])
-def test_without_its_private_broker_or_worker_it_refuses_requests_and_leaves_nothing_behind(
+def test_requests_are_refused_after_the_private_broker_or_worker_ends(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tempfile.TemporaryDirectory() as temporary:  # a short path, as a Unix socket needs it
+    with tempfile.TemporaryDirectory() as temporary:  # Unix sockets need a short path
         monkeypatch.setenv("TMPDIR", temporary)
         with serving(SERVER, "--task", "sample_tasks:half_a_minute", "--workers", "1") as served:
             family = psutil.Process(served.process.pid).children(recursive=True)
@@ -265,7 +264,7 @@ def test_without_its_private_broker_or_worker_it_refuses_requests_and_leaves_not
 
 
 @pytest.mark.parametrize("address", ["redis://127.0.0.1:1/0", "amqp://127.0.0.1:1"])
-def test_without_a_broker_it_does_not_start(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_does_not_start_without_a_broker(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CELERY_BROKER_URL", address)
     process = start(SERVER, "--port", "0")
     output, errors = process.communicate(timeout=60)
@@ -273,16 +272,16 @@ def test_without_a_broker_it_does_not_start(address: str, monkeypatch: pytest.Mo
     assert f"CELERY_BROKER_URL='{address}'" in errors
 
 
-def test_a_program_that_is_not_there_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_reported_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CELERY_BROKER_URL", raising=False)
     monkeypatch.setattr(server_contract, "path_of", lambda _program: None)
     assert unmet("redis-server") == "needs redis-server"
     assert remedy("redis-server").startswith("install it with: ")
     suite = strategies_suite(["2", "12"])
     plan = make_plan(suite, {"python": ["python3"]}, time_s=None, rounds=1)
-    assert [(one.server, one.reason.split(":")[0]) for one in plan.left_out] == [
+    assert [(left.server, left.reason.split(";")[0]) for left in plan.left_out] == [
         ("12_async_celery", "needs redis-server")
     ]
-    assert "(needs redis-server: install it with: " in catalogue_as_text(suite.targets)
+    assert "(needs redis-server; install it with: " in catalogue_as_text(suite.targets)
     monkeypatch.setenv("CELERY_BROKER_URL", "redis://somewhere")
     assert unmet("redis-server") == ""

@@ -1,4 +1,4 @@
-"""10_async_dask on a cluster of other processes, started with Dask's own commands."""
+"""10_async_dask on an external cluster, started with Dask's own commands."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ import psutil
 import pytest
 from conftest import ROOT, SUPPORT, Served, receive, serving, start, wait_until
 
-from common.logging_setup import quieten
+from common.errors import silence
 
 SERVER = ROOT / "servers" / "10_async_dask.py"
 DASK = str(Path(sys.executable).with_name("dask"))
@@ -22,7 +22,7 @@ DASK = str(Path(sys.executable).with_name("dask"))
 
 @contextlib.contextmanager
 def dask(*words: str) -> Iterator[subprocess.Popen[str]]:
-    """One of Dask's commands, ended with all that it started."""
+    """Start a Dask command; kill its session at the end."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{SUPPORT}"}
     process = subprocess.Popen(
         [DASK, *words, "--no-dashboard"],
@@ -44,7 +44,7 @@ class Cluster:
     """A scheduler and two workers."""
 
     def __init__(self, stack: contextlib.ExitStack, folder: Path) -> None:
-        file = folder / "scheduler.json"  # it chooses its port, and writes its address there
+        file = folder / "scheduler.json"  # the scheduler chooses its port and writes its address here
         listen = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(file))
         self.scheduler = stack.enter_context(dask("scheduler", *listen))
         options = ("--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", "--local-directory", str(folder))
@@ -68,28 +68,26 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
         yield started
 
 
-def test_tasks_run_on_a_cluster_and_survive_a_worker_and_its_end_is_told_in_one_line(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    """One cluster and one server for all of it, because they take long to start."""
+def test_an_external_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    """Use one cluster and one server for all checks, because they take long to start."""
     with serving(SERVER, "--task", "sample_tasks:half_a_second_of_computing") as served:
-        tasks_run_on_its_workers(served, cluster)
-        a_job_is_taken_and_done(served)
-        the_loss_of_a_worker_costs_no_answer(served, cluster, tmp_path / "begun")
-        without_its_scheduler_a_request_is_told_so(served, cluster, tmp_path / "begun")
+        check_that_tasks_run_on_the_workers(served, cluster)
+        check_that_a_job_is_accepted_and_completed(served)
+        check_that_losing_a_worker_loses_no_answer(served, cluster, tmp_path / "begun")
+        check_that_requests_fail_without_the_scheduler(served, cluster, tmp_path / "begun")
         assert served.request("/ping").body == "pong"
         served.process.terminate()
         assert served.process.wait(timeout=20) == 0
 
 
-def tasks_run_on_its_workers(served: Served, cluster: Cluster) -> None:
+def check_that_tasks_run_on_the_workers(served: Served, cluster: Cluster) -> None:
     answers = [receive(request) for request in [served.send("/") for _ in range(4)]]
     ran_in = {int(answer.headers["x-worker"].split("/")[0]) for answer in answers}
     assert ran_in == {worker.pid for worker in cluster.workers}
     assert not psutil.Process(served.process.pid).children(recursive=True)
 
 
-def a_job_is_taken_and_done(served: Served) -> None:
+def check_that_a_job_is_accepted_and_completed(served: Served) -> None:
     taken = served.request("/jobs", "POST")
     assert (taken.status, taken.body) == (202, "queued")
     job = taken.headers["location"]
@@ -99,7 +97,7 @@ def a_job_is_taken_and_done(served: Served) -> None:
     assert served.request("/jobs/0123").status == 404
 
 
-def the_loss_of_a_worker_costs_no_answer(served: Served, cluster: Cluster, begun: Path) -> None:
+def check_that_losing_a_worker_loses_no_answer(served: Served, cluster: Cluster, begun: Path) -> None:
     begun.unlink()
     requests = [served.send("/") for _ in range(6)]
     wait_until(begun.exists)
@@ -108,7 +106,7 @@ def the_loss_of_a_worker_costs_no_answer(served: Served, cluster: Cluster, begun
     assert [(answer.status, answer.body) for answer in answers] == [(200, "computed")] * 6
 
 
-def without_its_scheduler_a_request_is_told_so(served: Served, cluster: Cluster, begun: Path) -> None:
+def check_that_requests_fail_without_the_scheduler(served: Served, cluster: Cluster, begun: Path) -> None:
     begun.unlink()
     request = served.send("/")
     wait_until(begun.exists)
@@ -124,7 +122,7 @@ def without_its_scheduler_a_request_is_told_so(served: Served, cluster: Cluster,
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])
-def test_without_a_scheduler_it_does_not_start(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_does_not_start_without_a_scheduler(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", address)
     process = start(SERVER, "--port", "0")
     output, errors = process.communicate(timeout=60)
@@ -133,8 +131,8 @@ def test_without_a_scheduler_it_does_not_start(address: str, monkeypatch: pytest
     assert errors.count("\n") == 1
 
 
-def test_parts_of_a_library_with_a_level_of_their_own_are_quiet_too() -> None:
-    part = logging.getLogger("some_library.part")
-    part.setLevel(logging.WARNING)
-    quieten("some_library")
-    assert not part.isEnabledFor(logging.CRITICAL)
+def test_child_loggers_with_their_own_level_are_silenced() -> None:
+    child_logger = logging.getLogger("some_library.child_logger")
+    child_logger.setLevel(logging.WARNING)
+    silence("some_library")
+    assert not child_logger.isEnabledFor(logging.CRITICAL)

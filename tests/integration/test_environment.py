@@ -1,4 +1,4 @@
-"""What is found out about the machine and the versions before a run."""
+"""The machine and the versions, as recorded before a run."""
 
 import json
 import subprocess
@@ -19,9 +19,7 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(["git", "-C", folder, *named, *words], capture_output=True, text=True, check=True).stdout
 
 
-def test_the_commit_has_a_mark_behind_it_if_files_were_changed_since(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_modified_checkout_marks_the_commit_with_a_plus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "ROOT", tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     assert machine._commit() == ""
@@ -37,13 +35,13 @@ def test_the_commit_has_a_mark_behind_it_if_files_were_changed_since(
     assert machine._commit() == f"{head}+"
 
 
-def test_the_python_that_runs_this_says_of_itself_what_it_would_say_in_a_process(tmp_path: Path) -> None:
+def test_the_current_python_is_described_like_a_child_process(tmp_path: Path) -> None:
     command = [sys.executable, "-c", f"{interpreter._DESCRIBE}\nprint(json.dumps(answer))"]
-    asked = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert interpreter.evaluate(sys.executable, interpreter._DESCRIBE) == json.loads(asked.stdout)
+    completed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert interpreter.evaluate(sys.executable, interpreter._DESCRIBE) == json.loads(completed.stdout)
 
 
-def test_what_is_ours_is_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_work_excludes_the_benchmark_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, own_s = iter([Times(100.0, 0.0), Times(103.0, 7.0)]), iter([1.0, 3.0])
     monkeypatch.setattr(machine.psutil, "cpu_times", lambda: next(seen))
     monkeypatch.setattr(machine, "_own_s", lambda: next(own_s))

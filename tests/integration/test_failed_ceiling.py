@@ -1,4 +1,4 @@
-"""A ceiling that failed, or was not measured: it is said, and no report breaks."""
+"""Reports of results whose ceiling failed or was not measured."""
 
 import io
 import itertools
@@ -13,12 +13,12 @@ from under_siege.analysis.stopping_rule import wanted
 from under_siege.compare import diff
 from under_siege.compare.diff_export import as_table
 from under_siege.model.record import Failure, Record, Result, Trace
-from under_siege.render import dressed
+from under_siege.render import formatted
 
 ROUNDS = (1, 2, 3)
 WHY = "the bare case ended with exit code 1; its last line: the task raised ValueError: out of luck"
-READ_BY_PEOPLE = ("table", "markdown", "html")
-DRESSES = (*READ_BY_PEOPLE, "csv", "json", "timeline")
+FOR_READERS = ("table", "markdown", "html")
+FORMATS = (*FOR_READERS, "csv", "json", "timeline")
 
 
 def never_began(round_: int, task: str) -> Record:
@@ -42,11 +42,11 @@ def died_on_the_way(round_: int, task: str) -> Record:
 
 FAILED = (never_began, died_at_once, died_on_the_way)
 SOME_OR_ALL = ((2,), ROUNDS)
-DRAWN = [(never_began, ROUNDS, 2), (died_at_once, ROUNDS, 1)]  # with pictures of all kinds
+DRAWN = [(never_began, ROUNDS, 2), (died_at_once, ROUNDS, 1)]  # these have charts of all kinds
 
 
 def result_with(ceilings: dict[int, object], *tasks: str) -> Result:
-    """Two servers in three rounds, and for each round what makes its ceiling, if there is one."""
+    """Return a result of two servers in three rounds; `ceilings` maps rounds to functions that make ceilings."""
     records = []
     for task, round_ in itertools.product(tasks or ("primes",), ROUNDS):
         if make := ceilings.get(round_):
@@ -65,36 +65,35 @@ def with_failed(make, rounds) -> dict[int, object]:
     return {number: make if number in rounds else measured for number in ROUNDS}
 
 
-def said(result: Result, dress: str) -> str:
-    return " ".join(dressed(result, dress).split())
+def text_of(result: Result, format_: str) -> str:
+    return " ".join(formatted(result, format_).split())
 
 
 @pytest.mark.parametrize("tasks", [("primes",), ("primes", "digest")], ids=len)
 @pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
 @pytest.mark.parametrize("make", FAILED)
-def test_a_failed_ceiling_breaks_no_report_and_is_said_in_those_that_people_read(make, rounds, tasks, request) -> None:
+def test_every_report_shows_a_failed_ceiling(make, rounds, tasks, request) -> None:
     result = result_with(with_failed(make, rounds), *tasks)
     if (make, rounds, len(tasks)) not in DRAWN:
         request.getfixturevalue("undrawn")
     page = len(tasks) == 1 or (make, rounds) == (never_began, ROUNDS)
-    for dress in DRESSES if page else sorted({*DRESSES} - {"html"}):
+    for format_ in FORMATS if page else sorted({*FORMATS} - {"html"}):
         with each_kind_drawn_once():
-            shown = said(result, dress)
-        assert "4_two" in shown or dress == "timeline"
-        assert "out of luck" in shown or dress not in READ_BY_PEOPLE
+            shown = text_of(result, format_)
+        assert "4_two" in shown or format_ == "timeline"
+        assert "out of luck" in shown or format_ not in FOR_READERS
     assert [one.verdict for one in summarize(result).ceilings] == ["failed"] * len(tasks)
 
 
 @pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
-@pytest.mark.parametrize("dress", DRESSES)
-def test_a_ceiling_that_was_not_measured_breaks_no_report(dress, rounds, undrawn) -> None:
-    """Nor a picture: those of one that never began have as little of it."""
+@pytest.mark.parametrize("format_", FORMATS)
+def test_every_report_works_without_a_ceiling(format_, rounds, undrawn) -> None:
     result = result_with({number: measured for number in ROUNDS if number not in rounds})
-    assert "4_two" in dressed(result, dress) or dress == "timeline"
+    assert "4_two" in formatted(result, format_) or format_ == "timeline"
 
 
 @pytest.mark.parametrize("make", FAILED)
-def test_what_a_failed_ceiling_gave_before_is_no_ceiling(make) -> None:
+def test_measurements_of_a_failed_ceiling_are_ignored(make) -> None:
     failed_once = summarize(result_with(with_failed(make, (2,)))).cases
     as_if_it_never_was = summarize(result_with({1: measured, 3: measured})).cases
     assert [case.of_ceiling for case in failed_once] == [case.of_ceiling for case in as_if_it_never_was]
@@ -106,17 +105,17 @@ def test_what_a_failed_ceiling_gave_before_is_no_ceiling(make) -> None:
 
 @pytest.mark.parametrize("make", FAILED)
 def test_the_csv_has_a_row_for_a_failed_ceiling(make) -> None:
-    rows = dressed(result_with(with_failed(make, (2,))), "csv").splitlines()
+    rows = formatted(result_with(with_failed(make, (2,))), "csv").splitlines()
     assert [",failed,died," in row for row in rows if row.startswith("bare")] == [False, True, False]
 
 
 @pytest.mark.parametrize("rounds", SOME_OR_ALL, ids=len)
 @pytest.mark.parametrize("make", [*FAILED, None])
-def test_results_are_compared_with_a_failed_ceiling_or_none_on_either_side(make, rounds) -> None:
-    fine, broken = result_with(dict.fromkeys(ROUNDS, measured)), result_with(with_failed(make, rounds))
-    for base, new in ((fine, broken), (broken, fine), (broken, broken)):
+def test_results_with_a_failed_or_missing_ceiling_can_be_compared(make, rounds) -> None:
+    complete, broken = result_with(dict.fromkeys(ROUNDS, measured)), result_with(with_failed(make, rounds))
+    for base, new in ((complete, broken), (broken, complete), (broken, broken)):
         page = io.StringIO()
-        found = diff.compared(base, new)
+        found = diff.compare_results(base, new)
         Console(file=page, width=150).print(as_table(found))
         assert "20.0 → 20.0" in page.getvalue()
         assert not any(case.judgement == "worse" for case in found.cases)

@@ -1,4 +1,4 @@
-"""`bench.py run --style jobs`: each user posts a job, and asks for its answer."""
+"""`bench.py run --style jobs`: each user posts a job and polls for its answer."""
 
 import asyncio
 import json
@@ -13,20 +13,19 @@ import psutil
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from besieging import without_a_ceiling
+from bench_runs import without_a_ceiling
 from conftest import LIMIT_S, ROOT, TESTS, WAITING, serving, wait_until
-from load_tool_checks import which_it_is_is_known
+from load_tool_checks import skip_version_lookup
 
 from common.errors import BadInputError
-from under_siege.errors import CaseFailedError
-from under_siege.http_client import Answer, get_job
+from under_siege.http_client import HttpResponse, get_job
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import ToolResponse
-from under_siege.model.record import load, save
+from under_siege.model.record import CaseFailedError, load, save
 from under_siege.paths import script
 from under_siege.run.plan import make_plan
 from under_siege.subprocess_scripts import job_load
-from under_siege.subprocess_scripts.job_load import Found, JobLoad
+from under_siege.subprocess_scripts.job_load import JobLoad, JobOutcome
 from under_siege.targets.selection import in_style, suite_of
 from under_siege.targets.strategies import all_strategies, strategies_suite
 
@@ -35,9 +34,9 @@ QUICK = ("--rounds", "1", "--time", "1s", "--users", "3", "--quiet")
 
 
 @pytest.mark.figures
-def test_the_rate_is_of_results_and_the_time_is_that_from_the_post_to_the_answer(asked, tmp_path: Path) -> None:
+def test_jobs_are_timed_from_post_to_answer(run_cli, tmp_path: Path) -> None:
     with without_a_ceiling():
-        ended = asked("run", str(SERVER), "2", "3", "--style", "jobs", *QUICK, *WAITING, "--out", "jobs.json")
+        ended = run_cli("run", str(SERVER), "2", "3", "--style", "jobs", *QUICK, *WAITING, "--out", "jobs.json")
     assert ended.returncode in (0, 3), ended.stderr
     assert "3 users · as jobs" in ended.stdout
     assert "note 2_async, 3_async_threadexecutor: not run: each takes no jobs" in ended.stdout
@@ -48,35 +47,35 @@ def test_the_rate_is_of_results_and_the_time_is_that_from_the_post_to_the_answer
     assert min(record.transactions.took_s) >= 0.28  # the waits of the task
     assert (record.socket_failures, record.tool_unknown) == (0, 0)
     with Users(1, LIMIT_S) as users:
-        assert record.tool_cpu_s < users.start_cpu_s  # which is no part of the load
-    (case,) = json.loads(asked("report", "jobs.json", "--format", "json").stdout)["cases"][-1:]
+        assert record.tool_cpu_s < users.start_cpu_s  # starting the load tool is not counted
+    (case,) = json.loads(run_cli("report", "jobs.json", "--format", "json").stdout)["cases"][-1:]
     assert (case["server"], case["parameters"]) == ("takes_jobs", {"style": "jobs"})
-    it_is_not_compared_with_waiting(asked, tmp_path)
+    check_that_styles_are_not_compared(run_cli, tmp_path)
 
 
-def it_is_not_compared_with_waiting(asked, folder: Path) -> None:
+def check_that_styles_are_not_compared(run_cli, folder: Path) -> None:
     result = load(folder / "jobs.json")
     for one in result.records:
         one.values.pop("style", None)
     save(result, folder / "waiting.json")
-    ended = asked("compare", "waiting.json", "jobs.json")
+    ended = run_cli("compare", "waiting.json", "jobs.json")
     assert ended.returncode == 2
     assert "different styles (waiting and jobs)" in ended.stderr
 
 
-def test_a_wrong_answer_of_a_job_is_found(asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    which_it_is_is_known(monkeypatch)  # as the test before has asked
+def test_a_wrong_answer_of_a_job_is_detected(run_cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_version_lookup(monkeypatch)
     with without_a_ceiling():
-        ended = asked("run", str(SERVER), "--style", "jobs", *QUICK, *WAITING, env={"JOBS_ARE": "wrong"})
+        ended = run_cli("run", str(SERVER), "--style", "jobs", *QUICK, *WAITING, env={"JOBS_ARE": "wrong"})
     assert ended.returncode == 1
     assert re.search(r"POST /jobs gives 200 with 2 bytes '42'\s+instead of 200", ended.stdout)
 
 
 class Users:
-    """The client of jobs, as a process."""
+    """The load tool for jobs, as a process."""
 
-    def __init__(self, port: int, patience_s: float) -> None:
-        words = ("--users", "2", "--patience", str(patience_s), f"http://127.0.0.1:{port}/jobs")
+    def __init__(self, port: int, timeout_s: float) -> None:
+        words = ("--users", "2", "--patience", str(timeout_s), f"http://127.0.0.1:{port}/jobs")
         command = [sys.executable, *script("job_load"), *words]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self._process = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
@@ -97,14 +96,14 @@ class Users:
         return DRIVERS["jobs"].parse_line(self._process.stdout.readline())
 
     def end(self) -> int:
-        """How many jobs were given up."""
+        """Stop the load and return how many jobs timed out."""
         self._process.terminate()
         assert self._process.wait(LIMIT_S) == 0
         errors = self._process.stderr.read()
         return DRIVERS["jobs"].failures(errors, [])
 
 
-def test_a_user_asks_again_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_poll_after_the_retry_after_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_ARE", "impatient")
     with serving(SERVER, "--task", "sample_tasks:a_moment") as served, Users(served.port, LIMIT_S) as users:
         arrival = users.parse_line()
@@ -113,70 +112,70 @@ def test_a_user_asks_again_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -
         assert users.end() == 0
 
 
-def test_a_job_that_is_gone_has_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_job_has_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBS_ARE", "lost")
     with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, LIMIT_S) as users:
         assert users.parse_line().status == 404
         assert users.end() == 0
 
 
-@pytest.mark.parametrize("they_are", ["never", "elsewhere"])
-def test_a_job_that_is_never_done_is_given_up(they_are: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JOBS_ARE", they_are)
-    with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, patience_s=0.2) as users:
+@pytest.mark.parametrize("behaviour", ["never", "elsewhere"])
+def test_an_unfinished_job_times_out(behaviour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOBS_ARE", behaviour)
+    with serving(SERVER, "--task", "sample_tasks:short") as served, Users(served.port, timeout_s=0.2) as users:
         wait_until(lambda: int(served.request("/posted").body) > 2)
         assert users.end() > 0
 
 
-def by_a_user(session: aiohttp.ClientSession, url: str) -> Awaitable[Found]:
+def poll_as_user(session: aiohttp.ClientSession, url: str) -> Awaitable[JobOutcome]:
     return JobLoad(url, LIMIT_S)._job(session)
 
 
-def job_of(*states: web.Response, place: str = "/jobs/1", asked=by_a_user) -> Found | Answer:
-    """What comes of a job, of which that is told one after the other."""
+def job_of(*states: web.Response, location: str = "/jobs/1", poll=poll_as_user) -> JobOutcome | HttpResponse:
+    """Return the outcome of a job whose status requests get these responses in turn."""
     left = iter(states)
 
     async def post(_request: web.Request) -> web.Response:
-        return web.Response(status=202, headers={"Location": place})
+        return web.Response(status=202, headers={"Location": location})
 
     async def find(_request: web.Request) -> web.Response:
         return next(left)
 
-    async def go() -> Found | Answer:
+    async def go() -> JobOutcome | HttpResponse:
         app = web.Application()
         app.add_routes([web.post("/jobs", post), web.get("/jobs/1", find)])
         async with TestServer(app) as server, aiohttp.ClientSession() as session:
-            return await asked(session, str(server.make_url("/jobs")))
+            return await poll(session, str(server.make_url("/jobs")))
 
     return asyncio.run(go())
 
 
-def test_a_user_asks_again_while_it_can_not_be_told_whether_the_job_is_done() -> None:
+def test_users_keep_polling_after_a_503() -> None:
     later = {"Retry-After": "0"}
     states = (web.Response(status=503, headers=later), web.Response(status=202, headers=later))
     assert job_of(*states, web.Response(text="done")) == (200, len("done"))
 
 
-def test_neither_an_answer_without_end_nor_one_from_elsewhere_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_answers_and_foreign_job_locations_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_load, "MOST_BYTES", 1000)
-    with pytest.raises(ValueError, match="without an end"):
+    with pytest.raises(ValueError, match="the answer has more than"):
         job_of(web.Response(text="x" * 1001))
-    with pytest.raises(ValueError, match="the job is at"):
-        job_of(place="http://127.0.0.2/jobs/1")
-    with pytest.raises(CaseFailedError, match="does not say where its job is, or that is elsewhere"):
-        job_of(place="http://127.0.0.2/jobs/1", asked=get_job)
+    with pytest.raises(ValueError, match="the job is on another server"):
+        job_of(location="http://127.0.0.2/jobs/1")
+    with pytest.raises(CaseFailedError, match="Location is missing or names another server"):
+        job_of(location="http://127.0.0.2/jobs/1", poll=get_job)
 
 
 @pytest.mark.parametrize(
     ("retry_after", "pause_s"),
     [("3", 3), ("0", 0.01), ("999999999", 60), ("", 1), ("\u00b2", 1), ("-5", 1), ("Sun, 22 Nov 2026 07:28:00 GMT", 1)],
 )
-def test_how_long_a_user_waits_is_bounded_whatever_it_is_told(retry_after: str, pause_s: float) -> None:
+def test_retry_after_is_limited(retry_after: str, pause_s: float) -> None:
     assert job_load._pause_s(retry_after) == pause_s
 
 
-def test_strategies_say_that_they_take_jobs(asked) -> None:
-    listed = json.loads(asked("list", "--json").stdout)
+def test_the_list_marks_strategies_with_jobs(run_cli) -> None:
+    listed = json.loads(run_cli("list", "--json").stdout)
     assert (
         {one["server"] for one in listed if one["jobs"]}
         == {one.name for one in all_strategies() if "JOBS" in one.path.read_text()}
@@ -184,7 +183,7 @@ def test_strategies_say_that_they_take_jobs(asked) -> None:
     )
 
 
-def test_who_takes_no_jobs_is_left_out() -> None:
+def test_strategies_without_jobs_are_left_out() -> None:
     suite = in_style(strategies_suite(["2", "3", "10"]), "jobs")
     plan = make_plan(suite, {"python": [sys.executable]}, time_s=None, rounds=1)
     assert {(one.server, one.reason) for one in plan.left_out} == {
@@ -199,13 +198,13 @@ def test_who_takes_no_jobs_is_left_out() -> None:
         make_plan(in_style(strategies_suite(["2"]), "jobs"), {"python": [sys.executable]}, time_s=None, rounds=1)
 
 
-def test_a_load_that_does_other_things_is_no_load_of_jobs() -> None:
+def test_a_suite_with_a_script_rejects_the_style_jobs() -> None:
     with pytest.raises(BadInputError, match=r"--style jobs$"):
         suite_of([str(ROOT / "suites" / "webdav")], style="jobs")
 
 
-def test_jobs_are_not_traced(asked) -> None:
-    ended = asked("run", "10", "--style", "jobs", "--trace", *QUICK)
+def test_jobs_are_not_traced(run_cli) -> None:
+    ended = run_cli("run", "10", "--style", "jobs", "--trace", *QUICK)
     assert (ended.returncode, ended.stderr) == (
         2,
         "bench.py: --style jobs: run --trace can't post jobs; use bench.py run without --trace, or --style waiting\n",

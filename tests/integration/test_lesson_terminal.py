@@ -20,30 +20,30 @@ PROMPT = re.compile(r"(Your prediction \([^)]*\): |\[Enter: [^\]]+\] )$")
 
 def screens(folder: Path, words: list[str], keys: list[str]) -> tuple[list[str], int]:
     """Return the output before each prompt, and the exit code."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    terminal, process_side = pty.openpty()
+    fcntl.ioctl(process_side, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     with subprocess.Popen(
         [sys.executable, ROOT / "bench.py", *words],
         cwd=folder,
-        stdin=its,
-        stdout=its,
-        stderr=its,
+        stdin=process_side,
+        stdout=process_side,
+        stderr=process_side,
         env={**os.environ, "TERM": "xterm", "PYTHONWARNINGS": "error"},
     ) as process:
-        os.close(its)
+        os.close(process_side)
         seen, now = [], b""
         left = iter(keys)
-        while select.select([ours], [], [], LONGEST_S)[0]:
+        while select.select([terminal], [], [], LONGEST_S)[0]:
             try:
-                now += os.read(ours, 65536)
-            except OSError:  # it has ended
+                now += os.read(terminal, 65536)
+            except OSError:  # the process has ended
                 break
             text = _CODES.sub(b"", now).decode(errors="replace").replace("\r", "")
             if PROMPT.search(text):
                 seen.append(text)
                 now = b""
-                os.write(ours, next(left, "q").encode() + b"\n")
-        os.close(ours)
+                os.write(terminal, next(left, "q").encode() + b"\n")
+        os.close(terminal)
         seen.append(_CODES.sub(b"", now).decode(errors="replace").replace("\r", ""))
     return seen, process.returncode
 
@@ -54,7 +54,7 @@ def test_enter_continues_and_q_stops(tmp_path: Path) -> None:
     assert "591.66" in question
     assert status == 0
     assert "answers/s" in table
-    assert not any("You said" in one for one in (question, table)), "the picture is to be looked at before it is told"
+    assert not any("You said" in one for one in (question, table)), "the table appears before the answer"
     assert "You said C, and that is right." in rest[0]
     assert "To continue, run: bench.py lesson 12" in rest[-1]
     for one in seen:

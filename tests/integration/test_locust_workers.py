@@ -1,4 +1,4 @@
-"""Locust with its own master and workers: here as processes, and as they are started on other machines."""
+"""Locust's master and workers, on this machine and on others."""
 
 import contextlib
 import subprocess
@@ -27,20 +27,20 @@ LOCUST = DRIVERS["locust"]
 
 @contextlib.contextmanager
 def counting() -> Iterator[tuple[str, list[int]]]:
-    """The URL of a server, and a list that has an entry for each request."""
-    asked: list[int] = []
+    """Start a server; yield its URL and a list with an entry for each request."""
+    requests: list[int] = []
 
     class Counting(Way):
         protocol_version = "HTTP/1.0"
 
-        def do_GET(self) -> None:  # noqa: N802 (as the class calls it)
-            asked.append(1)
+        def do_GET(self) -> None:  # noqa: N802 (http.server requires this name)
+            requests.append(1)
             super().do_GET()
 
     with Quiet(("127.0.0.1", 0), Counting) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/", asked
+        yield f"http://127.0.0.1:{server.server_port}/", requests
         server.shutdown()
         thread.join()
 
@@ -64,27 +64,27 @@ def totals_of(tool: Tool, process: subprocess.Popen[str], order: LoadSpec) -> To
 
 
 def addresses(process: subprocess.Popen[str], port: int) -> set[str]:
-    """Where it listens on that port."""
+    """Return the addresses on which the process listens at that port."""
     with contextlib.suppress(psutil.Error):
         found = psutil.Process(process.pid).net_connections("tcp")
         return {one.laddr.ip for one in found if one.status == psutil.CONN_LISTEN and one.laddr.port == port}
     return set()
 
 
-def test_its_workers_here_answer_to_nobody_else_and_all_that_they_asked_is_counted() -> None:
-    with counting() as (url, asked), isolated_tool(LOCUST) as tool, claimed_port(5557) as claim:
+def test_local_workers_listen_on_loopback_and_count_every_request() -> None:
+    with counting() as (url, requests), isolated_tool(LOCUST) as tool, claimed_port(5557) as claim:
         port = claim.getsockname()[1]
         order = LoadSpec(4, TIME_S, url, threads=2, port=port)
         with started(tool, tool.command(order)) as process:
             assert wait_until(lambda: addresses(process, port)) == {"127.0.0.1"}
             totals = totals_of(tool, process, order)
     assert totals.right > 0
-    assert 0 <= len(asked) - totals.right <= order.users  # what was on its way at the end
+    assert 0 <= len(requests) - totals.right <= order.users  # requests in flight at the end
 
 
-def test_a_worker_on_another_machine_gets_what_it_has_to_do_from_the_master(tmp_path: Path) -> None:
-    """As docs/suites.md has it: here the other machine is this one."""
-    with counting() as (url, asked), isolated_tool(LOCUST) as tool, claimed_port(5657) as claim:
+def test_a_remote_worker_gets_its_locustfile_from_the_master(tmp_path: Path) -> None:
+    """As described in docs/suites.md, but with the worker on this machine."""
+    with counting() as (url, requests), isolated_tool(LOCUST) as tool, claimed_port(5657) as claim:
         port = str(claim.getsockname()[1])
         options = ("--master", "--expect-workers", "2", "--master-bind-host", "127.0.0.1", "--master-bind-port", port)
         order = LoadSpec(2, TIME_S, url, options=options)
@@ -100,21 +100,21 @@ def test_a_worker_on_another_machine_gets_what_it_has_to_do_from_the_master(tmp_
             "--processes",
             "2",
         ]
-        with started(tool, worker) as elsewhere, started(tool, tool.command(order)) as master:
+        with started(tool, worker) as remote_worker, started(tool, tool.command(order)) as master:
             totals = totals_of(tool, master, order)
-            elsewhere.communicate(timeout=60)  # it ends with its master
+            remote_worker.communicate(timeout=60)  # the worker ends with its master
     assert totals.right > 0
-    assert 0 <= len(asked) - totals.right <= order.users  # what was on its way at the end
+    assert 0 <= len(requests) - totals.right <= order.users  # requests in flight at the end
 
 
-def a_suite(folder: Path, load: str) -> Path:
+def write_suite(folder: Path, load: str) -> Path:
     path = folder / "suite.toml"
     path.write_text(f'[load]\n{load}\n[servers.one]\ncommand = "python app.py {{port}}"\n')
     return path
 
 
-def test_a_suite_says_how_many_workers(tmp_path: Path) -> None:
-    load = read_suite(a_suite(tmp_path, 'tool = "locust"\nlocust_workers = 3')).load
+def test_a_suite_sets_the_number_of_workers(tmp_path: Path) -> None:
+    load = read_suite(write_suite(tmp_path, 'tool = "locust"\nlocust_workers = 3')).load
     assert load.threads == 3
     words = LOCUST.command("locust", tmp_path, LoadSpec(4, 1.0, "http://a/", threads=load.threads))
     assert words[words.index("--processes") + 1] == "3"
@@ -122,19 +122,19 @@ def test_a_suite_says_how_many_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "said"),
+    ("load", "error"),
     [
         ("locust_workers = 3", 'expected them with tool = "locust", and no threads'),
         ('tool = "locust"\nlocust_workers = 3\nthreads = 2', 'expected them with tool = "locust", and no threads'),
         ('tool = "locust"\nlocust_workers = 0', "load.locust_workers = 0: expected a whole number >= 1"),
     ],
 )
-def test_workers_that_can_not_be_are_one_line(load: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=said):
-        read_suite(a_suite(tmp_path, load))
+def test_invalid_workers_are_a_one_line_error(load: str, error: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=error):
+        read_suite(write_suite(tmp_path, load))
 
 
-def test_a_worker_that_was_at_its_limit_is_said_wherever_it_was() -> None:
+def test_an_overloaded_worker_is_reported() -> None:
     record = burst_record_of("1_a", tool="locust")
     assert starved_generator(Round(record), None) is None
     record.tool_report = "[...] WARNING/x: Worker a_1 (index 0) exceeded cpu threshold (will only log this once)"

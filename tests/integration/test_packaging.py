@@ -54,7 +54,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(directory.glob("*.whl"))
 
 
-def test_the_wheel_holds_one_package_with_everything_in_it(wheel: Path) -> None:
+def test_the_wheel_contains_one_package_with_all_bundled_files(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"under_siege", f"under_siege-{__version__}.dist-info"}
     bundled = {name.split("/")[2] for name in names if name.startswith("under_siege/bundled/")}
@@ -97,7 +97,7 @@ def test_the_command_works_in_an_empty_directory(installed: Command) -> None:
     assert traced.returncode == 0, traced.stderr
 
 
-def test_a_users_own_app_and_suite_work_there(installed: Command) -> None:
+def test_a_user_app_and_suite_work_in_an_empty_directory(installed: Command) -> None:
     empty: Path = installed.directory  # type: ignore[attr-defined]
     (empty / "app.py").write_text(APP)
     made = installed("init", "app:app")
@@ -109,7 +109,7 @@ def test_a_users_own_app_and_suite_work_there(installed: Command) -> None:
 
 
 def test_an_error_names_the_installed_command(installed: Command) -> None:
-    refused = installed("run", "no_such_server")
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("under-siege: ")
-    assert refused.stderr.count("\n") == 1
+    failed = installed("run", "no_such_server")
+    assert failed.returncode == 2
+    assert failed.stderr.startswith("under-siege: ")
+    assert failed.stderr.count("\n") == 1

@@ -61,7 +61,7 @@ def must_be_broken(served: Served) -> None:
 
 
 def test_a_killed_worker_breaks_a_process_pool_executor_for_good(serve: Serve, tmp_path: Path) -> None:
-    with serve(PROCESSES, "waits_to_be_told") as served:
+    with serve(PROCESSES, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
         requests = [served.send("/") for _ in range(5)]
         wait_until(lambda: begun(tmp_path) == 2)
@@ -78,7 +78,7 @@ def test_a_killed_worker_breaks_a_process_pool_executor_for_good(serve: Serve, t
 @pytest.mark.parametrize(("name", "notices"), [(PROCESSES, "/"), (PEBBLE, "/ready")])
 def test_a_worker_killed_while_idle_breaks_the_pool(name: str, notices: str, serve: Serve, tmp_path: Path) -> None:
     """Pebble replaces a lost worker only while tasks run."""
-    with serve(name, "waits_to_be_told") as served:
+    with serve(name, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
         (tmp_path / "told").touch()
         worker.kill()
@@ -88,7 +88,7 @@ def test_a_worker_killed_while_idle_breaks_the_pool(name: str, notices: str, ser
 
 @pytest.mark.parametrize(("name", "lost"), [(PEBBLE, 1), (DASK, 0)])
 def test_a_pool_replaces_a_worker_killed_at_work(name: str, lost: int, serve: Serve, tmp_path: Path) -> None:
-    with serve(name, "waits_to_be_told") as served:
+    with serve(name, "waits_for_file") as served:
         worker = a_worker(served, tmp_path)
         requests = [served.send("/") for _ in range(6)]
         wait_until(lambda: begun(tmp_path) == 2)
@@ -110,8 +110,8 @@ def test_a_pool_replaces_a_worker_killed_at_work(name: str, lost: int, serve: Se
 @pytest.mark.parametrize(
     ("name", "task", "most_begun"),
     [
-        (THREADS, "waits_to_be_told", 2),
-        (PROCESSES, "waits_to_be_told", 5),  # two run, and the executor has handed over three more
+        (THREADS, "waits_for_file", 2),
+        (PROCESSES, "waits_for_file", 5),  # two run, and the executor has handed over three more
         (DASK, "half_a_second", 10),  # the cluster learns of it a little later
     ],
 )
@@ -130,16 +130,16 @@ def test_cancelled_requests_in_the_queue_are_not_computed(
 
 
 def test_pebble_stops_a_running_task_when_its_client_disconnects(serve: Serve, tmp_path: Path) -> None:
-    with serve(PEBBLE, "waits_to_be_told", workers=1) as served:
+    with serve(PEBBLE, "waits_for_file", workers=1) as served:
         worker = a_worker(served, tmp_path)
         leaving = served.send("/")
         wait_until(lambda: begun(tmp_path) == 1)
-        next_one = served.send("/")
+        next_request = served.send("/")
         leaving.close()
         wait_until(lambda: gone(worker) and begun(tmp_path) == 2)
         (tmp_path / "done").unlink()
         (tmp_path / "told").touch()
-        assert receive(next_one).body == "told"
+        assert receive(next_request).body == "told"
         assert (tmp_path / "done").read_text() == "x"
         served.process.terminate()
         assert served.process.wait(timeout=LIMIT_S) == 0

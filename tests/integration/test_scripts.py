@@ -1,4 +1,4 @@
-"""run_benchmark.sh, and everything in scripts/."""
+"""run_benchmark.sh and the scripts in scripts/."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def call(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([BENCHMARK, *words], capture_output=True, text=True, env={**os.environ, **env})
 
 
-def test_a_running_server_is_besieged_and_sieges_own_report_is_shown() -> None:
+def test_run_benchmark_shows_the_report_of_siege() -> None:
     with serving(SERVERS[1]) as served:
         shown = call(f"127.0.0.1:{served.port}", USERS="3", DURATION="2S")
         assert served.request("/ping").body == "pong"
@@ -31,7 +31,7 @@ def test_a_running_server_is_besieged_and_sieges_own_report_is_shown() -> None:
     assert not re.search(r"HTTP/1.1 200", report)
 
 
-def test_it_needs_siege_alone(tmp_path) -> None:
+def test_run_benchmark_requires_only_siege(tmp_path) -> None:
     tools = ("bash", "dirname", "mktemp", "tee", "mkdir", "rm", "tr", "siege")
     with serving(SERVERS[1]) as served:
         folder = tmp_path / "only-siege"
@@ -43,7 +43,7 @@ def test_it_needs_siege_alone(tmp_path) -> None:
     assert "Transactions:" in shown.stderr
 
 
-def test_ended_it_ends_siege(tmp_path) -> None:
+def test_stopping_run_benchmark_stops_siege(tmp_path) -> None:
     shown = tmp_path / "shown"
     with serving(SERVERS[1]) as served, shown.open("w") as file:
         command = [BENCHMARK, f"127.0.0.1:{served.port}"]
@@ -51,12 +51,12 @@ def test_ended_it_ends_siege(tmp_path) -> None:
         wait_until(lambda: "under siege" in shown.read_text())
         process.terminate()
         process.wait(timeout=60)
-    # One siege in ten hangs, or breaks off, if it is told to end while it still starts its threads.
-    assert re.search("Transactions:|siege did not end when it was told to|Segmentation fault", shown.read_text())
+    # About one siege in ten hangs or crashes if it is stopped while it starts its threads.
+    assert re.search("Transactions:|siege did not end after SIGTERM|Segmentation fault", shown.read_text())
 
 
 @pytest.mark.parametrize(
-    ("words", "env", "complaint"),
+    ("words", "env", "error"),
     [
         (["nonsense"], {}, "'nonsense' makes no sense; expected host:port"),
         (["127.0.0.1:0"], {}, "'0' is not a port"),
@@ -72,38 +72,38 @@ def test_ended_it_ends_siege(tmp_path) -> None:
         (["127.0.0.1:1"], {"DURATION": "banana"}, "DURATION='banana' makes no sense"),
     ],
 )
-def test_what_makes_no_sense_is_one_line_and_exit_code_2(words, env, complaint) -> None:
+def test_invalid_input_is_a_one_line_error(words, env, error) -> None:
     refused = call(*words, **env)
     assert refused.returncode == 2
     assert refused.stdout == ""
-    assert complaint in refused.stderr
+    assert error in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
 
 
-def test_a_server_that_is_not_there_is_one_line_and_exit_code_2() -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # and does not listen
-        refused = call(f"127.0.0.1:{nobody.getsockname()[1]}")
+def test_a_missing_server_is_a_one_line_error() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # without listening
+        refused = call(f"127.0.0.1:{unused.getsockname()[1]}")
     assert refused.returncode == 2
     assert "nothing listens on" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
 
 
 @pytest.mark.measures
-def test_setting_up_again_is_quick_and_silent() -> None:
+def test_repeated_setup_is_fast_and_silent() -> None:
     began_s = time.monotonic()
     again = subprocess.run([str(ROOT / "scripts" / "setup"), "test"], capture_output=True, text=True)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
-    assert time.monotonic() - began_s < 2  # the promise of the README
+    assert time.monotonic() - began_s < 2  # as stated in the README
 
 
-def test_setting_up_with_what_is_no_python_is_one_line() -> None:
-    for python, complaint in (("no-such-python", "no no-such-python here"), ("/bin/false", "is too old")):
+def test_setup_with_an_invalid_python_is_a_one_line_error() -> None:
+    for python, error in (("no-such-python", "no no-such-python here"), ("/bin/false", "is too old")):
         refused = subprocess.run(
             [str(ROOT / "scripts" / "setup")], capture_output=True, text=True, env={**os.environ, "PYTHON": python}
         )
         assert refused.returncode == 2
-        assert complaint in refused.stderr
+        assert error in refused.stderr
 
 
 def test_every_python_script_starts_and_prints_its_help(tmp_path) -> None:

@@ -27,7 +27,7 @@ def test_every_page_of_docs_is_in_the_site(site: Path) -> None:
         assert built.is_file(), page.name
 
 
-def test_links_to_the_repository_lead_to_its_files(site: Path) -> None:
+def test_links_to_the_repository_point_to_existing_files(site: Path) -> None:
     linked = {
         path.partition("#")[0]
         for page in site.rglob("*.html")

@@ -1,4 +1,4 @@
-"""Suites in files: what they mean, and what bad ones get, which is one line before anything is started."""
+"""Suite files: their meaning, and the one-line errors for invalid files."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ from under_siege.targets.suite_file import read_suite
 
 SERVER = '[servers.one]\ncommand = "serve {port}"\n'
 OTHER = '[servers.other]\ncommand = "serve {port}"\n'
-Asked = Callable[..., subprocess.CompletedProcess[str]]
+RunCli = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def suite_in(folder: Path, text: str) -> Path:
@@ -154,10 +154,10 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_invalid_suite_is_a_one_line_error(name: str, tmp_path: Path, asked: Asked) -> None:
+def test_invalid_suite_is_a_one_line_error(name: str, tmp_path: Path, run_cli: RunCli) -> None:
     text, why = BAD[name]
     suite_in(tmp_path, text)
-    ran = asked("run", "shop.toml")
+    ran = run_cli("run", "shop.toml")
     assert ran.returncode == 2, ran.stderr
     assert why in ran.stderr
     assert ran.stderr.startswith("bench.py: ")
@@ -171,10 +171,10 @@ MIXED = {
     ("shop.toml:two",): "no server 'two' to compare: expected one of one",
     ("shop.toml", "--workers", "2"): "no server of 'shop.toml' depends on --workers: expected one of --users",
     ("shop.toml", "--task", "primes"): "no server of 'shop.toml' depends on --task",
-    ("shop.toml", "--quick"): "shop.toml: no quick form: expected a table such as [quick.load] in it",
-    ("2", "--quick"): "--quick goes with a suite that has a quick form",
-    ("http://127.0.0.1:1/a", "--quick"): "--quick goes with a suite that has a quick form",
-    ("shop.toml", "--ping", "/x"): "--ping goes with the address of a server",
+    ("shop.toml", "--quick"): "shop.toml: no quick profile: expected a table such as [quick.load] in it",
+    ("2", "--quick"): "--quick needs a suite with a quick profile",
+    ("http://127.0.0.1:1/a", "--quick"): "--quick needs a suite with a quick profile",
+    ("shop.toml", "--ping", "/x"): "--ping needs the URL of a server",
     ("gone.toml",): "can't be read: No such file",
     (".",): "'.' has no suite.toml: expected one; bench.py init creates it there",
     ("https://127.0.0.1/",): "can't be requested",
@@ -189,9 +189,9 @@ MIXED = {
 
 
 @pytest.mark.parametrize("words", MIXED, ids=" ".join)
-def test_incompatible_arguments_are_a_one_line_error(words: tuple[str, ...], tmp_path: Path, asked: Asked) -> None:
+def test_incompatible_arguments_are_a_one_line_error(words: tuple[str, ...], tmp_path: Path, run_cli: RunCli) -> None:
     suite_in(tmp_path, SERVER)
-    ran = asked("run", *words)
+    ran = run_cli("run", *words)
     assert ran.returncode == 2, ran.stderr
     assert MIXED[words] in ran.stderr
     assert ran.stderr.count("\n") == 1
@@ -213,8 +213,8 @@ def test_a_list_is_an_axis(tmp_path: Path) -> None:
     assert (len(one), len(two)) == (2 * 2 * 2 * 2, 2 * 2 * 2)
     assert {plan.load_of(case).path for case in one} == {"/report?size=1", "/report?size=2"}
     assert {plan.load_of(case).keep_alive for case in two} == {True, False}
-    assert all(not case.python and case.get("threads") is None for case in two)  # a program of the system
-    assert {case.load for case in one} == {case.load for case in two}  # they compete
+    assert all(not case.python and case.get("threads") is None for case in two)  # an executable needs no Python
+    assert {case.load for case in one} == {case.load for case in two}  # the servers are compared
     assert not plan.ceilings
 
 
@@ -247,7 +247,7 @@ def test_quick_form_replaces_only_its_own_keys(tmp_path: Path) -> None:
     assert [target.name for target in full.targets] == ["one", "two"]
     assert [target.name for target in quick.targets] == ["two"]
     assert quick.ceiling == full.ceiling
-    assert quick.source == f"{path}, quick form"
+    assert quick.source == f"{path}, quick profile"
 
 
 @pytest.mark.parametrize(
@@ -262,9 +262,9 @@ def test_quick_form_replaces_only_its_own_keys(tmp_path: Path) -> None:
         (FULL + '[quick.load]\ntime = "2s"\nrequests = 3', "has time and requests"),
     ],
 )
-def test_invalid_quick_form_is_a_one_line_error(quick: str, why: str, tmp_path: Path, asked: Asked) -> None:
+def test_invalid_quick_form_is_a_one_line_error(quick: str, why: str, tmp_path: Path, run_cli: RunCli) -> None:
     suite_in(tmp_path, quick)
-    ran = asked("run", "shop.toml", "--quick")
+    ran = run_cli("run", "shop.toml", "--quick")
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert why in ran.stderr
 
@@ -283,8 +283,8 @@ def test_placeholders_are_filled_in(tmp_path: Path) -> None:
         serve, option, file, text, size = start.words
         assert (serve, option, text, size) == ("serve", "-c", "a b", "3")
         folder = Path(file).parent
-        wanted = f"http {{ listen 127.0.0.1:8123; root {tmp_path}; pid {folder}/pid; {{unknown}} }}"
-        assert Path(file).read_text() == wanted
+        expected = f"http {{ listen 127.0.0.1:8123; root {tmp_path}; pid {folder}/pid; {{unknown}} }}"
+        assert Path(file).read_text() == expected
         assert start.environment["SIZE"] == "3"
         assert start.folder == tmp_path
     assert not folder.exists()
@@ -316,7 +316,7 @@ def test_urls_make_a_suite() -> None:
 def test_any_body_may_be_right(tmp_path: Path) -> None:
     suite = read_suite(suite_in(tmp_path, SERVER + '[expect]\nstatus = 201\nbody = "any"\n'))
     assert (suite.expect.status, suite.expect.body) == (201, ANY)
-    assert suite.ping is None  # nothing is asked for that nobody named
+    assert suite.ping is None
 
 
 def test_bundled_suites_are_valid() -> None:
@@ -346,46 +346,48 @@ FLASK = "import flask\napp = flask.Flask(__name__)\n"
     [(FASTAPI, ["uvicorn", "granian"], Ping("/healthz")), (FLASK, ["sync", "gthread"], None)],
     ids=["asgi", "wsgi"],
 )
-def test_init_writes_a_valid_suite(source: str, servers: list[str], ping, tmp_path: Path, asked: Asked) -> None:
+def test_init_writes_a_valid_suite(source: str, servers: list[str], ping, tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "shop.py").write_text(source)
-    assert asked("init", "shop:app").returncode == 0
+    assert run_cli("init", "shop:app").returncode == 0
     suite = read_suite(tmp_path / "suite.toml")
     assert [target.name for target in suite.targets] == servers
     assert all("shop:app" in target.command for target in suite.targets)
     assert suite.axes["workers"] == (1, 2)
     assert suite.ping == ping
-    assert suite.axes["path"] == ("/report" if ping else "/",)  # the first without parameters that is no health check
-    wanted = {"uvicorn": ("fastapi", "uvicorn", "granian"), "sync": ("flask", "gunicorn")}[servers[0]]
-    assert {target.requirements for target in suite.targets} == {wanted}
+    assert suite.axes["path"] == (
+        "/report" if ping else "/",
+    )  # the first path without parameters except the health check
+    expected = {"uvicorn": ("fastapi", "uvicorn", "granian"), "sync": ("flask", "gunicorn")}[servers[0]]
+    assert {target.requirements for target in suite.targets} == {expected}
 
 
-def test_init_uses_existing_requirements_and_environments(tmp_path: Path, asked: Asked) -> None:
+def test_init_uses_existing_requirements_and_environments(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "shop.py").write_text(FASTAPI + "def make_app(): return app\n")
     (tmp_path / "requirements.txt").write_text("fastapi\n")
-    assert asked("init", "shop:make_app()", "--out", "a.toml").returncode == 0
+    assert run_cli("init", "shop:make_app()", "--out", "a.toml").returncode == 0
     for target in read_suite(tmp_path / "a.toml").targets:
         assert target.requirements == ("-r requirements.txt", "uvicorn", "granian")
         assert target.command[target.command.index("shop:make_app") + 1] == "--factory"
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     (tmp_path / "venv" / "bin" / "python").write_text("")
-    assert "bench.py run b.toml --python venv/bin/python" in asked("init", "shop:app", "--out", "b.toml").stdout
+    assert "bench.py run b.toml --python venv/bin/python" in run_cli("init", "shop:app", "--out", "b.toml").stdout
     assert not any(target.requirements for target in read_suite(tmp_path / "b.toml").targets)
 
 
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("shop:app", "--out", "there.toml"), "'there.toml' exists already"),
+        (("shop:app", "--out", "there.toml"), "'there.toml' already exists"),
         (("shop",), "'shop' names no application"),
         (("gone:app",), "there is no gone.py"),
         (("broken:app",), "is not Python"),
     ],
     ids=" ".join,
 )
-def test_init_error_is_one_line(words: tuple[str, ...], why: str, tmp_path: Path, asked: Asked) -> None:
+def test_init_error_is_one_line(words: tuple[str, ...], why: str, tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "there.toml").write_text("mine")
     (tmp_path / "broken.py").write_text("def")
-    ran = asked("init", *words)
+    ran = run_cli("init", *words)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert why in ran.stderr
     assert (tmp_path / "there.toml").read_text() == "mine"
@@ -402,13 +404,16 @@ KNOWN = st.sampled_from(sorted({key for table in TABLES for key in table.__struc
 TABLE = st.dictionaries(KNOWN, st.one_of(ANYTHING, st.dictionaries(KNOWN, ANYTHING, max_size=4)), max_size=5)
 
 
-@given(told=TABLE, server=st.dictionaries(KNOWN, ANYTHING, max_size=4))
+@given(suite_table=TABLE, server=st.dictionaries(KNOWN, ANYTHING, max_size=4))
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_file_is_a_suite_or_bad_input(told: dict, server: dict, tmp_path: Path) -> None:
+def test_any_file_is_a_suite_or_bad_input(suite_table: dict, server: dict, tmp_path: Path) -> None:
     one = {"command": "serve {port}", **server}
-    told = {**told, "servers": {"one": one, **(told["servers"] if isinstance(told.get("servers"), dict) else {})}}
+    suite_table = {
+        **suite_table,
+        "servers": {"one": one, **(suite_table["servers"] if isinstance(suite_table.get("servers"), dict) else {})},
+    }
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(suite_file, "_parsed", lambda _path: told)
+        patched.setattr(suite_file, "_parsed", lambda _path: suite_table)
         with contextlib.suppress(BadInputError):
             assert read_suite(tmp_path / "shop.toml").targets
         with contextlib.suppress(BadInputError):

@@ -1,4 +1,4 @@
-"""A suite that is interrupted under load leaves nothing of PostgreSQL, nginx, Node, ab, and its own network."""
+"""A suite interrupted under load leaves no PostgreSQL, nginx, Node or ab processes and no temporary files."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import bench_command, gone, wait_until
-from left_behind import ON_LINUX, commands
+from leftover_processes import ON_LINUX, commands
 from load_tool_checks import needed
 
 from under_siege.processes.managed_process import offspring
@@ -90,4 +90,4 @@ def _is_in(process: psutil.Process, folder: Path) -> bool:
     try:
         return process.environ().get("TMPDIR", "").startswith(str(folder))
     except (psutil.Error, OSError):
-        return False  # gone, a zombie, or someone else's
+        return False  # ended, a zombie, or owned by another user

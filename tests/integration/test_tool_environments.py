@@ -1,4 +1,4 @@
-"""Load tools from PyPI: which one is used, and the environment that a missing one gets."""
+"""Load tools from PyPI: which installation is used, and the environment for a missing tool."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ SUITE = '[load]\ntool = "locust"\npath = "/"\nusers = 1\ntime = "1s"\n[servers.o
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder on the PATH and beside the bench's Python; no package index is reached."""
+    """Return the only directory on the PATH and next to the bench's Python; no package index is reachable."""
     (programs := tmp_path / "programs").mkdir()
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.setattr(tool_install, "sys", SimpleNamespace(executable=str(programs / "python")))
@@ -36,18 +36,18 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return programs
 
 
-def a_locust(folder: Path, version: str) -> str:
-    """A program that only tells its version."""
+def write_locust(folder: Path, version: str) -> str:
+    """Write a program that only prints its version."""
     (program := folder / "locust").write_text(f"#!/bin/sh\necho locust {version}\n")
     program.chmod(0o755)
     return str(program)
 
 
-def the_locust(home: Path) -> tuple[str, str, list[str]]:
-    """Return the program that a run would start, its version, and what the user is told."""
-    told: list[str] = []
-    found, version = asyncio.run(tool_install.tool_in(home, LOCUST, told.append))
-    return found.program, version, told
+def find_locust(home: Path) -> tuple[str, str, list[str]]:
+    """Return the program that a run would start, its version, and the messages to the user."""
+    messages: list[str] = []
+    found, version = asyncio.run(tool_install.tool_in(home, LOCUST, messages.append))
+    return found.program, version, messages
 
 
 def environments(machine: Path) -> list[str]:
@@ -56,8 +56,8 @@ def environments(machine: Path) -> list[str]:
 
 @pytest.mark.parametrize("version", ["2.47", "2.47.3", "2.48.0.dev1"])
 def test_an_installed_tool_is_used_if_its_version_is_supported(version: str, machine: Path) -> None:
-    installed = a_locust(machine, version)
-    assert the_locust(machine) == (installed, version, [])
+    installed = write_locust(machine, version)
+    assert find_locust(machine) == (installed, version, [])
 
 
 @pytest.mark.parametrize("version", ["2.46.9", "3.0", "; echo broken >&2"])
@@ -68,9 +68,9 @@ def test_an_installed_tool_of_another_version_is_replaced(version: str, machine:
         return own.parent
 
     monkeypatch.setattr(tool_install, "environment_of", made)
-    a_locust(machine, version)
-    replacement = a_locust(own, "2.47.0")
-    assert the_locust(machine)[:2] == (replacement, "2.47.0")
+    write_locust(machine, version)
+    replacement = write_locust(own, "2.47.0")
+    assert find_locust(machine)[:2] == (replacement, "2.47.0")
 
 
 def test_a_missing_tool_is_installed_on_first_use(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +83,12 @@ def test_a_missing_tool_is_installed_on_first_use(machine: Path, monkeypatch: py
         wheel.writestr(f"{info}/RECORD", "")
     monkeypatch.setenv("UV_FIND_LINKS", str(machine))
     monkeypatch.setenv("UV_DEFAULT_INDEX", machine.as_uri())
-    program, version, told = the_locust(machine)
+    program, version, messages = find_locust(machine)
     assert version == "2.47.9"
-    assert told == [
+    assert messages == [
         f"making a virtual environment for Python {interpreter().version} with {LOCUST.requirement}; this is done once"
     ]
-    assert the_locust(machine) == (program, version, [])
+    assert find_locust(machine) == (program, version, [])
 
 
 @pytest.mark.parametrize(
@@ -98,52 +98,52 @@ def test_a_missing_tool_is_installed_on_first_use(machine: Path, monkeypatch: py
         ("file:///", "No solution found when resolving dependencies; Because "),
     ],
 )
-def test_a_missing_tool_that_uv_cannot_install_is_one_line(index, reason, machine, monkeypatch, asked) -> None:
+def test_a_failed_tool_installation_is_a_one_line_error(index, reason, machine, monkeypatch, run_cli) -> None:
     monkeypatch.setenv("UV_DEFAULT_INDEX", index)
     (machine.parent / "suite.toml").write_text(SUITE)
-    refused = asked("run", "suite.toml", "--quiet")
+    refused = run_cli("run", "suite.toml", "--quiet")
     assert (refused.returncode, refused.stdout) == (2, "")
     making, error = refused.stderr.splitlines()
     assert "this is done once" in making
     assert f"locust can't be installed for Python {interpreter().version}: {reason}" in error
-    assert f"; solve that and run this again, or install {LOCUST.requirement} yourself" in error
+    assert f"; fix that and retry, or install {LOCUST.requirement} yourself" in error
     assert environments(machine) == []
 
 
-def test_a_tool_that_the_python_of_the_bench_cannot_have_is_one_line(machine: Path, monkeypatch) -> None:
+def test_a_failed_tool_build_is_a_one_line_error(machine: Path, monkeypatch) -> None:
     async def no_build(*_: object) -> Path:
         raise BadInputError("Failed to build gevent")
 
     monkeypatch.setattr(tool_install, "environment_of", no_build)
     expected = rf"^locust can't be installed for Python {re.escape(interpreter().version)}: Failed to build gevent; .*$"
     with pytest.raises(BadInputError, match=expected):
-        the_locust(machine)
+        find_locust(machine)
 
 
-class SignalsTheBench(BaseHTTPRequestHandler):
-    """An index that is asked while the user stops the bench."""
+class SignallingIndex(BaseHTTPRequestHandler):
+    """A package index that sends SIGTERM to the bench when it gets a request."""
 
     def do_GET(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        self.connection.recv(1)  # until uv has ended
+        self.connection.recv(1)  # returns when uv has ended
 
     def log_message(self, *_) -> None:
         """Print nothing."""
 
 
 def test_a_signal_during_the_installation_leaves_no_environment(machine: Path, monkeypatch) -> None:
-    """The fixture `nothing_is_left` looks for processes."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), SignalsTheBench) as index:
+    """The fixture `no_leftovers` checks for leftover processes."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), SignallingIndex) as index:
         monkeypatch.setenv("UV_DEFAULT_INDEX", f"http://127.0.0.1:{index.server_port}/")
         Thread(target=index.serve_forever).start()
-        told: list[str] = []
-        assert until_signal(tool_install.tool_in(machine, LOCUST, told.append)) == signal.SIGTERM
+        messages: list[str] = []
+        assert until_signal(tool_install.tool_in(machine, LOCUST, messages.append)) == signal.SIGTERM
         index.shutdown()
-    assert len(told) == 1
+    assert len(messages) == 1
     assert environments(machine) == []
 
 
-def test_the_versions_are_those_that_are_tested() -> None:
+def test_supported_tool_versions_are_the_tested_ones() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     required = {driver.requirement for driver in DRIVERS.values() if driver.requirement}
     assert required <= set(project["optional-dependencies"]["test"])

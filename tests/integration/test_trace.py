@@ -10,33 +10,32 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command import Ended
+from command import CommandResult
 from conftest import SUPPORT, TESTS
-from planned import plan_of
+from plans import plan_of
 from simulated_record import bare_record, record_of, result_of
 from simulated_trace import beside_other_work, by_two, one_by_one, trace_of
 
 from common.cpus import usable_cpus
 from under_siege.charts.canvas import FILE
-from under_siege.errors import CaseFailedError
-from under_siege.http_client import Answer
-from under_siege.model.record import Trace, load, save
-from under_siege.render import WIDTH, dressed, write_picture
+from under_siege.http_client import HttpResponse
+from under_siege.model.record import CaseFailedError, Trace, load, save
+from under_siege.render import WIDTH, formatted, write_picture
 from under_siege.report.progress_bar import ProgressBar
 from under_siege.run.session import run_plan
 from under_siege.trace import request_trace
 from under_siege.trace.request_trace import RequestTracer, assumed_span, reported_spans
-from under_siege.trace.timeline import Bar, ComputeSpan, other_work, timelines
+from under_siege.trace.timeline import Bar, TaskSpan, other_work, timelines
 from under_siege.trace.timeline_text import headline
 
-Asked = Callable[..., Ended]
+RunCli = Callable[..., CommandResult]
 
 
 def test_the_terminal_shows_each_strategy_and_failures(
-    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run_cli: RunCli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trace a real strategy, one that answers wrongly, and one without headers; then draw the same traces."""
-    others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "tells_nothing")]
+    others = [str(TESTS / "servers" / f"{name}.py") for name in ("answers_wrongly", "sends_no_headers")]
     words = ("--task", "sample_tasks:a_blink", "--requests", "4")
     trace, kept = request_trace.trace_servers, []
 
@@ -45,7 +44,7 @@ def test_the_terminal_shows_each_strategy_and_failures(
         return kept[0]
 
     monkeypatch.setattr(request_trace, "trace_servers", trace_once)
-    ended = asked("trace", "4", *others, *words, env={"PYTHONPATH": str(SUPPORT)})
+    ended = run_cli("trace", "4", *others, *words, env={"PYTHONPATH": str(SUPPORT)})
     assert ended.returncode == 1, ended.stderr
     assert "failed: GET / gives 200" in ended.stdout
     lines = ended.stdout.splitlines()
@@ -53,22 +52,21 @@ def test_the_terminal_shows_each_strategy_and_failures(
     lines = lines[: lines.index("")]
     assert lines[1].startswith("all 4 answered after ")
     assert {line.split()[-1] for line in lines[1:] if set(line) & set("░▒▓█=")} >= {"1", "2", "3", "4"}
-    assert re.search(r"pings .*[▁-█]", ended.stdout)  # how tall: below
+    assert re.search(r"pings .*[▁-█]", ended.stdout)
     assert all(len(line) <= WIDTH for line in ended.stdout.splitlines())
-    (of_tells_nothing,) = [trace for trace in kept[0][0].traces if trace.server == "tells_nothing"]
-    assert not of_tells_nothing.failure
+    (without_headers,) = [trace for trace in kept[0][0].traces if trace.server == "sends_no_headers"]
+    assert not without_headers.failure
     assert "the server doesn't report when it computes" in ended.stdout
-    asked("trace", "--out", "picture.svg")
+    run_cli("trace", "--out", "picture.svg")
     assert (tmp_path / "picture.svg").read_bytes().startswith(b"<svg")
 
 
-def test_a_ping_is_as_tall_as_its_latency() -> None:
-    """On one scale for all: one that waits for all tasks falls with the time that is left, one that waits for none is
-    as small as can be."""
+def test_the_height_of_a_ping_shows_its_latency() -> None:
+    """On a common scale, pings that wait for all tasks get shorter over time; pings that do not wait are minimal."""
     result = result_of([])
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
-    told = [line for line in dressed(result, "timeline").splitlines() if line.startswith("pings ")]
-    served, stopped = ([mark for mark in line if mark in "▁▂▃▄▅▆▇█"] for line in told)  # the better one first
+    drawn = [line for line in formatted(result, "timeline").splitlines() if line.startswith("pings ")]
+    served, stopped = ([mark for mark in line if mark in "▁▂▃▄▅▆▇█"] for line in drawn)  # the better server comes first
     assert set(served) == {"▁"}
     assert stopped == sorted(stopped, reverse=True)
     assert {"█", "▆", "▃", "▁"} <= set(stopped)
@@ -84,36 +82,36 @@ def test_a_chart_is_written_as(suffix: str, tmp_path: Path) -> None:
     assert out.read_bytes().startswith(begins)
 
 
-def test_an_unknown_suffix_is_rejected_before_anything_starts(asked: Asked) -> None:
-    ended = asked("trace", "--out", "picture.gif")
+def test_an_unknown_suffix_is_rejected_before_anything_starts(run_cli: RunCli) -> None:
+    ended = run_cli("trace", "--out", "picture.gif")
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
     assert ".svg" in ended.stderr
 
 
-def answer(**headers: str) -> Answer:
-    return Answer(200, b"", {name.replace("_", "-"): value for name, value in headers.items()})
+def answer(**headers: str) -> HttpResponse:
+    return HttpResponse(200, b"", {name.replace("_", "-"): value for name, value in headers.items()})
 
 
 def test_possible_spans_are_accepted() -> None:
-    told = answer(x_ran="100.000000 0.00/20.00/20.00 30.00/40.00/5.00")
-    assert reported_spans(told, 99.9, 100.1) == [
+    drawn = answer(x_ran="100.000000 0.00/20.00/20.00 30.00/40.00/5.00")
+    assert reported_spans(drawn, 99.9, 100.1) == [
         pytest.approx((100.0, 100.02, 0.02)),
         pytest.approx((100.03, 100.04, 0.005)),
     ]
 
 
 @pytest.mark.parametrize(
-    "told",
+    "drawn",
     ["", "nonsense", "100 1/2", "90.0 0.00/20.00/20.00", "100.0 0.00/200.00/20.00", "100.0 20.00/10.00/20.00", "100"],
 )
-def test_impossible_spans_are_rejected(told: str) -> None:
-    assert reported_spans(answer(x_ran=told), 99.9, 100.1) == []
+def test_impossible_spans_are_rejected(drawn: str) -> None:
+    assert reported_spans(answer(x_ran=drawn), 99.9, 100.1) == []
 
 
 def test_server_timing_gives_a_span_that_ends_with_the_answer() -> None:
-    told = answer(server_timing="queue;dur=10.0, task;dur=50.0")
-    assert assumed_span(told, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
+    drawn = answer(server_timing="queue;dur=10.0, task;dur=50.0")
+    assert assumed_span(drawn, 99.9, 100.1) == [(pytest.approx(100.05), 100.1, None)]
     assert assumed_span(answer(), 99.9, 100.1) == []
 
 
@@ -133,19 +131,19 @@ def test_workers_have_readable_names(workers: list[str], names: list[str]) -> No
 
 
 def test_the_cpu_share_of_an_interval() -> None:
-    bar = Bar(1, 0.0, 1.0, (ComputeSpan(0.2, 0.4, 0.5), ComputeSpan(0.6, 0.8, None)))
+    bar = Bar(1, 0.0, 1.0, (TaskSpan(0.2, 0.4, 0.5), TaskSpan(0.6, 0.8, None)))
     assert bar.cpu_share_between(0.0, 0.2) == 0
     assert bar.cpu_share_between(0.2, 0.4) == pytest.approx(0.5)
     assert bar.cpu_share_between(0.5, 0.7) == pytest.approx(0.5)
 
 
-def test_traces_are_saved_and_shown_again(asked: Asked, tmp_path: Path) -> None:
+def test_traces_are_saved_and_shown_again(run_cli: RunCli, tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json").traces == result.traces
-    shown = asked("report", "r.json").stdout
-    assert shown == dressed(result, "timeline") + "\n"
+    shown = run_cli("report", "r.json").stdout
+    assert shown == formatted(result, "timeline") + "\n"
     assert "thread 1" in shown
 
 
@@ -159,9 +157,9 @@ def unreported() -> Trace:
 def test_unreported_requests_are_dotted_lines_on_the_terminal() -> None:
     result = result_of([])
     result.traces.append(unreported())
-    shown = dressed(result, "timeline")
-    told, legend = shown.split("█ computes")
-    drawn = told.splitlines()
+    shown = formatted(result, "timeline")
+    drawn, legend = shown.split("█ computes")
+    drawn = drawn.splitlines()
     assert "the server doesn't report when it computes" in shown
     assert not any(mark in line for line in drawn for mark in "░▒▓█")
     assert [line.split()[0] for line in drawn if "┄┄" in line] == ["requests", "┄" * 45] or shown.count("┄ ") >= 2
@@ -177,7 +175,7 @@ def test_unreported_requests_are_dotted_lines_in_charts(tmp_path: Path) -> None:
     assert ">not reported<" in drawn
     marks = {name: re.search(rf'class="mark-\w+ role-mark {name}_marks".*?</g>', drawn, re.DOTALL) for name in LAYERS}
     assert {name: len(re.findall("<(?:line|path) ", found[0])) for name, found in marks.items()} == {
-        "waiting": 1,  # the one of the legend
+        "waiting": 1,  # the legend
         "computing": 1,
         "unreported": 3,
     }
@@ -193,23 +191,23 @@ def test_unreported_requests_are_dotted_lines_in_charts(tmp_path: Path) -> None:
 def test_the_page_explains_dotted_lines() -> None:
     result = result_of([bare_record(), record_of("1_sync")])
     result.traces.append(unreported())
-    assert "A dotted line is a request to a server that doesn&#39;t report" in dressed(result, "html")
+    assert "A dotted line is a request to a server that doesn&#39;t report" in formatted(result, "html")
     result.traces[:] = [trace_of(["1/MainThread"])]
-    assert "A dotted line" not in dressed(result, "html")
+    assert "A dotted line" not in formatted(result, "html")
 
 
 LAYERS = ("waiting", "computing", "unreported")
 
 
-def test_dotted_lines_are_not_mentioned_without_need() -> None:
+def test_dotted_lines_are_mentioned_only_if_present() -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
-    assert "doesn't report" not in dressed(result, "timeline")
+    assert "doesn't report" not in formatted(result, "timeline")
     assert not timelines(result.traces)[0].is_unreported
 
 
 def test_a_server_is_traced_after_its_last_siege(tmp_path: Path, monkeypatch) -> None:
-    """A server that failed is started once more."""
+    """A failed server is restarted for its trace."""
     started: list[str] = []
 
     @contextlib.asynccontextmanager
@@ -244,8 +242,8 @@ def busy_cpus() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.usefixtures("busy_cpus")
-def test_with_other_work_the_headline_does_not_report_one_at_a_time(asked: Asked, tmp_path: Path) -> None:
-    ended = asked("trace", "4", "--requests", "4", "--quiet", "--out", str(tmp_path / "t.json"))
+def test_with_other_work_the_headline_does_not_report_one_at_a_time(run_cli: RunCli, tmp_path: Path) -> None:
+    ended = run_cli("trace", "4", "--requests", "4", "--quiet", "--out", str(tmp_path / "t.json"))
     assert ended.returncode == 0, ended.stderr
     (trace,) = load(tmp_path / "t.json").traces
     assert (other_work(trace) or 0.0) > 0.25
@@ -267,6 +265,6 @@ def test_a_trace_with_other_work_is_repeated_once(
         beside_other_work(trace, next(each))
 
     monkeypatch.setattr(tracer, "_start_and_send_all", send_all)
-    asyncio.run(tracer.rest(None, ProgressBar(1, quiet=True)))
+    asyncio.run(tracer.trace_remaining(None, ProgressBar(1, quiet=True)))
     assert [other_work(one) for one in kept] == [pytest.approx(shares[traces - 1])]
     assert len(list(each)) == len(shares) - traces

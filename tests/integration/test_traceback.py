@@ -1,22 +1,22 @@
-"""A server that answers with an error: what its own traceback says stands beside that."""
+"""Errors of a server are reported with the exception from its traceback on stderr."""
 
 from pathlib import Path
 
 import pytest
-from besieging import without_a_ceiling
+from bench_runs import without_a_ceiling
 from conftest import TESTS, WAITING
 
 from under_siege.model.record import load
 from under_siege.processes.process_output import LONGEST, Tail, last_error
 
 SERVER = str(TESTS / "servers" / "fails_with_a_traceback.py")
-SAYS = "; its stderr says: KeyError: 'customer'"
+SUFFIX = "; its stderr says: KeyError: 'customer'"
 HEAD = "Traceback (most recent call last):\n"
 FRAME = '  File "app.py", line 3, in report\n    return names["x"]\n           ~~~~~^^^^^\n'
 
 
 @pytest.mark.parametrize(
-    ("stderr", "said"),
+    ("stderr", "exception"),
     [
         ("", ""),
         ("no database\n", ""),
@@ -37,29 +37,29 @@ FRAME = '  File "app.py", line 3, in report\n    return names["x"]\n           ~
         ),
     ],
 )
-def test_what_ends_the_last_traceback_is_what_it_says(stderr: str, said: str) -> None:
-    assert last_error(stderr) == said
+def test_the_exception_of_the_last_traceback_is_found(stderr: str, exception: str) -> None:
+    assert last_error(stderr) == exception
 
 
-def test_a_traceback_may_be_longer_than_last_words() -> None:
+def test_the_exception_of_a_long_traceback_is_found() -> None:
     stderr = HEAD + FRAME * 100 + "RecursionError: too deep\n"
     assert stderr.count("\n") > 3 * Tail.LINES
     assert last_error(stderr) == "RecursionError: too deep"
 
 
-def test_it_stands_beside_the_first_answer(asked) -> None:
-    ended = asked("trace", SERVER, "--requests", "1", *WAITING)
+def test_a_failed_trace_shows_the_exception(run_cli) -> None:
+    ended = run_cli("trace", SERVER, "--requests", "1", *WAITING)
     assert ended.returncode == 1
     shown = " ".join(ended.stdout.split())
-    assert f"gives 500 with 21 bytes 'Internal Server Error' instead of 200 with 9 bytes 'signed up'{SAYS}" in shown
+    assert f"gives 500 with 21 bytes 'Internal Server Error' instead of 200 with 9 bytes 'signed up'{SUFFIX}" in shown
 
 
 @pytest.mark.figures
-def test_it_stands_beside_an_answer_under_load(asked, tmp_path: Path) -> None:
+def test_a_failed_check_under_load_shows_the_exception(run_cli, tmp_path: Path) -> None:
     few = ["--rounds", "1", "--time", "2s", "--users", "1", "--out", "r.json"]
     with without_a_ceiling():
-        ended = asked("run", SERVER, *few, *WAITING, env={"FINE": "3"})
+        ended = run_cli("run", SERVER, *few, *WAITING, env={"FINE": "3"})
     assert ended.returncode in (1, 3), ended.stderr
     (record,) = load(tmp_path / "r.json").records
-    assert any(problem.endswith(SAYS) for problem in record.checks.problem)
+    assert any(problem.endswith(SUFFIX) for problem in record.checks.problem)
     assert "its stderr says: KeyError: 'customer'" in " ".join(ended.stdout.split())

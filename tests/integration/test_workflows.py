@@ -18,7 +18,9 @@ ACTIONLINT = shutil.which("actionlint", path=Path(sys.executable).parent)
 PRE_COMMIT = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
 HOOKS = {hook["id"]: hook for repository in PRE_COMMIT["repos"] for hook in repository["hooks"]}
 RUN_TESTS = (ROOT / "run_tests.sh").read_text()
-needs_actionlint = pytest.mark.skipif(ACTIONLINT is None, reason="no actionlint here; scripts/setup builds it with Go")
+needs_actionlint = pytest.mark.skipif(
+    ACTIONLINT is None, reason="actionlint is not installed; scripts/setup builds it with Go"
+)
 
 
 def actionlint(text: str) -> subprocess.CompletedProcess[str]:
@@ -35,7 +37,7 @@ def test_the_workflow_in_the_docs_is_valid() -> None:
 
 @needs_actionlint
 @pytest.mark.parametrize(
-    ("correct", "broken", "complaint"),
+    ("correct", "broken", "error"),
     [
         ("runs-on: ubuntu-latest", "runs-on: ubuntu-latset", 'label "ubuntu-latset" is unknown'),
         ("matrix.python }}", "matrix.pyhton }}", 'property "pyhton" is not defined'),
@@ -43,11 +45,11 @@ def test_the_workflow_in_the_docs_is_valid() -> None:
         ("contents: read", "contents: reed", '"reed" is invalid'),
     ],
 )
-def test_a_mistake_in_a_workflow_is_found(correct: str, broken: str, complaint: str) -> None:
+def test_an_invalid_workflow_is_rejected(correct: str, broken: str, error: str) -> None:
     assert actionlint(WORKFLOW.read_text()).returncode == 0
     checked = actionlint(WORKFLOW.read_text().replace(correct, broken))
     assert checked.returncode == 1
-    assert complaint in checked.stdout
+    assert error in checked.stdout
 
 
 def test_the_workflow_tests_every_supported_python() -> None:
@@ -63,7 +65,7 @@ def test_pre_commit_runs_the_same_checks_as_run_tests() -> None:
     assert len(checks) == 5
     assert {hook.replace("-", " ") for hook in HOOKS} == checks
     for hook, check in ((HOOKS[name.replace(" ", "-")], name) for name in checks - {"actionlint"}):
-        assert hook["entry"].startswith(f".venv/bin/{check}"), "it has to be the version in .venv"
+        assert hook["entry"].startswith(f".venv/bin/{check}"), "the hook must use the version in .venv"
     shell_files = re.search("^shellcheck (.*)$", RUN_TESTS, re.MULTILINE)[1]
     assert HOOKS["shellcheck"]["entry"] == f".venv/bin/shellcheck {shell_files}"
 

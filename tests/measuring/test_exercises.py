@@ -9,10 +9,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from besieging import without_a_ceiling
-from command import called
+from bench_runs import without_a_ceiling
+from command import invoke
 from conftest import ROOT, SUPPORT, TESTS
-from fake_load import Unmoved
+from fake_load import SilentWatcher
 from simulated_record import CPUS, TIME_S, bare_record, record_of, result_of
 from source_code import lines_of_code
 
@@ -76,36 +76,36 @@ def test_exercise_and_hint_do_not_contain_the_solution(name: str) -> None:
     assert not [line for line in changed if line in told]
 
 
-def besieged(
-    out: Path, *names: str, time_s: float, task: str = "", beside: Sequence[str] = (), ceiling: bool = False
+def measured_exercises(
+    out: Path, *names: str, time_s: float, task: str = "", others: Sequence[str] = (), ceiling: bool = False
 ) -> dict[str, CheckReport]:
     """Measure exercises and their solutions in one short round, with their task or a lighter one."""
     exercises = [all_exercises()[name] for name in names]
     files = [read_strategy(folder / f"{name}.py") for name in names for folder in FOLDERS]
-    suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, beside)))
+    suite = replace(strategies_suite(["1"]), targets=(*files, *map(find_strategy, others)))
     workers = {one.workers for one in exercises if one.workers}
     axes = {"task": [task or exercises[0].task], "users": [4], "workers": sorted(workers), "python": [sys.executable]}
     plan = make_plan(suite if ceiling else replace(suite, ceiling=None), axes, time_s=time_s, rounds=1, seed=1)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", str(SUPPORT))
-        result, _, _ = run_plan(plan, out, Unmoved(), ["bench.py"])
+        result, _, _ = run_plan(plan, out, SilentWatcher(), ["bench.py"])
     seen = ResultView(result)
     called = {f"{folder.name}/{name}": one for name, one in zip(names, exercises, strict=True) for folder in FOLDERS}
     return {name: CheckReport(name, one, seen, is_exercise=True) for name, one in called.items()}
 
 
-def assert_told_apart(everything: dict[str, CheckReport]) -> None:
+def assert_exercises_differ_from_solutions(everything: dict[str, CheckReport]) -> None:
     """Check that each exercise misses something that its solution does not, without regard to intervals."""
     for name, found in everything.items():
         missed = [claim for claim in found.claims if keeps(found, claim.claim) is False]
-        said = "\n".join(found.lines())
+        report = "\n".join(found.lines())
         if name.startswith("exercises/"):
-            too_slow = {"no_transactions", "too_short"} & {one.code for one in found.doubts}  # for so short a siege
-            assert found.faults or missed or too_slow, said
+            too_slow = {"no_transactions", "too_short"} & {one.code for one in found.doubts}  # the siege is short
+            assert found.faults or missed or too_slow, report
         else:
-            assert not found.faults, said
-            assert not missed, said
-            assert found.exit_code in (SOLVED, NOT_DECIDED), said
+            assert not found.faults, report
+            assert not missed, report
+            assert found.exit_code in (SOLVED, NOT_DECIDED), report
 
 
 def keeps(found: CheckReport, claim: Claim) -> bool | None:
@@ -114,52 +114,56 @@ def keeps(found: CheckReport, claim: Claim) -> bool | None:
     try:
         one, other = view.figure(claim.metric, claim.of), view.reference(claim.metric, claim.against, claim.of)
     except LookupError:
-        return None  # what it is compared with did not take part
+        return None  # the case to compare with was not measured
     low, high = limits_of(claim.relation)
     return low <= one.value / other.value <= high if one.value and other.value else None
 
 
 @pytest.mark.measures
 def test_blocking_the_event_loop_is_detected(tmp_path: Path) -> None:
-    assert_told_apart(besieged(tmp_path / "r.json", *WAITING, time_s=1.0))
+    assert_exercises_differ_from_solutions(measured_exercises(tmp_path / "r.json", *WAITING, time_s=1.0))
 
 
 @pytest.mark.figures
 def test_skipped_or_unawaited_work_is_detected(tmp_path: Path) -> None:
     names = ("cached", "forgotten_await")
-    assert_told_apart(besieged(tmp_path / "r.json", *names, time_s=0.7, task=LIGHTER, ceiling=True))
+    assert_exercises_differ_from_solutions(
+        measured_exercises(tmp_path / "r.json", *names, time_s=0.7, task=LIGHTER, ceiling=True)
+    )
 
 
 @pytest.mark.figures
 @pytest.mark.slow
 def test_wasted_work_is_detected(tmp_path: Path) -> None:
     name = "pool_for_each_request"
-    assert_told_apart(besieged(tmp_path / "r.json", name, time_s=1.2, task=LIGHTER, beside=["4"]))
+    assert_exercises_differ_from_solutions(
+        measured_exercises(tmp_path / "r.json", name, time_s=1.2, task=LIGHTER, others=["4"])
+    )
 
 
-def checked(**mine) -> CheckReport:
+def checked(**own) -> CheckReport:
     """Check a simulated server on a machine without noise."""
     rounds = (1, 2)
-    records = [bare_record(one) for one in rounds] + [record_of("mine", one, **mine) for one in rounds]
-    return CheckReport("mine", Exercise(claims=(PING,), hint="Look."), ResultView(result_of(records)), is_exercise=True)
+    records = [bare_record(one) for one in rounds] + [record_of("own", one, **own) for one in rounds]
+    return CheckReport("own", Exercise(claims=(PING,), hint="Look."), ResultView(result_of(records)), is_exercise=True)
 
 
 def slow_pings(found: CheckReport) -> CheckReport:
     for record in found._view._result.records:
         record.pings.waited_s[:] = [0.2] * len(record.pings.waited_s)
-    return CheckReport("mine", found._exercise, ResultView(found._view._result), is_exercise=True)
+    return CheckReport("own", found._exercise, ResultView(found._view._result), is_exercise=True)
 
 
 def test_a_server_without_a_fault_solves_the_exercise() -> None:
     found = checked()
     assert found.exit_code == SOLVED
-    said = list(found.lines())
-    assert "\nSolved: no fault was found." in said
-    assert "✓ Pings took 2.0 ms." in said
-    assert not any("Hint" in line for line in said)
+    report = list(found.lines())
+    assert "\nSolved: no fault was found." in report
+    assert "✓ Pings took 2.0 ms." in report
+    assert not any("Hint" in line for line in report)
 
 
-def test_a_claim_that_does_not_hold_leaves_it_unsolved_and_gives_a_hint() -> None:
+def test_a_false_claim_leaves_the_exercise_unsolved_and_gives_a_hint() -> None:
     found = slow_pings(checked())
     assert found.exit_code == NOT_SOLVED
     assert list(found.lines())[-3:] == ["\nNot solved yet.", "✗ Pings took 200 ms, and 50 ms would do.", "Hint: Look."]
@@ -169,12 +173,12 @@ def test_a_suspect_server_does_not_solve_the_exercise_and_the_reason_is_explaine
     found = checked(speed=5)
     assert found.exit_code == NOT_SOLVED
     assert "above_ceiling" in [one.code for one in found.faults]
-    said = "\n".join(found.lines())
-    assert "\nNot solved yet: more answers than this machine can compute.\n✗ " in said
-    assert "What that means: The ceiling is what the same users reach" in said
+    report = "\n".join(found.lines())
+    assert "\nNot solved yet: more answers than this machine can compute.\n✗ " in report
+    assert "What that means: The ceiling is what the same users reach" in report
 
 
-def test_a_busy_machine_does_not_keep_a_good_server_from_solving_the_exercise() -> None:
+def test_a_good_server_solves_the_exercise_on_a_busy_machine() -> None:
     found = checked(machine=Machine(total_s=CPUS * TIME_S, busy_s=CPUS * TIME_S, steal_s=0.0))
     assert found.exit_code == SOLVED
     assert slow_pings(found).exit_code == NOT_SOLVED
@@ -191,9 +195,9 @@ def test_only_wide_intervals_are_excused(code: str) -> None:
 def test_a_check_continues_until_it_is_decided() -> None:
     result = checked()._view._result
     cases = {record.case for record in result.records}
-    wanted = partial(undecided_cases, "mine", Exercise(claims=(PING,)))
+    wanted = partial(undecided_cases, "own", Exercise(claims=(PING,)))
     assert wanted(result) == ()
-    undecided = partial(undecided_cases, "mine", Exercise(claims=(msgspec.structs.replace(PING, against="nobody"),)))
+    undecided = partial(undecided_cases, "own", Exercise(claims=(msgspec.structs.replace(PING, against="nobody"),)))
     assert set(undecided(result)) == cases
     result.records = [record for record in result.records if record.round == 1]
     assert set(wanted(result)) == cases
@@ -210,13 +214,13 @@ def test_every_verdict_has_one_explanation() -> None:
     [
         ("gone.py", None, "can't be read: No such file or directory"),
         ("half.py", "def (", "is not Python"),
-        ("letter.py", "print('hello')", "doesn't keep the server contract"),
+        ("letter.py", "print('hello')", "violates the server contract"),
     ],
 )
 def test_an_invalid_server_is_rejected_in_one_line(file: str, text: str | None, why: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / file).write_text(text)
-    ended = called("lesson", "check", file, folder=tmp_path)
+    ended = invoke("lesson", "check", file, folder=tmp_path)
     assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (2, "", 1)
     assert file in ended.stderr
     assert why in ended.stderr
@@ -224,7 +228,7 @@ def test_an_invalid_server_is_rejected_in_one_line(file: str, text: str | None, 
 
 @pytest.mark.parametrize("words", [(), ("one.py", "two.py")])
 def test_check_needs_exactly_one_file(words: tuple[str, ...]) -> None:
-    ended = called("lesson", "check", *words)
+    ended = invoke("lesson", "check", *words)
     assert ended.returncode == 2
     assert "check needs one file" in ended.stderr
 
@@ -241,14 +245,14 @@ def light(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("light")
 def test_a_server_that_does_not_start_is_reported_with_its_last_output(tmp_path: Path) -> None:
-    with without_a_ceiling(), pytest.raises(BadInputError, match=r"dies_at_once\.py does not start: .*"):
-        exercise_check.check(TESTS / "servers" / "dies_at_once.py", tmp_path)
+    with without_a_ceiling(), pytest.raises(BadInputError, match=r"crashes_at_startup\.py does not start: .*"):
+        exercise_check.check(TESTS / "servers" / "crashes_at_startup.py", tmp_path)
 
 
 @pytest.mark.figures
 @pytest.mark.usefixtures("light")
 def test_the_command_prints_a_report_and_saves_raw_values(tmp_path: Path) -> None:
-    ended = called("lesson", "check", str(EXERCISES / "forgotten_await.py"), "--keep", "kept", folder=tmp_path)
+    ended = invoke("lesson", "check", str(EXERCISES / "forgotten_await.py"), "--keep", "kept", folder=tmp_path)
     assert ended.returncode == NOT_SOLVED, ended.stderr
     assert "Not solved yet: the answer is not that of the task." in ended.stdout
     assert "'done'" in ended.stdout

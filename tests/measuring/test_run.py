@@ -1,13 +1,13 @@
-"""A real run of two strategies: what it shows, what it saves, and what is made of that."""
+"""A real run of two strategies: its output, its result file, and reports and comparisons of it."""
 
 import json
 import re
 import stat
 
 import pytest
-from command import called
-from conftest import OF_THE_MACHINE, SUPPORT, accusations
-from standing_still import watching
+from command import invoke
+from conftest import MACHINE_FLAGS, SUPPORT, server_flags
+from machine_stalls import watching
 
 from common.cpus import usable_cpu_numbers
 from under_siege.analysis.report_data import summarize
@@ -15,8 +15,8 @@ from under_siege.model.record import SCHEMA, load
 
 pytestmark = pytest.mark.figures
 
-LATE_S = 0.05  # by how much a ping may be
-TOO_LONG_S = 0.3  # for a machine to stand still in a siege of 1 s
+LATE_S = 0.05  # allowed delay of a ping
+TOO_LONG_S = 0.3  # stall of the machine after which the run is repeated
 
 KEYS = {
     "server",
@@ -52,10 +52,10 @@ LATENCY = {"p50", "p95", "p99", "max", *(f"p{percent}_{end}" for percent in (50,
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
-    """One run of two strategies with two rounds, at a task that waits.
+    """Run two strategies for two rounds with an I/O-bound task.
 
-    Gives what it printed, its file, and how long the machine stood still. Where that was too long it is run
-    once more, or twice.
+    Return the completed command, its result file and the longest stall of the machine in seconds. Repeat the run up to
+    twice if the stall was too long.
     """
     for _ in range(3):
         with watching() as stood_still_s:
@@ -67,7 +67,7 @@ def measured(tmp_path_factory):
 
 def one_run(folder):
     words = ("run", "2", "4_async_processexecutor", "--rounds", "2", "--time", "1s", "--users", "6", "--workers", "2")
-    ran = called(*words, "--task", "sample_tasks:a_blink", folder=folder, env={"PYTHONPATH": str(SUPPORT)})
+    ran = invoke(*words, "--task", "sample_tasks:a_blink", folder=folder, env={"PYTHONPATH": str(SUPPORT)})
     (file,) = (folder / "results").glob("*.json")
     return ran, file
 
@@ -76,7 +76,7 @@ def test_a_run_compares_and_saves(measured) -> None:
     ran, file, _ = measured
     cases = summarize(load(file)).cases
     assert ran.returncode == (0 if all(case.verdict == "ok" for case in cases) else 3), ran.stderr
-    assert not any(accusations(case) for case in cases)
+    assert not any(server_flags(case) for case in cases)
     for server in ("2_async", "4_async_processexecutor", "ceiling"):
         assert re.search(rf"^(→ )?[12]? +{server} +\d", ran.stdout, re.MULTILINE)
     assert ran.stderr.endswith(f"Raw values: results/{file.name}\n")
@@ -93,7 +93,7 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
     assert {"tornado", "flask", "aiohttp", "gevent"} <= set(packages)
     for record in served(result):
         assert record.failure is None
-        assert record.checks.code == ["", ""]  # at once, and at the end
+        assert record.checks.code == ["", ""]  # at the begin and the end
         assert_the_machine_was_watched(record)
         assert record.idle_answer_s > 0
         assert 0 < record.machine.busy_s <= record.machine.total_s
@@ -110,7 +110,7 @@ def test_the_file_holds_raw_values_and_the_environment(measured) -> None:
 
 
 def assert_the_machine_was_watched(record) -> None:
-    """By the metronome, and by runs of the task alone before and after the siege."""
+    """Check for samples of the speed probe and for reference runs before and after the siege."""
     beats, cpus = record.beats, set(usable_cpu_numbers())
     assert set(beats.cpu) == set(record.cpu_times.busy_s) == cpus
     assert len(beats.at_s) == len(beats.cpu) == len(beats.took_s) > 20 * len(cpus)
@@ -125,11 +125,11 @@ def assert_the_machine_was_watched(record) -> None:
 
 
 def served(result):
-    """The records of servers, without the bare case."""
+    """Return the records without those of the ceiling."""
     return [record for record in result.records if not record.is_ceiling]
 
 
-def test_the_bare_case_is_measured_in_every_round(measured) -> None:
+def test_the_ceiling_is_measured_in_every_round(measured) -> None:
     bare = [record for record in load(measured[1]).records if record.is_ceiling]
     assert [record.round for record in bare] == [1, 2]
     for record in bare:
@@ -145,35 +145,37 @@ def _columns(transactions):
     return [getattr(transactions, name) for name in transactions.__struct_fields__]
 
 
-def test_pings_are_sent_when_they_are_due_whether_or_not_the_earlier_ones_were_answered(measured) -> None:
+def test_pings_are_sent_on_schedule_despite_unanswered_pings(measured) -> None:
     for record in served(load(measured[1])):
         due = sorted(record.pings.due_s)
         assert due == pytest.approx([0.05 * number for number in range(1, len(due) + 1)], abs=0.001)
-        assert record.load_s / 0.05 - 2 <= len(due) <= record.case_s / 0.05  # until the load tool has ended
+        assert (
+            record.load_s / 0.05 - 2 <= len(due) <= record.case_s / 0.05
+        )  # the load tool ends at the latest with the case
         assert set(record.pings.problem) == {""}
     blocked = [record for record in load(measured[1]).records if record.server == "2_async"]
-    for record in blocked:  # several were on their way at the same time
+    for record in blocked:  # several pings were in flight
         assert max(record.pings.waited_s) > 0.05
         late_s = max(sent - due for sent, due in zip(record.pings.sent_s, record.pings.due_s, strict=True))
         assert late_s < LATE_S + measured[2]
 
 
-def test_our_count_is_sieges_count(measured) -> None:
+def test_the_number_of_transactions_matches_siege(measured) -> None:
     for record in served(load(measured[1])):
         counted = int(re.search(r"Transactions:\s+(\d+)", record.tool_report)[1])
-        # At its end siege may count an answer that it did not print any more, or the other way round.
+        # At its end, siege may count a response that it has not printed, or print one that it has not counted.
         assert abs(len(record.transactions.status) - counted) <= record.users
 
 
-def test_report_as_json_has_the_keys_of_the_contract(measured, asked) -> None:
-    told = json.loads(asked("report", str(measured[1]), "--format", "json").stdout)
+def test_report_as_json_has_the_keys_of_the_contract(measured, run_cli) -> None:
+    told = json.loads(run_cli("report", str(measured[1]), "--format", "json").stdout)
     assert set(told) == {"schema", "command", "began_at", "environment", "cases"}
     assert (told["schema"], told["command"][:2]) == (SCHEMA, ["bench.py", "run"])
     cases = told["cases"]
     assert [case["server"] for case in cases] == ["2_async", "4_async_processexecutor"]
     for case in cases:
         assert set(case) == KEYS
-        assert {reason["code"] for reason in case["reasons"]} <= OF_THE_MACHINE
+        assert {reason["code"] for reason in case["reasons"]} <= MACHINE_FLAGS
         assert (case["verdict"] == "ok", case["rounds"]) == (not case["reasons"], 2)
         assert set(case["rate_per_s"]) == set(case["of_ceiling"]) == {"mean", "low", "high"}
         assert 0 < case["rate_per_s"]["low"] < case["rate_per_s"]["high"]
@@ -182,7 +184,7 @@ def test_report_as_json_has_the_keys_of_the_contract(measured, asked) -> None:
         for latency in (case["response_s"], case["ping_s"]):
             assert set(latency) == LATENCY
             assert latency["p50_low"] <= latency["p50"] <= latency["p50_high"]
-            if None not in (latency["p99"], latency["p99_low"]):  # the longest may outlast the siege of a busy machine
+            if None not in (latency["p99"], latency["p99_low"]):  # unknown if the longest outlasts the siege
                 assert latency["p99_low"] <= latency["p99"] <= latency["p99_high"]
         assert case["availability_pct"] == 100
         assert case["memory_bytes"] > 1e7
@@ -195,19 +197,19 @@ def test_report_as_json_has_the_keys_of_the_contract(measured, asked) -> None:
         assert case["rank"] in ((1, 2) if case["verdict"] == "ok" else (None,))
 
 
-def test_report_shows_the_same_table_again_and_writes_files(measured, asked, tmp_path) -> None:
+def test_report_shows_the_table_of_the_run_and_writes_files(measured, run_cli, tmp_path) -> None:
     ran, file, _ = measured
-    assert asked("report", str(file)).stdout == ran.stdout
-    assert asked("report", str(file), "--out", "table.txt").stdout == ""
+    assert run_cli("report", str(file)).stdout == ran.stdout
+    assert run_cli("report", str(file), "--out", "table.txt").stdout == ""
     assert (tmp_path / "table.txt").read_text() == ran.stdout
 
 
-def test_a_result_can_be_read_by_others(measured) -> None:
+def test_a_result_is_readable_for_other_users(measured) -> None:
     assert stat.S_IMODE(measured[1].stat().st_mode) == 0o644
 
 
-def test_what_can_be_computed_by_hand_from_the_raw_values_is_what_the_json_says(measured, asked) -> None:
-    cases = json.loads(asked("report", str(measured[1]), "--format", "json").stdout)["cases"]
+def test_json_figures_match_the_raw_values(measured, run_cli) -> None:
+    cases = json.loads(run_cli("report", str(measured[1]), "--format", "json").stdout)["cases"]
     raw = json.loads(measured[1].read_text())["records"]
     for case in cases:
         records = [record for record in raw if record["server"] == case["server"]]
@@ -224,34 +226,34 @@ def test_what_can_be_computed_by_hand_from_the_raw_values_is_what_the_json_says(
             / record["load_s"]
             for record in records
         ]
-        assert case["rate_per_s"]["mean"] == pytest.approx(sum(answered) / len(answered), rel=0.25)  # roughly so
+        assert case["rate_per_s"]["mean"] == pytest.approx(sum(answered) / len(answered), rel=0.25)  # a rough estimate
 
 
 def _answered(record) -> int:
-    """By siege's users, and by the checks while they were there."""
+    """Count the responses to siege's users and to the checks during the siege."""
     return len(record["transactions"]["status"]) + sum(at < record["load_s"] for at in record["checks"]["answered_s"])
 
 
-def test_compare_in_ci(measured, asked, tmp_path) -> None:
-    same = asked("compare", str(measured[1]), str(measured[1]))
+def test_compare_in_ci(measured, run_cli, tmp_path) -> None:
+    same = run_cli("compare", str(measured[1]), str(measured[1]))
     trusted = {case.server for case in summarize(load(measured[1])).cases if case.verdict == "ok"}
     assert same.returncode == (0 if len(trusted) == 2 else 3), same.stdout
-    assert "worse" not in same.stdout.replace("better and worse", "")
+    assert "worse" not in same.stdout.replace("better, worse", "")
     slower = json.loads(measured[1].read_text())
     for record in slower["records"]:
         if record["server"] == "2_async":
             for sample in range(len(record["samples"]["memory_bytes"])):
                 record["samples"]["memory_bytes"][sample] *= 10 if record["round"] == 1 else 11
     (tmp_path / "slower.json").write_text(json.dumps(slower))
-    worse = asked("compare", str(measured[1]), "slower.json")
+    worse = run_cli("compare", str(measured[1]), "slower.json")
     line = next(line for line in worse.stdout.splitlines() if line.startswith("2_async"))
     assert (worse.returncode, "worse" in line) == ((1, True) if "2_async" in trusted else (3, False)), worse.stdout
     other = json.loads(measured[1].read_text())
     other["environment"]["cpu_model"] = "an abacus"
     (tmp_path / "other.json").write_text(json.dumps(other))
-    refused = asked("compare", str(measured[1]), "other.json")
+    refused = run_cli("compare", str(measured[1]), "other.json")
     assert refused.returncode == 2
     assert "different CPUs" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
-    told = asked("compare", str(measured[1]), "other.json", "--anyway")
-    assert told.stdout.startswith("Compared although they were measured with different CPUs")
+    told = run_cli("compare", str(measured[1]), "other.json", "--anyway")
+    assert told.stdout.startswith("Warning: the results were measured with different CPUs")

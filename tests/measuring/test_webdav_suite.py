@@ -1,13 +1,13 @@
-"""A small form of suites/webdav: a timer is found, and so is a server that stores nothing, or only in its memory."""
+"""A small version of suites/webdav: its checks detect timers and servers that do not store files on disk."""
 
 import re
 import shutil
 from pathlib import Path
 
 import pytest
-from besieging import measured
+from bench_runs import run_once
 from conftest import ROOT
-from load_tool_checks import which_it_is_is_known
+from load_tool_checks import skip_version_lookup
 
 from under_siege.analysis.report_data import summarize
 from under_siege.analysis.summary import Summary
@@ -16,14 +16,14 @@ from under_siege.load_tools.stressor import Stressor
 from under_siege.model.record import Result
 
 pytest.importorskip("wsgidav")
-LIAR = """
+DISHONEST = """
 [servers.only_in_memory]
 command = "{python} only_in_memory.py {host} {port}"
 """
 
 
 def small(folder: Path, file: str, servers: str, seconds: int) -> tuple[Result, dict[str, Summary]]:
-    """The suite with these servers, few users and little time, on the packages of the tests."""
+    """Run the suite with these servers, few users and little time, using the packages of the tests."""
     shutil.copytree(ROOT / "suites" / "webdav", folder / "webdav")
     path = folder / "webdav" / file
     text = re.sub(r"(?m)^requirements = .*\n", "", path.read_text())
@@ -31,7 +31,7 @@ def small(folder: Path, file: str, servers: str, seconds: int) -> tuple[Result, 
     text = text.replace("[quick.axes]", "").replace("[axes]", "")
     text = re.sub(r"(?m)^users = .*", "users = 3", text)
     text = re.sub(r"(?m)^time = .*", f'time = "{seconds}s"', text)
-    path.write_text(re.sub(r"(?m)^servers = .*", f"servers = {servers}", text) + LIAR)
+    path.write_text(re.sub(r"(?m)^servers = .*", f"servers = {servers}", text) + DISHONEST)
     store = (folder / "webdav" / "stores_nothing.py").read_text()
     in_memory = store.replace('self.rfile.read(int(self.headers.get("Content-Length", 0)))', "self.keep()")
     in_memory = in_memory.replace("else STORED)", "else KEPT.get(self.path, b''))")
@@ -44,19 +44,19 @@ def small(folder: Path, file: str, servers: str, seconds: int) -> tuple[Result, 
     assert in_memory.count("KEPT") == 3
     (folder / "webdav" / "only_in_memory.py").write_text(in_memory)
     with pytest.MonkeyPatch.context() as patched:
-        which_it_is_is_known(patched)
-        result, _ = measured(folder, str(path.relative_to(folder)), "--quick")
+        skip_version_lookup(patched)
+        result, _ = run_once(folder, str(path.relative_to(folder)), "--quick")
     return result, {case.server: case for case in summarize(result).cases}
 
 
 @pytest.mark.measures
 @pytest.mark.slow
-def test_a_timer_and_servers_that_do_not_store_are_found_under_locust(tmp_path: Path) -> None:
+def test_timers_and_missing_storage_are_detected_with_locust(tmp_path: Path) -> None:
     result, cases = small(tmp_path, "suite.toml", '["cheroot", "stores_nothing", "only_in_memory"]', 1)
     timers = [reason for reason in cases["cheroot"].reasons if reason.code == "timer"]
     assert [cases["cheroot"].verdict, len(timers)] == ["suspect", 1], cases["cheroot"].reasons
     assert "select of cheroot 8.1" in timers[0].message
-    assert cases["cheroot"].availability_pct == 100  # what was PUT was there on GET, and on the disk
+    assert cases["cheroot"].availability_pct == 100  # GET and the file on disk match the PUT
     if shutil.which("nginx") or Path("/usr/sbin/nginx").exists():
         ceiling = next(record for record in result.records if record.is_ceiling)
         assert (ceiling.failure, sum(ceiling.bursts.wrong_status)) == (None, 0)
@@ -67,7 +67,7 @@ def test_a_timer_and_servers_that_do_not_store_are_found_under_locust(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.figures
-def test_a_server_that_stores_nothing_is_found_under_stressor(tmp_path: Path) -> None:
+def test_missing_storage_is_detected_with_stressor(tmp_path: Path) -> None:
     result, cases = small(tmp_path, "stressor.toml", '["cheroot", "stores_nothing"]', 1)
     assert cases["stores_nothing"].verdict == "failed"
     assert "wrong contents" in cases["stores_nothing"].reasons[0].message
@@ -77,7 +77,7 @@ def test_a_server_that_stores_nothing_is_found_under_stressor(tmp_path: Path) ->
     assert sum(cheroot.bursts.wrong_status) == sum(cheroot.bursts.unanswered) == 0
 
 
-def test_only_these_tools_perform_a_script() -> None:
+def test_only_locust_and_stressor_support_scripts() -> None:
     from under_siege.load_tools.tool import LoadSpec
 
     able = {name for name, driver in DRIVERS.items() if not driver.refusal(LoadSpec(4, 1.0, "", script="x"))}
@@ -97,9 +97,9 @@ SUMMARY = """Run time 1.000 sec, net: 3.0 sec.
 @pytest.mark.parametrize(
     ("stdout", "lost", "expected"),
     [(WRONG, "", (2397, 3, 0, 3)), (LOST + WRONG, ", 3 errors", (2394, 3, 3, 0))],
-    ids=["what_is_read_is_not_what_was_put", "after_a_put_that_was_lost_nobody_knows_what_is_right"],
+    ids=["wrong_get_after_put", "unverifiable_get_after_lost_put"],
 )
-def test_the_activities_of_a_script_are_added_up(stdout: str, lost: str, expected: tuple[int, ...]) -> None:
+def test_totals_include_all_activities_of_a_script(stdout: str, lost: str, expected: tuple[int, ...]) -> None:
     from under_siege.load_tools.tool import LoadSpec, ToolOutput
 
     totals = Stressor().totals(ToolOutput(1, stdout, SUMMARY.format(lost)), LoadSpec(3, 1.0, ""))

@@ -1,6 +1,6 @@
-"""Always gives another answer than the task."""
+"""Always gives a wrong answer."""
 
-from plainly import serve
+from minimal_server import serve
 
 from common.options import server_options
 

@@ -1,6 +1,6 @@
-"""Knows siege when it sees it, and sends it an empty body."""
+"""Sends siege an empty body, and all other clients the right answer."""
 
-from plainly import ToolOutput, by_siege, serve
+from minimal_server import TaskOutcome, by_siege, serve
 
 from common.options import server_options
 from common.task import perform
@@ -8,7 +8,7 @@ from common.task import perform
 options = server_options()
 
 
-def long_task(client: str) -> ToolOutput:
+def long_task(client: str) -> TaskOutcome:
     run = perform(options.task)
     return (200, "") if by_siege(client) else run
 

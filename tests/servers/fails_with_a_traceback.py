@@ -1,10 +1,10 @@
-"""Gives so many right answers as FINE says, then fails and says why on stderr only, as most servers do."""
+"""Gives FINE right answers, then fails with a traceback on stderr, as most servers do."""
 
 import itertools
 import logging
 import os
 
-from plainly import ToolOutput, serve
+from minimal_server import TaskOutcome, serve
 
 from common.options import server_options
 from common.task import perform
@@ -13,7 +13,7 @@ options = server_options()
 fine, answers = int(os.environ.get("FINE", "0")), itertools.count()
 
 
-def long_task(_client: str) -> ToolOutput:
+def long_task(_client: str) -> TaskOutcome:
     if next(answers) < fine:
         return perform(options.task)
     try:

@@ -1,15 +1,15 @@
-"""Prints as much as it can on stdout and stderr while it serves."""
+"""Floods stdout and stderr while it serves."""
 
 import os
 import threading
 
-from plainly import serve
+from minimal_server import serve
 
 from common.options import server_options
 
 
 def flood(stream):
-    while True:  # past Python's buffers, whose locks it could not get any more while it shuts down
+    while True:  # bypass Python's buffers, whose locks may be unavailable during shutdown
         os.write(stream, b"all work and no play makes a dull server\n" * 1000)
 
 

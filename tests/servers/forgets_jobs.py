@@ -1,4 +1,4 @@
-"""Takes jobs, and answers them after a while: it has forgotten them when it was killed, unless REMEMBERS is set."""
+"""Accepts jobs and answers them later; forgets them when killed, unless REMEMBERS is set."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 options = argparse.ArgumentParser()
 for name in ("--host", "--port", "--task"):
     options.add_argument(name)
-asked = options.parse_args()
+arguments = options.parse_args()
 TAKES_S = 0.2
 jobs: dict[str, float] = {}
 
@@ -40,11 +40,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(text.encode())
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 class Server(ThreadingHTTPServer):
     request_queue_size = 128
 
 
-Server((asked.host, int(asked.port)), Handler).serve_forever()
+Server((arguments.host, int(arguments.port)), Handler).serve_forever()

@@ -1,4 +1,4 @@
-"""One request after the other, each 50 ms exact, and pings beside them: an M/D/1 queue if they come at random."""
+"""Handles requests sequentially in exactly 50 ms each, and pings concurrently: an M/D/1 queue for random arrivals."""
 
 import argparse
 import asyncio

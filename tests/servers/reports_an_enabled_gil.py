@@ -2,7 +2,7 @@
 
 import sys
 
-from plainly import serve
+from minimal_server import serve
 
 from common.options import server_options
 

@@ -1,8 +1,8 @@
-"""Takes two seconds before it listens."""
+"""Waits two seconds before it listens."""
 
 import time
 
-from plainly import serve
+from minimal_server import serve
 
 from common.options import server_options
 

@@ -1,4 +1,4 @@
-"""Answers one ping, and then listens no more."""
+"""Answers one ping and then stops listening."""
 
 import signal
 import socket

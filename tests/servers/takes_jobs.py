@@ -1,4 +1,4 @@
-"""Takes jobs, and does with them what the variable JOBS_ARE says."""
+"""Accepts jobs and treats them as the variable JOBS_ARE specifies."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ ARE = os.environ.get("JOBS_ARE", "right")
 
 
 class SupervisorClient:
-    """The jobs, as tasks of the loop."""
+    """A job store that runs jobs as tasks of the event loop."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, asyncio.Task[TaskRun]] = {}
@@ -41,7 +41,7 @@ async def kept():
 
 
 class Impatient(FindJob):
-    """It has not heard of Prefer."""
+    """Ignores the Prefer header."""
 
     def _wait_s(self) -> float:
         return 0.0
@@ -55,7 +55,7 @@ class Elsewhere(PostJob):
 
 
 class Posted(Handler):
-    """How many; each user posts the next one when the last one is done, or given up."""
+    """Return the number of posted jobs; each user posts the next one when the last one is done or has timed out."""
 
     def get(self) -> None:
         self.finish(str(len(self.resource.jobs)))

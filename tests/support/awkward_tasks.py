@@ -1,4 +1,4 @@
-"""Tasks that make trouble, each in its own way."""
+"""Tasks that are difficult to run or measure."""
 
 import asyncio
 import functools
@@ -36,7 +36,7 @@ def counts_its_runs():
     return counter
 
 
-def answers_with_what_can_not_be_pickled():
+def returns_unpicklable_answer():
     return threading.Lock().locked
 
 
@@ -44,7 +44,7 @@ recurses_and_is_not_picklable = lambda: f"{depth(900)} {LOCK.locked()}"  # noqa:
 
 
 async def awaits():
-    """Twice to wait, once only to let others run."""
+    """Await twice to wait, and once only to yield."""
     await asyncio.sleep(0)
     await asyncio.gather(asyncio.sleep(0.02), asyncio.sleep(0.02))
     await asyncio.sleep(0.03)
@@ -56,17 +56,17 @@ async def awaits_nothing():
 
 
 @functools.cache
-def keeps_its_answer(times):
+def caches_its_answer(times):
     return hashlib.pbkdf2_hmac("sha256", b"a", b"b", 30_000 * times).hex()
 
 
-def takes_memory_and_keeps_its_answer_by_hand():
+def caches_by_hand_and_uses_memory():
     global counter
     counter = counter or sum(range(3_000_000)) + len(b"x" * 60_000_000)
     return counter
 
 
-def computes_in_threads_of_its_own():
+def computes_in_own_threads():
     with futures.ThreadPoolExecutor(2) as pool:
         return "".join(pool.map(lambda salt: hashlib.pbkdf2_hmac("sha256", b"a", salt, 60_000).hex(), [b"1", b"2"]))
 
@@ -76,7 +76,7 @@ def never_ends():
         time.sleep(60)
 
 
-def prints_forks_and_leaves_a_process_and_a_thread():
+def prints_forks_and_leaves_processes():
     print("said something")
     print("and complained", file=sys.stderr)
     child = os.fork()

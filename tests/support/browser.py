@@ -1,6 +1,6 @@
-"""A real browser without a network, and what it says of a page.
+"""Open pages in a real browser without network access.
 
-What drives it is imported only where it is wanted, because every process that runs tests imports this.
+Playwright is imported only when needed, because every pytest process imports this module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 HEIGHT = 900
-# It is run by root in containers, and must not look for anything outside.
+# Containers run it as root; it must not access the network.
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -34,7 +34,7 @@ FLAGS = [
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """The system's Chromium; skips the test where there is none."""
+    """Start the system's Chromium; skip the test if it is not installed."""
     if CHROMIUM is None:
         pytest.skip("no chromium here: apt-get install chromium")
     from playwright.sync_api import sync_playwright
@@ -49,21 +49,21 @@ def chromium() -> Iterator[Browser]:
 
 @dataclass
 class Opened:
-    """A page that was opened from a file."""
+    """A page opened from a file."""
 
     page: Page
-    complaints: list[str] = field(default_factory=list)  # of the console, and what was asked of a network
+    complaints: list[str] = field(default_factory=list)  # console messages and network requests
 
     def count(self, selector: str) -> int:
         return self.page.locator(selector).count()
 
     def look(self, width: int, scheme: str) -> None:
-        """In a window of that width, in `light` or `dark`."""
+        """Set the width of the window and the color scheme, `light` or `dark`."""
         self.page.set_viewport_size({"width": width, "height": HEIGHT})
         self.page.emulate_media(color_scheme=scheme)
 
     def overflow(self) -> int:
-        """By how many pixels it is wider than the window."""
+        """Return by how many pixels the page is wider than the window."""
         return self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
 
@@ -72,9 +72,9 @@ _TABS: WeakKeyDictionary[Browser, dict[Path, Opened]] = WeakKeyDictionary()
 
 @contextlib.contextmanager
 def opened(browser: Browser, path: Path, width: int = 1440) -> Iterator[Opened]:
-    """The page as it is when it is opened.
+    """Return the page in its initial state.
 
-    Its tab stays open, unless that failed, for whoever asks for it next: to open one takes a second of a CPU.
+    Its tab stays open for the next test unless the test failed, because opening a tab takes a second of CPU time.
     """
     tabs = _TABS.setdefault(browser, {})
     if path not in tabs:
@@ -105,7 +105,7 @@ def _own(url: str, path: Path) -> bool:
     return url == path.as_uri() or url.startswith("data:")
 
 
-# The WCAG 2.2 contrast of every text that is seen with what is behind it: the least, and the text.
+# The lowest WCAG 2.2 contrast of all visible texts with their background, and the text.
 LEAST_CONTRAST = """
 () => {
   const channels = (colour) => colour.match(/[\\d.]+/g).map(Number);

@@ -1,4 +1,4 @@
-"""The command, called within the process of the tests, where what is slow to import is imported once."""
+"""Run the bench.py command in the pytest process, which has already imported the slow packages."""
 
 import gc
 from dataclasses import dataclass
@@ -9,20 +9,22 @@ from click.testing import CliRunner
 
 from under_siege.cli import bench
 
-WIDTH = 78  # of help, as click has it in a terminal of 80 columns
+WIDTH = 78  # width of the help, as click sets it for 80 columns
 
 
 @dataclass(frozen=True)
-class Ended:
-    """What was left of a call, as of a process."""
+class CommandResult:
+    """The result of a command, like that of a process."""
 
     returncode: int
     stdout: str
     stderr: str
 
 
-def called(*words: str, folder: Path | None = None, env: dict[str, str] | None = None, charset: str = "utf-8") -> Ended:
-    """Runs `bench.py` with these words, in that folder or the current one, on a terminal that knows that charset."""
+def invoke(
+    *words: str, folder: Path | None = None, env: dict[str, str] | None = None, charset: str = "utf-8"
+) -> CommandResult:
+    """Run `bench.py` with these arguments, in this or the current directory, on a terminal with this charset."""
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder or Path.cwd())
         patched.setattr("under_siege.cli.COMMAND", ["bench.py", *words])
@@ -33,5 +35,5 @@ def called(*words: str, folder: Path | None = None, env: dict[str, str] | None =
                 bench, words, prog_name="bench.py", terminal_width=WIDTH, catch_exceptions=False
             )
         finally:
-            gc.enable()  # some commands do without, because their process ends with them
-    return Ended(ended.exit_code, ended.stdout, ended.stderr)
+            gc.enable()  # some commands disable it, because their process ends with them
+    return CommandResult(ended.exit_code, ended.stdout, ended.stderr)

@@ -1,4 +1,4 @@
-"""A load tool that is none of those that there are, for tests: a program that asks, and its driver."""
+"""A fake load tool for tests: a program and its driver."""
 
 import json
 import sys
@@ -38,16 +38,16 @@ end()
 
 
 class Fake(Driver):
-    """Tells milliseconds in JSON where siege tells hundredths in its own way."""
+    """The driver of a tool that reports milliseconds as JSON."""
 
     name = program = "fake-load"
     version_pattern = r"fake (\S+)"
-    settings = {"settings/fake.ini": "[fake]\n"}  # noqa: RUF012 (for one test)
+    settings = {"settings/fake.ini": "[fake]\n"}  # noqa: RUF012 (used by a single test)
     streams_responses = True
     step_s, least_s, start_s = 0.001, 0.0, 0.0
 
     def install(self, folder: Path) -> None:
-        """As a program in that folder."""
+        """Write the program into the directory."""
         program = folder / self.name
         program.write_text(PROGRAM.format(python=sys.executable))
         program.chmod(0o755)
@@ -73,8 +73,8 @@ class Fake(Driver):
         return order.users
 
 
-class Unmoved:
-    """A watcher that needs not be told."""
+class SilentWatcher:
+    """A watcher that ignores everything."""
 
     def __getattr__(self, _name: str):
         return lambda *_: None

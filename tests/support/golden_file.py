@@ -1,4 +1,4 @@
-"""Golden files: what a report is expected to be, renewed with `pytest --renew`."""
+"""Golden files: expected reports, updated with `pytest --renew`."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def assert_golden(name: str, text: str, renew: bool) -> None:
-    """Compares with the file of that name, or writes it anew."""
+    """Compare the text with the golden file, or update the file."""
     path = GOLDEN / name
     if renew:
         path.write_text(text)
@@ -15,5 +15,5 @@ def assert_golden(name: str, text: str, renew: bool) -> None:
 
 
 def what_is_drawn(path: Path) -> list[str]:
-    """All texts and the shapes of all marks; where they are placed may differ by the width of a font."""
+    """Return all texts and the shapes of all marks, without their positions, which depend on fonts."""
     return re.findall(r">([^<]+)</text>|<path d=\"([^\"]+)\" fill", path.read_text())

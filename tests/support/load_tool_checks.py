@@ -1,4 +1,4 @@
-"""What tests of load tools share."""
+"""Helpers for tests of load tools."""
 
 import pytest
 from tool_recordings import TIME_S, USERS, recorded
@@ -15,17 +15,17 @@ ORDER = LoadSpec(USERS, TIME_S, "http://127.0.0.1:8000/")
 
 
 def needed(name: str) -> None:
-    """Skips the test where the tool isn't there."""
+    """Skip the test if the tool is not installed."""
     try:
         find(DRIVERS[name])
     except BadInputError as error:
         pytest.skip(str(error))
 
 
-def which_it_is_is_known(patched: pytest.MonkeyPatch) -> None:
-    """No tool is asked for its version, which takes those in Python almost as long as a load.
+def skip_version_lookup(patched: pytest.MonkeyPatch) -> None:
+    """Skip running tools for their version, which takes Python tools almost as long as a load.
 
-    That each tells it: test_tool_reports_its_version; and that it is in the result: test_driver.py.
+    test_tool_reports_its_version tests the versions, and test_custom_load_tool.py that they are recorded.
     """
     patched.setattr(Tool, "version", lambda tool: tool.driver.requirement.partition("~=")[2] or "1.2.3")
 

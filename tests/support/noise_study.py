@@ -1,4 +1,4 @@
-"""What the report makes of simulated runs whose truth is known: coverage, power, false alarms and dishonest servers."""
+"""Evaluate reports of simulated runs with known truth: coverage, power, false alarms and dishonest servers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HONEST = (
 )
 EQUAL = ("4_pool", "8_prefork", "9_pebble")
 BESIDE_LIARS = (HONEST[0], HONEST[2], HONEST[6], HONEST[7], HONEST[10])
-LIARS = (
+DISHONEST = (
     Server("1.3_times_the_ceiling", 2, work=1 / 1.3, tells_cpu=False, honest_when_idle=True),
     Server("1.5_times_the_ceiling", 2, work=1 / 1.5, tells_cpu=False, honest_when_idle=True),
     Server("1.3_times_with_cpu", 2, work=1 / 1.3, honest_when_idle=True),
@@ -43,7 +43,7 @@ def true_log(name: str) -> float:
     """Return the logarithm of the true rate, in ceilings."""
     if name == "bare":
         return 0.0
-    server = next(one for one in (*HONEST, *LIARS) if one.name == name)
+    server = next(one for one in (*HONEST, *DISHONEST) if one.name == name)
     return math.log(server.workers / 2 / server.work)
 
 
@@ -52,14 +52,16 @@ class Study:
     """Counts over many runs."""
 
     runs: int = 0
-    seconds: list[float] = field(default_factory=list)  # that each run took
-    covered: list[bool] = field(default_factory=list)  # of the interval of each ratio of two cases
+    seconds: list[float] = field(default_factory=list)  # duration of each run
+    covered: list[bool] = field(
+        default_factory=list
+    )  # whether the interval of each ratio of two cases covers the truth
     half_widths: list[float] = field(default_factory=list)
     verdicts: Counter[str] = field(default_factory=Counter)
-    undecided_runs: int = 0  # in which no pool is first, or a strategy on one CPU is
+    undecided_runs: int = 0  # runs in which no pool is first, or a strategy on one CPU is
     told_apart: int = 0  # runs in which equal servers have different ranks
-    found: Counter[str] = field(default_factory=Counter)  # slower servers that were not ranked first
-    of_liars: dict[str, Counter[str]] = field(default_factory=dict)
+    found: Counter[str] = field(default_factory=Counter)  # slower servers not ranked first
+    of_dishonest: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, comparison: Comparison) -> None:
         """Count a run."""
@@ -72,7 +74,7 @@ class Study:
             self.covered.append(low <= math.exp(true_log(name) - true_log(other_name)) <= high)
         for case in comparison.cases:
             if case.server in _LIARS:
-                self.of_liars.setdefault(case.server, Counter())[case.verdict] += 1
+                self.of_dishonest.setdefault(case.server, Counter())[case.verdict] += 1
             else:
                 self.verdicts[case.verdict] += 1
                 low, high = estimates[case.server].interval()
@@ -84,7 +86,7 @@ class Study:
         self.found.update(name for name in _SLOWER if (ranks.get(name) or 1) > 1)
 
 
-_LIARS = {one.name for one in LIARS}
+_LIARS = {one.name for one in DISHONEST}
 _ON_ONE_CPU = {one.name for one in HONEST if one.workers == 1}
 _SLOWER = ("10_percent_slower", "20_percent_slower")
 
@@ -93,7 +95,7 @@ def studied(seeds: range, kind: str = "noisy", servers: tuple[Server, ...] = HON
     """Simulate a run for each seed.
 
     Args:
-        rounds: of everything; None: as `--rounds auto` chooses, within its usual budget.
+        rounds: number of rounds; None for `--rounds auto` with its default budget.
     """
     study = Study()
     for seed in seeds:

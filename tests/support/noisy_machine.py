@@ -1,7 +1,7 @@
-"""A simulated machine with two CPUs, as noisy as those that were recorded, and what a run sees of servers on it.
+"""Simulate runs on a machine with two CPUs that is as noisy as recorded ones.
 
 Each CPU alternates between full speed and `SLOW`: half of the variance lasts less than 50 ms, the rest 0.2 to 10 s.
-Other guests of the host steal CPU time in bursts. What each server can do on it at full speed is known.
+Noisy neighbours steal CPU time in bursts. The rate of each server at full speed is known.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from under_siege.model.record import Machine, Record, Result
 STEP_S = 0.005
 SLOW = 0.57
 USERS = 25
-TASK_S = 0.055  # of CPU at full speed
+TASK_S = 0.055  # CPU time at full speed
 BEFORE_S, AFTER_S = 0.7, 0.7  # recorded around each siege
-HORIZON_S = 30.0  # no siege lasts longer
-FOLLOWS, FOLLOWS_DEVIATION = 0.9, 0.08  # how far the task follows the speed of the probe, and how that varies
+HORIZON_S = 30.0  # maximum length of a siege
+FOLLOWS, FOLLOWS_DEVIATION = 0.9, 0.08  # exponent of the task's speed relative to the probe's, and its deviation
 PROBES_PER_S = 50
 Floats = np.ndarray
-Answer = tuple[float, int, float]  # when it came, to whom, and when it was asked for
+Answer = tuple[float, int, float]  # time of the response, user, time of the request
 
 
 @dataclass(frozen=True)
 class Server:
-    """What a server does for each request, and with how many CPUs."""
+    """The work of a server per request, and its number of CPUs."""
 
     name: str
     workers: int = 1
-    in_turns: bool = False  # computes all requests at once, in slices
-    work: float = 1.0  # CPU time of an answer, in tasks
+    in_turns: bool = False  # computes all requests concurrently, in slices
+    work: float = 1.0  # CPU time per response, in tasks
     waits_s: float = 0.0  # instead of computing
     tells_cpu: bool = True
-    honest_when_idle: bool = False  # the first answer takes as long as it should
-    own_deviation: float = 0.0  # between rounds, by itself
+    honest_when_idle: bool = False  # does the full work for the first response
+    own_deviation: float = 0.0  # the server's own deviation between rounds
 
 
-BARE = Server("bare", 2, in_turns=True)
+NO_SERVER = Server("bare", 2, in_turns=True)
 
 
 class NoisyMachine:
-    """Measures servers one after the other, as a run does."""
+    """Measure servers one after the other, as a run does."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class NoisyMachine:
         """Draw the speeds.
 
         Args:
-            seed: of everything that is random.
+            seed: seed of all random numbers.
             kind: noisy, quiet, or drifting (to three quarters of the speed over `seconds`).
-            probes_per_s: of the speed probe, on each CPU.
-            beside_a_busy_cpu: the speed of a CPU while the other one computes, too (a sibling on the same core).
-            seconds: how long the speeds last, before they repeat.
+            probes_per_s: samples of the speed probe per CPU.
+            beside_a_busy_cpu: the speed of a CPU while its sibling on the same core is busy.
+            seconds: period after which the speeds repeat.
         """
         self._rng = np.random.default_rng(seed)
         self._noisy, self._probes_per_s, self._beside = kind == "noisy", probes_per_s, beside_a_busy_cpu
@@ -75,16 +75,16 @@ class NoisyMachine:
         self.records: list[Record] = []
 
     def run(self, servers: Sequence[Server], rounds: int) -> Result:
-        """Measure all servers and the ceiling so many times, in random order."""
-        everything = [replace(BARE, waits_s=servers[0].waits_s), *servers]
+        """Measure all servers and the ceiling in each round, in random order."""
+        everything = [replace(NO_SERVER, waits_s=servers[0].waits_s), *servers]
         for round_ in range(1, rounds + 1):
             for place in self._rng.permutation(len(everything)):
                 self.measure(everything[place], round_)
         return self.result()
 
     def race(self, servers: Sequence[Server], wanted: Callable[[Result], Sequence[Case]], budget_s: float) -> Result:
-        """Measure everything once, then what is wanted, as long as there is time: `--rounds auto`."""
-        everything = {server.name: server for server in (BARE, *servers)}
+        """Measure all cases once, then the wanted ones within the budget, like `--rounds auto`."""
+        everything = {server.name: server for server in (NO_SERVER, *servers)}
         chosen, took_s = [*everything], dict[str, float]()
         for round_ in range(1, MOST_ROUNDS + 1):
             for place in self._rng.permutation(len(chosen)):
@@ -92,7 +92,7 @@ class NoisyMachine:
                 took_s[name] = self.measure(everything[name], round_).case_s
             left_s, chosen = budget_s - self.now_s, list[str]()
             for name in [case.server for case in wanted(self.result())]:
-                more = [one for one in (BARE.name, name) if one not in chosen]
+                more = [one for one in (NO_SERVER.name, name) if one not in chosen]
                 if (needed_s := sum(took_s[one] for one in more)) <= left_s:
                     chosen, left_s = [*chosen, *more], left_s - needed_s
             if not chosen:
@@ -102,7 +102,7 @@ class NoisyMachine:
         return result
 
     def result(self) -> Result:
-        """Return what was measured until now."""
+        """Return the measurements so far."""
         return result_of(list(self.records))
 
     def measure(self, server: Server, round_: int) -> Record:
@@ -129,7 +129,7 @@ class _Siege:
         self._serve(round_)
 
     def _steal(self, count: int) -> Floats:
-        """Return when each CPU is taken away: hardly in two of three sieges, up to 14 % of the time in one of ten."""
+        """Return when each CPU is stolen: hardly in two of three sieges, up to 14 % of the time in one of ten."""
         stolen, kind = np.zeros((2, count), dtype=bool), self._rng.random()
         if not self._machine._noisy:
             return stolen
@@ -145,7 +145,7 @@ class _Siege:
         slowed = (self._machine._beside if uses_both else 1.0) * (1 - max(0.0, self._other - 0.02) * uses_both)
         runs = ~self._stolen[:, self._begin :] * slowed
         homes = np.repeat(self._rng.integers(0, 2, int(HORIZON_S) * 2 + 4), round(0.5 / STEP_S))[: runs.shape[1]]
-        if not uses_both:  # a single worker is moved about between the CPUs
+        if not uses_both:  # the scheduler moves a single worker between the CPUs
             runs = runs * (homes == np.arange(2)[:, None])
         self._ran = _summed(runs)
         done = _summed(runs * self._task_speed[:, self._begin :])
@@ -158,7 +158,7 @@ class _Siege:
         load_s = min(HORIZON_S - 1, max(3.0, 2.75 * settled))
         self.record = record = record_of(server.name, round_, workers=server.workers, users=USERS, load_s=load_s)
         record.time_s, record.load_began_s = load_s, self._machine.now_s
-        record.case_s = load_s + (0.5 if server.name == BARE.name else 1.0 + 0.3 * (server.workers > 1))
+        record.case_s = load_s + (0.5 if server.name == NO_SERVER.name else 1.0 + 0.3 * (server.workers > 1))
         kept = [answer for answer in answers if answer[0] <= load_s]
         self._keep(kept)
         self._use(len(kept))
@@ -171,23 +171,25 @@ class _Siege:
         return self._in_turns(done.sum(0), work) if self._server.in_turns else self._queued(done, work)
 
     def _queued(self, done: Floats, work: float) -> Iterator[Answer]:
-        """Yield the answers of workers that take one request after the other, each on a CPU of its own."""
+        """Yield the responses of workers that handle their requests sequentially, each on its own CPU."""
         free, waiting = [(0.0, worker) for worker in range(len(done))], [(0.0, user) for user in range(USERS)]
         while True:
             now, worker = heapq.heappop(free)
-            asked, user = heapq.heappop(waiting)
-            until = np.interp(max(now, asked), self._times, done[worker]) + work * math.exp(self._rng.normal(0, 0.02))
+            requested, user = heapq.heappop(waiting)
+            until = np.interp(max(now, requested), self._times, done[worker]) + work * math.exp(
+                self._rng.normal(0, 0.02)
+            )
             if until >= done[worker][-1]:
                 return
             end = float(np.interp(until, done[worker], self._times)) + 0.0008
-            yield end, user, asked
+            yield end, user, requested
             heapq.heappush(free, (end, worker))
             heapq.heappush(waiting, (end, user))
 
     def _in_turns(self, done: Floats, work: float) -> Iterator[Answer]:
-        """Yield the answers of a server that gives each request a slice in turn, some more than others."""
+        """Yield the responses of a server that slices its CPU time among requests, not quite evenly."""
         left, share = work * np.exp(self._rng.normal(0, 0.02, USERS)), np.exp(self._rng.normal(0, 0.06, USERS))
-        asked, until = np.zeros(USERS), 0.0
+        requested, until = np.zeros(USERS), 0.0
         while True:
             needed = left / (share / share.sum())
             user = int(np.argmin(needed))
@@ -196,26 +198,29 @@ class _Siege:
                 return
             left -= needed[user] * share / share.sum()
             end = float(np.interp(until, done, self._times)) + 0.0008
-            yield end, user, float(asked[user])
-            asked[user], left[user] = end, work * math.exp(self._rng.normal(0, 0.02))
+            yield end, user, float(requested[user])
+            requested[user], left[user] = end, work * math.exp(self._rng.normal(0, 0.02))
             share[user] = math.exp(self._rng.normal(0, 0.06))
 
     def _waiting(self) -> Iterator[Answer]:
         for user in range(USERS):
             end = 0.0
             while end < HORIZON_S - 1:
-                asked, end = end, end + self._server.waits_s * self._server.work + 0.002 + self._rng.exponential(0.001)
-                yield end, user, asked
+                requested, end = (
+                    end,
+                    end + self._server.waits_s * self._server.work + 0.002 + self._rng.exponential(0.001),
+                )
+                yield end, user, requested
 
     def _keep(self, answers: Sequence[Answer]) -> None:
         columns = self.record.transactions
         columns.finished_s[:] = [end for end, *_ in answers]
-        columns.took_s[:] = [round(end - asked, 2) for end, _, asked in answers]
+        columns.took_s[:] = [round(end - requested, 2) for end, _, requested in answers]
         columns.user[:] = [user for _, user, _ in answers]
         columns.status[:], columns.size_bytes[:] = [200] * len(answers), [4] * len(answers)
 
     def _use(self, answers: int) -> None:
-        """Write down what was seen of the CPUs."""
+        """Record the CPU usage."""
         record, load_s = self.record, self.record.load_s
         at_s = np.arange(0, load_s + 0.125, 0.25)
         busy = np.array([np.interp(at_s, self._times, row) for row in self._ran])
@@ -254,7 +259,7 @@ class _Siege:
             beats.took_s.extend((15.2e-6 / speed * late * (1 + self._rng.normal(0, 0.012, len(at_s)))).tolist())
 
     def _run_alone(self) -> None:
-        """Run the task alone before and after the siege, and ask the idle server for it."""
+        """Record the reference runs before and after the siege, and the response of the idle server."""
         record, server = self.record, self._server
         for at_s in (-0.6, -0.48, -0.36, record.load_s + 0.05, record.load_s + 0.17, record.load_s + 0.29):
             cpu = int(self._rng.integers(2))
@@ -265,7 +270,7 @@ class _Siege:
             record.alone_on_cpu.append(cpu)
         work = max(1.0, server.work) if server.honest_when_idle else server.work
         computed_s = server.waits_s * server.work or self._alone_s(int(self._rng.integers(2)), 0.1, work)
-        record.idle_answer_s = None if server.name == BARE.name else computed_s + 0.002
+        record.idle_answer_s = None if server.name == NO_SERVER.name else computed_s + 0.002
 
     def _alone_s(self, cpu: int, at_s: float, work: float) -> float:
         first = round((at_s + BEFORE_S) / STEP_S)
@@ -275,7 +280,7 @@ class _Siege:
 
 
 def _summed(per_step: Floats) -> Floats:
-    """Return how much was done by the end of each step, from 0 on."""
+    """Return the cumulated work at the end of each step, starting with 0."""
     return np.concatenate((np.zeros((2, 1)), np.cumsum(per_step * STEP_S, axis=1)), axis=1)
 
 

@@ -1,4 +1,4 @@
-"""The other Pythons on the PATH. As a program: make the environments in which the tests run servers with them."""
+"""Find other Pythons on the PATH. Run as a program, create the environments in which tests run servers with them."""
 
 import asyncio
 import functools
@@ -18,7 +18,7 @@ def other_pythons() -> tuple[Interpreter, ...]:
     for name in NAMES:
         try:
             found.append(interpreter(name))
-        except BadInputError:  # it isn't there, or is a launcher without a Python behind it
+        except BadInputError:  # not installed, or a launcher without a Python
             continue
     return tuple(python for python in distinct(found) if python.build != interpreter().build)
 

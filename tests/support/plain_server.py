@@ -1,4 +1,4 @@
-"""A server of the standard library that keeps the contract and starts quickly; a function tells what it answers."""
+"""A server that follows the contract, starts fast and gets its responses from a function."""
 
 import argparse
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from common.task import perform
 
-Tell = Callable[[str, bool], tuple[int, str]]  # the task's answer, and whether the harness asks → status and body
+Respond = Callable[[str, bool], tuple[int, str]]  # task's answer, whether the bench asks → status, body
 
 
-def serve(tell: Tell) -> None:
-    """Listens where the command line says, until it is killed."""
+def serve(respond: Respond) -> None:
+    """Serve at the address of the command line until killed."""
     parser = argparse.ArgumentParser()
     for name in ("--host", "--port", "--task"):
         parser.add_argument(name)
@@ -20,15 +20,15 @@ def serve(tell: Tell) -> None:
         protocol_version, wbufsize = "HTTP/1.1", -1
 
         def do_GET(self) -> None:
-            is_harness = "aiohttp" in self.headers.get("User-Agent", "")
-            status, body = tell(perform(options.task).answer, is_harness) if self.path == "/" else (200, "pong")
+            is_bench = "aiohttp" in self.headers.get("User-Agent", "")
+            status, body = respond(perform(options.task).answer, is_bench) if self.path == "/" else (200, "pong")
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body.encode())
 
         def log_message(self, *_: object) -> None:
-            """Nothing."""
+            """Print nothing."""
 
     class Server(ThreadingHTTPServer):
         request_queue_size = 128

@@ -1,4 +1,4 @@
-"""Results for tests of pages and charts: measured ones, and simulated ones with everything in them."""
+"""Measured and simulated results for tests of pages and charts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOSTILE = "9_<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
 
 def several() -> Result:
-    """Two tasks, three numbers of users, two Pythons for one of them; one case failed, one is above the ceiling."""
+    """Return a result with several tasks, numbers of users and Pythons, a failed case and one above the ceiling."""
     records = []
     settings = [*itertools.product((5, 10, 25), ("3.11.7",)), (25, "3.14.0t")]
     for task, (users, python), round_ in itertools.product(("primes", "digest"), settings, (1, 2)):

@@ -1,6 +1,6 @@
-"""Tasks of all kinds, as a user might bring them.
+"""Tasks of all kinds, as users might write them.
 
-Those that compute hold the GIL as a loop of Python does, but need no CPU: many run at once, beside other tests.
+CPU-bound ones hold the GIL like a Python loop, but use no CPU, so that many of them can run next to other tests.
 """
 
 import asyncio
@@ -14,25 +14,25 @@ from pathlib import Path
 from common.task.builtin import BUILTIN_TASKS, is_prime
 
 
-def tell_that_it_has_ended(path):
-    """One more line in that file; not of a process that was killed, or ended at once."""
+def record_exit(path):
+    """Add a line to the file when the process exits normally."""
     with path.open("a") as ended:
         ended.write(f"{os.getpid()}\n")
 
 
 if "ENDED" in os.environ:
-    atexit.register(tell_that_it_has_ended, Path(os.environ["ENDED"]))
+    atexit.register(record_exit, Path(os.environ["ENDED"]))
 
 
-def tell_that_it_has_begun():
-    """One more character in the file that BEGUN names."""
+def record_start():
+    """Add a character to the file that BEGUN names."""
     if "BEGUN" in os.environ:
         with Path(os.environ["BEGUN"]).open("a") as begun:
             begun.write("x")
 
 
 def chosen():
-    """Whatever the file says that CHOSEN names: so one server can be asked for all tasks."""
+    """Run the task that the file named by CHOSEN selects, so that a server can run any task."""
     return {**BUILTIN_TASKS, **globals()}[Path(os.environ["CHOSEN"]).read_text()]()
 
 
@@ -46,33 +46,33 @@ def a_blink():
 
 
 def a_little_work():
-    """Waits for 40 ms and computes for some 10 ms: work, and not a time, so that it takes longer on a slower CPU."""
+    """Wait for 40 ms and compute for about 10 ms: a fixed amount of work, which takes longer on a slower CPU."""
     time.sleep(0.04)
     return sum(is_prime(number) for number in range(2, 9_000))
 
 
 def a_moment():
-    tell_that_it_has_begun()
+    record_start()
     time.sleep(0.2)
     return "at last"
 
 
 def a_moment_of_computing():
-    return _computed(0.2)
+    return _hold_gil_for(0.2)
 
 
-def told_when_done():
-    """Waits in slices and then adds a line to the file that DONE names."""
-    tell_that_it_has_begun()
+def records_when_done():
+    """Wait in slices, then add a character to the file that DONE names."""
+    record_start()
     yield 0.3
     with Path(os.environ["DONE"]).open("a") as done:
         done.write("x")
     return "at last"
 
 
-def waits_to_be_told():
+def waits_for_file():
     """Wait for the file that TOLD names, then add a character to the file that DONE names, if that is set."""
-    tell_that_it_has_begun()
+    record_start()
     while not Path(os.environ["TOLD"]).exists():
         time.sleep(0.01)
     if "DONE" in os.environ:
@@ -81,9 +81,9 @@ def waits_to_be_told():
     return "told"
 
 
-def waits_in_slices():
-    """The same, and gives way meanwhile."""
-    tell_that_it_has_begun()
+def waits_for_file_in_slices():
+    """Wait for the file that TOLD names, and yield meanwhile."""
+    record_start()
     while not Path(os.environ["TOLD"]).exists():
         yield 0.01
     return "told"
@@ -94,53 +94,53 @@ def ends_its_process():
 
 
 def half_a_second():
-    tell_that_it_has_begun()
+    record_start()
     time.sleep(0.5)
     return "at last"
 
 
 def half_a_second_of_computing():
-    return _computed(0.5)
+    return _hold_gil_for(0.5)
 
 
-_hold_the_gil = ctypes.PyDLL(None).usleep  # a call that does not let go of it; another thread may get it after that
+_hold_the_gil = ctypes.PyDLL(None).usleep  # PyDLL does not release the GIL during the call
 
 
-def _computed(seconds):
-    tell_that_it_has_begun()
+def _hold_gil_for(seconds):
+    record_start()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         _hold_the_gil(3000)  # microseconds
     return "computed"
 
 
-def _burnt(seconds):
-    """Computes for so much CPU time."""
+def _use_cpu(seconds):
+    """Use this much CPU time."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         sum(range(200))
 
 
 def half_a_minute():
-    tell_that_it_has_begun()
+    record_start()
     time.sleep(30)
 
 
 def half_a_minute_of_computing():
-    return _computed(30)
+    return _hold_gil_for(30)
 
 
 def moments_then_half_a_minute():
-    a_moment() if _may_be_short() else half_a_minute()
+    a_moment() if _is_among_the_first_three() else half_a_minute()
     return "at last"
 
 
 def moments_then_half_a_minute_of_computing():
-    return a_moment_of_computing() if _may_be_short() else half_a_minute_of_computing()
+    return a_moment_of_computing() if _is_among_the_first_three() else half_a_minute_of_computing()
 
 
-def _may_be_short():
-    """For the first three that begin."""
+def _is_among_the_first_three():
+    """Return whether this is one of the first three runs."""
     begun = Path(os.environ["BEGUN"])
     return not begun.exists() or len(begun.read_text()) < 3
 
@@ -169,7 +169,7 @@ def raises_later():
 
 
 class AwkwardError(Exception):
-    """Can be pickled, but not unpickled: it breaks a process pool that lets it through."""
+    """An exception that can be pickled but not unpickled, which would break a process pool."""
 
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")
@@ -192,13 +192,13 @@ def raises_keyboard_interrupt():
     raise KeyboardInterrupt("by hand")
 
 
-def says_umlauts():
+def returns_umlauts():
     return "größer als ✓"
 
 
 def prints():
     time.sleep(0.05)
-    print("9.0,9.0,9.0,9\nand no end of a line", end="", flush=True)  # as if it were told of a run
+    print("9.0,9.0,9.0,9\nand no end of a line", end="", flush=True)  # looks like a line of results
     return "after printing"
 
 
@@ -206,8 +206,8 @@ async def is_async_generator():
     yield "never"
 
 
-def says_all(*words, **named):
-    """What it was called with, and never the same list twice."""
+def returns_its_arguments(*words, **named):
+    """Return the arguments as text, and modify lists among them."""
     said = repr((words, named))
     for one in words:
         if isinstance(one, list):
@@ -223,20 +223,20 @@ NOT_CALLABLE = 42
 
 
 async def awaits():
-    """Computes some 5 ms and waits 0.15 s in two steps."""
-    _burnt(0.0025)
+    """Compute for about 5 ms and wait for 0.15 s in two steps."""
+    _use_cpu(0.0025)
     await asyncio.sleep(0.05)
-    _burnt(0.0025)
+    _use_cpu(0.0025)
     await asyncio.sleep(0.1)
     return 42
 
 
 async def awaits_others():
-    """Computes in tasks of its own, which may run while others of the loop do."""
+    """Compute in child tasks, which may run while other tasks of the loop do."""
 
     async def part():
         await asyncio.sleep(0)
-        _burnt(0.02)
+        _use_cpu(0.02)
         return 1
 
     return sum(await asyncio.gather(part(), part()))
@@ -275,7 +275,7 @@ async def exits_in_a_task():
 
 async def computes_in_async_slices():
     for _ in range(40):
-        _burnt(0.005)
+        _use_cpu(0.005)
         await asyncio.sleep(0)
     return "done"
 
@@ -285,8 +285,8 @@ async def exits_later():
     sys.exit("at last")
 
 
-async def is_left_alone():
-    """Starts something that it does not wait for."""
+async def leaves_a_child_task():
+    """Start a child task without waiting for it."""
     asyncio.current_task().friend = asyncio.create_task(asyncio.sleep(60))
     return "done"
 

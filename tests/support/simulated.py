@@ -1,4 +1,4 @@
-"""A simulated closed loop, whose true rate is known: what siege would see of it."""
+"""Simulate a closed loop of known rate, as siege would observe it."""
 
 import heapq
 import itertools
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from under_siege.stats.rate import Spans, spans_of
 
-Service = Callable[[float], float]  # when it begins → how long it takes, in seconds
+Service = Callable[[float], float]  # begin of the service → its duration, in seconds
 
 
 def constant(seconds: float) -> Service:
@@ -27,7 +27,7 @@ def exponential(mean_s: float, seed: int) -> Service:
 def queue(
     users: int, workers: int, service: Service, pause: tuple[float, float] | None = None
 ) -> Iterator[tuple[float, int]]:
-    """First come, first served, by so many workers; nobody works from pause[0] to pause[1]."""
+    """Yield the responses of workers with a first-come, first-served queue, which pause between these times."""
     waiting = list(range(users))
     free = [0.0] * workers
     busy: list[tuple[float, int]] = []
@@ -48,7 +48,7 @@ def queue(
 
 
 def shared(users: int, work_s: float, slice_s: float = 0.0005) -> Iterator[tuple[float, int]]:
-    """One worker that gives every user a slice in turn."""
+    """Yield the responses of a worker that gives every user a slice in turn."""
     left = [work_s] * users
     now = 0.0
     for user in itertools.cycle(range(users)):
@@ -60,7 +60,7 @@ def shared(users: int, work_s: float, slice_s: float = 0.0005) -> Iterator[tuple
 
 
 def siege_of(answers: Iterator[tuple[float, int]], time_s: float) -> Spans:
-    """The answers that a siege of that length sees; what is in flight at its end is lost."""
+    """Return the responses within a siege of this length; requests in flight at its end are lost."""
     ended, took, who = [], [], []
     last: dict[int, float] = {}
     for at, user in itertools.takewhile(lambda answer: answer[0] <= time_s, answers):

@@ -1,4 +1,4 @@
-"""Records of a load tool that tells totals only, with figures that are known."""
+"""Simulate records of load tools that report totals per burst, with known figures."""
 
 from simulated_record import TASK_S, TIME_S, record_of
 
@@ -8,7 +8,7 @@ COUNT = 4
 
 
 def burst_record_of(server: str, round_: int = 1, workers: int = 1, tool: str = "ab", **columns) -> Record:
-    """What a server with so many workers gives; any column may be given as one value for all bursts."""
+    """Return the record of a server; a column may be given as a single value for all bursts."""
     record = record_of(server, round_, workers=workers, tool=tool)
     users, rate = record.users, workers / TASK_S
     for name in record.transactions.__struct_fields__:

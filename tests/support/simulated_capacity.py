@@ -11,13 +11,13 @@ import numpy as np
 from simulated_cpus import Machine
 from simulated_record import record_of, result_of
 
-from under_siege.capacity.capacity_result import Capacity, capacities, wanted
+from under_siege.capacity.capacity_result import Capacity, capacities_of, next_offer
 from under_siege.capacity.rate_step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S, typical_arrivals
 from under_siege.model.record import Arrivals, Pings, RateStep, Record, Result
 from under_siege.model.threshold import goal
 
 GOALS = ("p99 < 1s", "ping p99 < 50ms")
-CASE_BESIDE_S = 1.5  # to start and stop a server
+CASE_BESIDE_S = 1.5  # time to start and stop a server
 Ping = Callable[[float], float]  # rate → latency of a ping
 Service = Callable[[Random], float]  # → seconds that one request takes
 
@@ -213,9 +213,9 @@ def searched(
     result, machine = result_of([]), Machine(seed, noisy=noisy)
     case = record_of("3_some", users=25).case
     for number in itertools.count(1):
-        found = wanted(result, case, budget_s, task_s)
+        found = next_offer(result, case, budget_s, task_s)
         if found is None:
             break
         result.steps.append(offered(server, *found, number, seed, ping, goals, machine))
-    (one,) = capacities(result)
+    (one,) = capacities_of(result)
     return one, result, machine

@@ -1,4 +1,4 @@
-"""Simulate a machine whose CPU speed changes the way it does on a shared host.
+"""Simulate a machine whose CPU speed varies as on a shared host.
 
 The numbers were measured on a two-core virtual machine. Each CPU runs either at full speed or at 57 % of it: half of
 the variance decorrelates within 50 ms, the rest over 0.6 to 40 s. Sometimes the hypervisor takes a CPU away for 40 ms.
@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from under_siege.model.record import Beats
+from under_siege.model.record import SpeedSamples
 
 GRID_S = 0.005
 LENGTH_S = 200.0
@@ -20,7 +20,7 @@ STOLEN_PER_S, STOLEN_S = 0.125, 0.04
 
 
 class Machine:
-    """Two CPUs; `now_s` is when the next step begins."""
+    """A machine with two CPUs; `now_s` is the begin of the next step."""
 
     def __init__(self, seed: int = 0, *, noisy: bool = False) -> None:
         self._random = np.random.default_rng(seed)
@@ -43,14 +43,14 @@ class Machine:
         """Return the mean speed until now of the CPUs that a server with so many workers uses."""
         return float(np.mean([np.interp(self.now_s, self.time_s, work) for work in self.work_s[:cpus]]) / self.now_s)
 
-    def beats(self, until_s: float, cpus: int) -> Beats:
+    def beats(self, until_s: float, cpus: int) -> SpeedSamples:
         """Return the samples of the speed probe from `now_s` on."""
         at_s = np.arange(0.0, until_s, PROBE_EVERY_S)
         place = ((self.now_s + at_s) / GRID_S).astype(int)
         scatter = 1 + self._random.normal(0, PROBE_SCATTER, (cpus, len(at_s)))
         took_s = PROBE_S / self.probe_speed[:cpus, place] * scatter
         cpu = np.repeat(np.arange(cpus), len(at_s))
-        return Beats(np.tile(at_s, cpus).tolist(), cpu.tolist(), took_s.ravel().tolist())
+        return SpeedSamples(np.tile(at_s, cpus).tolist(), cpu.tolist(), took_s.ravel().tolist())
 
     def _speeds(self, count: int) -> np.ndarray:
         level = 0.6 + sum(

@@ -1,4 +1,4 @@
-"""Records as an honest server, or a lying one, would give them: simulated, with figures that are known."""
+"""Simulate records of honest and dishonest servers, with known figures."""
 
 import functools
 import itertools
@@ -35,7 +35,7 @@ def result_of(records: list[Record], **environment) -> Result:
 def record_of(
     server: str, round_: int = 1, workers: int = 1, speed: float = 1.0, users: int = USERS, **values
 ) -> Record:
-    """What a server with so many workers gives, `speed` times as fast as it should be; any axis may be named."""
+    """Return the record of a server whose rate is `speed` times its expected rate; `values` may set any axis."""
     axes = {"task": "primes", "users": users, "python": "3.11.7", **values.pop("parameters", {})}
     axes |= {name: values.pop(name) for name in ("task", "python") if name in values}
     fixed = {
@@ -75,7 +75,7 @@ def _add_answers(record: Record, workers: int, speed: float) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _answers(users: int, workers: int, task_s: float) -> tuple[tuple[float, ...], tuple[float, ...], tuple[int, ...]]:
-    """When answers came, how long they took, and who got them."""
+    """Return the times, latencies and users of all responses."""
     finished_s, waited_s, who = [], [], []
     last: dict[int, float] = {}
     answers = queue(users, workers, constant(task_s))
@@ -104,7 +104,7 @@ def _add_samples(record: Record, workers: int) -> None:
 
 
 def bare_record(round_: int = 1, speed: float = 1.0, **values) -> Record:
-    """What the same users do without a server, on both CPUs."""
+    """Return the record of the ceiling on both CPUs."""
     record = record_of("bare", round_, workers=CPUS, speed=speed, **values)
     record.alone_wall_s += [TASK_S, TASK_S * 1.005, TASK_S]
     record.alone_cpu_s += [TASK_S, TASK_S, TASK_S]

@@ -1,4 +1,4 @@
-"""Results of whole runs, simulated: servers of a known quality, on days of a known speed."""
+"""Simulate results of whole runs: servers of known rates on machines of known speed."""
 
 import io
 
@@ -6,12 +6,12 @@ import numpy as np
 from rich.console import Console
 from simulated_record import CPUS, TASK_S, TIME_S, bare_record, record_of, result_of
 
-from under_siege.compare.diff import Compared
+from under_siege.compare.diff import ResultComparison
 from under_siege.compare.diff_export import as_table
 from under_siege.model.record import Failure, Result
 
 ROUNDS = (1, 2, 3)
-USUAL = 0.01  # noise of rounds: the standard deviation, relative
+USUAL = 0.01  # noise between rounds: relative standard deviation
 SPEED_PROBE = "3.11.7 500+1500"
 BEAT_S = 1e-4
 SERVERS = (("1_a", 1, 1.0), ("3_c", 2, 1.0))
@@ -19,11 +19,11 @@ SLOW = 1 / 1.4
 
 
 def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None, waits=False, **environment) -> Result:
-    """Servers (name, workers, how fast beside what they should be) and the bare case in three rounds.
+    """Return three rounds of servers (name, workers, rate relative to the expected one) and of the ceiling.
 
     Args:
-        speeds: of the machine in each round; the metronome beats accordingly. Without them there is none.
-        waits: whether the task waits, and its rate has nothing to do with the speed.
+        speeds: speed of the machine in each round, as the speed probe samples it; None for no speed probe.
+        waits: whether the task is I/O-bound, so that its rate does not depend on the speed.
     """
     rng = np.random.default_rng(seed)
     records = []
@@ -40,7 +40,7 @@ def a_result(*servers: tuple[str, int, float], seed=1, noise=USUAL, speeds=None,
 
 def a_record(server, round_, workers, quality, speed, waits):
     rate = quality if waits else quality * speed
-    computes = 0.01 if waits else 1.0  # of the time of the task
+    computes = 0.01 if waits else 1.0  # share of the task's duration
     make = bare_record if server == "bare" else record_of
     record = make(round_, speed=rate) if server == "bare" else make(server, round_, workers=workers, speed=rate)
     record.machine, record.idle_answer_s = None, None if server == "bare" else TASK_S / min(1.0, rate) + 0.02
@@ -49,7 +49,7 @@ def a_record(server, round_, workers, quality, speed, waits):
     record.alone_on_cpu[:] = [0, 0, 0]
     record.alone_wall_s[:] = [took_s] * 3
     record.alone_cpu_s[:] = [TASK_S * computes / speed] * 3
-    used = rate if waits else quality  # a second of a slower CPU is a second of it
+    used = rate if waits else quality  # CPU time does not depend on the speed of the CPU
     record.samples.cpu_s[:] = [
         1 + workers * at_s * computes / speed * used * (speed if not waits else 1) for at_s in record.samples.at_s
     ]
@@ -57,7 +57,7 @@ def a_record(server, round_, workers, quality, speed, waits):
 
 
 def vary(record, rng, noise) -> None:
-    """Pings and memory are no more exact than the rest."""
+    """Add noise to pings and memory, too."""
     waited_s = np.array(record.pings.waited_s)
     record.pings.waited_s[:] = (waited_s * np.exp(rng.normal(0, 3 * noise, len(waited_s)))).tolist()
     factor = np.exp(rng.normal(0, noise))
@@ -74,22 +74,22 @@ def add_beats(record, speed, workers, rng) -> None:
         record.cpu_times.busy_s[cpu] = [at_s * workers / CPUS for at_s in record.cpu_times.at_s]
 
 
-def as_text(found: Compared, width=130) -> str:
+def as_text(found: ResultComparison, width=130) -> str:
     page = io.StringIO()
     Console(file=page, width=width, color_system=None).print(as_table(found))
     return page.getvalue()
 
 
-def judgements(found: Compared) -> dict[str, dict[str, str | None]]:
+def judgements(found: ResultComparison) -> dict[str, dict[str, str | None]]:
     return {case.case.server: {one.figure: one.judgement for one in case.changes} for case in found.cases}
 
 
-def by_server(found: Compared) -> dict[str, str]:
+def by_server(found: ResultComparison) -> dict[str, str]:
     return {case.case.server: case.judgement for case in found.cases}
 
 
 def slower(speeds):
-    """Those of a slow day."""
+    """Return the speeds of a slower day."""
     return tuple(SLOW * speed for speed in reversed(speeds))
 
 
@@ -101,7 +101,7 @@ def failing(result: Result, server: str) -> Result:
 
 
 def suspicious(result: Result, server: str) -> Result:
-    """Some answers were errors."""
+    """Return the result with some failed requests of the server."""
     for record in result.records:
         if record.server == server:
             record.transactions.status[5:8] = [500] * 3

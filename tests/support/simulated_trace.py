@@ -1,6 +1,6 @@
-"""Timelines as strategies of each kind would give them: simulated, with figures that are known."""
+"""Simulate traces of all kinds of strategies, with known figures."""
 
-from under_siege.model.record import LeftOut, Machine, Pings, Result, Trace, TracedRequests
+from under_siege.model.record import Machine, Pings, Result, SkippedServer, Trace, TracedRequests
 
 TASK_S, PING_S, SENT_S = 0.05, 0.025, 0.1
 Ran = list[tuple[float, float, float | None]]
@@ -9,7 +9,7 @@ Ran = list[tuple[float, float, float | None]]
 def traced(
     server: str, title: str, workers: list[str], ran: list[Ran], waits: float, late_s: float = 0.0, task: str = "primes"
 ) -> Trace:
-    """Of a server whose requests ran so, and whose pings wait for such a part of the time that is left."""
+    """Return a trace with these compute spans; pings wait for the share `waits` of the remaining time."""
     answered = [one[-1][1] + late_s for one in ran]
     done_s = max(answered)
     due = [number * PING_S for number in range(int((done_s + 0.1) / PING_S))]
@@ -23,24 +23,24 @@ def traced(
     )
 
 
-def in_line(count: int = 8, each_s: float = TASK_S, cpu: float = 1.0, first: int = 0) -> list[Ran]:
-    """One after the other, on one worker."""
+def sequential_spans(count: int = 8, each_s: float = TASK_S, cpu: float = 1.0, first: int = 0) -> list[Ran]:
+    """Return the compute spans of sequential requests on one worker."""
     starts = [SENT_S + (first + place) * each_s for place in range(count)]
     return [[(start, start + each_s, cpu * each_s)] for start in starts]
 
 
 def by_two(waits: float, server: str = "4_pool", title: str = "In a process pool: every core computes.") -> Trace:
-    """Two processes that compute at the same time."""
-    return traced(server, title, ["1/a", "2/a"] * 4, [one for one in in_line(4) for _ in range(2)], waits)
+    """Return a trace of two processes that compute in parallel."""
+    return traced(server, title, ["1/a", "2/a"] * 4, [one for one in sequential_spans(4) for _ in range(2)], waits)
 
 
 def one_by_one(waits: float, server: str = "2_loop", title: str = "On the loop itself: it stands still.") -> Trace:
-    """One thread."""
-    return traced(server, title, ["1/a"] * 8, in_line(), waits)
+    """Return a trace of one thread."""
+    return traced(server, title, ["1/a"] * 8, sequential_spans(), waits)
 
 
 def in_slices(late_s: float = 0.0, waits: float = 0.0, threads: bool = False) -> Trace:
-    """Eight requests that take turns of a millisecond, on one thread or in eight under the GIL."""
+    """Return a trace of eight requests in slices of 1 ms, on one thread or on eight under the GIL."""
     turns = [
         [(at, at + 0.001, 0.001) for turn in range(50) for at in [SENT_S + (8 * turn + place) * 0.001]]
         for place in range(8)
@@ -51,7 +51,7 @@ def in_slices(late_s: float = 0.0, waits: float = 0.0, threads: bool = False) ->
 
 
 def beside_other_work(trace: Trace, share: float, cpus: int = 2) -> Trace:
-    """Return the trace with so much of the CPUs used by others while its requests ran."""
+    """Return the trace with this share of the CPUs used by other work while its requests ran."""
     lasted_s = max(trace.requests.answered_s) - min(trace.requests.sent_s)
     server_s = sum(cpu_s or 0.0 for ran in trace.requests.ran_s for _, _, cpu_s in ran)
     total_s = cpus * lasted_s
@@ -61,7 +61,7 @@ def beside_other_work(trace: Trace, share: float, cpus: int = 2) -> Trace:
 
 
 def of_all_kinds(result: Result) -> Result:
-    """With a trace of each kind, in the order of their numbers, and a strategy that could not run."""
+    """Add a trace of each kind to the result, in order, and a strategy that could not run."""
     result.traces[:] = [
         one_by_one(1.0),
         in_slices(0.2, 0.6, threads=True),
@@ -70,7 +70,7 @@ def of_all_kinds(result: Result) -> Result:
         by_two(1.0, "8_fork"),
     ]
     lacking = "needs Python 3.14 or later, and this is 3.11.7"
-    result.left_out[:] = [LeftOut("7_sub", "In sub-interpreters: each has a GIL.", "3.11.7", lacking)]
+    result.left_out[:] = [SkippedServer("7_sub", "In sub-interpreters: each has a GIL.", "3.11.7", lacking)]
     return result
 
 

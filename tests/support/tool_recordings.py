@@ -1,6 +1,6 @@
-"""What the load tools say, as files: `python tests/tool_recordings.py` runs every tool that is here and writes anew.
+"""Recorded output of the load tools. Run `python tests/support/tool_recordings.py` to record all installed tools.
 
-Each is a `ToolOutput`, made with the very command of its driver against a server that behaves in one way.
+Each file is a `ToolOutput`, recorded with the command of the tool's driver and a server of known behaviour.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from under_siege.load_tools.tool import LoadSpec, ToolOutput
 
 FOLDER = Path(__file__).parents[1] / "data" / "tools"
 USERS, TIME_S, BODY = 4, 1.0, b"hello"
-# How the server behaves, and whether connections shall be kept.
+# The behaviour of the server, and whether connections are kept alive.
 WAYS = {
     "right": ("right", False),
     "not_found": ("not_found", False),
@@ -60,12 +60,12 @@ class Quiet(ThreadingHTTPServer):
     daemon_threads, block_on_close = True, False
 
     def handle_error(self, *_: object) -> None:
-        """A tool that ends breaks its connections."""
+        """Ignore connections that a tool breaks when it ends."""
 
 
 @contextlib.contextmanager
 def behaving(way: str) -> Iterator[str]:
-    """The URL of a server that behaves so."""
+    """Start a server with this behaviour and yield its URL."""
     handler = type("Handler", (Way,), {"way": way, "protocol_version": f"HTTP/1.{int(way == 'keeps')}"})
     server = Quiet(("127.0.0.1", 0), handler)
     url = f"http://127.0.0.1:{server.server_port}/"
@@ -81,8 +81,8 @@ def behaving(way: str) -> Iterator[str]:
         server.server_close()
 
 
-def told_by(name: str, way: str, expected: bytes = BODY) -> tuple[ToolOutput, LoadSpec]:
-    """What the tool says of a server that behaves so, where that answer is right."""
+def output_of(name: str, way: str, expected: bytes = BODY) -> tuple[ToolOutput, LoadSpec]:
+    """Run the tool with a server of this behaviour; return its output and the load."""
     behaviour, keep_alive = WAYS[way]
     with behaving(behaviour) as url, isolated_tool(DRIVERS[name]) as tool:
         order = LoadSpec(USERS, TIME_S, url, keep_alive=keep_alive, expected=expected)
@@ -94,7 +94,7 @@ def told_by(name: str, way: str, expected: bytes = BODY) -> tuple[ToolOutput, Lo
 
 
 def without_this_machine(text: str) -> str:
-    """No folder, host or port, and of many errors the last ones."""
+    """Remove directories, hosts and ports, and all but the last lines."""
     text = re.sub(r"/\S*/under-siege-\w+", "/home", text)
     text = re.sub(r"127\.0\.0\.1:\d+|(port=|Port: +)\d+", lambda found: (found[1] or "127.0.0.1:") + "8000", text)
     text = re.sub(r"^(\[[-\d :,]+\]) \S+/", r"\1 host/", text, flags=re.MULTILINE)
@@ -103,7 +103,7 @@ def without_this_machine(text: str) -> str:
 
 
 def recorded(name: str, way: str) -> ToolOutput:
-    """As it is in the file."""
+    """Return the recorded output."""
     return ToolOutput(**json.loads((FOLDER / f"{name}-{way}.json").read_text()))
 
 
@@ -111,16 +111,18 @@ if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name in sys.argv[1:] or [name for name, driver in DRIVERS.items() if not driver.streams_responses]:
         for way in WAYS:
-            if way == "never" and name == "stressor":  # it would wait for an hour
+            if way == "never" and name == "stressor":  # stressor would wait for an hour
                 continue
             try:
-                told, _ = told_by(name, way)
+                output, _ = output_of(name, way)
             except BadInputError as error:
                 print(error, file=sys.stderr)
                 break
-            files = {path: without_this_machine(text) for path, text in told.files.items()}
-            if name == "ab":  # a hundred lines
-                files = told.files
-            clean = ToolOutput(told.status, without_this_machine(told.stdout), without_this_machine(told.stderr), files)
+            files = {path: without_this_machine(text) for path, text in output.files.items()}
+            if name == "ab":  # needs all of its hundred lines
+                files = output.files
+            clean = ToolOutput(
+                output.status, without_this_machine(output.stdout), without_this_machine(output.stderr), files
+            )
             text = json.dumps(dataclasses.asdict(clean), indent=1)
             (FOLDER / f"{name}-{way}.json").write_text(text + "\n")

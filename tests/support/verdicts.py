@@ -1,4 +1,4 @@
-"""The verdict on a single case."""
+"""Judge a single simulated case."""
 
 from simulated_record import bare_record, result_of
 

@@ -48,7 +48,7 @@ def test_faults_that_are_absent_are_reported_as_missed(check: ModuleType, suite:
     )
 
 
-def test_identical_servers_that_are_called_different_are_counted(
+def test_identical_servers_reported_as_different_are_counted(
     check: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert False in [*count_of(check, "wsgi", "wsgi").runs[0].compare_duplicates(check.IDENTITY["wsgi"])]
@@ -60,7 +60,7 @@ def test_identical_servers_that_are_called_different_are_counted(
     assert "not compared (wrong_answer)" in line  # node-own
 
 
-def test_a_suite_that_does_not_run_is_reported(
+def test_a_suite_that_fails_to_run_is_reported(
     check: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(check.FORMS["small"], "static-ports", ("suites/nowhere",))

@@ -1,4 +1,4 @@
-"""Which module may import which, and what every module looks like."""
+"""Import rules and conventions of the modules."""
 
 import ast
 import functools
@@ -28,7 +28,7 @@ REPORTS = (
     "charts",
     "compare",
     "pages",
-)  # these read results, and start nothing
+)  # these only read results
 
 # Each layer may import those above it in this list, and no other.
 LAYERS = [
@@ -36,7 +36,6 @@ LAYERS = [
     "common.kits",
     "servers",
     "under_siege.paths",
-    "under_siege.errors",
     "under_siege",
     "under_siege.formatting",
     "under_siege.model",
@@ -65,13 +64,11 @@ LAYERS = [
     "under_siege.__main__",
     "bench",
 ]
-APART = (
-    "under_siege.subprocess_scripts"  # run in the Python of the target: they import `common` and nothing else of ours
-)
+APART = "under_siege.subprocess_scripts"  # run in the Python of the target; may import only `common`
 
 
 def name_of(path: Path) -> str:
-    """As it is imported: `under_siege.formatting`."""
+    """Return the import name, for example `under_siege.formatting`."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -90,7 +87,7 @@ def layer_of(name: str) -> str:
 
 @functools.cache
 def imports(path: Path) -> frozenset[str]:
-    """All modules and names that it imports, wherever it does: in functions and under TYPE_CHECKING, too."""
+    """Return all imported modules and names, including those in functions and under TYPE_CHECKING."""
     found = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
@@ -101,8 +98,8 @@ def imports(path: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def arrows() -> Iterator[tuple[str, str]]:
-    """Which of our modules imports which."""
+def import_pairs() -> Iterator[tuple[str, str]]:
+    """Yield each pair of importing and imported module of the project."""
     for name, path in NAMES.items():
         yield from ((name, other) for other in imports(path) & NAMES.keys() if other != name)
 
@@ -116,12 +113,12 @@ def is_allowed(importer: str, imported: str) -> bool:
     return other != "servers" and other != APART and LAYERS.index(other) <= LAYERS.index(layer)
 
 
-def test_imports_point_down_only() -> None:
-    assert {f"{one} → {other}" for one, other in arrows() if not is_allowed(one, other)} == set()
+def test_modules_import_only_lower_layers() -> None:
+    assert {f"{one} → {other}" for one, other in import_pairs() if not is_allowed(one, other)} == set()
 
 
 def reached_from(name: str) -> set[str]:
-    """All that it imports, and what these import, and so on."""
+    """Return all direct and indirect imports of a module."""
     found: set[str] = set()
     todo = {name}
     while todo:
@@ -130,25 +127,25 @@ def reached_from(name: str) -> set[str]:
     return found
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
-    assert {f"{one} → {other}" for one, other in arrows() if one in reached_from(other)} == set()
+def test_there_are_no_import_cycles() -> None:
+    assert {f"{one} → {other}" for one, other in import_pairs() if one in reached_from(other)} == set()
 
 
-def test_a_report_starts_no_process() -> None:
+def test_reports_start_no_processes() -> None:
     for name, path in NAMES.items():
         if name.split(".")[1:2] and name.split(".")[1] in REPORTS:
             assert not imports(path) & STARTS_PROCESSES, name
 
 
-def test_every_module_says_in_its_first_line_what_it_owns() -> None:
+def test_every_module_has_a_docstring() -> None:
     assert [path for path in [*MODULES, *SCRIPTS] if not ast.get_docstring(tree(path))] == []
 
 
-def test_no_module_is_two_things() -> None:
+def test_modules_are_short() -> None:
     assert {path.name: lines for path in [*MODULES, *SCRIPTS] if (lines := lines_of_code(path)) > MOST_LINES} == {}
 
 
-def test_no_function_is_longer_than_a_page() -> None:
+def test_functions_are_short() -> None:
     long = {
         f"{path.name}: {node.name}"
         for path in TESTS_TOO
@@ -158,7 +155,7 @@ def test_no_function_is_longer_than_a_page() -> None:
     assert long == set()
 
 
-def test_nothing_of_this_machine_is_in_the_project() -> None:
+def test_no_file_contains_a_local_path() -> None:
     texts = [path for folder in ("docs", "scripts") for path in (ROOT / folder).iterdir()]
     for path in [*ROOT.glob("*.*"), *texts, *TESTS_TOO]:
         if path.is_file() and path.suffix != ".json":
@@ -172,7 +169,7 @@ def test_the_architecture_page_names_files_that_exist() -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-def test_the_architecture_page_has_every_package() -> None:
+def test_the_architecture_page_lists_every_package() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     packages = {path.parent.name for path in (ROOT / "under_siege").rglob("__init__.py")}
     assert [name for name in packages if f"{name}/`" not in page] == []

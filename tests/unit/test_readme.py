@@ -1,4 +1,4 @@
-"""The README and docs/: what commands are said to print they print, and commands, files and links exist."""
+"""The README and docs/: documented output is up to date, and commands, files and links exist."""
 
 import difflib
 import re
@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command import called
+from command import invoke
 from conftest import ROOT, SERVERS
 from golden_file import what_is_drawn
 
@@ -30,12 +30,12 @@ OF_THE_PROJECT = ("servers/", "common/", "docs/", "results/", "scripts/", "tests
 
 
 def named(page: Path) -> str:
-    """Its name; that of a suite's with the folder."""
+    """Return the name of a page, with its directory for those of suites."""
     return page.stem if page.parent.parent != ROOT / "suites" else f"{page.parent.name}-{page.stem}"
 
 
 def on_every_page(pattern: re.Pattern[str]) -> list:
-    """What is found, each with its page before it."""
+    """Return all matches on all pages, each with its page."""
     return [
         pytest.param(page, *found.groups(), id=f"{named(page)}-{found[1]}")
         for page in PAGES
@@ -44,14 +44,14 @@ def on_every_page(pattern: re.Pattern[str]) -> list:
 
 
 def printed_by(words: str) -> str:
-    """What a command of ours prints, which has to succeed: what fails prints nothing that could be compared."""
-    ended = called(*shlex.split(words)[1:])
+    """Return the output of a command, which must succeed."""
+    ended = invoke(*shlex.split(words)[1:])
     assert ended.returncode != 2, ended.stderr
     return ended.stdout
 
 
 @pytest.mark.parametrize(("page", "words", "said"), on_every_page(BLOCK))
-def test_what_a_command_is_said_to_print_is_what_it_prints(
+def test_documented_output_matches_the_command(
     page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -63,10 +63,10 @@ def test_what_a_command_is_said_to_print_is_what_it_prints(
 
 
 @pytest.mark.parametrize(("page", "words", "said"), on_every_page(LINES))
-def test_some_lines_of_what_a_command_prints_are_lines_that_it_prints(
+def test_documented_lines_occur_in_the_output(
     page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In their order; renewed, they are those that are most like them."""
+    """Check their order, too. With --renew, replace them by the most similar lines."""
     monkeypatch.chdir(ROOT)
     printed, chosen = printed_by(words).splitlines(), said.splitlines()
     assert chosen
@@ -78,7 +78,7 @@ def test_some_lines_of_what_a_command_prints_are_lines_that_it_prints(
 
 
 @pytest.mark.parametrize(("page", "words", "said"), on_every_page(RENDERED))
-def test_what_a_command_is_said_to_print_as_markdown_is_what_it_prints(
+def test_documented_markdown_matches_the_command(
     page: Path, words: str, said: str, renew: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
@@ -91,27 +91,27 @@ def test_what_a_command_is_said_to_print_as_markdown_is_what_it_prints(
 
 
 @pytest.mark.parametrize(("page", "words", "out", "shown"), on_every_page(PICTURE))
-def test_a_picture_is_what_its_command_draws(
+def test_documented_charts_are_up_to_date(
     page: Path, words: str, out: str, shown: str, renew: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ROOT)
     drawn = ROOT / out if renew else tmp_path / Path(out).name
-    assert called(*shlex.split(words)[1:], "--out", str(drawn)).returncode == 0
+    assert invoke(*shlex.split(words)[1:], "--out", str(drawn)).returncode == 0
     assert (page.parent / shown).resolve() == ROOT / out
     assert what_is_drawn(ROOT / out) == what_is_drawn(drawn)
 
 
 @pytest.mark.parametrize(("page", "name", "said"), on_every_page(QUOTED))
-def test_what_a_file_is_said_to_hold_it_holds(page: Path, name: str, said: str) -> None:
+def test_quoted_files_match_their_source(page: Path, name: str, said: str) -> None:
     assert said in (ROOT / name).read_text()
 
 
-def test_the_first_thing_that_is_seen_is_the_timeline() -> None:
+def test_the_readme_starts_with_the_timeline() -> None:
     assert "timeline" in re.search(r"!\[[^\]]*\]\((.*?)\)", README.read_text())[1]
     assert README.read_text().index("![") < README.read_text().index("```")
 
 
-def test_there_is_a_table() -> None:
+def test_the_readme_has_a_table() -> None:
     blocks = [text for _, text in LINES.findall(README.read_text())]
     assert any("→ 1   4_async_processexecutor" in text and "ceiling" in text for text in blocks)
 
@@ -121,13 +121,13 @@ def test_the_readme_is_short() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link may say after its #, as GitHub makes it of headings."""
+    """Return the anchors that GitHub creates for the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=named)
-def test_every_link_to_a_file_or_a_heading_leads_there(page: Path) -> None:
+def test_every_link_to_a_file_or_heading_has_a_target(page: Path) -> None:
     for link in LINK.findall(page.read_text()):
         if "://" not in link:
             name, _, heading = link.partition("#")
@@ -136,21 +136,21 @@ def test_every_link_to_a_file_or_a_heading_leads_there(page: Path) -> None:
             assert not heading or heading in anchors(there), link
 
 
-def test_every_page_is_reached_from_the_readme() -> None:
+def test_every_page_is_linked_from_the_readme() -> None:
     linked = [README, *linked_from(README)]
-    for page in linked:  # which grows meanwhile
+    for page in linked:  # grows during the iteration
         linked += [one for one in linked_from(page) if one not in linked]
     assert {*linked_from(README)} >= {page for page in PAGES[1:] if page.parent.name == "docs"}
     assert set(linked) >= set(PAGES)
 
 
 def linked_from(page: Path) -> set[Path]:
-    """The pages that a page links."""
+    """Return the pages linked from a page."""
     there = {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())}
     return there & set(PAGES)
 
 
-def test_every_command_is_there_with_its_options() -> None:
+def test_every_command_and_option_is_documented() -> None:
     text = (ROOT / "docs" / "commands.md").read_text()
     assert {name for name in bench.commands if f"<!-- python bench.py {name} --help -->" not in text} == set()
 
@@ -164,10 +164,10 @@ def commands() -> list[list[str]]:
     ]
 
 
-def test_every_option_of_a_command_exists_and_every_file_is_there() -> None:
+def test_documented_options_and_files_exist() -> None:
     for words in commands():
         if words[:2] == ["python", "bench.py"]:
-            told = called(words[2], "--help")
+            told = invoke(words[2], "--help")
             assert told.returncode == 0
             for word in words[3:]:
                 assert not word.startswith("--") or word in told.stdout, words
@@ -176,13 +176,13 @@ def test_every_option_of_a_command_exists_and_every_file_is_there() -> None:
                 assert (ROOT / word).exists(), words
 
 
-def test_every_file_that_is_named_in_a_sentence_is_there() -> None:
+def test_files_named_in_the_text_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"`([\w./]+)`", page.read_text()):
             if name.startswith(OF_THE_PROJECT[:6]):
                 assert (ROOT / name).exists(), f"{page.name}: {name}"
 
 
-def test_every_server_is_explained() -> None:
+def test_every_server_is_documented() -> None:
     for path in SERVERS:
         assert f"| `{path.name}` |" in (ROOT / "docs" / "servers.md").read_text()

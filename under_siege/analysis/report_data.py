@@ -4,11 +4,9 @@ Each case is compared with every other one, one-sided, at a level that is shared
 all others (Edwards and Hsu, JASA 78, 1983). That takes fewer comparisons than all pairs, and so finds more.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -17,12 +15,12 @@ from under_siege.checks.evidence import Evidence
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.record import Result
 from under_siege.stats.estimates import CONFIDENCE, Estimate, is_below, ratio
-from under_siege.stats.metrics import MEASURES, Measure, Measured
+from under_siege.stats.metrics import MEASURES, Estimates, Measure, estimates_of, shares_of_ceiling
 from under_siege.stats.rounds_data import Round, cases_of
 from under_siege.stats.speed_correction import SpeedCorrection
 
-Load = object  # what a case is asked for; None for a case that can't be trusted
-# How often `--rounds auto` looks at the ranks, at most, to decide whether another round is worth it.
+Load = object  # identifies comparable cases; None for a case that can't be trusted
+# How often `--rounds auto` may test the ranks to decide on another round.
 LOOKS = 4
 LEAST_COMPARISONS = 10
 
@@ -30,88 +28,75 @@ LEAST_COMPARISONS = 10
 def ranks(
     loads: Sequence[Load], values: Sequence[Estimate | None], *, more_is_better: bool = True, looks: int = 1
 ) -> list[int | None]:
-    """Return the rank of each case in a figure among those with the same load.
+    """Return the rank of each case among those with the same load: 1 plus the number of significantly better cases.
 
-    The rank is 1 plus the number of cases that are significantly better. None where a figure has no interval.
-
-    Args:
-        loads: what each case is asked for; None excludes it.
-        values: the figure of each case.
-        more_is_better: False for times and memory.
-        looks: how often the ranks were looked at (the level is divided by that: Bonferroni).
+    A case without a load or an interval has none. The level is divided by the number of `looks` (Bonferroni).
     """
-    found: list[int | None] = [None] * len(loads)
-    for competing in _fields(loads, values):
-        alpha = level(len(competing), looks)
-        for place, value in competing:
-            others = [other for elsewhere, other in competing if elsewhere != place]
-            found[place] = 1 + sum(is_worse(value, other, alpha, more_is_better=more_is_better) for other in others)
-    return found
+    case_ranks: list[int | None] = [None] * len(loads)
+    for load in dict.fromkeys(load for load in loads if load is not None):
+        pairs = enumerate(zip(loads, values, strict=True))
+        field = {index: value for index, (own, value) in pairs if own == load and value and value.degrees}
+        alpha = level(len(field), looks)
+        for index, value in field.items():
+            better = (is_worse(value, other, alpha, more_is_better=more_is_better) for other in field.values())
+            case_ranks[index] = 1 + sum(better)
+    return case_ranks
 
 
 def level(cases: int, looks: int = 1) -> float:
-    """Return the significance level of one comparison, for so many cases.
+    """Return the significance level of one comparison among this many cases.
 
-    A small field is as strict as one of eleven: else three equal servers would be told apart in one of ten results.
+    A small field is as strict as one of eleven: otherwise one of ten results would rank three equal servers.
     """
     return (1 - CONFIDENCE) / looks / max(LEAST_COMPARISONS, cases - 1)
 
 
 def is_worse(one: Estimate, other: Estimate, alpha: float, *, more_is_better: bool = True) -> bool:
-    """Return whether one is significantly worse than the other."""
     return is_below(one, other, alpha) if more_is_better else is_below(other, one, alpha)
 
 
 def leaders(
     loads: Sequence[Load], values: Sequence[Estimate | None], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Return whether each case gets a star in a figure: not significantly worse than the best, where others are.
+    """Return whether each case gets a star in a metric: not significantly worse than the best, where others are.
 
     There are many columns of stars, so these comparisons share their level among all pairs (Bonferroni).
-
-    A case of which little is known is not significantly worse than anything. So that a bad figure gets no star for
-    that, no case gets one that is shown as worse than a case without.
     """
-    found = ranks(loads, values, more_is_better=measure.more_is_better, looks=max(1, len(loads)))
-    return stars_of(found, loads, shown, measure)
+    case_ranks = ranks(loads, values, more_is_better=measure.more_is_better, looks=max(1, len(loads)))
+    return stars_of(case_ranks, loads, shown, measure)
 
 
 def stars_of(
-    found: Sequence[int | None], loads: Sequence[Load], shown: Sequence[float | None], measure: Measure
+    case_ranks: Sequence[int | None], loads: Sequence[Load], shown: Sequence[float | None], measure: Measure
 ) -> list[bool]:
-    """Return whether each case gets a star, given the ranks."""
-    stars = [False] * len(found)
-    for load in dict.fromkeys(load for load, rank in zip(loads, found, strict=True) if rank):
-        field = [place for place, rank in enumerate(found) if rank and loads[place] == load]
-        losses = {place: -value if measure.more_is_better else value for place in field if (value := shown[place])}
-        beaten = min((loss for place, loss in losses.items() if found[place] != 1), default=None)
-        for place, loss in losses.items():
-            stars[place] = found[place] == 1 and beaten is not None and loss <= beaten
+    """Return whether each case gets a star, given the ranks.
+
+    A case with a wide interval is not significantly worse than any other, even if its value is bad. Therefore a case
+    gets no star if a case without one has a better value.
+    """
+    stars = [False] * len(case_ranks)
+    for load in dict.fromkeys(load for load, rank in zip(loads, case_ranks, strict=True) if rank):
+        field = [index for index, rank in enumerate(case_ranks) if rank and loads[index] == load]
+        losses = {index: -value if measure.more_is_better else value for index in field if (value := shown[index])}
+        beaten = min((loss for index, loss in losses.items() if case_ranks[index] != 1), default=None)
+        for index, loss in losses.items():
+            stars[index] = case_ranks[index] == 1 and beaten is not None and loss <= beaten
     return stars
-
-
-def _fields(loads: Sequence[Load], values: Sequence[Estimate | None]) -> Iterator[list[tuple[int, Estimate]]]:
-    """Yield the places of the cases that compete with each other, with their values."""
-    for load in dict.fromkeys(one for one in loads if one is not None):
-        pairs = enumerate(zip(loads, values, strict=True))
-        competing = [(place, value) for place, (of_case, value) in pairs if of_case == load and value and value.degrees]
-        if competing:
-            yield competing
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that a result says: the cases, and their ceilings."""
+    """The cases of a result, and their ceilings."""
 
     cases: list[Summary]
     ceilings: list[Summary]
-    rounds: list[list[Round]]  # of each of `cases`
-    ceiling_rounds: list[list[Round]]  # of each of `ceilings`
-    measured: dict[str, list[Estimate | None]]  # of each of `cases`, as `MEASURES` calls them
+    rounds: list[list[Round]]  # for each case
+    ceiling_rounds: list[list[Round]]  # for each ceiling
+    measured: Estimates  # estimates for each case, by the names in `MEASURES`
     correction: SpeedCorrection
     evidence: Evidence
-    looks: int = 1  # how often the ranks decided whether another round is measured
-    noun: str = "strategy"  # what is compared
+    looks: int  # how often the ranks were tested to decide on another round
+    noun: str  # what is compared
 
     def by_rank(self) -> list[Summary]:
         """Return all cases of each load by rank and then by ping p99, unranked ones last; after them the ceilings."""
@@ -125,20 +110,20 @@ class Comparison:
         return [*sorted(self.cases, key=order), *self.ceilings]
 
     def every_round(self) -> list[Round]:
-        """Case by case, the ceilings first."""
-        return [one for case in (*self.ceiling_rounds, *self.rounds) for one in case]
+        """Return the rounds of all cases, the ceilings first."""
+        return [run for case in (*self.ceiling_rounds, *self.rounds) for run in case]
 
     def rounds_of(self, work: object) -> list[Round]:
-        """Return all in which an answer takes the same."""
-        return [one for one in self.every_round() if one.case.work == work]
+        """Return all rounds with the same work."""
+        return [run for run in self.every_round() if run.case.work == work]
 
-    def summary_of_one(self, one: Round) -> Summary:
-        """Return the summary of a single round; what is wrong with its case is wrong with the round."""
-        rate = _point(self.correction.rate(one))
-        ceiling = _point(self.correction.rate(one.ceiling)) if one.ceiling else None
+    def summary_of_one(self, run: Round) -> Summary:
+        """Return the summary of a single round, with the verdict of its case."""
+        rate = _point(self.correction.rate(run))
+        ceiling = _point(self.correction.rate(run.ceiling)) if run.ceiling else None
         share = ratio(rate, ceiling) if rate and ceiling else None
-        alone = summary_of([one], {"rate_per_s": rate, "of_ceiling": share}, self.correction, self.evidence)
-        whole = next(case for case in (*self.cases, *self.ceilings) if case.case == one.case)
+        alone = summary_of([run], {"rate_per_s": rate, "of_ceiling": share}, self.correction, self.evidence)
+        whole = next(case for case in (*self.cases, *self.ceilings) if case.case == run.case)
         if FAILED in (alone.verdict, whole.verdict):
             return alone
         return msgspec.structs.replace(alone, verdict=whole.verdict, reasons=whole.reasons)
@@ -152,44 +137,43 @@ def _point(value: float | None) -> Estimate | None:
 def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     """Return the summary of every case, in the order of the servers' numbers.
 
-    Args:
-        corrected: whether intervals, ranks and shares of the ceiling are given at the machine's usual speed.
+    If `corrected`, intervals, ranks and shares of the ceiling are those at the machine's usual speed.
     """
-    found = [(list(case), is_ceiling) for case, is_ceiling in cases_of(result.records)]
-    comparison = _compared(found, corrected, looks=LOOKS if result.until_certain else 1)
-    return replace(comparison, noun="strategy" if result.suite is None else "server")
-
-
-def _compared(found: Sequence[tuple[list[Round], bool]], corrected: bool, looks: int) -> Comparison:
-    everything = [case for case, _ in found]
+    everything = list(cases_of(result.records))
     correction = SpeedCorrection(everything, corrected=corrected)
-    measured, evidence = Measured(everything, correction), Evidence(everything, correction)
-    summaries = [
-        summary_of(case, measured.of_case(place), correction, evidence) for place, case in enumerate(everything)
-    ]
-    servers = [place for place, (_, is_ceiling) in enumerate(found) if not is_ceiling]
-    of_servers = measured.of(servers)
+    evidence, measured = Evidence(everything, correction), estimates_of(everything, correction)
+    shares = shares_of_ceiling(everything, measured["rate_per_s"])
+    summaries = []
+    for index, rounds in enumerate(everything):
+        own = {name: estimates[index] for name, estimates in measured.items()} | {"of_ceiling": shares[index]}
+        summaries.append(summary_of(rounds, own, correction, evidence))
+    ceilings = [index for index, rounds in enumerate(everything) if rounds[0].record.is_ceiling]
+    servers = [index for index in range(len(everything)) if index not in ceilings]
+    of_servers = {name: [estimates[index] for index in servers] for name, estimates in measured.items()}
+    looks = LOOKS if result.until_certain else 1
     return Comparison(
-        _ranked([summaries[place] for place in servers], of_servers, looks),
-        [summary for summary, (_, is_ceiling) in zip(summaries, found, strict=True) if is_ceiling],
-        [everything[place] for place in servers],
-        [case for case, is_ceiling in found if is_ceiling],
-        of_servers,
-        correction,
-        evidence,
-        looks,
+        cases=_ranked([summaries[index] for index in servers], of_servers, looks),
+        ceilings=[summaries[index] for index in ceilings],
+        rounds=[everything[index] for index in servers],
+        ceiling_rounds=[everything[index] for index in ceilings],
+        measured=of_servers,
+        correction=correction,
+        evidence=evidence,
+        looks=looks,
+        noun="strategy" if result.suite is None else "server",
     )
 
 
-def _ranked(cases: Sequence[Summary], measured: dict[str, list[Estimate | None]], looks: int) -> list[Summary]:
-    loads = [one.case.load if one.verdict == OK else None for one in cases]
-    found = ranks(loads, measured["rate_per_s"], looks=looks)
-    best = {
-        name: leaders(loads, measured[name], [one.shown(name) for one in cases], measure)
-        for name, measure in MEASURES.items()
-    }
-    best["rate_per_s"] = stars_of(found, loads, [one.shown("rate_per_s") for one in cases], MEASURES["rate_per_s"])
+def _ranked(cases: Sequence[Summary], measured: Estimates, looks: int) -> list[Summary]:
+    loads = [case.case.load if case.verdict == OK else None for case in cases]
+    by_rate = ranks(loads, measured["rate_per_s"], looks=looks)
+    best = {}
+    for name, measure in MEASURES.items():
+        shown = [case.shown(name) for case in cases]
+        is_rate = name == "rate_per_s"
+        stars = stars_of(by_rate, loads, shown, measure) if is_rate else leaders(loads, measured[name], shown, measure)
+        best[name] = stars
     return [
-        msgspec.structs.replace(case, rank=found[place], best=[name for name in MEASURES if best[name][place]])
-        for place, case in enumerate(cases)
+        msgspec.structs.replace(case, rank=by_rate[index], best=[name for name in MEASURES if best[name][index]])
+        for index, case in enumerate(cases)
     ]

@@ -1,4 +1,4 @@
-"""Search for the capacity of each server: offer one arrival rate after another, as `capacity_result` requests."""
+"""Search for the capacity of each server: offer the arrival rates that `capacity_result` chooses, one by one."""
 
 import math
 import random
@@ -8,16 +8,14 @@ from itertools import count
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_result import wanted
+from under_siege.capacity.capacity_result import next_offer
 from under_siege.capacity.rate_step import LIMIT_S, Offer, longest_s, typical_arrivals
 from under_siege.environments.services import Services
-from under_siege.errors import CaseFailedError
 from under_siege.model.case import Case, Value
-from under_siege.model.record import Failure, RateStep, Record, Result
+from under_siege.model.record import CaseFailedError, Failure, RateStep, Record, Result
 from under_siege.model.suite import Suite
 from under_siege.model.threshold import Goal, goal
-from under_siege.monitors.cpu_speed_probe import SpeedProbe, speed_probe
-from under_siege.run.case_run import beside_the_machine
+from under_siege.monitors.machine_speed import SpeedProbe, beside_the_machine, speed_probe
 from under_siege.run.ceiling import compute_bare
 from under_siege.run.duration import Length, in_words
 from under_siege.run.plan import Plan, ProgressListener, make_plan, new_record
@@ -26,32 +24,32 @@ from under_siege.targets.expectation import Expectation, Expectations
 from under_siege.targets.selection import CAPACITY, refuse_unsupported
 from under_siege.targets.strategies import with_default_queue
 
-USERS = 25  # of the ceiling, a closed loop: more than enough to keep every CPU busy
-TIMES_ALONE, PING_LIMIT_S = 10.0, 0.05  # default goals
-FEWEST = 2  # requests of a step
-BUDGET_S, MOST_TIMES = 60.0, 30.0  # per server for goals of a second; up to MOST_TIMES as long for longer goals
+USERS = 25  # for the ceiling, which is a closed loop; enough to keep every CPU busy
+TIMES_ALONE, PING_LIMIT_S = 10.0, 0.05  # default goals: p99 as a multiple of the time of the task alone, ping p99
+FEWEST = 2  # requests per step
+BUDGET_S, MOST_TIMES = 60.0, 30.0  # per server for a goal of 1 s; in proportion for longer goals, up to 30 times
 _NOT_SUPPORTED = ("rate_per_s", "of_ceiling")
 
 
 def capacity_plan(suite: Suite, goals: Sequence[str], axes: Mapping[str, Sequence[Value]], *, seed: int | None) -> Plan:
-    """Check all goals and return the plan. If the ceiling is a server of the suite, its capacity is measured too.
+    """Check all goals and return the plan. If the ceiling of the suite is a server, its capacity is measured, too.
 
     Raises:
-        BadInputError: as `make_plan`; also if a goal is malformed or unsuitable for a search.
+        BadInputError: a goal is invalid or unsuitable for a search; also the reasons of `make_plan`.
     """
     refuse_unsupported(CAPACITY, suite)
     for text in goals:
         check_goal(goal(text), suite)
-    targets = tuple(with_default_queue(target) for target in suite.targets)  # with their default options
+    targets = tuple(with_default_queue(target) for target in suite.targets)
     ceiling = suite.ceiling
-    if ceiling is not None and not ceiling.is_bare:
+    if ceiling is not None and not ceiling.has_no_server:
         targets, ceiling = (*targets, ceiling), None
     searched = replace(suite, targets=targets, ceiling=ceiling, axes={**suite.axes, "users": (USERS,)})
     return make_plan(searched, axes, time_s=None, rounds=1, seed=seed)
 
 
 def check_goal(requested: Goal, suite: Suite) -> None:
-    """Raise BadInputError if no arrival rate can be searched for with this goal."""
+    """Raise BadInputError if the goal is unsuitable for a search for the arrival rate."""
     if requested.of_base or requested.figure in _NOT_SUPPORTED:
         raise BadInputError(
             f"{requested.text!r}: capacity searches for the rate; set goals for latency, availability, cpu or "
@@ -61,15 +59,15 @@ def check_goal(requested: Goal, suite: Suite) -> None:
         other = requested.text.replace(requested.operator, ">=" if requested.is_at_most else "<")
         raise BadInputError(f"{requested.text!r} would be easier to meet under more load; use {other!r}")
     if requested.figure.startswith("ping_") and suite.ping is None:
-        raise BadInputError(f"{requested.text!r}: no health check is set; add one: --ping /health")
+        raise BadInputError(f"{requested.text!r}: no health check is set; add one, such as --ping /health")
     if requested.limit <= 0 or (requested.figure == "availability_pct" and requested.limit >= 100):
         raise BadInputError(f"{requested.text!r} can't be met at any rate; choose a limit that can be met")
 
 
 def goals_for(expected: Expectation, suite: Suite) -> list[str]:
-    """Return the default goals: a p99 of ten times the task's own duration, but at least a second."""
+    """Return the default goals: p99 below ten times the time of the task alone, but at least 1 s; ping p99 < 50ms."""
     limit_s = max(LIMIT_S, TIMES_ALONE * expected.task_s)
-    limit_s = round(limit_s, 1 - math.floor(math.log10(limit_s)))  # two digits
+    limit_s = round(limit_s, 1 - math.floor(math.log10(limit_s)))  # two significant digits
     return [f"p99 < {limit_s:g}s", *([f"ping p99 < {PING_LIMIT_S * 1000:g}ms"] if suite.ping else [])]
 
 
@@ -101,7 +99,7 @@ class CapacityRun:
 
     plan: Plan
     goals: list[str]  # empty: the default goals of each task
-    time_s: float | None  # per server; None: a budget that depends on the goals
+    time_s: float | None  # time budget per server; None: depends on the goals
     result: Result
     expectations: Expectations
     services: Services
@@ -119,7 +117,7 @@ class CapacityRun:
             self.watcher.say(f"the search takes {in_words(total_s, total_s)}")
             for step_number in count(1):
                 for case in order.sample(remaining, len(remaining)):
-                    offer = wanted(self.result, case, self._budget_s(case), self.expectations[case.work].task_s)
+                    offer = next_offer(self.result, case, self._budget_s(case), self.expectations[case.work].task_s)
                     if offer is None:
                         remaining.remove(case)
                         continue
@@ -141,8 +139,8 @@ class CapacityRun:
     async def _measure_step(self, case: Case, step: RateStep, probe: SpeedProbe) -> None:
         record, rate = step.record, step.arrivals_per_s
         self.watcher.case_begins(f"step {record.round}  {record.server}  {rate:.3g}/s", record.time_s)
-        unit = typical_arrivals(max(FEWEST, round(rate * record.time_s)), [self.plan.seed, record.round])
-        due_s, goals = [round(float(at), 6) for at in unit / rate], [goal(text) for text in step.goals]
+        arrivals = typical_arrivals(max(FEWEST, round(rate * record.time_s)), [self.plan.seed, record.round])
+        due_s, goals = [round(float(at), 6) for at in arrivals / rate], [goal(text) for text in step.goals]
         async with beside_the_machine(record, probe, None):
             expected = self.plan.expected_of(case, self.expectations)
             await Offer(
@@ -150,7 +148,7 @@ class CapacityRun:
             ).measure()
 
     async def _measure_ceiling(self, case: Case, probe: SpeedProbe) -> Record:
-        """Return the ceiling: the same tasks on every CPU with no server."""
+        """Measure the ceiling: the same tasks on every CPU without a server."""
         expected = self.expectations[case.work]
         length = Length(None, case.users, expected)
         record = new_record(self.plan, case, length.end_s, 1)

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from under_siege.capacity.knee import Seen
+from under_siege.capacity.knee import StepRequests
 from under_siege.model.record import RateStep
 from under_siege.model.threshold import Goal
 from under_siege.stats.cpu_speed import speeds_of
@@ -16,22 +16,22 @@ from under_siege.stats.cpu_speed import speeds_of
 Floats = NDArray[np.float64]
 
 _PERCENTS = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
-LATE_S = 0.002  # the generator is late beyond this value (p99)
+LATE_S = 0.002  # p99 of the delay of requests; beyond it, the generator is the limit
 MUCH_BY_OTHERS = 0.1  # share of all CPUs; beyond it, other programs disturbed the step
-PACE = 0.5  # share of the throughput of a worker that is never idle
-SERVED_S = 0.1  # a request was served at the latest this long before its answer
-SMOOTHED_S = 0.3  # on both sides, because single samples of the speed probe are noisy
-TINY = 0.01  # share of the usual speed; no machine is slower
+PACE = 0.5  # share of the throughput of one worker that is never idle
+SERVED_S = 0.1  # seconds; a request is assumed to be served this long before its answer
+SMOOTHED_S = 0.3  # seconds; extends the window on both sides, because single samples of the speed probe are noisy
+TINY = 0.01  # lower limit of the speed, as a share of the mean
 AWAKE = 0.9  # share of a CPU; beyond it, the generator is the limit
 
 
 def percentile_of(goal: Goal) -> tuple[str, float]:
-    """Return `response` or `ping`, and the percentage; an empty name if the goal is about something else."""
+    """Return `response` or `ping`, and the percentage; an empty name if the goal is not about a percentile."""
     kind, _, percentile = goal.figure.removesuffix("_s").rpartition("_")
     return (kind, _PERCENTS[percentile]) if percentile in _PERCENTS else ("", 100.0)
 
 
-class Offered:
+class StepMetrics:
     """The metrics of a step; refused, wrong and lost requests have infinite latency."""
 
     def __init__(self, step: RateStep) -> None:
@@ -40,16 +40,16 @@ class Offered:
 
     @property
     def failure(self) -> str:
-        """Return why there are no data; empty if there are."""
+        """Return why the step has no data; empty if it has some."""
         if self.record.failure is not None:
             return self.record.failure.message
-        return "" if self.step.arrivals.due_s else "nothing was sent"
+        return "" if self.step.arrivals.due_s else "no request was sent"
 
     @cached_property
     def waits_s(self) -> Floats:
         """Return the latency of each request from when it was due."""
         arrivals = self.step.arrivals
-        lost = np.array([one not in ("", "unanswered") for one in arrivals.outcome], dtype=bool)
+        lost = np.array([outcome not in ("", "unanswered") for outcome in arrivals.outcome], dtype=bool)
         waits = np.asarray(arrivals.ended_s, dtype=np.float64) - np.asarray(arrivals.due_s, dtype=np.float64)
         return np.where(lost, np.inf, np.maximum(waits, 1e-6))
 
@@ -59,13 +59,13 @@ class Offered:
         pings, until_s = self.record.pings, self.step.seen_until_s
         due = np.asarray(pings.due_s, dtype=np.float64)
         waits = np.asarray(pings.waited_s, dtype=np.float64)
-        lost = np.array([one not in ("", "not answered") for one in pings.problem], dtype=bool)
+        lost = np.array([problem not in ("", "not answered") for problem in pings.problem], dtype=bool)
         return np.where(lost, np.inf, np.maximum(waits, 1e-6))[due <= until_s]
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:
         """Return which requests were answered correctly."""
-        return np.array([not one for one in self.step.arrivals.outcome], dtype=bool)
+        return np.array([not outcome for outcome in self.step.arrivals.outcome], dtype=bool)
 
     def percentile_s(self, kind: str, percent: float) -> float | None:
         """Return a percentile of `response` or `ping` latency: infinite if too many were lost, None without data."""
@@ -73,7 +73,7 @@ class Offered:
         return float(np.sort(waits)[min(len(waits) - 1, int(percent / 100 * len(waits)))]) if len(waits) else None
 
     def value(self, goal: Goal) -> float | None:
-        """Return the figure that the goal is about."""
+        """Return the metric of the goal."""
         kind, percent = percentile_of(goal)
         if kind:
             return self.percentile_s(kind, percent)
@@ -84,15 +84,15 @@ class Offered:
         }.get(goal.figure)
 
     def excess(self, goal: Goal) -> float | None:
-        """Return how far it is beyond the limit, as a logarithm: negative where the goal holds.
+        """Return the logarithm of the metric divided by its limit: negative if the goal is met, None if unknown.
 
-        A percentile that never came is as far beyond as more were lost than may be.
+        If the percentile is infinite, return the logarithm of the share of lost requests divided by the allowed share.
         """
         value = self.value(goal)
         if value is None:
             return None
         limit = goal.limit
-        if goal.figure == "availability_pct":  # the share that is missing
+        if goal.figure == "availability_pct":  # compare the unavailable shares
             value, limit = 100 - value, 100 - limit
         if value == math.inf:
             kind, percent = percentile_of(goal)
@@ -101,7 +101,7 @@ class Offered:
         return math.log(max(value, 1e-9) / limit)
 
     def missed(self, goal: Goal) -> tuple[int, float]:
-        """Return how many requests missed a response-time limit, and how many may; 0 for other goals."""
+        """Return how many requests missed a response-time limit, and how many are allowed to; 0 for other goals."""
         kind, percent = percentile_of(goal)
         if kind != "response":
             return 0, 0.0
@@ -124,7 +124,7 @@ class Offered:
 
     @property
     def keeps_pace(self) -> bool:
-        """Whether it answered about as much as one worker can; work shared by ever more requests gets done late."""
+        """Return whether the throughput is at least PACE of one worker; with too many concurrent tasks it is less."""
         return self.answered_per_s * (self.record.idle_answer_s or 0.0) >= PACE
 
     def good_per_s(self, limit_s: float) -> float:
@@ -152,19 +152,19 @@ class Offered:
 
     @cached_property
     def follows_speed(self) -> float:
-        """Return how far the rate follows the speed of the machine: the CPU share of an unloaded response."""
+        """Return how strongly the rate depends on the CPU speed: the share of CPU time in an unloaded response."""
         idle_s = self.record.idle_answer_s
         return min(1.0, self.cpu_s / idle_s) if self.cpu_s and idle_s else 0.0
 
-    def seen(self, usual_speed: float | None, exponent: float) -> Seen:
-        """Return what a replay needs; service times follow the speed of the machine with that exponent."""
+    def requests(self, mean_speed: float | None, exponent: float) -> StepRequests:
+        """Return the requests for a replay; service times depend on the speed of the machine with this exponent."""
         due_s, slowness = np.asarray(self.step.arrivals.due_s, dtype=np.float64), np.ones(len(self.right))
-        if exponent and usual_speed and (speeds := speeds_of(self.record)):
+        if exponent and mean_speed and (speeds := speeds_of(self.record)):
             end_s = np.where(np.isinf(self.waits_s), due_s, due_s + self.waits_s)
             begin_s = np.maximum(due_s, end_s - SERVED_S)
             means = speeds.means(begin_s - SMOOTHED_S, end_s + SMOOTHED_S)
-            slowness = (usual_speed / np.maximum(means, TINY * usual_speed)) ** exponent
-        return Seen(due_s, self.waits_s, self.right, slowness)
+            slowness = (mean_speed / np.maximum(means, TINY * mean_speed)) ** exponent
+        return StepRequests(due_s, self.waits_s, self.right, slowness)
 
     @property
     def by_others(self) -> float:
@@ -177,13 +177,13 @@ class Offered:
 
     @cached_property
     def late_s(self) -> float:
-        """Return the p99 of how late requests were sent."""
+        """Return the p99 of the delay between the due time and the sending of a request."""
         arrivals = self.step.arrivals
         late = np.subtract(arrivals.sent_s, arrivals.due_s)
         return max(0.0, float(np.percentile(late, 99))) if len(late) else 0.0
 
     def is_limited(self, goals: list[Goal]) -> bool:
         """Return whether the load generator was the bottleneck, not the server."""
-        shortest = min((one.limit for one in goals if one.figure.startswith("response_")), default=1.0)
+        shortest = min((goal.limit for goal in goals if goal.figure.startswith("response_")), default=1.0)
         awake = self.step.generator_awake
         return self.late_s > max(LATE_S, 0.1 * shortest) or (awake is not None and awake > AWAKE)

@@ -17,18 +17,18 @@ from under_siege.report.labels import across, at, cases_of, in_plain_words, labe
 
 _CEILING = "the ceiling"
 _TIMES = "datum.value < 1000 ? format(datum.value, '~g') + ' ms' : format(datum.value / 1000, '~g') + ' s'"
-_WIDE_RANGE = 16  # from this ratio of largest to smallest value on, the axis is logarithmic
+_WIDE_RANGE = 16  # the axis is logarithmic if largest / smallest value is at least this
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """What is drawn over the axis."""
+    """The metric that a chart shows along an axis."""
 
-    name: str  # of the picture
-    figure: str  # as `known` has it
-    title: str  # of its axis
+    name: str  # file name of the chart
+    figure: str  # the name of the metric
+    title: str  # title of the vertical axis
     scaled: Callable[[float], float] = lambda value: value
-    in_steps: bool = False  # of ten times each
+    in_steps: bool = False  # logarithmic
 
 
 FIGURES = (
@@ -41,7 +41,7 @@ FIGURES = (
 
 
 def curves(comparison: Comparison, places: Sequence[int], along: str, over: Over, look: Look) -> Drawing:
-    """Of those of the cases, which differ along that axis; colour, dash and mark each tell the strategies apart."""
+    """Draw a metric of these cases along a numeric axis; strategies differ in colour, dash and mark."""
     rows = _rows(comparison, places, along, over)
     names = list(dict.fromkeys(row["name"] for row in rows if row["name"] != _CEILING))
     key = legend(look, "bottom", labelLimit=look.width // (1 if look.is_narrow else 3) - 40, symbolSize=120)
@@ -72,7 +72,7 @@ def _across(rows: Sequence[dict[str, Any]], along: str) -> Words:
     values = sorted({row["along"] for row in rows})
     far = bool(values) and values[0] > 0 and values[-1] >= _WIDE_RANGE * values[0]
     scale = {"type": "log", "nice": False} if far else {"zero": False}
-    title = "users at the same time" if along == "users" else along
+    title = "concurrent users" if along == "users" else along
     return quantity("along", title=title, scale=scale, axis={"values": values, "format": "~g"})
 
 
@@ -83,7 +83,7 @@ def _up(over: Over) -> Words:
 
 
 def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Over) -> list[dict[str, Any]]:
-    """What can be trusted: where a figure is, and from where to where it may be."""
+    """Return one row per case that is ok: its value on the axis, the metric and its interval."""
     rows: list[dict[str, Any]] = []
     cases = cases_of(comparison.cases)
     for place in places:
@@ -103,14 +103,14 @@ def _rows(comparison: Comparison, places: Sequence[int], along: str, over: Over)
 _CELL, _HEAD = 44, 38  # pixels
 _LETTER = 7  # pixels, about
 FEW_LETTERS = 4
-Setting = tuple[Value | None, ...]  # values on the axes across
+Setting = tuple[Value | None, ...]  # values on the axes that form the columns
 
 
 def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
-    """A cell for each case with its rate and its share of the ceiling: the stronger, the nearer to it."""
+    """Draw a cell per case with its rate and share of the ceiling; a stronger colour is nearer to the ceiling."""
     axes = across(cases_of(cases))
-    settings = list(dict.fromkeys(setting for one in cases if None not in (setting := at(one.case, axes))))
-    called = {label(one, cases, without=axes): _plainly(one, cases, axes) for one in cases}
+    settings = list(dict.fromkeys(setting for case in cases if None not in (setting := at(case.case, axes))))
+    called = {label(case, cases, without=axes): _plainly(case, cases, axes) for case in cases}
     names = list(called)
     shown = [_narrow(name) if look.is_narrow else called[name] for name in names]
     left = 240 if not look.is_narrow else 30 if max(map(len, shown)) <= FEW_LETTERS else 90
@@ -118,7 +118,7 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
     wide = width / len(settings)
     sheet = Sheet(width, _HEAD + _CELL * len(names), {"domain": [0, width], "nice": False}, None)
     cells, rates, shares = [], [], []
-    placed = [(one, place) for one in cases for place in _columns(at(one.case, axes), settings)]
+    placed = [(case, place) for case in cases for place in _columns(at(case.case, axes), settings)]
     for case, place in placed:
         x, y = wide * place, _HEAD + _CELL * names.index(label(case, cases, without=axes))
         share = min(1.0, case.of_ceiling.mean if case.of_ceiling else 0.0) if case.verdict == OK else 0.0
@@ -143,7 +143,7 @@ def heat_map(cases: Sequence[Summary], look: Look) -> Drawing:
 
 
 def _columns(values: Setting, settings: Sequence[Setting]) -> list[int]:
-    """Where a case stands: what does not depend on an axis, at each value of that."""
+    """Return the columns of a case; a case that does not depend on an axis is in all of its columns."""
     return [
         place
         for place, setting in enumerate(settings)
@@ -152,13 +152,13 @@ def _columns(values: Setting, settings: Sequence[Setting]) -> list[int]:
 
 
 def _heading(axes: Sequence[str], setting: Setting, wide: float) -> list[str]:
-    """The values of a column, each in a line and as long as there is room for; numbers without a word if need be."""
-    most, told = int(wide / _LETTER), []
+    """Return the values of a column, one per line, shortened to fit; numbers lose their unit first."""
+    most, lines = int(wide / _LETTER), []
     for name, value in zip(axes, setting, strict=True):
         brief = str(value).split(":")[-1]
         words = axis(name).label(value if isinstance(value, int) else brief)
-        told.append(words if len(words) <= most else brief if len(brief) <= most else f"{brief[: most - 1]}…")
-    return told
+        lines.append(words if len(words) <= most else brief if len(brief) <= most else f"{brief[: most - 1]}…")
+    return lines
 
 
 def _plainly(case: Summary, cases: Sequence[Summary], axes: Sequence[str]) -> str:
@@ -167,7 +167,7 @@ def _plainly(case: Summary, cases: Sequence[Summary], axes: Sequence[str]) -> st
 
 
 def _narrow(name: str) -> str:
-    """`4` of `4_async_processexecutor`, and `4 3.14.7` of it on that Python."""
+    """Return a short name: `4`, or `4 3.14.7` with a version of Python."""
     server, *rest = name.split(" ")
     return " ".join([short(server), *(word for word in rest if any(map(str.isdigit, word)))])
 

@@ -12,7 +12,7 @@ from under_siege.charts import canvas
 from under_siege.charts.canvas import FILE, FONT, Drawing, Look, escaped
 from under_siege.formatting import unbroken
 
-# Pixels, and how many times as large as in a file everything is, so that it can be read from the last row.
+# Width and height in pixels, and the magnification that makes a slide readable from the last row.
 ASPECTS = {"16:9": (1280, 720, 1.8), "4:3": (1024, 768, 1.6), "1:1": (900, 900, 1.7)}
 _EDGE = 14  # pixels
 _LETTER, _BOLD_LETTER, _SMALL_LETTER = 0.56, 0.67, 0.53  # approximate width of a letter as a share of its height
@@ -23,8 +23,8 @@ class _Text(NamedTuple):
     """Lines of text in one style."""
 
     lines: list[str]
-    size: float  # of the letters, in pixels as everything here
-    step: float  # from line to line
+    size: float  # height of the letters in pixels
+    step: float  # between lines, in pixels
     style: str
 
     @property
@@ -32,7 +32,7 @@ class _Text(NamedTuple):
         return self.step * len(self.lines)
 
     def drawn(self, first: float) -> str:
-        """Return the lines as SVG, the first one at this height."""
+        """Return the lines as SVG, the first one this many pixels from the top."""
         family = FONT.replace("'", "&apos;")
         style = f'font-family="{family}" font-size="{self.size:g}px" {self.style}'
         return "".join(
@@ -43,12 +43,12 @@ class _Text(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The texts around a picture, and the size of both together."""
+    """The texts around a chart, and the size of the whole image."""
 
     title: str
     below: str
-    aspect: str | None = None  # of a slide; a file is as high as it needs to be
-    under: str = ""  # names that belong to the title, in smaller letters
+    aspect: str | None = None  # aspect ratio of a slide; None: as high as needed
+    under: str = ""  # a list of names below the title, in smaller letters
 
     @property
     def look(self) -> Look:
@@ -58,7 +58,7 @@ class Frame:
         return replace(FILE, width=int(width - 2 * _EDGE), height=height - (self._head + self._foot))
 
     def around(self, drawing: Drawing) -> str:
-        """Return the picture with its texts as SVG."""
+        """Return the chart with its texts as SVG."""
         svg = canvas.as_svg(drawing, self.look)
         head, foot = self._head, self._foot
         inner_width, inner_height = (float(size) for size in re.findall(r'(?:width|height)="([\d.]+)"', svg[:400])[:2])
@@ -113,12 +113,12 @@ class Frame:
 
 
 def as_png(svg: str, *, is_slide: bool) -> bytes:
-    """The picture as PNG, finer than the SVG says."""
+    """Return the image as PNG, with more pixels than the SVG for sharp text."""
     png: bytes = vl_convert.svg_to_png(svg, scale=1.5 if is_slide else 2)
     return png
 
 
 def check_aspect(aspect: str | None) -> None:
-    """Raises BadInputError if there are no slides of that shape."""
+    """Raise BadInputError unless it is None or one of ASPECTS."""
     if aspect is not None and aspect not in ASPECTS:
-        raise BadInputError(f"--aspect {aspect!r} is not known: expected one of {', '.join(ASPECTS)}")
+        raise BadInputError(f"--aspect {aspect!r} is unknown; expected one of {', '.join(ASPECTS)}")

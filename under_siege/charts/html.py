@@ -18,26 +18,26 @@ from under_siege.model.record import Result
 HERE = Path(__file__).parent
 
 
-def rendered(name: str, *folders: Path, style: str = "", **told: Any) -> str:
-    """The template of that name with what is told in it.
+def rendered(name: str, *folders: Path, style: str = "", **values: Any) -> str:
+    """Return the template with these values filled in.
 
     Args:
-        folders: where templates are, too, besides here.
-        style: comes behind the sheet that all pages have.
+        folders: more folders with templates.
+        style: CSS added to the common style sheet.
     """
     sheet = (HERE / "style.css").read_text(encoding="utf-8")
-    return _template(name, folders).render(style=Markup(sheet + style), **told)  # noqa: S704 (ours)
+    return _template(name, folders).render(style=Markup(sheet + style), **values)  # noqa: S704 (ours)
 
 
-def page(name: str, result: Result, **told: Any) -> str:
-    """Return the page of a result: the template with what every page says of how it was measured."""
+def page(name: str, result: Result, **values: Any) -> str:
+    """Return a page of a result: the template with these values and the conditions of the measurement."""
     return rendered(
         name,
         explained=Explained(),
         began_at=result.began_at.replace("T", " ").replace("+00:00", " UTC"),
         command=" ".join(result.command),
         machine=result.environment,
-        **told,
+        **values,
     )
 
 
@@ -66,14 +66,14 @@ class Explained:
 
     def text(self, text: str) -> Markup:
         """Return the text with a button for each term that occurs for the first time on the page."""
-        told, last = Markup(), 0
+        marked, last = Markup(), 0
         for start, end, term in term_in(text, self._left):
             mark = _MARKS.match(text, end)
             after = mark[0] if mark else ""
-            told += _unbroken(text[last:start]) + _WHOLE.format(self._button(term, text[start:end]) + escape(after))
+            marked += _unbroken(text[last:start]) + _WHOLE.format(self._button(term, text[start:end]) + escape(after))
             self._left.discard(term)
             last = end + len(after)
-        return told + _unbroken(text[last:])
+        return marked + _unbroken(text[last:])
 
     @staticmethod
     def is_explained(name: str) -> bool:
@@ -106,19 +106,19 @@ def _unbroken(text: str) -> Markup:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A chart that can be drawn in any look."""
+    """A chart with its texts, for pages, files and slides."""
 
-    name: str  # of the file that it would be saved as
-    title: str  # of its place on the page
-    how: str  # to read it
+    name: str  # file name
+    title: str  # on the page
+    how: str  # how to read it
     draw: Callable[[Look], Drawing]
-    alternative: str  # in words, for those who can't see it
-    on_page: bool = True  # or only in a file of its own
-    headline: str = ""  # what is to be seen, computed from what was measured; names may stand in a second line
-    conditions: str = ""  # under which that was so
+    alternative: str  # text alternative
+    on_page: bool = True  # otherwise only in a file
+    headline: str = ""  # the finding; a second line may list names
+    conditions: str = ""  # conditions of the measurement
 
     def alone(self, aspect: str | None = None) -> str:
-        """As SVG with its headline and its conditions: for a README, or for a slide of that aspect."""
+        """Return the chart with its headline and conditions as SVG, as a file or a slide."""
         title, _, under = (self.headline or self.title).partition("\n")
         frame = Frame(title, self.conditions, aspect, under)
         return frame.around(self.draw(frame.look))
@@ -126,7 +126,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class PageFigure:
-    """A picture as it stands on the page, for a desk and for a phone."""
+    """A chart on a page, for wide and narrow screens."""
 
     title: str
     headline: str
@@ -139,7 +139,7 @@ class PageFigure:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Some pictures under one heading."""
+    """Charts under one heading."""
 
     title: str
     pictures: list[Picture]
@@ -218,13 +218,13 @@ _OF_HEADINGS = {
 
 def term_in(text: str, terms: set[str]) -> Iterator[tuple[int, int, str]]:
     """Yield the first occurrence of each term in a text, from left to right: start, end, and the term."""
-    found = []
+    matches = []
     for term in terms:
         forms = "|".join(map(re.escape, (term, *_OTHER_FORMS.get(term, ()))))
         if (match := re.search(rf"(?<![\w/])(?:{forms})(?![\w/])", text)) is not None:
-            found.append((match.start(), match.end(), term))
+            matches.append((match.start(), match.end(), term))
     last = 0
-    for start, end, term in sorted(found):
+    for start, end, term in sorted(matches):
         if start >= last:
             yield start, end, term
             last = end

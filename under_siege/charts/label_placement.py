@@ -6,18 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 _DOT = 7.0  # pixels
-_CLOSE = (26.0, 14.0)  # pixels across and down
-_WIDEST = 160.0  # a bracket around a larger group would mean nothing
+_CLOSE = (26.0, 14.0)  # pixels across and down; closer points share a bracket
+_WIDEST = 160.0  # pixels; larger groups get no bracket
 _SHIFTS = (0.0, -6.0, 6.0, -10.0, 10.0, -13.0, 13.0, -18.0, 18.0, -23.0, 23.0)  # up and down from the point
-_APART = (
-    5.0,
-    18.0,
-)  # pixels across and down: a name that is nearer to another point, or bracket, seems to belong there
+# Pixels across and down: a name closer to another point or bracket than this seems to belong to it.
+_APART = (5.0, 18.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """In pixels, y downwards."""
+    """A point with a label; in pixels, y downwards."""
 
     x: float
     y: float
@@ -43,21 +41,21 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Points that share a bracket, if they are several, with their names below each other."""
+    """One point, or several that share a bracket, with their names below each other."""
 
     points: tuple[Point, ...]
-    is_left: bool  # of the points
+    is_left: bool  # left of the points
     names: Box
 
     @property
     def edge(self) -> float:
-        """Where the names begin, or end if they are on the left."""
+        """Return where the names begin, or end if they are on the left."""
         return self.names.x2 if self.is_left else self.names.x
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How large the sheet and the letters are."""
+    """The sizes of the chart and the letters."""
 
     left: float
     width: float
@@ -67,10 +65,10 @@ class Room:
 
 
 def placed(points: Sequence[Point], room: Room, lines: Sequence[Box] = ()) -> list[Block]:
-    """A block for each group of points that are close to each other; where names would cover others, groups join.
+    """Return a block for each group of close points; groups whose names would overlap are joined.
 
     Args:
-        lines: what no name should be written on, if there is room beside it.
+        lines: lines that names should not cross if there is room elsewhere.
     """
     groups = [[point] for point in points]
     while (pair := _to_join(groups, [])) is not None:
@@ -84,14 +82,14 @@ def placed(points: Sequence[Point], room: Room, lines: Sequence[Box] = ()) -> li
 
 
 def _join(groups: list[list[Point]], one: int, other: int) -> None:
-    """In their order: from top to bottom, or from left to right where they lie side by side."""
+    """Join two groups, sorted from top to bottom, or from left to right if they are side by side."""
     both = [*groups[one], *groups.pop(other)]
     wide, high = (max(side) - min(side) for side in ([point.x for point in both], [point.y for point in both]))
     groups[one] = sorted(both, key=lambda point: (point.x, point.y) if wide > high else (point.y, point.x))
 
 
 def _to_join(groups: Sequence[Sequence[Point]], blocks: Sequence[Block]) -> tuple[int, int] | None:
-    """The first two groups that are close to each other, or whose names cover each other and that are not far."""
+    """Return the first two groups that are close to each other, or whose names overlap and that are not far apart."""
     pairs = [(one, other) for other in range(len(groups)) for one in range(other)]
     if not blocks:
         return next((pair for pair in pairs if _are_within(groups, pair, *_CLOSE)), None)
@@ -105,7 +103,7 @@ def _are_within(groups: Sequence[Sequence[Point]], pair: tuple[int, int], across
 
 
 def _spread(groups: Sequence[Sequence[Point]], pair: tuple[int, int]) -> float:
-    """How far the points of both are from each other at the most, across or down."""
+    """Return the largest distance between points of both groups, horizontal or (doubled) vertical."""
     both = [*groups[pair[0]], *groups[pair[1]]]
     sides = [point.x for point in both], [2 * point.y for point in both]
     return max(max(side) - min(side) for side in sides)
@@ -114,7 +112,7 @@ def _spread(groups: Sequence[Sequence[Point]], pair: tuple[int, int]) -> float:
 def _blocks(
     groups: Sequence[Sequence[Point]], points: Sequence[Point], room: Room, lines: Sequence[Box]
 ) -> list[Block]:
-    """Each where it covers least of the others; the large ones choose first."""
+    """Place each block where it covers the least, larger groups first."""
     found: dict[int, Block] = {}
     for place in sorted(range(len(groups)), key=lambda number: -len(groups[number])):
         group = groups[place]

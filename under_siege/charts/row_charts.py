@@ -1,4 +1,4 @@
-"""Draw charts with one row per case: throughput, pings, CPU time, and the course of the siege."""
+"""Draw charts with one row per case: throughput, pings, CPU time, and answers and pings over time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,24 +20,24 @@ _LINE, _GAP = 18, 12  # pixels
 _AXIS, _NAMES, _FIGURES = 34, 226, 104  # margins of a slide: above, left and right
 _LETTERS = 36  # longest name on a slide
 _RATE, _PING, _CPU = 20, 26, 16  # pixels of the marks of a row
-_ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # pixels of the marks of a row in the chart of the course
-_ROOM = 1.25  # longest bar as a multiple of the largest plausible value: longer bars are cut and say so
-_LEAST_S = 0.0005  # shorter pings can't be told apart
+_ANSWERS, _PINGS, _BETWEEN = 34, 24, 5  # pixels of the marks of a row in the chart over time
+_ROOM = 1.25  # axis length as a multiple of the largest plausible value; longer bars are cut off and labelled so
+_LEAST_S = 0.0005  # shorter pings are drawn as this
 _LABELS = "datum.value < 1 ? format(datum.value * 1000, '~g') + ' ms' : format(datum.value, '~g') + ' s'"
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A row for each case: its name, a figure at the right (or below the name on a phone), its marks below.
+    """One row per case: its name, a figure on the right (on a phone below the name), and its marks below.
 
-    On a slide all three stand in one line.
+    On a slide all three share one line.
     """
 
     cases: Sequence[Summary]
     wanted: float  # pixels for the marks
     look: Look
-    best: str = ""  # a figure as `Summary.best` has it: who leads in that has a star
+    best: str = ""  # the metric, as in `Summary.best`, whose best cases get a star
 
     @property
     def height(self) -> float:
@@ -55,7 +55,7 @@ class Rows:
         return Sheet(self.look.width - beside, self.height, across, axis)
 
     def leads(self, case: Summary) -> bool:
-        """Whether nothing beats it in what is drawn."""
+        """Return whether the case gets a star."""
         return self.best in case.best if self.best else False
 
     @property
@@ -63,12 +63,12 @@ class Rows:
         return any(map(self.leads, self.cases))
 
     def texts(self, sheet: Sheet, figures: Sequence[str]) -> list[Words]:
-        look, names, told = self.look, [], []
+        look, names, labels = self.look, [], []
         for index, (case, figure) in enumerate(zip(self.cases, figures, strict=True)):
             middle = (index + 0.5) * self._step
             name_y, figure_y = index * self._step + _LINE / 2, self.top(index) - _LINE / 2
             names.append({"y": middle if look.is_slide else name_y, "text": self._name(case), "best": self.leads(case)})
-            told.append({"y": middle if look.is_slide else figure_y, "text": figure})
+            labels.append({"y": middle if look.is_slide else figure_y, "text": figure})
         align, dx = ("right", -8) if look.is_slide else ("left", 0)
         style = {"align": align, "dx": dx, "fontSize": self._letters, "color": look.ink}
         at, side = (sheet.width + 8, "left") if look.is_slide else (sheet.width, "right")
@@ -77,7 +77,7 @@ class Rows:
         return [
             sheet.text("names", bold, 0, fontWeight="bold", **style),
             sheet.text("names_rest", [row for row in names if row not in bold], 0, **style),
-            sheet.text("figures", told, at, align=side, fontSize=min(12.5, self._letters), color=look.ink),
+            sheet.text("figures", labels, at, align=side, fontSize=min(12.5, self._letters), color=look.ink),
         ]
 
     def _name(self, case: Summary) -> str:
@@ -105,14 +105,15 @@ class Rows:
 
 
 def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Summary | None] = ()) -> Drawing:
-    """Of cases that have numbers, with the same task and users, all at the usual speed of the machine.
+    """Draw a bar with an interval for the speed-adjusted rate of each case, and their ceilings.
 
     Args:
-        ceilings: of each case; none where that is not known.
+        cases: cases with a rate and the same load.
+        ceilings: the ceiling of each case, None if unknown.
     """
     ceilings = ceilings or [None] * len(cases)
     rows = Rows(cases, _RATE, look, "rate_per_s")
-    limits = [_high(one) for one in ceilings if one is not None and one.rate_per_s]
+    limits = [_high(ceiling) for ceiling in ceilings if ceiling is not None and ceiling.rate_per_s]
     most = _ROOM * max([*limits, 1e-9, *(_high(case) for case in cases if case.verdict == OK)])
     limit = " (dashed: the ceiling)" if look.is_slide and limits else ""
     axis = {"title": f"answers per second{limit}", "orient": "top", "tickCount": look.width // 100}
@@ -126,11 +127,11 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
         bars.append({"x": 0, "x2": min(case.usual_rate_per_s, most), "y": y, "y2": y + rows.marks, **sound})
         if rate.low is not None and rate.high is not None and rate.high < most:
             intervals.append({"x": max(0.0, rate.low), "x2": rate.high, "y": y + rows.marks / 2})
-    told = {"opacity": either("datum.sound", 1, 0.35), "color": either("datum.strong", look.work, look.mute)}
+    style = {"opacity": either("datum.sound", 1, 0.35), "color": either("datum.strong", look.work, look.mute)}
     band, lines = _ceilings(sheet, rows, ceilings, most)
     return sheet.drawn(
         band,
-        sheet.bars("bars", bars, told),
+        sheet.bars("bars", bars, style),
         sheet.rules("halo", intervals, color=look.paper, strokeWidth=5, opacity=0.75),
         sheet.rules("intervals", intervals, color=look.ink, strokeWidth=2),
         *lines,
@@ -141,22 +142,24 @@ def throughput_chart(cases: Sequence[Summary], look: Look, ceilings: Sequence[Su
 def _ceilings(
     sheet: Sheet, rows: Rows, ceilings: Sequence[Summary | None], most: float
 ) -> tuple[Words, Sequence[Words]]:
-    """One through all rows where they share it, else one for each row: a line, and its interval as a grey band."""
+    """Return a grey band and a line for the ceiling: one through all rows if they share it, or one per row."""
     look = rows.look
-    known = [(rows.top(row), one) for row, one in enumerate(ceilings) if one is not None and one.rate_per_s]
-    shared = len({one.case for _, one in known}) == 1
+    known = [
+        (rows.top(row), ceiling) for row, ceiling in enumerate(ceilings) if ceiling is not None and ceiling.rate_per_s
+    ]
+    shared = len({ceiling.case for _, ceiling in known}) == 1
     places: list[tuple[float, float, Summary]]
     if shared:
         places = [(0, sheet.height, known[0][1])]
     else:
-        places = [(top - 4, top + rows.marks + 4, one) for top, one in known]
-    lines = [{"x": one.usual_rate_per_s, "y": top, "y2": bottom} for top, bottom, one in places]
+        places = [(top - 4, top + rows.marks + 4, ceiling) for top, ceiling in known]
+    lines = [{"x": ceiling.usual_rate_per_s, "y": top, "y2": bottom} for top, bottom, ceiling in places]
     bands: list[Row] = []
-    for top, bottom, one in places:
-        assert one.rate_per_s is not None
-        if one.rate_per_s.low is not None and one.rate_per_s.high is not None:
-            high = min(most, one.rate_per_s.high)
-            bands.append({"x": min(most, one.rate_per_s.low), "x2": high, "y": top, "y2": bottom})
+    for top, bottom, ceiling in places:
+        assert ceiling.rate_per_s is not None
+        if ceiling.rate_per_s.low is not None and ceiling.rate_per_s.high is not None:
+            high = min(most, ceiling.rate_per_s.high)
+            bands.append({"x": min(most, ceiling.rate_per_s.low), "x2": high, "y": top, "y2": bottom})
     texts = []
     if places and not look.is_slide:
         text = _at_the_line(shared, places, look)
@@ -193,15 +196,18 @@ def _high(case: Summary) -> float:
 def pings_chart(
     cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], task_s: float | None, dots_each: int, look: Look
 ) -> Drawing:
-    """Of cases with the same task and users; `task_s` is how long the task takes alone.
+    """Draw the ping latencies of each case as a quantile dot plot (Kay et al., CHI 2016).
 
-    Each of the dots of a case stands for an equal part of its pings (a quantile dot plot: Kay et al., CHI 2016).
+    Args:
+        cases: cases with the same load.
+        task_s: how long the task takes alone.
+        dots_each: dots per case; each represents an equal share of the pings.
     """
     rows = Rows(cases, _PING, look, "ping_p99_s")
-    waited_s = [np.maximum(_LEAST_S, np.concatenate([one.record.pings.waited_s for one in case])) for case in rounds]
+    waited_s = [np.maximum(_LEAST_S, np.concatenate([run.record.pings.waited_s for run in case])) for case in rounds]
     longest_s = float(max([0.1, task_s or 0.0, *(values.max() for values in waited_s if len(values))]))
     steps = [10.0**power for power in range(-3, 4) if 10.0**power <= longest_s * 2]
-    title = "how long a ping took: each step is ten times as long"
+    title = "ping latency, logarithmic"
     title += " (dashed: one task)" if look.is_slide and task_s else ""
     axis = {"title": title, "orient": "top", "values": steps, "labelExpr": _LABELS}
     scale = {"type": "log", "domain": [_LEAST_S, longest_s * 1.3], "nice": False}
@@ -230,9 +236,7 @@ def _percentiles(case: Summary, look: Look) -> str:
     if case.ping_s is None:
         return "no pings"
     p50, p99 = (
-        f"below {formatting.seconds(value)}"
-        if value is not None
-        else f"not known: above {formatting.seconds(longest_s)}"
+        f"below {formatting.seconds(value)}" if value is not None else f"unknown, above {formatting.seconds(longest_s)}"
         for value in (case.ping_s.p50, case.ping_s.p99)
         for longest_s in (case.ping_s.max,)
     )
@@ -246,22 +250,22 @@ def _quantiles(values: Floats, count: int) -> list[float]:
 
 
 def _scattered(number: int) -> float:
-    """Between 0 and 1, neighbours far apart (additive recurrence with the golden ratio)."""
+    """Return a value between 0 and 1, far from those of its neighbours (additive recurrence with the golden ratio)."""
     return number * 0.6180339887 % 1
 
 
 def cpu_chart(cases: Sequence[Summary], spent: Sequence[MetricValue], look: Look, *, beside_task: bool) -> Drawing:
-    """A bar with its interval for each case, as far as they are above 0; strong where that is sure.
+    """Draw a bar with an interval for the CPU time of each case; pale if it is not significantly above 0.
 
     Args:
-        spent: CPU seconds for each answer, of each case.
-        beside_task: whether what the task itself needs is taken off.
+        spent: CPU seconds per answer, for each case.
+        beside_task: whether the CPU time of the task itself is subtracted.
     """
     rows = Rows(cases, _CPU, look, "cpu_s_per_transaction")
-    values = [1000 * max(0.0, one.value or 0.0) for one in spent]
-    edges = [tuple(1000 * max(0.0, edge) for edge in one.interval) if one.interval else None for one in spent]
+    values = [1000 * max(0.0, metric.value or 0.0) for metric in spent]
+    edges = [tuple(1000 * max(0.0, edge) for edge in metric.interval) if metric.interval else None for metric in spent]
     most = max([1e-6, *values, *(edge[1] for edge in edges if edge)])
-    what = "CPU time for each answer beside the task" if beside_task else "CPU time for each answer"
+    what = "CPU time for each answer on top of the task" if beside_task else "CPU time for each answer"
     axis = {"title": f"{what}, in ms", "orient": "top", "tickCount": look.width // 100}
     sheet = rows.sheet({"domain": [0, 1.1 * most], "nice": False}, axis)
     bars, intervals, figures = [], [], []
@@ -292,29 +296,32 @@ def _with_edges(value_ms: float, edges_ms: tuple[float, ...] | None, look: Look)
 
 
 def _in_two_digits(value_ms: float) -> str:
-    """No more than two behind the point, and a minus only where there is something behind it."""
+    """Return at most two decimal places, and no negative zero."""
     return formatting.significant(round(value_ms, 2), 2) if round(value_ms, 2) else "0"
 
 
 def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], most_steps: int, look: Look) -> Drawing:
-    """Of the first round of each case, all with the same scales; where there are more answers, some are left out."""
+    """Draw answers and pings over time in the first round of each case, all with the same scales.
+
+    If a curve would have more than `most_steps` steps, some are left out.
+    """
     rows = Rows(cases, _ANSWERS + _PINGS + _BETWEEN, look, "rate_per_s")
     part = rows.marks / rows.wanted
     answers_px, pings_px = _ANSWERS * part, _PINGS * part
     climb_px = answers_px - (0 if look.is_slide else 6)  # below the name of the row
     first = [case[0] for case in rounds]
-    end_s = max(one.record.load_s or one.record.time_s for one in first)
-    most = max([1, *(_by_then(one, end_s)[-1][1] for one in first)])
-    longest_s = max([0.001, *(value for one in first for value in one.record.pings.waited_s)])
+    end_s = max(run.record.load_s or run.record.time_s for run in first)
+    most = max([1, *(_by_then(run, end_s)[-1][1] for run in first)])
+    longest_s = max([0.001, *(value for run in first for value in run.record.pings.waited_s)])
     sheet = rows.sheet({"domain": [0, end_s], "nice": False}, _axis(look))
     answers, pings, grounds, marks = [], [], [], []
-    for number, one in enumerate(first):
+    for number, run in enumerate(first):
         floor = rows.top(number) + answers_px
         ground = floor + _BETWEEN * part + pings_px
-        came = _by_then(one, end_s)
+        came = _by_then(run, end_s)
         for at_s, count in [*came[:-1][:: 1 + len(came) // most_steps], came[-1]]:
             answers.append({"x": at_s, "y": floor - climb_px * count / most, "row": number})
-        for due_s, waited_s in zip(one.record.pings.due_s, one.record.pings.waited_s, strict=True):
+        for due_s, waited_s in zip(run.record.pings.due_s, run.record.pings.waited_s, strict=True):
             if due_s <= end_s:
                 pings.append({"x": due_s, "y": ground - max(1.5, pings_px * waited_s / longest_s), "y2": ground})
         grounds += [{"x": 0, "x2": end_s, "y": floor + 0.5}, {"x": 0, "x2": end_s, "y": ground + 0.5}]
@@ -327,7 +334,7 @@ def moments_chart(cases: Sequence[Summary], rounds: Sequence[Sequence[Round]], m
         sheet.posts("pings", pings, color=look.ping, strokeWidth=3 if not look.is_narrow else 1.5),
         sheet.text("counts", marks[::2], 2, align="left", dy=-5, fontSize=9.5, color=look.quiet),
         sheet.text("waits", marks[1::2], sheet.width - 2, align="right", dy=-5, fontSize=9.5, color=look.quiet),
-        *rows.texts(sheet, [_rate_and_longest(one, look) for one in first]),
+        *rows.texts(sheet, [_rate_and_longest(run, look) for run in first]),
     )
 
 
@@ -337,18 +344,18 @@ def _axis(look: Look) -> Words:
     return {"title": title, "orient": "top", "tickCount": look.width // 100}
 
 
-def _by_then(one: Round, end_s: float) -> list[tuple[float, int]]:
-    """The moments at which answers came, and how many there were by then; 0 at the beginning, all at the end."""
-    finished_s = sorted(at for at in one.record.transactions.finished_s if at <= end_s)
-    lasted_s = min(end_s, one.record.load_s or one.record.time_s)
-    told = [(0.0, 0), *((at, number) for number, at in enumerate(finished_s, 1))]
-    return [*told, (max(lasted_s, told[-1][0]), len(finished_s))]
+def _by_then(run: Round, end_s: float) -> list[tuple[float, int]]:
+    """Return (seconds, answers so far) for each answer, from 0 answers at the start to all at the end."""
+    finished_s = sorted(at for at in run.record.transactions.finished_s if at <= end_s)
+    lasted_s = min(end_s, run.record.load_s or run.record.time_s)
+    points = [(0.0, 0), *((at, number) for number, at in enumerate(finished_s, 1))]
+    return [*points, (max(lasted_s, points[-1][0]), len(finished_s))]
 
 
 def _scales(
     floor: float, answers_px: float, most: int, ground: float, pings_px: float, longest_s: float
 ) -> list[dict[str, object]]:
-    """A round number of answers, and a round time of a ping, as lines at their height."""
+    """Return two labelled lines at the height of a round number of answers and a round ping latency."""
     count, wait_s = formatting.ticks(most, 2)[-1], formatting.ticks(longest_s, 2)[-1]
     return [
         {"y": floor - answers_px * count / most, "text": f"{count:g} answers"},
@@ -356,10 +363,10 @@ def _scales(
     ]
 
 
-def _rate_and_longest(one: Round, look: Look) -> str:
-    longest_s = max(one.record.pings.waited_s, default=0.0)
-    rate = f"{formatting.rate(one.rate.per_s)}/s" if one.rate.per_s else "no rate"
+def _rate_and_longest(run: Round, look: Look) -> str:
+    longest_s = max(run.record.pings.waited_s, default=0.0)
+    rate = f"{formatting.rate(run.rate.per_s)}/s" if run.rate.per_s else "no rate"
     if look.is_slide:
         return f"{rate}, {formatting.seconds(longest_s)}"
-    settled = f", {rate} as measured" if one.rate.per_s else ""
-    return f"{one.completed} answers{settled}; longest ping {formatting.seconds(longest_s)}"
+    settled = f", {rate} as measured" if run.rate.per_s else ""
+    return f"{run.completed} answers{settled}; longest ping {formatting.seconds(longest_s)}"

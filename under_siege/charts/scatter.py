@@ -21,13 +21,13 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CostAxis:
-    """What is drawn from left to right: the further left, the better."""
+    """The horizontal axis: further left is better."""
 
     value: Callable[[Summary], float | None]
     text: Callable[[float], str]
     title: str
-    best: str  # as `Summary.best` has it
-    in_steps: bool = False  # of ten times each
+    best: str  # the metric, as in `Summary.best`
+    in_steps: bool = False  # logarithmic
     edges: Callable[[Summary], tuple[float | None, float | None]] = lambda _: (None, None)
 
     def span(self, cases: Sequence[Summary]) -> tuple[float, float]:
@@ -71,9 +71,9 @@ class _Scatter:
 
     def blocks(self) -> list[Block]:
         room = Room(_LEFT, _LEFT + self.width, self.height, _LINE, _LETTER)
-        at, _, told = self.limit()
+        at, _, texts = self.limit()
         lines = [Box(row["x"] - 1, row["y2"] - 1, row["x2"] + 1, row["y"] + 1) for row in (*self.intervals(), *at)]
-        lines += [Box(row["x"] - _LETTER * len(row["text"]), row["y"] - 8, row["x"], row["y"] + 8) for row in told]
+        lines += [Box(row["x"] - _LETTER * len(row["text"]), row["y"] - 8, row["x"], row["y"] + 8) for row in texts]
         return placed([self._point(case) for case in self.cases], room, lines)
 
     def _point(self, case: Summary) -> Point:
@@ -129,7 +129,7 @@ class _Scatter:
         at, (low, high) = self.y(self.ceiling.usual_rate_per_s), _edges(self.ceiling.rate_per_s)
         across = {"x": _LEFT, "x2": _LEFT + self.width}
         band = [{**across, "y": self.y(high), "y2": self.y(low)}] if low is not None and high is not None else []
-        text = "ceiling" if self.look.is_narrow else "ceiling: all that this machine can do"
+        text = "ceiling" if self.look.is_narrow else "ceiling: the same load without a server"
         return (
             [{**across, "y": at, "y2": at}],
             band,
@@ -138,13 +138,13 @@ class _Scatter:
 
 
 def scatter(cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None, look: Look) -> Drawing:
-    """A point for each case: the higher, the more work; what nothing beats in both is strong and has a star."""
+    """Draw a labelled point per case: throughput against a cost; cases that are best in both get a star."""
     drawn = _Scatter(cases, across, ceiling, look)
     blocks = drawn.blocks()
     width = look.width - 4
     sheet = Sheet(width, drawn.height + _FOOT, {"domain": [0, width], "nice": False}, None)
     lines, below, left = drawn.grid()
-    at, band, told = drawn.limit()
+    at, band, texts = drawn.limit()
     titles = [
         {"x": _LEFT + drawn.width / 2, "y": drawn.height + 30, "text": f"← {across.title}: less is better"},
     ]
@@ -155,7 +155,7 @@ def scatter(cases: Sequence[Summary], across: CostAxis, ceiling: Summary | None,
         sheet.segments("grid", lines, color=look.grid),
         sheet.bars("ceiling_interval", band, color=look.limit, opacity=0.12),
         sheet.segments("ceiling", at, color=look.limit, strokeWidth=2, strokeDash=[5, 3]),
-        sheet.text("ceiling_label", told, align="right", color=look.ink, fontSize=11),
+        sheet.text("ceiling_label", texts, align="right", color=look.ink, fontSize=11),
         sheet.segments("intervals", drawn.intervals(), color=look.quiet, strokeWidth=1.2),
         sheet.of("points", drawn.dots(), "circle", {"x": sheet.x, "y": sheet.y, "color": strong}, size=130, opacity=1),
         sheet.segments("brackets", list(_brackets(blocks)), color=look.quiet, strokeWidth=1.2),
@@ -208,14 +208,14 @@ def _edges(interval: Interval | None) -> tuple[float | None, float | None]:
 
 
 def memory_chart(cases: Sequence[Summary], look: Look) -> Drawing:
-    """A point for each case: the higher the more work, the further right the more memory; its name beside it."""
+    """Draw throughput against memory."""
     across = CostAxis(_memory_bytes, formatting.megabytes, "memory", "memory_bytes")
     return scatter(cases, across, None, look)
 
 
 def tradeoff_chart(cases: Sequence[Summary], ceiling: Summary | None, look: Look) -> Drawing:
-    """A point for each case: the higher the more work, the further left the sooner a ping is answered."""
-    across = CostAxis(_ping_p99_s, formatting.seconds, "99 of 100 pings took at most", "ping_p99_s", True, _ping_edges)
+    """Draw throughput against the 99th percentile of ping latency."""
+    across = CostAxis(_ping_p99_s, formatting.seconds, "ping p99", "ping_p99_s", True, _ping_edges)
     return scatter(cases, across, ceiling, look)
 
 

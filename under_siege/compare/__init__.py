@@ -1,1 +1,1 @@
-"""Compare two results: what changed, and by how much."""
+"""Compare two results: which cases changed, by how much, and whether that is significant."""

@@ -13,7 +13,7 @@ from under_siege.analysis.summary import Summary
 from under_siege.analysis.threshold_check import Judged, exit_code_of, judged_beside, places_of
 from under_siege.analysis.threshold_check import judged as judged_alone
 from under_siege.checks.verdict import FAILED, OK
-from under_siege.compare.cross_run_scale import Scale
+from under_siege.compare.cross_run_scale import CrossRunChanges
 from under_siege.model.case import Case, axis
 from under_siege.model.record import Environment, Result
 from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, student_at
@@ -21,23 +21,23 @@ from under_siege.stats.metrics import MEASURES
 from under_siege.stats.rounds_data import Round
 
 _OPTIONS = "--task, --users and --style"
-SAME_MEMORY = 0.01  # the usable memory of a machine differs by some pages between boots
+SAME_MEMORY = 0.01  # relative difference; usable memory differs by some pages between boots
 
 
 def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
     """Raise BadInputError if the results have different tasks or users, or come from different machines.
 
     Args:
-        anyway: allow different machines, but never different tasks or users.
+        anyway: allow different machines; different tasks or users are never allowed.
     """
     for result, name in ((base, "first"), (new, "second")):
         if not result.records:
-            raise BadInputError(f"these results can't be compared: nothing was measured in the {name} one")
+            raise BadInputError(f"can't compare: the {name} result is empty; use results with at least one case")
     if differences := [*_load_differences(base, new)]:
         doubt = _described(differences)
-        raise BadInputError(f"these results can't be compared: {doubt}; measure both with the same {_OPTIONS}")
+        raise BadInputError(f"can't compare: {doubt}; measure both with the same {_OPTIONS}")
     if (doubt := machine_difference(base, new)) and not anyway:
-        raise BadInputError(f"these results can't be compared: {doubt}; --anyway compares them nevertheless")
+        raise BadInputError(f"can't compare: {doubt}; --anyway compares them nevertheless")
 
 
 def machine_difference(base: Result, new: Result) -> str:
@@ -47,16 +47,16 @@ def machine_difference(base: Result, new: Result) -> str:
 
 def has_comparable_speed(base: Result, new: Result) -> bool:
     """Return whether both speed probes did the same work with the same Python on the same CPU model."""
-    one, other = base.environment, new.environment
-    return bool(one.speed_probe) and (one.speed_probe, one.cpu_model) == (other.speed_probe, other.cpu_model)
+    before, after = base.environment, new.environment
+    return bool(before.speed_probe) and (before.speed_probe, before.cpu_model) == (after.speed_probe, after.cpu_model)
 
 
 def _described(differences: list[str]) -> str:
-    return f"they were measured with different {', different '.join(differences)}" if differences else ""
+    return f"the results were measured with different {', different '.join(differences)}" if differences else ""
 
 
 def _load_differences(base: Result, new: Result) -> Iterator[str]:
-    loads = [{pair for one in result.records for pair in one.case.load} for result in (base, new)]
+    loads = [{pair for record in result.records for pair in record.case.load} for result in (base, new)]
     for name in dict.fromkeys(name for pairs in loads for name, _ in sorted(pairs, key=str)):
         before, after = (sorted(value for axis, value in pairs if axis == name) for pairs in loads)
         if before != after:
@@ -73,34 +73,32 @@ def _machine_differences(base: Environment, new: Environment) -> Iterator[str]:
         yield f"sizes of memory ({base.memory_bytes / 1e9:.1f} GB and {new.memory_bytes / 1e9:.1f} GB)"
 
 
-LEVEL = 1 - CONFIDENCE  # share of comparisons of equal servers that call anything better or worse
+LEVEL = 1 - CONFIDENCE  # probability that a comparison of equal servers finds a significant difference
 WORSE, BETTER, SAME, UNDECIDED = "worse", "better", "no difference", "undecided"
 GONE, NEW = "gone", "new"  # cases in only one of the results
-
-
-FIGURES = ("rate_per_s", "ping_p99_s", "cpu_s_per_transaction", "memory_bytes")  # as `MEASURES` calls them
+FIGURES = ("rate_per_s", "ping_p99_s", "cpu_s_per_transaction", "memory_bytes")  # keys of `MEASURES`
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MetricChange:
     """One metric of one case in both results."""
 
     figure: str
     base: Summary | None
     new: Summary | None
-    ratio: Estimate | None = None  # new as a multiple of base, at one speed of the machine
-    step: Step | None = None  # of the Holm correction; None if not tested
-    is_judged: bool = False  # whether both sides can be trusted
+    ratio: Estimate | None = None  # new as a multiple of base, at the same speed of the machine
+    step: Step | None = None  # step of the Holm correction; None if not tested
+    is_judged: bool = False  # whether both cases are `ok`
 
     @property
     def values(self) -> tuple[float | None, float | None]:
-        """Return both values as the tables show them."""
+        """Return the values of both results as `report` shows them."""
         base, new = (None if case is None else case.as_measured(self.figure) for case in (self.base, self.new))
         return base, new
 
     @property
     def is_testable(self) -> bool:
-        """Return whether the noise between rounds is known and both cases are `ok`."""
+        """Return whether both cases are `ok` and the variance between rounds is known."""
         return self.is_judged and self.ratio is not None and self.ratio.degrees > 0
 
     @property
@@ -140,14 +138,14 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A case in both results, or in one of them."""
+class CasePair:
+    """A case that is in both results, or in one of them."""
 
     case: Case
     base: Summary | None
     new: Summary | None
-    changes: tuple[Change, ...]  # one for each of `FIGURES`
-    speed_ratio: float | None = None  # how fast the machine was now, as a multiple of before
+    changes: tuple[MetricChange, ...]  # one for each of `FIGURES`
+    speed_ratio: float | None = None  # speed of the machine during `new`, as a multiple of that during `base`
 
     @property
     def judgement(self) -> str:
@@ -167,104 +165,107 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ResultComparison:
     """The comparison of two results."""
 
     base: Result
     new: Result
-    cases: list[Pair]
-    has_common_speed: bool  # whether the machine's own change of speed could be taken out
-    required: list[Judged] = field(default_factory=list)  # what is required of the new one, beside the base and alone
+    cases: list[CasePair]
+    has_common_speed: bool  # whether the changes are speed-adjusted
+    required: list[Judged] = field(default_factory=list)  # the requirements of the new result
 
     @property
     def exit_code(self) -> int:
-        """Return 1 if a case is worse, failed or gone or misses a requirement, else 3 if any is undecided, else 0."""
+        """Return 1 if a case is worse, failed, gone or misses a requirement; else 3 if any is undecided; else 0."""
         judgements, required = {case.judgement for case in self.cases}, exit_code_of(self.required)
         if judgements & {WORSE, FAILED, GONE} or required == 1:
             return 1
         return 3 if UNDECIDED in judgements or required else 0
 
 
-def compared(base: Result, new: Result) -> Compared:
-    """Return each case of both results, in the order of the servers' numbers."""
+def compare_results(base: Result, new: Result) -> ResultComparison:
+    """Compare two results case by case: first the cases of `new`, then the cases that are only in `base`."""
     before, after = summarize(base), summarize(new)
-    one_scale = has_comparable_speed(base, new)
-    scale = Scale(_every_case(before), _every_case(after), is_comparable=one_scale)
-    ignored = _ignored(before, after)
+    changes = CrossRunChanges(_all_rounds(before), _all_rounds(after), is_comparable=has_comparable_speed(base, new))
+    ignored = _ignored_axes(before, after)
     sides = [_by_case(before, ignored), _by_case(after, ignored)]
-    # Cases of the new result come first, then the cases that are gone.
     pairs = [
-        _pair(case, sides[0].get(case), sides[1].get(case), scale) for case in dict.fromkeys([*sides[1], *sides[0]])
+        _pair(case, sides[0].get(case), sides[1].get(case), changes) for case in dict.fromkeys([*sides[1], *sides[0]])
     ]
-    required = [*judged_alone(new, after), *_beside(new, after, sides[0], ignored, scale)]
-    return Compared(base, new, judged(pairs), scale.is_common, required)
+    required = [*judged_alone(new, after), *_judge_relative(new, after, sides[0], ignored, changes)]
+    return ResultComparison(base, new, adjusted_for_tests(pairs), changes.is_common, required)
 
 
-def _beside(
+def _judge_relative(
     new: Result,
     after: Comparison,
     base: Mapping[Case, tuple[Summary, list[Round]]],
     ignored: Sequence[str],
-    scale: Scale,
+    changes: CrossRunChanges,
 ) -> Iterator[Judged]:
-    """Yield the results of requirements that are relative to the base."""
-    for one in new.requirements:
-        for place in places_of(one, after) if one.goal.of_base else ():
-            case, rounds = after.cases[place], after.rounds[place]
+    """Judge the requirements that are relative to the base."""
+    for requirement in new.requirements:
+        goal = requirement.goal
+        for index in places_of(requirement, after) if goal.of_base else ():
+            case, rounds = after.cases[index], after.rounds[index]
             before = base.get(case.case.without(ignored))
             is_same_kind = before is None or before[0].memory_kind == case.memory_kind
-            knows = before is not None and (is_same_kind or one.goal.figure != "memory_bytes")
-            change = scale.change(one.goal.figure, before[1], rounds) if before and knows else None
-            yield judged_beside(one.goal, case, before and before[0], change)
+            is_known = before is not None and (is_same_kind or goal.figure != "memory_bytes")
+            change = changes.change(goal.figure, before[1], rounds) if before and is_known else None
+            yield judged_beside(goal, case, before and before[0], change)
 
 
-def _every_case(comparison: Comparison) -> list[list[Round]]:
+def _all_rounds(comparison: Comparison) -> list[list[Round]]:
     """Return the rounds of all cases and ceilings; the ceilings help to estimate the noise."""
     return [*comparison.ceiling_rounds, *comparison.rounds]
 
 
-def _ignored(*comparisons: Comparison) -> list[str]:
+def _ignored_axes(*comparisons: Comparison) -> list[str]:
     """Ignore the number of workers, unless it distinguishes cases within a result."""
     for comparison in comparisons:
-        if len({one.case.without(["workers"]) for one in comparison.cases}) < len(comparison.cases):
+        if len({summary.case.without(["workers"]) for summary in comparison.cases}) < len(comparison.cases):
             return []
     return ["workers"]
 
 
 def _by_case(comparison: Comparison, ignored: Sequence[str]) -> dict[Case, tuple[Summary, list[Round]]]:
     pairs = zip(comparison.cases, comparison.rounds, strict=True)
-    return {one.case.without(ignored): (one, rounds) for one, rounds in pairs}
+    return {summary.case.without(ignored): (summary, rounds) for summary, rounds in pairs}
 
 
 _Side = tuple[Summary, list[Round]] | None
 
 
-def _pair(case: Case, base: _Side, new: _Side, scale: Scale) -> Pair:
+def _pair(case: Case, base: _Side, new: _Side, cross_run: CrossRunChanges) -> CasePair:
     before, after = base and base[0], new and new[0]
-    changes = [Change(figure, before, after) for figure in FIGURES]
+    changes = [MetricChange(figure, before, after) for figure in FIGURES]
     if base is None or new is None:
-        return Pair(case, before, after, tuple(changes))
+        return CasePair(case, before, after, tuple(changes))
     is_judged = base[0].verdict == new[0].verdict == OK
-    ratios = [_ratio(change, base, new, scale) for change in changes]
+    ratios = [_ratio(change, base, new, cross_run) for change in changes]
     both = zip(changes, ratios, strict=True)
     changes = [replace(change, ratio=ratio, is_judged=is_judged) for change, ratio in both]
-    return Pair(case, before, after, tuple(changes), scale.speed_ratio(base[1], new[1]))
+    return CasePair(case, before, after, tuple(changes), cross_run.speed_ratio(base[1], new[1]))
 
 
 def _ratio(
-    change: Change, base: tuple[Summary, list[Round]], new: tuple[Summary, list[Round]], scale: Scale
+    change: MetricChange,
+    base: tuple[Summary, list[Round]],
+    new: tuple[Summary, list[Round]],
+    cross_run: CrossRunChanges,
 ) -> Estimate | None:
     if None in change.values or (change.figure == "memory_bytes" and base[0].memory_kind != new[0].memory_kind):
         return None
-    return scale.change(change.figure, base[1], new[1])
+    return cross_run.change(change.figure, base[1], new[1])
 
 
-def judged(cases: Sequence[Pair]) -> list[Pair]:
-    """Adjust all tests for their number (Holm)."""
-    everything = [change for case in cases for change in case.changes]
-    chances = [chance_of(change.ratio) for change in everything if change.ratio and change.is_testable]
+def adjusted_for_tests(cases: Sequence[CasePair]) -> list[CasePair]:
+    """Correct the significance of all changes for the number of tests (Holm)."""
+    changes = [change for case in cases for change in case.changes]
+    chances = [chance_of(change.ratio) for change in changes if change.ratio and change.is_testable]
     steps = iter(holm(chances, LEVEL))
-    return [
-        replace(case, changes=tuple(replace(one, step=next(steps)) if one.is_testable else one for one in case.changes))
-        for case in cases
-    ]
+
+    def with_step(change: MetricChange) -> MetricChange:
+        return replace(change, step=next(steps)) if change.is_testable else change
+
+    return [replace(case, changes=tuple(map(with_step, case.changes))) for case in cases]

@@ -4,26 +4,26 @@ The JSON:
 
     {schema, base, new, judgement, exit_code, has_common_speed, cases, requirements}
     base, new: {schema, command, began_at, environment} of the result
-    has_common_speed: whether the machine's own change of speed could be taken out
+    has_common_speed: whether the changes are speed-adjusted
 
 Each case:
 
     {server, task, users, python, parameters, before, now, judgement, speed_ratio, figures}
-    before, now: null where it was not measured, else {verdict, reasons: [{code, message}], workers, rounds}
+    before, now: {verdict, reasons: [{code, message}], workers, rounds}; null if the case was not measured
     judgement: worse, failed, gone, undecided, better, no difference, new
-    speed_ratio: how fast the machine was now, as a multiple of before; null where that isn't known
+    speed_ratio: speed of the machine now, as a multiple of before; null if unknown
     figures: {rate_per_s, ping_p99_s, cpu_s_per_transaction, memory_bytes}
 
-Each figure; what isn't known is null:
+Each figure, with null for unknown values:
 
     {base, new, change, low, high, p, smallest_visible, judgement}
-    base, new: as `report` shows them
-    change, low, high: a fraction (-0.5 is half of it), and its own 95 % confidence interval, both at one speed
-    p: adjusted for all tests of the comparison (Holm); under 0.05 it is more than noise
-    smallest_visible: the smallest change that could have been told from noise among so many tests, as a fraction
-    judgement: better, worse, no difference, undecided; null where a side is missing or can't be trusted
+    base, new: the values in `report`
+    change, low, high: the relative change (-0.5 means half) and its 95 % confidence interval, both speed-adjusted
+    p: p-value corrected for all tests of the comparison (Holm); a change is significant below 0.05
+    smallest_visible: the smallest relative change that would have been significant
+    judgement: better, worse, no difference, undecided; null if a case is missing or not `ok`
 
-Each requirement is as `report` has it; with `of_base` its figures are multiples of what the base had.
+Requirements have the same keys as in `report`; with `of_base` their figures are multiples of those of the base.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from under_siege.compare.diff import (
     SAME,
     UNDECIDED,
     WORSE,
-    Change,
-    Compared,
-    Pair,
+    CasePair,
+    MetricChange,
+    ResultComparison,
     machine_difference,
 )
 from under_siege.model.case import Case, axis
@@ -62,66 +62,66 @@ from under_siege.stats.estimates import ACCURACY
 from under_siege.stats.metrics import SPEED_CORRECTED
 
 LEGEND = (
-    "before → now as the tables of the two results show it; the change in % is that of the mean over the rounds",
-    "better and worse: more than 2 %, and more than noise: at 5 % for all tests of this comparison together (Holm)",
+    "before → now: the values that report shows; the change in % is that of the mean over the rounds",
+    "better, worse: a change of more than 2 % that is significant at 5 %, corrected for all tests here (Holm)",
 )
 NOTHING = "-"
-VISIBLE = "could have seen"
+VISIBLE = "detectable change"
 _MARKS = {WORSE: "worse", BETTER: "better", UNDECIDED: "?"}
 _STYLES = {WORSE: "bold red", FAILED: "red", GONE: "red", BETTER: "bold green", UNDECIDED: "yellow"}
 
 
-def as_table(compared: Compared) -> RenderableType:
+def as_table(comparison: ResultComparison) -> RenderableType:
     """Return the conclusion, the changes of each case, and remarks, for a terminal."""
-    doubt, remarks = _doubt(compared), list(_remarks(compared))
+    doubt, remarks = _doubt(comparison), list(_remarks(comparison))
     return Group(
         *([Text(doubt, style="yellow")] if doubt else []),
-        Text(f"{_conclusion(compared)}\n"),
-        grid_of(compared),
-        *required_as_table(compared.required),
+        Text(f"{_conclusion(comparison)}\n"),
+        grid_of(comparison),
+        *required_as_table(comparison.required),
         *([Text()] if remarks else []),
         *map(Text, remarks),
-        Text("\n" + "\n".join(_legend(compared)), style="dim"),
+        Text("\n" + "\n".join(_legend(comparison)), style="dim"),
     )
 
 
-def as_markdown(compared: Compared) -> str:
+def as_markdown(comparison: ResultComparison) -> str:
     """Return the comparison for a comment on a pull request."""
-    doubt = _doubt(compared)
+    doubt = _doubt(comparison)
     parts = [
         f"**{plain(doubt)}**" if doubt else "",
-        plain(_conclusion(compared)),
-        grid_of(compared).as_markdown(),
-        required_as_markdown(compared.required),
-        "\n".join(f"- {plain(remark)}" for remark in _remarks(compared)),
-        small_print(_legend(compared)),
+        plain(_conclusion(comparison)),
+        grid_of(comparison).as_markdown(),
+        required_as_markdown(comparison.required),
+        "\n".join(f"- {plain(remark)}" for remark in _remarks(comparison)),
+        small_print(_legend(comparison)),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _doubt(compared: Compared) -> str:
-    """Return how the machines differ; empty if they do not."""
-    doubt = machine_difference(compared.base, compared.new)
-    return f"Compared although {doubt}." if doubt else ""
+def _doubt(comparison: ResultComparison) -> str:
+    """Return a warning that the machines differ; empty if they do not."""
+    difference = machine_difference(comparison.base, comparison.new)
+    return f"Warning: {difference}." if difference else ""
 
 
-def _legend(compared: Compared) -> list[str]:
-    is_open = any(change.judgement == UNDECIDED for case in compared.cases for change in case.changes)
-    return [*LEGEND, *(["? one round can't tell, or a figure is missing"] if is_open else [])]
+def _legend(comparison: ResultComparison) -> list[str]:
+    is_open = any(change.judgement == UNDECIDED for case in comparison.cases for change in case.changes)
+    return [*LEGEND, *(["?: undecided, because there is only one round or a value is missing"] if is_open else [])]
 
 
-def grid_of(compared: Compared) -> Grid:
+def grid_of(comparison: ResultComparison) -> Grid:
     """Return the changes of each case, and the smallest changes that would have been significant."""
-    axes = varying([pair.case for pair in compared.cases])
-    flagged = any(_verdicts(case) for case in compared.cases)
-    names = ["server" if compared.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])]
+    axes = varying([pair.case for pair in comparison.cases])
+    flagged = any(_verdicts(case) for case in comparison.cases)
+    names = ["server" if comparison.new.suite else "strategy", *axes, *(["verdict"] if flagged else [])]
     rows = []
-    for case in compared.cases:
-        of_case = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
+    for case in comparison.cases:
+        labels = [case.case.server, *(str(value or "") for value in at(case.case, axes))]
         style = _STYLES.get(case.judgement, "")
-        name_cells = [TableCell(name, style) for name in of_case + [_verdicts(case)] * flagged]
+        name_cells = [TableCell(label, style) for label in labels + [_verdicts(case)] * flagged]
         rows.append([*name_cells, *map(_cell, case.changes)])
-    visible = [_visible([case.changes[index] for case in compared.cases]) for index in range(len(FIGURES))]
+    visible = [_visible([case.changes[index] for case in comparison.cases]) for index in range(len(FIGURES))]
     if any(visible):
         rows.append([TableCell(text, "dim") for text in (VISIBLE, *[""] * (len(names) - 1), *visible)])
     return Grid(names, [Heading(column_of(figure).name) for figure in FIGURES], rows)
@@ -136,31 +136,31 @@ def percent(fraction: float) -> str:
     return f"{round(100 * fraction) + 0:+d} %"
 
 
-def _verdicts(case: Pair) -> str:
+def _verdicts(case: CasePair) -> str:
     """Return the verdicts before and now, unless both are `ok`."""
     before, now = (NOTHING if side is None else side.verdict for side in (case.base, case.new))
     return "" if before == now == OK else before if before == now else f"{before} → {now}"
 
 
-def _cell(change: Change) -> TableCell:
-    """Return a text such as `52.4 → 26.1 (-50 %) worse`; empty if neither side has such a figure."""
+def _cell(change: MetricChange) -> TableCell:
+    """Return a text such as `52.4 → 26.1 (-50 %) worse`; empty if neither result has the metric."""
     texts = ["" if case is None else column_of(change.figure).text(case) for case in (change.base, change.new)]
     if not any(texts):
         return TableCell("")
-    words = [
+    parts = [
         " → ".join(text or NOTHING for text in texts),
         f"({percent(change.fraction)})" if change.fraction is not None else "",
         _MARKS.get(change.judgement or "", ""),
     ]
     is_strong = change.judgement in (WORSE, BETTER)
-    return TableCell(" ".join(filter(None, words)), _STYLES.get(change.judgement or "", ""), is_strong)
+    return TableCell(" ".join(filter(None, parts)), _STYLES.get(change.judgement or "", ""), is_strong)
 
 
-def _visible(changes: list[Change]) -> str:
-    seen = [change.smallest_visible for change in changes if change.smallest_visible is not None]
-    if not seen:
+def _visible(changes: list[MetricChange]) -> str:
+    sizes = [change.smallest_visible for change in changes if change.smallest_visible is not None]
+    if not sizes:
         return ""
-    return formatting.span([min(seen), max(seen)], _size)
+    return formatting.span([min(sizes), max(sizes)], _size)
 
 
 def _size(fraction: float) -> str:
@@ -168,40 +168,40 @@ def _size(fraction: float) -> str:
     return formatting.share(fraction) if fraction <= 1 else f"x {formatting.significant(1 + fraction, 2)}"
 
 
-def _conclusion(compared: Compared) -> str:
+def _conclusion(comparison: ResultComparison) -> str:
     labels = {GONE: "Gone", FAILED: "Failed", WORSE: "Worse", UNDECIDED: "Undecided", BETTER: "Better", NEW: "New"}
-    cases = [pair.case for pair in compared.cases]
+    cases = [pair.case for pair in comparison.cases]
     parts = []
     for judgement, label in labels.items():
-        matching = [case for case in compared.cases if case.judgement == judgement]
+        matching = [case for case in comparison.cases if case.judgement == judgement]
         names = [full_name(pair.case, cases) + _metrics_of(pair) for pair in matching]
         parts += [f"{label}: {'; '.join(names)}."] if matching else []
-    equal = sum(case.judgement == SAME for case in compared.cases)
-    if equal == len(compared.cases):
-        return "Nothing changed by more than noise."
-    return " ".join([*parts, f"No difference beyond noise: {equal} of {len(compared.cases)}."] if equal else parts)
+    equal = sum(case.judgement == SAME for case in comparison.cases)
+    if equal == len(comparison.cases):
+        return "No significant changes."
+    return " ".join([*parts, f"No significant difference: {equal} of {len(comparison.cases)}."] if equal else parts)
 
 
-def _metrics_of(case: Pair) -> str:
+def _metrics_of(case: CasePair) -> str:
     figures = [column_of(change.figure).name for change in case.changes if change.judgement == case.judgement]
     return f" ({', '.join(figures)})" if figures else ""
 
 
-def _remarks(compared: Compared) -> Iterator[str]:
-    cases = [pair.case for pair in compared.cases]
-    for case in compared.cases:
+def _remarks(comparison: ResultComparison) -> Iterator[str]:
+    cases = [pair.case for pair in comparison.cases]
+    for case in comparison.cases:
         name = full_name(case.case, cases)
         for when, reasons in _flags(case):
             yield from (f"{name}: {when}: {reason}" for reason in reasons)
         if case.base is None or case.new is None:
             yield f"{name}: was not measured {'before' if case.base is None else 'now'}"
         else:
-            yield from (f"{name}: {remark}" for remark in _of_both(case.base, case.new))
-    yield from _of_the_speed(compared)
-    yield from _of_the_noise(compared, cases)
+            yield from (f"{name}: {remark}" for remark in _changed_settings(case.base, case.new))
+    yield from _speed_remarks(comparison)
+    yield from _noise_remarks(comparison, cases)
 
 
-def _flags(case: Pair) -> Iterator[tuple[str, list[str]]]:
+def _flags(case: CasePair) -> Iterator[tuple[str, list[str]]]:
     """Yield when the case was not `ok`, and why."""
     verdicts = [
         (side.verdict, [reason.message for reason in side.reasons]) if side and side.verdict != OK else None
@@ -215,7 +215,7 @@ def _flags(case: Pair) -> Iterator[tuple[str, list[str]]]:
             yield f"{verdict[0]} {when}", verdict[1]
 
 
-def _of_both(base: Summary, new: Summary) -> Iterator[str]:
+def _changed_settings(base: Summary, new: Summary) -> Iterator[str]:
     if base.workers != new.workers:
         had = axis("workers").label(base.workers) if base.workers else "an unknown number of workers"
         yield f"had {had} before and {new.workers or 'unknown'} now"
@@ -223,58 +223,58 @@ def _of_both(base: Summary, new: Summary) -> Iterator[str]:
         yield f"its memory was {base.memory_kind.upper()} before and is {new.memory_kind.upper()} now"
 
 
-def _of_the_speed(compared: Compared) -> Iterator[str]:
-    both = [case for case in compared.cases if case.base and case.new]
+def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
+    both = [case for case in comparison.cases if case.base and case.new]
     if not both:
         return
-    if not compared.has_common_speed:
-        yield "How fast the machine was can't be compared: where it was faster or slower now, that is in these changes."
+    if not comparison.has_common_speed:
+        yield "The speed of the machine in the two runs can't be compared, so the changes are not speed-adjusted."
         return
     corrected = [change for case in both for change in case.changes if _is_corrected(change)]
     ratios = sorted(case.speed_ratio for case in both if case.speed_ratio is not None)
     if corrected and ratios:
         yield (
             f"The machine was {formatting.span(ratios, formatting.significant)} times as fast now as before; "
-            "as far as a figure follows that, it is taken out of the change in %."
+            "the changes in % are speed-adjusted."
         )
 
 
-def _of_the_noise(compared: Compared, cases: list[Case]) -> Iterator[str]:
-    """Yield where the comparison is too noisy, and how to measure more precisely."""
-    if any(side and side.rounds < 2 for case in compared.cases for side in (case.base, case.new)):
-        yield "One round can't tell a change from noise: measure both with --rounds 3 or more."
+def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[str]:
+    """Yield which metrics are too noisy, and how to measure more precisely."""
+    if any(side and side.rounds < 2 for case in comparison.cases for side in (case.base, case.new)):
+        yield "One round is not enough to tell a change from noise: measure both with --rounds 3 or more."
     for figure in FIGURES:
         blind = [
             full_name(case.case, cases)
-            for case in compared.cases
+            for case in comparison.cases
             for change in case.changes
             if change.figure == figure and (change.smallest_visible or 0) > 1
         ]
         if blind:
             names = "; ".join(blind)
-            yield f"Not even a doubling of {column_of(figure).name} could have been seen: {names}. Take more rounds."
+            yield f"Too noisy to detect even a doubling of {column_of(figure).name}: {names}. Measure more rounds."
 
 
-def _is_corrected(change: Change) -> bool:
+def _is_corrected(change: MetricChange) -> bool:
     base, new = change.values
     if change.figure not in SPEED_CORRECTED or change.ratio is None or not base or not new:
         return False
     return abs(float(np.log(new / base)) - change.ratio.log) > ACCURACY
 
 
-def as_json(compared: Compared) -> str:
+def as_json(comparison: ResultComparison) -> str:
     """Return an object for programs; the docstring of this module lists the keys."""
-    judgements = {case.judgement for case in compared.cases}
+    judgements = {case.judgement for case in comparison.cases}
     worst = next((name for name in (FAILED, GONE, WORSE, UNDECIDED, BETTER) if name in judgements), "no difference")
     data = {
         "schema": SCHEMA,
-        "base": _result(compared.base),
-        "new": _result(compared.new),
+        "base": _result(comparison.base),
+        "new": _result(comparison.new),
         "judgement": worst,
-        "exit_code": compared.exit_code,
-        "has_common_speed": compared.has_common_speed,
-        "cases": [_case(case) for case in compared.cases],
-        "requirements": required_as_data(compared.required),
+        "exit_code": comparison.exit_code,
+        "has_common_speed": comparison.has_common_speed,
+        "cases": [_case(case) for case in comparison.cases],
+        "requirements": required_as_data(comparison.required),
     }
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
@@ -283,7 +283,7 @@ def _result(result: Result) -> dict[str, Any]:
     return {name: getattr(result, name) for name in ("schema", "command", "began_at", "environment")}
 
 
-def _case(case: Pair) -> dict[str, Any]:
+def _case(case: CasePair) -> dict[str, Any]:
     return {
         "server": case.case.server,
         "task": case.case.task,
@@ -303,7 +303,7 @@ def _side(summary: Summary | None) -> dict[str, Any] | None:
     return None if summary is None else {name: getattr(summary, name) for name in names}
 
 
-def _figure(change: Change) -> dict[str, float | str | None]:
+def _figure(change: MetricChange) -> dict[str, float | str | None]:
     low, high = change.interval or (None, None)
     return {
         "base": change.values[0],
@@ -317,6 +317,6 @@ def _figure(change: Change) -> dict[str, float | str | None]:
     }
 
 
-def dressed(compared: Compared, dress: str) -> str:
+def formatted(comparison: ResultComparison, output_format: str) -> str:
     """Return the comparison as `markdown` or `json`."""
-    return {"markdown": as_markdown, "json": as_json}[dress](compared)
+    return {"markdown": as_markdown, "json": as_json}[output_format](comparison)

@@ -21,7 +21,7 @@ from under_siege.environments.tool_install import isolated_tool
 from under_siege.load_tools.siege import Siege
 from under_siege.model.record import Environment
 from under_siege.model.task_profile import BUSY_PCT
-from under_siege.monitors.cpu_speed_probe import SPEED_PROBE, machine_between
+from under_siege.monitors.machine_speed import SPEED_PROBE, machine_between
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import IS_INSTALLED, PROGRAM, ROOT, server_environment
 from under_siege.targets.interpreter import Interpreter
@@ -147,7 +147,7 @@ def _cpus() -> Iterator[Finding]:
         yield Finding("this machine runs on its battery, and may slow down", "plug it in")
     has_pstate = Path("/sys/devices/system/cpu/intel_pstate").exists()
     if _settings("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") == ["powersave"] and not has_pstate:
-        yield Finding("the CPUs are told to save power", "cpupower frequency-set -g performance")
+        yield Finding("the CPUs are in power-saving mode", "cpupower frequency-set -g performance")
 
 
 def _network() -> Iterator[Finding]:

@@ -17,8 +17,7 @@ from packaging.version import Version
 from common.errors import BadInputError
 from common.server_contract import install_command
 from under_siege.environments.venvs import run_command
-from under_siege.errors import CaseFailedError
-from under_siege.model.record import Record
+from under_siege.model.record import CaseFailedError, Record
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import HOST
 from under_siege.processes.managed_process import ManagedProcess, how_it_ended, until
@@ -27,7 +26,7 @@ from under_siege.processes.process_output import Tail
 from under_siege.processes.supervisor_client import kept
 
 READY_LIMIT_S = 30.0
-NOBODY = ("postgres", "redis", "nobody")  # run services of a bench that is root; the first one that exists
+NOBODY = ("postgres", "redis", "nobody")  # users that run services if the bench is root; the first one that exists
 _REASON = re.compile(r"\b(error|fatal|panic|could not|can't)\b", re.IGNORECASE)
 
 
@@ -171,7 +170,7 @@ def _unprivileged() -> tuple[list[str], int | None]:
     users = {user.pw_name: user for user in pwd.getpwall()}
     user = next((users[name] for name in NOBODY if name in users), None)
     if user is None or shutil.which("setpriv") is None:
-        raise CaseFailedError("no_service", "no user other than root to run a service as: expected nobody, and setpriv")
+        raise CaseFailedError("no_service", "services need a user other than root: expected nobody, and setpriv")
     own_memory = ["unshare", "--ipc"] if shutil.which("unshare") else []
     return [*own_memory, "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"], user.pw_uid
 

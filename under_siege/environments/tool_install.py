@@ -96,8 +96,8 @@ async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
         environment = await environment_of((driver.requirement,), python, ROOT, tell)
     except BadInputError as error:
         raise BadInputError(
-            f"{driver.name} can't be installed for Python {python.version}: {error}; solve that and run this again, "
-            f"or install {driver.requirement} yourself, so that {driver.name} is on the PATH"
+            f"{driver.name} can't be installed for Python {python.version}: {error}; fix that and retry, "
+            f"or install {driver.requirement} yourself and put {driver.name} on the PATH"
         ) from None
     return str(environment / "bin" / driver.program)
 
@@ -111,9 +111,7 @@ def _write(home: Path, files: Mapping[str, str]) -> None:
 def check(driver: Driver, orders: Iterable[LoadSpec], status: int = 200) -> None:
     """Raise BadInputError if the tool can't generate one of the loads, or can't recognize the expected status."""
     if not driver.streams_responses and not 200 <= status < 300:
-        raise BadInputError(
-            f"{driver.name} holds no other status than 2xx for right, and {status} is expected; take siege"
-        )
+        raise BadInputError(f"{driver.name} accepts only status 2xx, but {status} is expected; use siege")
     for order in orders:
         if refusal := driver.refusal(order):
             raise BadInputError(refusal)

@@ -181,7 +181,7 @@ async def _make(
 
 
 async def _install_wheels(install: Sequence[str], requirements: Sequence[str], tell: _Tell) -> tuple[_Missing, bool]:
-    """Install from wheels; if that fails, one by one, from source where there is no wheel."""
+    """Install from wheels; if that fails, one package at a time, from source if there is no wheel."""
     missing, is_final = {}, True
     try:
         await _uv(*install, "--only-binary=:all:", *requirements)

@@ -1,1 +1,1 @@
-"""The drill: inject faults and see how servers recover."""
+"""The drill: inject faults and measure how servers recover."""

@@ -1,4 +1,4 @@
-"""Faults of clients: they disconnect, are too many, or send invalid requests. Each is bounded in count and time."""
+"""Inject faults of clients: they disconnect, are too many, or send invalid requests. Number and time are bounded."""
 
 import asyncio
 import time
@@ -22,54 +22,63 @@ from under_siege.faults.fault import (
 )
 from under_siege.faults.fault_context import USERS, FaultContext, quick_s
 from under_siege.faults.incident_metrics import Figures, ping_p99_s, rate_between, under_load
-from under_siege.faults.users import LATE, LOST, REFUSED, WRONG, ask_and_go, half_requests, send_malformed
+from under_siege.faults.users import (
+    LATE,
+    LOST,
+    REFUSED,
+    WRONG,
+    incomplete_requests,
+    send_and_disconnect,
+    send_malformed,
+)
 from under_siege.model.record import Incident
 from under_siege.processes.managed_process import until
 
-AFTER_S = 0.6  # load under a fault that stays
-NEVER_S = 5.0  # a server that is not quick by then never is
-LEAVERS, STAY_S = 25, 0.15
+AFTER_S = 0.6  # duration of the load after a permanent fault
+NEVER_S = 5.0  # a server that is not quick again by then counts as never
+LEAVERS, STAY_S = 25, 0.15  # clients that disconnect, and after how many seconds
 TIMES_USERS = 10
-SLOW_ONES, MALFORMED = 50, 10_000
+SLOW_CONNECTIONS, MALFORMED = 50, 10_000
 LEAVE_CPU_S, MALFORMED_CPU_S = 0.3, 0.001  # CPU time of a task
-CPU_LIMIT_S, CALM_LOOKS = 12.0, 2  # timeout until the server is idle, and how many checks in a row must confirm it
-CPU_FOR_NOBODY = 0.15  # share of the CPU time that the disconnected clients had requested
-TASKS_LONGER = 2.0  # tasks that the next client may wait for, besides its own
-WATCHED_S = 0.8  # how long an endless task was watched, in files that do not record it
+CPU_LIMIT_S, IDLE_CHECKS = 12.0, 2  # timeout until the server is idle, and how many checks in a row must confirm it
+MOST_WASTED_CPU = 0.15  # share of the CPU time that the disconnected clients had requested
+TASKS_LONGER = 2.0  # number of tasks that the next request may wait for, besides its own
+WATCHED_S = 0.8  # duration of the measurement of an endless task in older files, which do not record it
 
 
-async def leave(context: FaultContext) -> None:
-    """Let clients ask and disconnect; measure the CPU time spent for them, and how long the next one waits."""
+async def disconnect_clients(context: FaultContext) -> None:
+    """Let clients disconnect before the answer; measure the CPU time spent on them, and the latency of the next one."""
     context.set_task_cpu(LEAVE_CPU_S)
-    incident, expected, ours = context.incident, context.users.expected, context.has_our_tasks
+    incident, expected, is_builtin = context.incident, context.users.expected, context.has_builtin_tasks
     path = context.server.load_url.removeprefix(context.server.url)
     context.began_s = time.monotonic()
-    cpu_s, before = context.cpu_s(), context.begun()
-    context.fault_now()
-    await ask_and_go(*context.address, path, LEAVERS, STAY_S)
-    asked_s = time.monotonic()
-    outcome = await context.users.ask(incident.requests, context.began_s, patience_s=CPU_LIMIT_S)
-    next_s = time.monotonic() - asked_s
-    deadline_s, looks = time.monotonic() + CPU_LIMIT_S, 0
-    while looks < CALM_LOOKS and time.monotonic() < deadline_s:
-        looks = looks + 1 if await context.is_calm() else 0
-    each_s = LEAVE_CPU_S if ours else expected.cpu_s or expected.task_s
+    cpu_s, before = context.cpu_s(), context.started_tasks()
+    context.mark_fault()
+    await send_and_disconnect(*context.address, path, LEAVERS, STAY_S)
+    sent_s = time.monotonic()
+    outcome = await context.users.send(incident.requests, context.began_s, timeout_s=CPU_LIMIT_S)
+    next_s = time.monotonic() - sent_s
+    deadline_s, idle_checks = time.monotonic() + CPU_LIMIT_S, 0
+    while idle_checks < IDLE_CHECKS and time.monotonic() < deadline_s:
+        idle_checks = idle_checks + 1 if await context.is_idle() else 0
+    each_s = LEAVE_CPU_S if is_builtin else expected.cpu_s or expected.task_s
     incident.seen |= {
         "next_s": NEVER if outcome else next_s,
         "cpu_s": max(0.0, context.cpu_s() - cpu_s - each_s),
         "asked_cpu_s": LEAVERS * each_s,
-        "task_s": each_s if ours else expected.task_s,
-        "begun": context.begun() - before - 1,
+        "task_s": each_s if is_builtin else expected.task_s,
+        "begun": context.started_tasks() - before - 1,
     }
     incident.ended_s = context.now_s()
 
 
 async def overload(context: FaultContext) -> None:
-    """Send ten times as many requests at once as there are users, then one at a time until that is quick."""
+    """Send ten times as many concurrent requests as usual, then one at a time until a request is quick again."""
     requests, seen = context.incident.requests, context.incident.seen
     context.began_s = time.monotonic()
-    context.fault_now()
-    outcomes = await asyncio.gather(*(context.users.ask(requests, context.began_s) for _ in range(TIMES_USERS * USERS)))
+    context.mark_fault()
+    users = context.users
+    outcomes = await asyncio.gather(*(users.send(requests, context.began_s) for _ in range(TIMES_USERS * USERS)))
     for name, outcome in (("answered", ""), ("refused", REFUSED), ("late", LATE), ("lost", LOST), ("wrong", WRONG)):
         seen[name] = outcomes.count(outcome)
     seen["quick_s"] = await _until_quick(context)
@@ -77,31 +86,31 @@ async def overload(context: FaultContext) -> None:
 
 
 async def _until_quick(context: FaultContext) -> float:
-    """Return how long it takes until a lone request is quick again; NEVER if it never is."""
+    """Return the time until a single request is quick again; NEVER if none is within NEVER_S."""
     limit_s, began_s = quick_s(context.incident.idle_answer_s), time.monotonic()
     while time.monotonic() - began_s < NEVER_S:
         sent_s = time.monotonic()
-        if not await context.users.ask(context.incident.requests, context.began_s, patience_s=NEVER_S):
+        if not await context.users.send(context.incident.requests, context.began_s, timeout_s=NEVER_S):
             if time.monotonic() - sent_s <= limit_s:
                 return sent_s - began_s
         else:
-            await asyncio.sleep(0.02)  # between two refusals
+            await asyncio.sleep(0.02)  # don't flood a server that refuses requests
     return NEVER
 
 
-async def endless(context: FaultContext) -> None:
-    """Start one task that never ends, then one for each worker, or for each user if there are fewer."""
+async def start_endless_tasks(context: FaultContext) -> None:
+    """Start one task that never ends, then one for each worker (or user, if there are fewer users)."""
     seen, workers = context.incident.seen, min(USERS, context.incident.workers or usable_cpus())
     async with context.under_load():
-        context.fault_now()
+        context.mark_fault()
         before = context.rate_before()
         for name, tasks in (("one", 1), ("all", workers - 1)):
-            if not tasks:  # the one was all of them
-                seen |= {f"all_{what}": seen[f"one_{what}"] for what in ("left", "from_s", "to_s")}
+            if not tasks:  # there is only one worker
+                seen |= {f"all_{name}": seen[f"one_{name}"] for name in ("left", "from_s", "to_s")}
                 break
             for number in range(tasks):
-                context.let_be_endless(f"{name}{number}")
-            await until(lambda: not context.endless_to_begin(), 1.0)
+                context.make_next_task_endless(f"{name}{number}")
+            await until(lambda: not context.has_pending_endless_task(), 1.0)
             from_s = context.now_s()
             await asyncio.sleep(AFTER_S)
             to_s = context.now_s()
@@ -110,44 +119,44 @@ async def endless(context: FaultContext) -> None:
     seen["before_per_s"] = before
 
 
-async def slow(context: FaultContext) -> None:
-    """Open connections that send half a request and stay."""
+async def send_incomplete_requests(context: FaultContext) -> None:
+    """Open connections that send an incomplete request and stay open."""
     async with context.under_load():
-        context.fault_now()
+        context.mark_fault()
         before = context.rate_before()
-        async with half_requests(*context.address, SLOW_ONES):
+        async with incomplete_requests(*context.address, SLOW_CONNECTIONS):
             from_s = context.now_s()
             await asyncio.sleep(AFTER_S)
             left = rate_between(context.incident, from_s, context.now_s()) / before if before else 0.0
             context.incident.seen |= {"left": left, "from_s": from_s}
 
 
-async def malformed(context: FaultContext) -> None:
-    """Send requests that are no HTTP, or that two parsers read differently."""
+async def send_malformed_requests(context: FaultContext) -> None:
+    """Send requests that are invalid HTTP, or that parsers read differently."""
     context.set_task_cpu(MALFORMED_CPU_S)
     incident, server = context.incident, context.server
     lines = server.lines_said()
     context.began_s = time.monotonic()
-    context.fault_now()
+    context.mark_fault()
     sent, smuggled = await send_malformed(*context.address, MALFORMED, incident.round)
-    outcome = await context.users.ask(incident.requests, context.began_s)
+    outcome = await context.users.send(incident.requests, context.began_s)
     incident.seen |= {"sent": sent, "smuggled": smuggled, "alive": float(server.alive() and not outcome)}
     incident.seen["lines"] = server.lines_said() - lines
     incident.ended_s = context.now_s()
 
 
 def _leave_texts(figures: Figures) -> tuple[str, str]:
-    asked_s, cpu_s = figures["asked_cpu_s"] or 0.0, figures["cpu_s"] or 0.0
-    of_asked = f" ({share(cpu_s / asked_s)})" if asked_s else ""
-    return f"{seconds(cpu_s)}{of_asked}", seconds(figures["next_s"])
+    requested_s, cpu_s = figures["asked_cpu_s"] or 0.0, figures["cpu_s"] or 0.0
+    of_requested = f" ({share(cpu_s / requested_s)})" if requested_s else ""
+    return f"{seconds(cpu_s)}{of_requested}", seconds(figures["next_s"])
 
 
 def _mark_leave(figures: Figures) -> str:
-    next_s, task_s, asked_s = figures["next_s"], figures["task_s"] or 0.0, figures["asked_cpu_s"] or 0.0
+    next_s, task_s, requested_s = figures["next_s"], figures["task_s"] or 0.0, figures["asked_cpu_s"] or 0.0
     if next_s is None:
         return DEAD
-    spared = (figures["cpu_s"] or 0.0) <= CPU_FOR_NOBODY * asked_s
-    return OK if spared and next_s <= (1 + TASKS_LONGER) * task_s + PING_FINE_S else HURT
+    are_cancelled = (figures["cpu_s"] or 0.0) <= MOST_WASTED_CPU * requested_s
+    return OK if are_cancelled and next_s <= (1 + TASKS_LONGER) * task_s + PING_FINE_S else HURT
 
 
 def _unanswered(figures: Figures) -> float:
@@ -183,7 +192,7 @@ def _endless_texts(figures: Figures) -> tuple[str, str]:
 
 
 def _mark_endless(figures: Figures) -> str:
-    """Return the worse mark of one task that never ends, and of one for each worker."""
+    """Return the worse of two marks: with one endless task, and with one for each worker."""
     marks = (mark_of_rate(figures.get(f"{name}_left"), figures.get(f"{name}_ping_p99_s")) for name in ("one", "all"))
     return max(marks, key=[OK, HURT, DEAD, HIDDEN].index)
 
@@ -201,16 +210,16 @@ def _mark_malformed(figures: Figures) -> str:
 CLIENT_FAULTS = (
     Fault(
         "leave",
-        "25 clients ask and go",
-        "25 leave",
-        ("CPU for nobody", "next one waits"),
-        leave,
+        "25 clients disconnect before the answer",
+        "25 disconnect",
+        ("wasted CPU time", "next request"),
+        disconnect_clients,
         _leave_texts,
         _mark_leave,
     ),
     Fault(
         "overload",
-        "ten times the users at once",
+        "ten times as many users as before",
         "10 times the users",
         ("right/refused/lost", "quick after"),
         overload,
@@ -222,21 +231,21 @@ CLIENT_FAULTS = (
         "endless",
         "one task that never ends, then one for each worker",
         "endless task",
-        ("one: left, ping p99", "all: left, ping p99"),
-        endless,
+        ("one: rate left, ping", "all: rate left, ping"),
+        start_endless_tasks,
         _endless_texts,
         _mark_endless,
         _measure_endless,
         ends_server=True,
         is_remote=True,
-        needs_own_tasks=True,
+        needs_builtin_tasks=True,
     ),
     Fault(
         "slow",
-        "50 connections that send half a request and stay",
-        "50 half requests",
-        ("left", "ping p99"),
-        slow,
+        "50 connections that send an incomplete request and stay open",
+        "50 slow connections",
+        ("rate left", "ping p99"),
+        send_incomplete_requests,
         lambda figures: (share(figures["left"]), ping(figures)),
         lambda figures: mark_of_rate(figures["left"], figures.get("ping_p99_s")),
         under_load,
@@ -244,10 +253,10 @@ CLIENT_FAULTS = (
     ),
     Fault(
         "malformed",
-        "10,000 requests that are no HTTP, or ambiguous",
+        "10,000 requests that are invalid HTTP or ambiguous",
         "10,000 malformed",
-        ("alive", "printed, smuggled"),
-        malformed,
+        ("alive", "log lines, smuggled"),
+        send_malformed_requests,
         _malformed_texts,
         _mark_malformed,
         is_once=True,

@@ -15,25 +15,25 @@ from under_siege.faults.drill_result import FAULTS, FaultOutcome, fault_outcomes
 from under_siege.faults.fault import DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
 from under_siege.faults.incident_metrics import answered_at_s
 from under_siege.formatting import capitalized, listed
-from under_siege.model.record import Incident, LeftOut, Result
+from under_siege.model.record import Incident, Result, SkippedServer
 from under_siege.report import grid
 from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
 from under_siege.report.labels import in_brief, in_plain_words, name_of, short, with_capital, with_name
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
-LEGEND = f"~ hurt · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} can't happen to it"
-_WIDE = 23  # longest plain name on one line; cells have two lines, too
+LEGEND = f"~ degraded · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} not applicable"
+_WIDE = 23  # columns; longer names are wrapped, because cells have two lines anyway
 _STYLES = {HURT: "yellow", DEAD: "red", HIDDEN: "bold red"}
 Rows = list[tuple[str, str, list[FaultOutcome | None]]]
 
 
-def heading_of(fault: str) -> tuple[str, str, str]:
-    """Return the three lines above the cells of a fault."""
+def heading_lines(fault: str) -> tuple[str, str, str]:
+    """Return the three lines of the column heading of a fault."""
     return FAULTS[fault].heading, *FAULTS[fault].columns
 
 
-def marked(outcome: FaultOutcome) -> tuple[str, str]:
-    """Return the two lines of a cell; a dash where the fault can't happen, `failed` where it could not be tried."""
+def cell_lines(outcome: FaultOutcome) -> tuple[str, str]:
+    """Return the two lines of a cell: `failed` if the drill failed, a dash if the fault does not apply."""
     if not outcome.figures:
         return ("failed" if outcome.failure else NOT_POSSIBLE), ""
     first, second = FAULTS[outcome.fault].texts(outcome.figures)
@@ -41,10 +41,10 @@ def marked(outcome: FaultOutcome) -> tuple[str, str]:
 
 
 def matrix_of(outcomes: Sequence[FaultOutcome]) -> tuple[list[str], Rows]:
-    """Return the faults that happened to any server; for each server its plain name, its name, and its cells."""
-    happened = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure}
-    shown = happened or {outcome.fault for outcome in outcomes}
-    faults = [name for name in FAULTS if name in shown]
+    """Return the faults that apply to any server, and for each server its plain name, its name, and its cells."""
+    applied = {outcome.fault for outcome in outcomes if outcome.figures or outcome.failure}
+    columns = applied or {outcome.fault for outcome in outcomes}
+    faults = [name for name in FAULTS if name in columns]
     cases = [outcome.case for outcome in outcomes]
     rows: dict[tuple[str, str], dict[str, FaultOutcome]] = {}
     for outcome in outcomes:
@@ -54,43 +54,57 @@ def matrix_of(outcomes: Sequence[FaultOutcome]) -> tuple[list[str], Rows]:
     return faults, [(*names, [cells.get(fault) for fault in faults]) for names, cells in rows.items()]
 
 
-def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[LeftOut] = ()) -> Iterator[str]:
-    """Yield sentences: which servers survive everything, which seem to live but do no work, and what is not known."""
-    servers = {one.case.server: _called(one) for one in outcomes}
-    hurt = {one.case.server for one in outcomes if one.mark in (HURT, DEAD, HIDDEN)}
-    unknown = {one.case.server for one in outcomes if one.failure}
-    known = {one.case.server for one in outcomes if one.mark}
-    if well := [name for name in servers if name in known - unknown - hurt]:
-        who = with_capital(listed([servers[name] for name in well]), well[0])
-        yield f"{who} {'survives' if len(well) == 1 else 'survive'} all of it."
+def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
+    """Yield sentences: which servers survive every fault, which are dead, and which could not be judged."""
+    servers = {outcome.case.server: _name(outcome) for outcome in outcomes}
+    hurt = {outcome.case.server for outcome in outcomes if outcome.mark in (HURT, DEAD, HIDDEN)}
+    unknown = {outcome.case.server for outcome in outcomes if outcome.failure}
+    known = {outcome.case.server for outcome in outcomes if outcome.mark}
+    if unhurt := [name for name in servers if name in known - unknown - hurt]:
+        names = with_capital(listed([servers[name] for name in unhurt]), unhurt[0])
+        yield f"{names} {'survives' if len(unhurt) == 1 else 'survive'} every fault."
+    elif hurt.issuperset(servers):
+        yield "No server survives every fault."
     else:
-        yield "None survives everything unhurt." if hurt.issuperset(servers) else "None is known to survive all of it."
-    pinged = {one.case.server for one in outcomes if any(incident.pings.due_s for incident in one.incidents)}
-    for mark, is_pinged, words in (
-        (HIDDEN, True, "A health check would keep a broken server in service: {}."),
-        (DEAD, True, "Dead, and a health check would notice: {}."),
-        (DEAD, False, "Dead: {}."),
-    ):
-        if of_these := [one for one in outcomes if one.mark == mark and (one.case.server in pinged) == is_pinged]:
-            yield words.format(listed(list(map(_at_fault, of_these))))
-    replaced = [_at_fault(one) for one in outcomes if any(incident.left_whole is False for incident in one.incidents)]
+        yield "No server is known to survive every fault."
+    yield from _dead_servers(outcomes)
+    replaced = [_name_and_fault(outcome) for outcome in outcomes if _was_replaced(outcome)]
     if replaced:
         yield f"Did not recover in time and was replaced before the next fault: {listed(replaced)}."
-    for name, why in {_called(one): one.unusable for one in outcomes if one.unusable}.items():
-        yield f"Unusable: {name}: {why}, so no fault can be judged."
-    if untold := [f"{_at_fault(one)}: {one.failure}" for one in outcomes if one.failure and not one.unusable]:
-        yield f"Could not be told: {'; '.join(untold)}."
-    for lacking in left_out:
-        name = in_brief(lacking.server, lacking.server, lacking.title)
-        yield f"Not drilled: {name}, because it {lacking.reason}."
+    for name, reason in {_name(outcome): outcome.unusable for outcome in outcomes if outcome.unusable}.items():
+        yield f"Not judged: {name}: {reason}."
+    failed = [outcome for outcome in outcomes if outcome.failure and not outcome.unusable]
+    if failed:
+        reasons = "; ".join(f"{_name_and_fault(outcome)}: {outcome.failure}" for outcome in failed)
+        yield f"Could not be measured: {reasons}."
+    for skipped in left_out:
+        name = in_brief(skipped.server, skipped.server, skipped.title)
+        yield f"Not tested: {name}, because it {skipped.reason}."
 
 
-def _called(outcome: FaultOutcome, *more: str) -> str:
-    return in_brief(outcome.case.server, outcome.case.server, outcome.title, *more)
+def _dead_servers(outcomes: Sequence[FaultOutcome]) -> Iterator[str]:
+    pinged = {each.case.server for each in outcomes if any(incident.pings.due_s for incident in each.incidents)}
+    for mark, is_pinged, sentence in (
+        (HIDDEN, True, "A health check would keep a broken server in service: {}."),
+        (DEAD, True, "Dead, and a health check would detect it: {}."),
+        (DEAD, False, "Dead: {}."),
+    ):
+        dead = [outcome for outcome in outcomes if outcome.mark == mark]
+        names = [_name_and_fault(outcome) for outcome in dead if (outcome.case.server in pinged) == is_pinged]
+        if names:
+            yield sentence.format(listed(names))
 
 
-def _at_fault(outcome: FaultOutcome) -> str:
-    return _called(outcome, FAULTS[outcome.fault].heading)
+def _was_replaced(outcome: FaultOutcome) -> bool:
+    return any(incident.left_whole is False for incident in outcome.incidents)
+
+
+def _name(outcome: FaultOutcome, *details: str) -> str:
+    return in_brief(outcome.case.server, outcome.case.server, outcome.title, *details)
+
+
+def _name_and_fault(outcome: FaultOutcome) -> str:
+    return _name(outcome, FAULTS[outcome.fault].heading)
 
 
 def as_table(result: Result) -> RenderableType:
@@ -109,23 +123,23 @@ def _footnote(result: Result) -> str:
 
 def _grid(outcomes: Sequence[FaultOutcome]) -> Grid:
     faults, rows = matrix_of(outcomes)
-    headings = map(heading_of, faults)
+    headings = map(heading_lines, faults)
     return Grid(
         ["server"],
-        [Heading(f"{what}: {first}, {second}", f"{what}\n{first}\n{second}") for what, first, second in headings],
-        [[_server(plain_name, name), *map(_cell, cells)] for plain_name, name, cells in rows],
+        [Heading(f"{fault}: {first}, {second}", f"{fault}\n{first}\n{second}") for fault, first, second in headings],
+        [[_server_cell(plain_name, name), *map(_cell, cells)] for plain_name, name, cells in rows],
         gap=2,
         is_spaced=True,
     )
 
 
-def _server(plain_name: str, name: str) -> TableCell:
+def _server_cell(plain_name: str, name: str) -> TableCell:
     names = dict.fromkeys([*textwrap.wrap(plain_name, max(_WIDE, len(name))), name])
     return TableCell(with_name(plain_name, name), in_terminal="\n".join(names))
 
 
 def _cell(outcome: FaultOutcome | None) -> TableCell:
-    lines = list(filter(None, marked(outcome))) if outcome else []
+    lines = list(filter(None, cell_lines(outcome))) if outcome else []
     return TableCell("; ".join(lines), _STYLES.get(outcome.mark, "") if outcome else "", in_terminal="\n".join(lines))
 
 
@@ -137,7 +151,7 @@ def as_markdown(result: Result) -> str:
 
 
 def as_csv(result: Result) -> str:
-    """Return a line for each figure of each cell; what was never reached is empty."""
+    """Return a line for each figure of each cell; the value is empty if it was never reached."""
     rows = (
         [outcome.case.server, outcome.fault, name, value, outcome.mark]
         for outcome in fault_outcomes(result.incidents)
@@ -162,18 +176,18 @@ def as_data(result: Result) -> list[dict[str, Any]]:
 
 
 _LANE, _GAP, _BIN_S = 34, 12, 0.1  # pixels, pixels, seconds
-_TALLEST_PING_S = 1.0  # the height of a lane; slower pings are no taller
+_TALLEST_PING_S = 1.0  # pings that take this long or longer are as tall as their lane
 MOST_TIMELINES = 30  # servers in one picture
 
 
 def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
-    """Draw a lane for each incident; the line at 0 is the moment of the fault."""
+    """Draw a lane for each incident; the vertical line at 0 marks the fault."""
     names = 40 if look.is_narrow else 250
     width = look.width - names - 10
     from_s = -max((incident.fault_at_s or 0.0 for incident in incidents), default=0.0)
     to_s = max((incident.ended_s - (incident.fault_at_s or 0.0) for incident in incidents), default=1.0)
     height = len(incidents) * (_LANE + _GAP)
-    axis = {"title": "seconds since it went wrong", "tickCount": width // 90}
+    axis = {"title": "seconds since the fault", "tickCount": width // 90}
     sheet = Sheet(width, height, {"domain": [from_s, to_s], "nice": False}, axis)
     work, pings, labels = [], [], []
     for index, incident in enumerate(incidents):
@@ -199,21 +213,21 @@ def drill_chart(incidents: Sequence[Incident], look: Look) -> Drawing:
 
 
 def drill_as_html(result: Result) -> str:
-    """Return one page that holds everything."""
+    """Return one self-contained page."""
     outcomes = fault_outcomes(result.incidents)
     faults, rows = matrix_of(outcomes)
     return page(
         "drill.html",
         result,
-        heading="Who survives when things go wrong?",
+        heading="Which servers survive faults?",
         answer=list(conclusion(outcomes, result.left_out)),
-        headings=[heading_of(fault) for fault in faults],
+        headings=[heading_lines(fault) for fault in faults],
         rows=[
-            (plain, name, [(marked(cell), cell.mark) if cell else None for cell in cells])
+            (plain, name, [(cell_lines(cell), cell.mark) if cell else None for cell in cells])
             for plain, name, cells in rows
         ],
         legend=LEGEND,
-        sections=[Section("What happened when", list(drill_pictures(result)))],
+        sections=[Section("Timelines", list(drill_pictures(result)))],
     )
 
 
@@ -221,20 +235,20 @@ def drill_pictures(result: Result) -> Iterator[Picture]:
     """Yield a picture for each fault, with the first round of each server."""
     outcomes = fault_outcomes(result.incidents)
     for fault in FAULTS.values():
-        drawn = [incident for one in outcomes if one.fault == fault.name and (incident := _first(one))]
+        drawn = [incident for outcome in outcomes if outcome.fault == fault.name and (incident := _first(outcome))]
         if drawn:
             names = ", ".join(in_plain_words(incident.server, incident.title) for incident in drawn)
             yield Picture(
                 f"drill-{fault.name}",
                 fault.heading,
-                f"{capitalized(fault.description)}. The area is how many right answers came, "
-                "each lane by its own scale; the posts are pings, as tall as they had to wait, a whole lane for 1 s.",
+                f"{capitalized(fault.description)}. The area is the rate of right answers; each lane has its own "
+                "scale. Vertical lines are pings: the taller, the longer they took; at full height 1 s or more.",
                 partial(drill_chart, drawn[:MOST_TIMELINES]),
                 f"{fault.heading}: answers and pings over time for {names}",
             )
 
 
 def _first(outcome: FaultOutcome) -> Incident | None:
-    """Return the first round that happened, if it has anything to draw."""
-    happened = (one for one in outcome.incidents if not one.failure and not one.without)
-    return next((incident for incident in happened if incident.requests.ended_s), None)
+    """Return the first round in which the fault was injected; None if none has requests to draw."""
+    injected = (incident for incident in outcome.incidents if not incident.failure and not incident.without)
+    return next((incident for incident in injected if incident.requests.ended_s), None)

@@ -1,4 +1,4 @@
-"""The registry of faults, and the outcome of each server under each fault: the medians of its rounds and a mark."""
+"""List all faults, and summarize the rounds of each server and fault: the medians of its figures and a mark."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,20 +19,20 @@ FAULT_OPTIONS = tuple(dict.fromkeys(fault.option or fault.name for fault in FAUL
 
 @dataclass(frozen=True, slots=True)
 class FaultOutcome:
-    """A server under one fault: its figures are medians over the rounds; None is never, or not known."""
+    """The outcome of one fault on one server. Figures are medians over the rounds; None: never, or unknown."""
 
     case: Case
     title: str
     fault: str
     incidents: tuple[Incident, ...]
     figures: Figures = field(default_factory=dict)
-    without: str = ""  # why the fault can't happen to it
-    failure: str = ""  # why it could not be drilled
-    unusable: str = ""  # why none of the server's faults can be judged; `failure` says the same
+    without: str = ""  # why the fault does not apply to the server
+    failure: str = ""  # why the drill failed
+    unusable: str = ""  # why no fault of this server can be judged; then `failure` is the same
 
     @property
     def mark(self) -> str:
-        """Return how the server did; empty where the fault can't happen, or where it could not be tried."""
+        """Return the mark of the server; empty if the fault does not apply or the drill failed."""
         mark = FAULTS[self.fault].mark(self.figures) if self.figures else UNMARKED
         has_failed = any(incident.has_recovered is False for incident in self.incidents)
         return HURT if mark == OK and has_failed else mark
@@ -42,30 +42,25 @@ def fault_outcomes(incidents: Iterable[Incident]) -> list[FaultOutcome]:
     """Return the outcomes server by server in the order of their numbers, fault by fault."""
     groups: dict[tuple[Case, str], list[Incident]] = {}
     for incident in incidents:
-        if incident.fault in FAULTS:  # a later version may have added others
+        if incident.fault in FAULTS:  # ignore faults of later versions
             groups.setdefault((incident.case.without(["task", "users"]), incident.fault), []).append(incident)
     order = list(FAULTS)
-    ordered = sorted(groups.items(), key=lambda item: (_server_order(item[0][0]), order.index(item[0][1])))
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0].sort_key, order.index(item[0][1])))
     unusable = {case: _why_unusable(rounds) for (case, fault), rounds in ordered if fault == CONTROL}
     return [_outcome(case, fault, rounds, unusable.get(case, "")) for (case, fault), rounds in ordered]
 
 
 def exit_code(result: Result) -> int:
-    """Return 1 if a server could not be drilled or does not survive a fault at all, else 0."""
+    """Return 1 if a drill failed or a server is dead under a fault, else 0."""
     outcomes = fault_outcomes(result.incidents)
     return 1 if any(outcome.failure or outcome.mark in (DEAD, HIDDEN) for outcome in outcomes) else 0
 
 
 def _why_unusable(control: Sequence[Incident]) -> str:
-    """Return why nothing can be concluded from any fault: requests failed without one. Empty if none did."""
-    outcomes = [outcome for one in control for outcome in (*one.requests.outcome, *one.recovery.outcome)]
+    """Return that requests failed in the control, so that faults can't be judged; empty if none failed."""
+    outcomes = [outcome for incident in control for outcome in (*incident.requests.outcome, *incident.recovery.outcome)]
     failed = sum(outcome in FAILED_OUTCOMES for outcome in outcomes)
-    return f"{failed} of {len(outcomes)} requests failed with no fault" if failed else ""
-
-
-def _server_order(case: Case) -> tuple[float, str, str]:
-    number = case.server.rpartition("/")[2].split("_")[0]
-    return (int(number) if number.isdecimal() else np.inf), case.server, repr(case.values)
+    return f"{failed} of {len(outcomes)} requests failed without a fault" if failed else ""
 
 
 def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) -> FaultOutcome:
@@ -77,7 +72,7 @@ def _outcome(case: Case, fault: str, rounds: Sequence[Incident], unusable: str) 
 
 
 def _medians(rounds: Sequence[Figures]) -> Figures:
-    """Return the (upper) median of each figure; never counts as longer than any other time."""
+    """Return the upper median of each figure; None (never) counts as the longest time."""
     names = dict.fromkeys(name for figures in rounds for name in figures)
     medians: Figures = {}
     for name in names:
@@ -88,7 +83,7 @@ def _medians(rounds: Sequence[Figures]) -> Figures:
 
 
 def figures_of(incident: Incident) -> Figures:
-    """Return the figures of one incident; one that is None was never reached."""
+    """Return the figures of one incident; None: never reached."""
     seen = incident.seen.items()
     figures: Figures = {name: None if value == NEVER and name.endswith("_s") else value for name, value in seen}
     figures |= FAULTS[incident.fault].measure(incident)

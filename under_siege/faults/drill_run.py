@@ -8,14 +8,13 @@ from pathlib import Path
 
 from common.errors import one_line
 from under_siege.environments.services import Services
-from under_siege.errors import CaseFailedError
 from under_siege.faults.drill_result import FAULTS
 from under_siege.faults.fault import CONTROL, Fault
 from under_siege.faults.fault_broker import PROGRAM
-from under_siege.faults.fault_context import STEADY_CPU_S, USERS, ServerFixture, computing, warm_server
+from under_siege.faults.fault_context import STEADY_CPU_S, USERS, ServerFixture, compute_task, warm_server
 from under_siege.faults.job_faults import NO_JOBS
 from under_siege.model.case import Case, Value
-from under_siege.model.record import Failure, Incident, Result
+from under_siege.model.record import CaseFailedError, Failure, Incident, Result
 from under_siege.model.suite import Suite
 from under_siege.run.plan import Plan, ProgressListener, make_plan
 from under_siege.run.session import Keep, Meanwhile, run_and_save
@@ -35,15 +34,15 @@ def drill_plan(
         BadInputError: as `make_plan`.
     """
     refuse_unsupported(DRILL, suite)
-    tasks = {"task": [computing(STEADY_CPU_S)]} if suite.has_task else {}
-    targets = tuple(with_default_queue(target) for target in suite.targets)  # with the queue that they have by default
+    tasks = {"task": [compute_task(STEADY_CPU_S)]} if suite.has_task else {}
+    targets = tuple(with_default_queue(target) for target in suite.targets)  # users meet the default queue length, too
     no_ceiling = replace(suite, targets=targets, ceiling=None, axes={**suite.axes, "users": (USERS,)})
     plan = make_plan(no_ceiling, {**axes, **tasks}, time_s=None, rounds=rounds, seed=seed)
     return plan, sum(map(len, chains(plan, selected(options))))
 
 
 def selected(options: Sequence[str]) -> list[Fault]:
-    """Return the faults that these values of --fault select, or all; the control is always among them."""
+    """Return the faults that these values of --fault select, or all if there are none; always with the control."""
     return [fault for fault in FAULTS.values() if not options or {CONTROL, *options} & {fault.name, fault.option}]
 
 
@@ -55,35 +54,36 @@ def run_drill(
     command: Sequence[str],
     meanwhile: Meanwhile | None = None,
 ) -> tuple[Result, int | None, bool]:
-    """Inject these faults into each server, and save the result after each incident; see `run_and_save`."""
+    """Inject the selected faults into each server, and save the result after each incident; see `run_and_save`."""
 
     async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
         drill = Drill(ready, expectations, services, watcher, keep)
         for chain in chains(ready, selected(options)):
-            await drill.play(chain)
+            await drill.run_chain(chain)
 
     return run_and_save(plan, out, watcher, command, work, meanwhile)
 
 
 def chains(plan: Plan, faults: Sequence[Fault]) -> Iterator[Chain]:
-    """Yield all incidents, round after round, each shuffled; those of one chain happen to one server.
+    """Yield all incidents in chains, round after round, in random order; each chain runs on one server.
 
-    A fault that ends its server is the last of a chain; the others are distributed among the chains. The control comes
-    first, while the server is fresh. Faults that need a server of their own come at the end of each round.
+    A fault that ends the server is the last of its chain; the others are distributed among the chains. The control
+    comes first, while the server is fresh. Faults that need a separate server come at the end of each round.
     """
     order = random.Random(plan.seed)  # noqa: S311 (not for secrets)
     for case_round in range(1, plan.rounds + 1):
-        now = [fault for fault in faults if case_round == 1 or not fault.is_once]
-        last, apart = [one for one in now if one.ends_server], [one for one in now if one.has_own_server]
-        control = [fault for fault in now if fault.name == CONTROL]
-        others = [fault for fault in now if fault not in (*control, *last, *apart)]
+        due = [fault for fault in faults if case_round == 1 or not fault.is_once]
+        ending = [fault for fault in due if fault.ends_server]
+        isolated = [fault for fault in due if fault.has_own_server]
+        control = [fault for fault in due if fault.name == CONTROL]
+        others = [fault for fault in due if fault not in (*control, *ending, *isolated)]
         shared, separate = [], []
         for case in plan.cases:
-            shuffled, count = order.sample(others, len(others)), max(1, len(last))
-            dealt = [[*shuffled[index::count], *last[index : index + 1]] for index in range(count)]
-            dealt[0] = [*control, *dealt[0]]
-            shared += [[_incident(plan, case, fault, case_round) for fault in hand] for hand in dealt if hand]
-            separate += [[_incident(plan, case, fault, case_round)] for fault in apart]
+            shuffled, count = order.sample(others, len(others)), max(1, len(ending))
+            groups = [[*shuffled[index::count], *ending[index : index + 1]] for index in range(count)]
+            groups[0] = [*control, *groups[0]]
+            shared += [[_incident(plan, case, fault, case_round) for fault in group] for group in groups if group]
+            separate += [[_incident(plan, case, fault, case_round)] for fault in isolated]
         yield from order.sample(shared, len(shared))
         yield from order.sample(separate, len(separate))
 
@@ -95,22 +95,22 @@ def _incident(plan: Plan, case: Case, fault: Fault, case_round: int) -> tuple[Ca
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """What all incidents need."""
+    """The inputs of all incidents."""
 
     plan: Plan
     expectations: Expectations
     services: Services
     watcher: ProgressListener
     keep: Callable[[Incident], None]
-    jobless: set[Case] = field(default_factory=set)  # known to take no jobs
+    jobless: set[Case] = field(default_factory=set)  # cases whose server accepts no jobs
 
-    async def play(self, chain: Chain) -> None:
-        """Inject one fault after the other into a server, and start a fresh one if it does not recover."""
+    async def run_chain(self, chain: Chain) -> None:
+        """Inject one fault after the other into a server, and replace the server if it does not recover."""
         async with contextlib.AsyncExitStack() as stack:
             fixture: ServerFixture | None = None
             for case, incident in chain:
                 self.watcher.case_begins(f"round {incident.round}  {incident.fault}  {case.server}", 0.0)
-                incident.without = self._why_not(case, FAULTS[incident.fault])
+                incident.without = self._why_not_applicable(case, FAULTS[incident.fault])
                 if not incident.without:
                     fixture = await self._inject(case, incident, stack, fixture)
                 if incident.without == NO_JOBS:
@@ -118,38 +118,38 @@ class Drill:
                 self.keep(incident)
                 self.watcher.case_ends()
 
-    def _why_not(self, case: Case, fault: Fault) -> str:
+    def _why_not_applicable(self, case: Case, fault: Fault) -> str:
         target = self.plan.targets[case.server]
         if target.url and not fault.is_remote:
-            return "it was not started here"
+            return "the bench did not start it"
         if fault.broker_on_disk is not None and target.requires != PROGRAM:
             return "it has no broker"
         if fault.posts_jobs and case in self.jobless:
             return NO_JOBS
-        return "its tasks are its own" if not case.task and fault.needs_own_tasks else ""
+        return "it does not run the built-in tasks" if not case.task and fault.needs_builtin_tasks else ""
 
     async def _inject(
         self, case: Case, incident: Incident, stack: contextlib.AsyncExitStack, fixture: ServerFixture | None
     ) -> ServerFixture | None:
-        """Inject the fault, whatever becomes of the server; return that for the next one if it has recovered."""
+        """Inject the fault and record the outcome; return the server for the next fault, or None if it is unusable."""
         fault, began = FAULTS[incident.fault], False
         try:
             try:
                 if fixture is None:
                     expected = self.plan.expected_of(case, self.expectations)
-                    needs = (self.plan, case, expected, self.services, incident.round)
-                    fixture = await stack.enter_async_context(warm_server(*needs, broker_on_disk=fault.broker_on_disk))
+                    inputs = (self.plan, case, expected, self.services, incident.round)
+                    fixture = await stack.enter_async_context(warm_server(*inputs, broker_on_disk=fault.broker_on_disk))
                 began, context = True, fixture.context(incident)
                 await fault.inject(context)
-                goes_on = not fault.ends_server and not fault.has_own_server
-                if goes_on and incident.left_whole is None:
+                is_reusable = not fault.ends_server and not fault.has_own_server
+                if is_reusable and incident.left_whole is None:
                     incident.left_whole = bool(incident.without) or await fixture.has_recovered(context)
             finally:
                 if not incident.left_whole:
                     await stack.aclose()
         except CaseFailedError as failed:
-            if not began or not incident.seen:  # a server that ends in a drill is what was asked for
+            if not began or not incident.seen:  # with metrics, the end of the server is the outcome, not a failure
                 incident.failure = Failure(failed.code, str(failed))
-        except Exception as error:  # a mistake of this program must not cost the other incidents
+        except Exception as error:  # a bug in the bench must not lose the other incidents
             incident.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
         return fixture if incident.left_whole else None

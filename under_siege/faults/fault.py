@@ -1,4 +1,4 @@
-"""The definition of a fault, and how its metrics are shown and marked."""
+"""Define what a fault is, and how its metrics are formatted and marked."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ NEVER = -1.0  # for `Incident.seen`, because JSON has no infinity
 PING_FINE_S = 0.1  # a health check answered within this passes
 RECOVERY_LIMIT_S = 1.0
 SOON_S = 0.001  # shorter times are shown as "at once"
-LEFT_DEAD, LEFT_OK = 0.05, 0.3  # shares of the rate
+LEFT_DEAD, LEFT_OK = 0.05, 0.3  # shares of the rate before the fault: dead below, ok from here on
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: what is done, on which servers, and how the outcome is measured, shown and marked.
+    """One fault: what it does, to which servers it applies, and how the outcome is measured, shown and marked.
 
-    Each part of a fault that has several, such as SIGTERM with short and with long tasks, is a fault of its own.
+    Variants, such as SIGTERM with short and with long tasks, are separate faults.
     """
 
     name: str
@@ -34,28 +34,28 @@ class Fault:
     mark: Callable[[Figures], str] = lambda _: UNMARKED
     measure: Callable[[Incident], Figures] = lambda _: {}  # figures in addition to `Incident.seen`
     option: str = ""  # value of --fault that selects it; empty: its name
-    is_once: bool = False  # it has the same outcome in every round, so that one is enough
+    is_once: bool = False  # injected in the first round only, because the outcome does not vary
     ends_server: bool = False
-    has_own_server: bool = False  # nothing else happens to that server
-    is_remote: bool = False  # it can happen to a server that was not started here
-    needs_own_tasks: bool = False
+    has_own_server: bool = False  # injected into a separate server
+    is_remote: bool = False  # applies to servers that the bench did not start, too
+    needs_builtin_tasks: bool = False
     posts_jobs: bool = False
-    broker_on_disk: bool | None = None  # whether the separate broker that it needs keeps its data on disk
+    broker_on_disk: bool | None = None  # whether the separate broker keeps its data on disk; None: no separate broker
 
 
-def dead(ping_s: float | None) -> str:
-    """Return the mark of a server that does no work any more."""
+def dead_mark(ping_s: float | None) -> str:
+    """Return the mark of a server that no longer answers requests."""
     return HIDDEN if ping_s is not None and ping_s <= PING_FINE_S else DEAD
 
 
 def mark_of_rate(left: float | None, ping_s: float | None) -> str:
-    """Return the mark of a server that has this share of its rate left."""
+    """Return the mark of a server whose rate fell to this share."""
     left = left or 0.0
-    return dead(ping_s) if left < LEFT_DEAD else OK if left >= LEFT_OK else HURT
+    return dead_mark(ping_s) if left < LEFT_DEAD else OK if left >= LEFT_OK else HURT
 
 
 def seconds(value: float | None) -> str:
-    """Format a duration; None is never."""
+    """Format a duration; None: never."""
     return "never" if value is None else formatting.seconds(value)
 
 
@@ -65,7 +65,7 @@ def after(value: float | None) -> str:
 
 
 def ping(figures: Figures, name: str = "ping_p99_s") -> str:
-    """Format a ping latency, if there is one."""
+    """Format a ping latency; a dash if there were no pings."""
     if name not in figures:
         return NOT_POSSIBLE
     value = figures[name]
@@ -73,10 +73,10 @@ def ping(figures: Figures, name: str = "ping_p99_s") -> str:
 
 
 def share(value: float | None) -> str:
-    """Format a share."""
+    """Format a share; None counts as 0."""
     return formatting.share(value or 0.0)
 
 
 def count(value: float | None) -> str:
-    """Format a count; None is not known."""
+    """Format a count; None: unknown."""
     return "?" if value is None else f"{value:,.0f}"

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from tempfile import TemporaryDirectory
 
 from common.server_contract import path_of
-from under_siege.errors import CaseFailedError
+from under_siege.model.record import CaseFailedError
 from under_siege.paths import HOST, environment_variable, server_environment
 from under_siege.processes.managed_process import ManagedProcess, until
 from under_siege.processes.ports import claimed_port, port_is_free
 from under_siege.processes.process_output import Tail
 
-PROGRAM, VARIABLE = "redis-server", "CELERY_BROKER_URL"  # the REQUIRES of a strategy, and the URL of a running one
+PROGRAM, VARIABLE = "redis-server", "CELERY_BROKER_URL"  # strategies with a broker require PROGRAM and read VARIABLE
 FIRST_PORT = 16479
 READY_LIMIT_S = 10.0
 RESTART_DELAY_S = 0.5
@@ -30,13 +30,13 @@ class RestartableBroker:
         self._process = _start(command)
 
     async def wait_until_ready(self) -> None:
-        """Wait until it accepts connections; raise CaseFailedError if it does not."""
+        """Wait until the broker accepts connections; raise CaseFailedError if it does not within READY_LIMIT_S."""
         listening = await until(lambda: self._process.ended() or not port_is_free(self._port), READY_LIMIT_S)
         if not listening or self._process.ended():
-            raise CaseFailedError("no_service", f"{PROGRAM} does not listen on port {self._port}")
+            raise CaseFailedError("no_service", f"{PROGRAM} does not listen on port {self._port}; check that it starts")
 
     async def kill_and_restart(self) -> None:
-        """Kill it with SIGKILL and restart it after RESTART_DELAY_S with the same port and directory."""
+        """Send SIGKILL to the broker, and restart it after RESTART_DELAY_S with the same port and directory."""
         os.kill(self._process.pid, signal.SIGKILL)
         await until(self._process.ended, READY_LIMIT_S)
         await self.stop()
@@ -45,7 +45,6 @@ class RestartableBroker:
         await self.wait_until_ready()
 
     async def stop(self) -> None:
-        """Stop it."""
         await self._process.stop()
 
 

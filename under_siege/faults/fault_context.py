@@ -1,4 +1,4 @@
-"""Run a warm server under steady load and pings, so that a fault can be injected and measured."""
+"""Run a warm server under steady load and pings, to inject faults and measure their effect."""
 
 import asyncio
 import contextlib
@@ -13,14 +13,13 @@ import aiohttp
 import psutil
 
 from under_siege.environments.services import Services
-from under_siege.errors import CaseFailedError
 from under_siege.faults.fault_broker import RestartableBroker, separate_broker
 from under_siege.faults.incident_metrics import SETTLE_S, WINDOW_S, rate_between, recovery_s
 from under_siege.faults.users import Users
 from under_siege.http_client import client, get
 from under_siege.model.case import Case
-from under_siege.model.record import FAILED_OUTCOMES, Incident, Record
-from under_siege.monitors.ping import probing
+from under_siege.model.record import FAILED_OUTCOMES, CaseFailedError, Incident, Record
+from under_siege.monitors.probes import probing
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import environment_variable
 from under_siege.run.plan import Plan, new_record
@@ -28,56 +27,55 @@ from under_siege.run.server import Server, running
 from under_siege.run.warm_up import warm_up
 from under_siege.targets.expectation import Expectation
 
-# As in common.task.drill_tasks.
+# The same values as in common.task.drill_tasks.
 FOLDER, BEGUN, ENDLESS, LASTS = "UNDER_SIEGE_DRILL", "begun", "endless-", "lasts"
-USERS = 8  # as many as fit into the queue of two workers, so that none is refused
+USERS = 8  # few enough for the queue of two workers, so that none is refused
 PING_EVERY_S = 0.025
-BEFORE_S = 0.8  # load before the fault
+BEFORE_S = 0.8  # duration of the load before the fault
 LOOK_S = 0.02
-CALM_S, CALM = 0.15, 0.3  # a server is idle if it uses less than this share of a CPU for this time
-MARGIN_S = 0.1  # load after the recovery, so that the report, which rounds times, finds its window, too
-STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault needs another one
+IDLE_S, IDLE_CPUS = 0.15, 0.3  # a server is idle if it uses less than 0.3 CPUs for 0.15 s
+MARGIN_S = 0.1  # extra load after the recovery, because the report rounds times
+STEADY_CPU_S = 0.02  # CPU time of a task, unless the fault sets another
 STOP_S = 0.05  # how long a server may take to exit after the last fault
-PATIENCE_S = 5.0  # timeout of a user
-IN_A_ROW = 20  # correct answers for each listening process, if answers don't name their process
-AT_ONCE = 4  # requests of the recovery check, few enough that no server sheds load
+TIMEOUT_S = 5.0  # timeout of a request
+IN_A_ROW = 20  # correct answers required per listening process, if answers don't name their process
+AT_ONCE = 4  # concurrent requests of the recovery check; few enough that no server sheds load
 RECOVERY_LIMIT_S = 5.0  # timeout until the server is idle again, and then for the answers
-FINE_S = 0.1  # a ping that is answered within this time is fine
-# A response is quick within this multiple of the idle response time, or within this time.
-QUICK, LEAST_QUICK_S = 4.0, 0.2
+FINE_S = 0.1  # timeout of a ping
+QUICK, LEAST_QUICK_S = 4.0, 0.2  # a response is quick within 4 times the idle response time, or within 0.2 s
 
 
-def computing(cpu_s: float) -> str:
-    """Return the task that computes for so long."""
+def compute_task(cpu_s: float) -> str:
+    """Return the spec of a task that uses this much CPU time."""
     return f"common.task.drill_tasks:compute({cpu_s:g})"
 
 
 def quick_s(idle_answer_s: float | None) -> float:
-    """Return how long a lone answer may take to be called quick."""
+    """Return the longest response time of a single request that counts as quick."""
     return max(LEAST_QUICK_S, QUICK * (idle_answer_s or 0.0))
 
 
 @dataclass
 class FaultContext:
-    """A running server, and the incident that is recorded."""
+    """A running server, and the incident to record."""
 
     server: Server
     session: aiohttp.ClientSession
     users: Users
     folder: Path  # shared with the tasks
     incident: Incident
-    broker: RestartableBroker | None = None  # unless it is the server's own
+    broker: RestartableBroker | None = None  # the separate broker; None: the server uses its own, or none
     began_s: float = field(default_factory=time.monotonic)
 
     @property
     def address(self) -> tuple[str, int]:
-        """Return the host and port that it listens on."""
+        """Return the host and port of the server."""
         host, _, port = self.server.url.removeprefix("http://").rpartition(":")
         return host, int(port)
 
     @property
-    def has_our_tasks(self) -> bool:
-        """Return whether its tasks report that they begin, and take as long as they are told."""
+    def has_builtin_tasks(self) -> bool:
+        """Return whether the server runs built-in tasks, which report their start and have a variable length."""
         return self.incident.values.get("task") is not None
 
     def now_s(self) -> float:
@@ -85,53 +83,53 @@ class FaultContext:
         return time.monotonic() - self.began_s
 
     def set_task_cpu(self, cpu_s: float) -> None:
-        """Set the CPU time of all tasks that begin from now on, if they are ours, and record it."""
-        if self.has_our_tasks:
-            self.set_length(cpu_s)
-            self.incident.values["task"] = computing(cpu_s)
+        """Set the CPU time of all tasks that start from now on, and record it, if the server runs built-in tasks."""
+        if self.has_builtin_tasks:
+            self.set_cpu_time(cpu_s)
+            self.incident.values["task"] = compute_task(cpu_s)
 
-    def set_length(self, cpu_s: float) -> None:
-        """Set the CPU time of all tasks that begin from now on."""
+    def set_cpu_time(self, cpu_s: float) -> None:
+        """Set the CPU time of all tasks that start from now on."""
         new = self.folder / f"{LASTS}.new"
         new.write_text(str(cpu_s), encoding="ascii")
-        new.rename(self.folder / LASTS)  # nobody reads half of it
+        new.rename(self.folder / LASTS)  # atomic, so that no task reads half of it
 
-    def let_be_endless(self, name: str) -> None:
-        """Let the next task that begins never end."""
+    def make_next_task_endless(self, name: str) -> None:
+        """Let the next task that starts run forever."""
         (self.folder / f"{ENDLESS}{name}").touch()
 
-    def endless_to_begin(self) -> bool:
-        """Return whether an endless task has not begun yet."""
+    def has_pending_endless_task(self) -> bool:
+        """Return whether an endless task has not started yet."""
         return any(self.folder.glob(f"{ENDLESS}*"))
 
-    def begun(self) -> int:
-        """Return how many tasks have begun."""
+    def started_tasks(self) -> int:
+        """Return how many tasks have started."""
         return (self.folder / BEGUN).stat().st_size
 
     @contextlib.asynccontextmanager
     async def under_load(self) -> AsyncIterator[None]:
-        """Run the load and the pings; the body begins when the rate before the fault is known."""
+        """Run load and pings; enter the context when the rate before the fault has been measured."""
         incident, self.began_s = self.incident, time.monotonic()
         pinging = probing(
             self.session, self.server.url, self.server.ping, 1.0, incident.pings, self.began_s, PING_EVERY_S
         )
-        async with pinging, self.users.asking(USERS, incident.requests, self.began_s):
+        async with pinging, self.users.load(USERS, incident.requests, self.began_s):
             await asyncio.sleep(BEFORE_S)
             yield
             incident.ended_s = self.now_s()
 
-    def fault_now(self) -> float:
-        """Record this moment as that of the fault."""
+    def mark_fault(self) -> float:
+        """Record and return the time of the fault."""
         self.incident.fault_at_s = self.now_s()
         return self.incident.fault_at_s
 
     def rate_before(self) -> float:
-        """Return the rate until the fault."""
+        """Return the rate before the fault."""
         assert self.incident.fault_at_s is not None
         return rate_between(self.incident, SETTLE_S, self.incident.fault_at_s)
 
     async def recovers_within(self, limit_s: float) -> bool:
-        """Wait until the rate is back and no request fails any more; return whether that was within the limit."""
+        """Wait until the rate has recovered and no request fails; return whether that happened within the limit."""
         assert self.incident.fault_at_s is not None
         while (now_s := self.now_s()) < self.incident.fault_at_s + limit_s:
             if recovery_s(self.incident, now_s - WINDOW_S - MARGIN_S) is not None:
@@ -144,14 +142,14 @@ class FaultContext:
         usage = tree_usage(self.server.pid, memory=False) if self.server.pid is not None else None
         return usage.cpu_s if usage else 0.0
 
-    async def is_calm(self) -> bool:
-        """Return whether it computes less than it would for a client; some have background work all the time."""
+    async def is_idle(self) -> bool:
+        """Return whether the server uses little CPU; some servers always have background work."""
         before_s, began_s = self.cpu_s(), time.monotonic()
-        await asyncio.sleep(CALM_S)
-        return self.cpu_s() - before_s < CALM * (time.monotonic() - began_s)
+        await asyncio.sleep(IDLE_S)
+        return self.cpu_s() - before_s < IDLE_CPUS * (time.monotonic() - began_s)
 
-    def family(self) -> list[psutil.Process]:
-        """Return the processes below the server's first one."""
+    def child_processes(self) -> list[psutil.Process]:
+        """Return all descendants of the server's first process."""
         if self.server.pid is None:
             return []
         with contextlib.suppress(psutil.Error):
@@ -167,14 +165,14 @@ class FaultContext:
 
 @dataclass(frozen=True, slots=True)
 class ServerFixture:
-    """A warm server for one fault after another, as long as it recovers from each."""
+    """A warm server that is reused for several faults, as long as it recovers."""
 
     server: Server
     session: aiohttp.ClientSession
     users: Users
     folder: Path
     warm: Record
-    processes: int  # that answered during the warm-up
+    processes: int  # number of processes that answered during the warm-up; 0 if answers don't name them
     broker: RestartableBroker | None = None
 
     def context(self, incident: Incident) -> FaultContext:
@@ -185,14 +183,14 @@ class ServerFixture:
         return context
 
     async def has_recovered(self, context: FaultContext) -> bool:
-        """Return whether the server is idle again soon and then passes the recovery check."""
-        context.set_length(STEADY_CPU_S)
+        """Return whether the server becomes idle within RECOVERY_LIMIT_S and then passes the recovery check."""
+        context.set_cpu_time(STEADY_CPU_S)
         return await self._is_idle_soon(context) and await self.passes_check(context)
 
     async def passes_check(self, context: FaultContext) -> bool:
-        """Ask until enough answers in a row are right and all processes are among them, or one of them fails.
+        """Send requests until enough consecutive answers from all processes are right, or until one fails.
 
-        Each request has a connection of its own, so that every process that listens gets some.
+        Each request has its own connection, so that every listening process gets some.
         """
         incident = context.incident
         incident.recovery_answers = IN_A_ROW if self.processes else IN_A_ROW * self.server.listening_processes()
@@ -200,7 +198,7 @@ class ServerFixture:
         limit_s = max(RECOVERY_LIMIT_S, QUICK * incident.recovery_answers * (self.warm.idle_answer_s or 0.0))
         deadline_s, at_once = time.monotonic() + limit_s, max(AT_ONCE, 2 * self.processes)
         while not incident.has_recovered and time.monotonic() < deadline_s:
-            await asyncio.gather(*(self.users.check(incident.recovery, context.began_s) for _ in range(at_once)))
+            await asyncio.gather(*(self.users.send_check(incident.recovery, context.began_s) for _ in range(at_once)))
             if any(outcome in FAILED_OUTCOMES for outcome in incident.recovery.outcome):
                 break
         return bool(incident.has_recovered)
@@ -208,13 +206,13 @@ class ServerFixture:
     async def _is_idle_soon(self, context: FaultContext) -> bool:
         deadline_s = time.monotonic() + RECOVERY_LIMIT_S
         while time.monotonic() < deadline_s and self.server.alive():
-            if await self._answers_soon() and await context.is_calm():
+            if await self._answers_soon() and await context.is_idle():
                 return True
             await asyncio.sleep(LOOK_S)
         return False
 
     async def _answers_soon(self) -> bool:
-        if await self.users.ask(patience_s=quick_s(self.warm.idle_answer_s)):
+        if await self.users.send(timeout_s=quick_s(self.warm.idle_answer_s)):
             return False
         if (ping := self.server.ping) is None:
             return True
@@ -238,29 +236,29 @@ async def warm_server(
     """Start and warm up a server of the case; stop it at the end.
 
     Args:
-        broker_on_disk: whether the separate broker that it gets has a disk; None: it keeps its own.
+        broker_on_disk: whether to start a separate broker with (True) or without a disk (False); None: no broker.
 
     Raises:
-        CaseFailedError: it can't be started.
+        CaseFailedError: the server or the broker does not start.
     """
     record = new_record(plan, case, 0.0, case_round)
     async with contextlib.AsyncExitStack() as stack:
         folder, broker = stack.enter_context(_task_folder()), None
         if broker_on_disk is not None:
-            apart = separate_broker(plan.python_of(case).path, record.workers, on_disk=broker_on_disk)
-            broker = await stack.enter_async_context(apart)
+            starting = separate_broker(plan.python_of(case).path, record.workers, on_disk=broker_on_disk)
+            broker = await stack.enter_async_context(starting)
         fresh = await stack.enter_async_context(client())
         session = await stack.enter_async_context(client(keep_alive=plan.load_of(case).keep_alive))
         server = await stack.enter_async_context(running(plan, case, record, services))
         processes = await warm_up(server, fresh, expected, record)
-        server.grace_s = STOP_S  # how it stops is a fault of its own
-        users = Users(session, server.load_url, expected, PATIENCE_S, fresh)
+        server.grace_s = STOP_S  # stopping is tested by a separate fault
+        users = Users(session, server.load_url, expected, TIMEOUT_S, fresh)
         yield ServerFixture(server, session, users, folder, record, len(processes), broker)
 
 
 @contextlib.contextmanager
 def _task_folder() -> Iterator[Path]:
-    """Create the folder in which tasks report that they begin, known to all processes started meanwhile."""
+    """Create the directory in which tasks report their start, and pass it to all processes in a variable."""
     with TemporaryDirectory(prefix="drill-", dir=os.environ.get("TMPDIR")) as folder:
         (Path(folder) / BEGUN).touch()
         with environment_variable(FOLDER, folder):

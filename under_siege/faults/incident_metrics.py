@@ -6,7 +6,8 @@ import numpy as np
 
 from under_siege.model.record import FAILED_OUTCOMES, Incident
 
-SETTLE_S, WINDOW_S, RECOVERED = 0.3, 0.5, 0.8  # recovered: this share of the rate before the fault, for this long
+# The rate before the fault is measured from SETTLE_S on. It has recovered if it is back at RECOVERED for WINDOW_S.
+SETTLE_S, WINDOW_S, RECOVERED = 0.3, 0.5, 0.8
 Figures = dict[str, float | None]
 
 
@@ -28,7 +29,7 @@ def answered_at_s(incident: Incident) -> list[float]:
 
 
 def failed_at_s(incident: Incident) -> list[float]:
-    """Return when requests failed; a refused request has not failed."""
+    """Return when requests failed; refused requests don't count as failed."""
     return _ended_at_s(incident, FAILED_OUTCOMES)
 
 
@@ -47,13 +48,13 @@ def rate_between(incident: Incident, from_s: float, to_s: float) -> float:
 def recovery_s(incident: Incident, until_s: float) -> float | None:
     """Return the time from the fault until the rate is back for WINDOW_S and requests no longer fail.
 
-    None if no such window begins before `until_s`.
+    Return None if no such window begins before `until_s`.
     """
     at_s = incident.fault_at_s or 0.0
     before = rate_between(incident, SETTLE_S, at_s)
     quiet_s = max([at_s, *failed_at_s(incident)])
     answered_s = np.sort(answered_at_s(incident))
-    # A window with the most answers begins at an answer.
+    # The window with the most answers begins at an answer, so try these times, too.
     in_range = answered_s[(answered_s >= quiet_s) & (answered_s <= until_s)]
     begins = np.concatenate([np.arange(quiet_s, until_s + 1e-9, 0.01), in_range])
     begins.sort()
@@ -63,7 +64,7 @@ def recovery_s(incident: Incident, until_s: float) -> float | None:
 
 
 def ping_p99_s(incident: Incident, from_s: float, to_s: float) -> float | None:
-    """Return the p99 of the pings due between two times; None if too many were never answered."""
+    """Return the p99 of the pings due between two times; None if more than 1 % were never answered."""
     pings = zip(incident.pings.due_s, incident.pings.waited_s, incident.pings.problem, strict=True)
     waits = sorted(np.inf if problem else waited_s for due_s, waited_s, problem in pings if from_s <= due_s < to_s)
     p99_s = waits[min(len(waits) - 1, int(0.99 * len(waits)))] if waits else np.inf

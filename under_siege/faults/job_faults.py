@@ -9,78 +9,76 @@ from urllib.parse import urljoin
 
 import aiohttp
 
-from under_siege.errors import CaseFailedError
 from under_siege.faults.fault import DEAD, HURT, NEVER, OK, Fault, count, seconds
 from under_siege.faults.fault_context import FaultContext
 from under_siege.faults.incident_metrics import Figures
 from under_siege.faults.process_faults import kill_busiest
-from under_siege.http_client import answer_of
+from under_siege.http_client import read_response
+from under_siege.model.record import CaseFailedError
 from under_siege.processes.managed_process import until
 
 JOBS, AT_ONCE = 40, 8
 JOB_CPU_S = 0.05
-# Timeout for the next answer, and for all of them (Celery reconnects after 2, 4, 6, … s).
-PATIENCE_S, MOST_S = 20.0, 40.0
-GONE_S = 2.0  # jobs are lost if a restarted server does not know them for this long
+# Timeouts for the next answer and for all answers; Celery reconnects after 2, 4, 6, … s.
+TIMEOUT_S, MOST_S = 20.0, 40.0
+GONE_S = 2.0  # jobs count as lost if the server answers 404 for all of them for this long
 LOOK_S = 0.1  # pause between two polls of a job; Retry-After can only shorten it
 POST_LIMIT_S, NEW_LIMIT_S, DEATH_LIMIT_S = 5.0, 5.0, 5.0
-NO_JOBS = "it takes no jobs"
-_NO_SUCH_THING = (404, 405, 501)
+NO_JOBS = "it accepts no jobs"
+_NOT_SUPPORTED = (404, 405, 501)
 T = TypeVar("T")
 Inject = Callable[[FaultContext], Awaitable[None]]
 _ANSWERED, _FAILED, _UNKNOWN, _LATER = "answered", "failed", "unknown", "later"
 
 
 async def kill_a_worker(context: FaultContext) -> None:
-    """Send SIGKILL to the busiest process below the first one."""
+    """Send SIGKILL to the busiest worker process."""
     if (jobs := await _post_all(context)) and await kill_busiest(context):
-        await _ask_for_all(context, jobs)
+        await _poll_all(context, jobs)
 
 
 async def kill_the_server(context: FaultContext) -> None:
-    """Send SIGKILL to the first process, and start it again with the same command."""
+    """Send SIGKILL to the first process of the server, and restart it with the same command."""
     if not (jobs := await _post_all(context)):
         return
-    context.fault_now()
+    context.mark_fault()
     context.signal(signal.SIGKILL)
     await until(lambda: not context.server.alive(), DEATH_LIMIT_S)
     await context.server.start_again()
     await context.server.ready(context.session)
-    await _ask_for_all(context, jobs)
+    await _poll_all(context, jobs)
 
 
 async def kill_the_broker(context: FaultContext) -> None:
-    """Send SIGKILL to the broker, and start it again."""
+    """Send SIGKILL to the broker, and restart it."""
     assert context.broker is not None
     if not (jobs := await _post_all(context)):
         return
-    context.fault_now()
+    context.mark_fault()
     await context.broker.kill_and_restart()
-    await _ask_for_all(context, jobs)
+    await _poll_all(context, jobs)
 
 
 async def _at_once(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines, AT_ONCE of them concurrently, and return their results in order."""
+    """Run coroutines, at most AT_ONCE of them concurrently, and return their results in order."""
     limit = asyncio.Semaphore(AT_ONCE)
 
-    async def limited(one: Coroutine[Any, Any, T]) -> T:
+    async def limited(coroutine: Coroutine[Any, Any, T]) -> T:
         async with limit:
-            return await one
+            return await coroutine
 
     return list(await asyncio.gather(*map(limited, work)))
 
 
 async def _post_all(context: FaultContext) -> list[str]:
-    """Post the jobs; return the URLs of the answers of all that were accepted."""
+    """Post the jobs; return the URLs of all that were accepted."""
     context.set_task_cpu(JOB_CPU_S)
     context.began_s = time.monotonic()
     first = await _post(context)
     if context.incident.without:
         return []
     if first is None:
-        raise CaseFailedError(
-            "no_job", "POST /jobs was not answered by 202 with a Location, when nothing had gone wrong"
-        )
+        raise CaseFailedError("no_job", "POST /jobs failed before the fault: expected 202 with a Location")
     others = await _at_once(_post(context) for _ in range(JOBS - 1))
     jobs = [first, *filter(None, others)]
     context.incident.seen["accepted"] = len(jobs)
@@ -88,11 +86,11 @@ async def _post_all(context: FaultContext) -> list[str]:
 
 
 async def _post(context: FaultContext) -> str | None:
-    """Post a job; return the URL of its answer, or None if it was not accepted."""
+    """Post a job; return its URL, or None if it was not accepted."""
     url, limit = urljoin(context.server.url, "/jobs"), aiohttp.ClientTimeout(total=POST_LIMIT_S)
     try:
         async with context.session.post(url, timeout=limit, allow_redirects=False) as response:
-            if response.status in _NO_SUCH_THING:
+            if response.status in _NOT_SUPPORTED:
                 context.incident.without = NO_JOBS
             location = response.headers.get("Location")
             return urljoin(url, location) if response.status == 202 and location else None
@@ -100,16 +98,16 @@ async def _post(context: FaultContext) -> str | None:
         return None
 
 
-async def _ask_for_all(context: FaultContext, jobs: list[str]) -> None:
-    """Ask until each job is answered, or no answer can be expected any more; then post a new one."""
+async def _poll_all(context: FaultContext, jobs: list[str]) -> None:
+    """Poll until each job is answered, or no more answers can be expected; then post a new job."""
     at_s, requests, seen = context.incident.fault_at_s, context.incident.requests, context.incident.seen
     assert at_s is not None
     states, last_s = dict.fromkeys(jobs, _LATER), context.now_s()
     unknown_since_s = time.monotonic()
     while waiting := [job for job in jobs if states[job] in (_LATER, _UNKNOWN)]:
-        if context.now_s() > min(last_s + PATIENCE_S, at_s + MOST_S):
+        if context.now_s() > min(last_s + TIMEOUT_S, at_s + MOST_S):
             break
-        answers = await _at_once(_ask(context, job) for job in waiting)
+        answers = await _at_once(_poll(context, job) for job in waiting)
         states.update(zip(waiting, answers, strict=True))
         for answer in answers:
             if answer in (_ANSWERED, _FAILED):
@@ -130,17 +128,17 @@ async def _ask_for_all(context: FaultContext, jobs: list[str]) -> None:
     seen["takes_new"] = float(await _takes_new(context))
 
 
-async def _ask(context: FaultContext, job: str) -> str:
+async def _poll(context: FaultContext, job: str) -> str:
     expected, limit = context.users.expected, aiohttp.ClientTimeout(total=POST_LIMIT_S)
     try:
         async with context.session.get(job, timeout=limit, allow_redirects=False) as response:
-            answer = await answer_of(response, len(expected.answer))
+            answer = await read_response(response, len(expected.answer))
             if expected.fits(answer.status, answer.body):
                 return _ANSWERED
             if answer.status in (202, 503):
                 return _LATER
             return _UNKNOWN if answer.status == 404 else _FAILED
-    except CaseFailedError:  # more than was expected
+    except CaseFailedError:  # the body is too long
         return _FAILED
     except (TimeoutError, aiohttp.ClientError, ValueError, OSError):
         return _LATER
@@ -151,7 +149,7 @@ async def _takes_new(context: FaultContext) -> bool:
     deadline_s, job = time.monotonic() + NEW_LIMIT_S, None
     while time.monotonic() < deadline_s:
         job = job or await _post(context)
-        if job is not None and await _ask(context, job) == _ANSWERED:
+        if job is not None and await _poll(context, job) == _ANSWERED:
             return True
         await asyncio.sleep(LOOK_S)
     return False
@@ -168,28 +166,28 @@ def _job_fault(name: str, description: str, heading: str, inject: Inject, option
         _mark,
         option=option,
         is_once=True,
-        needs_own_tasks=True,
+        needs_builtin_tasks=True,
         posts_jobs=True,
         **flags,
     )
 
 
 def _mark(figures: Figures) -> str:
-    """All accepted jobs have to be answered; losing some is less severe than accepting no more."""
+    """Return OK if all accepted jobs were answered, HURT if some were lost, DEAD if no new job is answered."""
     return DEAD if not figures["takes_new"] else HURT if figures["lost"] else OK
 
 
 JOB_FAULTS = (
     _job_fault(
         "jobs_worker",
-        "40 jobs are posted, then SIGKILL to one process that works",
+        "40 jobs are posted, then one worker process gets SIGKILL",
         "jobs, worker killed",
         kill_a_worker,
         "worker",
     ),
     _job_fault(
         "jobs_server",
-        "40 jobs are posted, then SIGKILL to the server, which is started again",
+        "40 jobs are posted, then the server gets SIGKILL and is restarted",
         "jobs, server killed",
         kill_the_server,
         "server",
@@ -197,8 +195,8 @@ JOB_FAULTS = (
     ),
     _job_fault(
         "jobs_server_apart",
-        "the same with a broker that is not the server's own",
-        "jobs, server killed, broker apart",
+        "40 jobs are posted, then the server gets SIGKILL and is restarted; the broker is separate",
+        "jobs, server killed, own broker",
         kill_the_server,
         "server",
         has_own_server=True,
@@ -206,7 +204,7 @@ JOB_FAULTS = (
     ),
     _job_fault(
         "jobs_broker",
-        "40 jobs are posted, then SIGKILL to a broker without a disk, which is started again",
+        "40 jobs are posted, then a broker without a disk gets SIGKILL and is restarted",
         "jobs, broker killed",
         kill_the_broker,
         "broker",
@@ -215,7 +213,7 @@ JOB_FAULTS = (
     ),
     _job_fault(
         "jobs_broker_disk",
-        "the same with a broker that keeps all on disk",
+        "40 jobs are posted, then a broker that writes everything to disk gets SIGKILL and is restarted",
         "jobs, broker with disk killed",
         kill_the_broker,
         "broker",

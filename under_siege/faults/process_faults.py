@@ -1,4 +1,4 @@
-"""Faults of processes: a worker is killed, or the server gets SIGTERM. Each is bounded in count and time."""
+"""Inject faults of processes: a worker is killed, or the server gets SIGTERM. Number and time are bounded."""
 
 import asyncio
 import contextlib
@@ -8,7 +8,19 @@ import time
 import psutil
 
 from under_siege import formatting
-from under_siege.faults.fault import CONTROL, DEAD, HURT, OK, RECOVERY_LIMIT_S, Fault, after, count, dead, ping, seconds
+from under_siege.faults.fault import (
+    CONTROL,
+    DEAD,
+    HURT,
+    OK,
+    RECOVERY_LIMIT_S,
+    Fault,
+    after,
+    count,
+    dead_mark,
+    ping,
+    seconds,
+)
 from under_siege.faults.fault_context import USERS, FaultContext
 from under_siege.faults.incident_metrics import WINDOW_S, Figures, failed_at_s, recovery_s, under_load
 from under_siege.faults.users import REFUSED
@@ -16,26 +28,26 @@ from under_siege.model.record import Incident
 from under_siege.monitors.resource_usage import used_cpu_s
 from under_siege.processes.managed_process import GRACE_S, until
 
-CONTROL_S = 0.6  # load of the control after the time of the fault
-NEVER_S = 5.0  # a server that has not recovered by then never does
+CONTROL_S = 0.6  # duration of the load in the control, after the time of the fault
+NEVER_S = 5.0  # a server that has not recovered by then counts as never
 BUSY_S = 0.15  # how long processes are watched to find the busiest
-LINE_LIMIT_S = 0.3  # timeout for the output of a server that exits
-ONLY_ONE = "it works in its only process"
+LINE_LIMIT_S = 0.3  # timeout for the last output of a server that exits
+ONLY_ONE = "it has only one process"
 STOP_CPU_S = 0.1  # CPU time of a task
 FEW = 1.0  # requests that may be lost with a worker
-SERVER_GRACE_S, IN_TIME_S = 5.0, 1.0  # graceful-shutdown period of a server, and how much later it may exit
+SERVER_GRACE_S, IN_TIME_S = 5.0, 1.0  # graceful-shutdown period of a server, and how much longer the exit may take
 
 
 async def do_nothing(context: FaultContext) -> None:
-    """Let the load go on: the control."""
+    """Run the load without a fault: the control."""
     async with context.under_load():
-        context.fault_now()
+        context.mark_fault()
         await asyncio.sleep(CONTROL_S)
 
 
 async def kill_a_worker(context: FaultContext) -> None:
-    """Send SIGKILL to the busiest process below the first one, and wait until the server has recovered."""
-    if not context.family():
+    """Send SIGKILL to the busiest worker process, and wait until the server has recovered."""
+    if not context.child_processes():
         context.incident.without = ONLY_ONE
         return
     async with context.under_load():
@@ -44,20 +56,20 @@ async def kill_a_worker(context: FaultContext) -> None:
 
 
 async def kill_busiest(context: FaultContext) -> bool:
-    """Kill the worker that computes most; return whether there is one."""
-    victim = await asyncio.to_thread(_busiest, context.family())
+    """Kill the worker process that uses the most CPU; return whether there is one."""
+    victim = await asyncio.to_thread(_busiest, context.child_processes())
     if victim is None:
         context.incident.without = ONLY_ONE
         return False
-    context.fault_now()
+    context.mark_fault()
     with contextlib.suppress(psutil.Error):
         victim.kill()
     return True
 
 
-def _busiest(family: list[psutil.Process]) -> psutil.Process | None:
-    """Return the process that computed most within a moment, or else at all."""
-    before = {process: _cpu_s(process) for process in family}
+def _busiest(child_processes: list[psutil.Process]) -> psutil.Process | None:
+    """Return the process that uses the most CPU now, or if all are idle, that has used the most so far."""
+    before = {process: _cpu_s(process) for process in child_processes}
     time.sleep(BUSY_S)
     used = {process: _cpu_s(process) - cpu_s for process, cpu_s in before.items()}
     return max(used, key=lambda process: (used[process], before[process]), default=None)
@@ -71,35 +83,35 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 async def stop(context: FaultContext) -> None:
-    """Send SIGTERM with as many requests as the load has users, as soon as the first of their tasks have begun."""
+    """Send one request per user, and SIGTERM as soon as the first tasks have started."""
     context.set_task_cpu(STOP_CPU_S)
     server, requests, seen = context.server, context.incident.requests, context.incident.seen
-    before, lines = context.begun(), server.lines_said()
+    before, lines = context.started_tasks(), server.lines_said()
     context.began_s = time.monotonic()
     asking = [
-        asyncio.create_task(context.users.ask(requests, context.began_s, patience_s=3 * GRACE_S)) for _ in range(USERS)
+        asyncio.create_task(context.users.send(requests, context.began_s, timeout_s=3 * GRACE_S)) for _ in range(USERS)
     ]
-    await until(lambda: context.begun() > before, 1.0)
+    await until(lambda: context.started_tasks() > before, 1.0)
     await asyncio.sleep(STOP_CPU_S / 4)
-    fault_at_s = context.fault_now()
+    fault_at_s = context.mark_fault()
     context.signal(signal.SIGTERM)
     await until(lambda: not server.alive(), 3 * GRACE_S)
     outcomes = await asyncio.gather(*asking)
     context.incident.ended_s = context.now_s()
-    answered, begun = outcomes.count(""), context.begun() - before if context.has_our_tasks else USERS
+    answered, begun = outcomes.count(""), context.started_tasks() - before if context.has_builtin_tasks else USERS
     seen |= {"asked": len(outcomes), "answered": answered, "begun": begun, "refused": outcomes.count(REFUSED)}
     seen |= {"begun_lost": max(0, begun - answered), "exit_s": context.now_s() - fault_at_s}
     if (status := server.exit_status()) is not None:
         seen["exit"] = status
     if seen["begun_lost"]:
-        await until(lambda: server.lines_said() > lines, LINE_LIMIT_S)  # they are read on another thread
+        await until(lambda: server.lines_said() > lines, LINE_LIMIT_S)  # another thread reads the output
     seen["lines"] = server.lines_said() - lines
 
 
 async def stop_long(context: FaultContext) -> None:
-    """Do the same with tasks that would go on for ever."""
+    """Send SIGTERM while tasks run that never end."""
     for number in range(USERS):
-        context.let_be_endless(str(number))
+        context.make_next_task_endless(str(number))
     await stop(context)
 
 
@@ -113,7 +125,7 @@ def _measure_worker(incident: Incident) -> Figures:
 
 def _mark_worker(figures: Figures) -> str:
     if figures["whole_s"] is None:
-        return dead(figures.get("ping_p99_s"))
+        return dead_mark(figures.get("ping_p99_s"))
     return OK if figures["whole_s"] <= RECOVERY_LIMIT_S and (figures["lost"] or 0) <= FEW else HURT
 
 
@@ -130,7 +142,7 @@ def _mark_stop(figures: Figures) -> str:
 
 
 def _mark_stop_long(figures: Figures) -> str:
-    """Its tasks can't be finished in time: the server has to end in time, and to report what it dropped."""
+    """Return OK if the server exits in time with status 0 and reports the tasks that it dropped."""
     if figures.get("exit") is None:
         return DEAD
     in_time = (figures["exit_s"] or 0.0) <= SERVER_GRACE_S + IN_TIME_S
@@ -140,7 +152,7 @@ def _mark_stop_long(figures: Figures) -> str:
 PROCESS_FAULTS = (
     Fault(
         CONTROL,
-        "nothing goes wrong",
+        "no fault",
         "no fault",
         ("trans/s", "ping p99"),
         do_nothing,
@@ -151,7 +163,7 @@ PROCESS_FAULTS = (
     ),
     Fault(
         "worker",
-        "SIGKILL to one process that works",
+        "SIGKILL to one worker process",
         "worker killed",
         ("lost", "recovery time"),
         kill_a_worker,
@@ -161,9 +173,9 @@ PROCESS_FAULTS = (
     ),
     Fault(
         "stop",
-        "SIGTERM while tasks run that are shorter than the grace",
+        "SIGTERM while tasks run that are shorter than the graceful-shutdown period",
         "SIGTERM",
-        ("begun lost", "exit"),
+        ("in-flight lost", "exit"),
         stop,
         _stop_texts,
         _mark_stop,
@@ -171,15 +183,15 @@ PROCESS_FAULTS = (
     ),
     Fault(
         "stop_long",
-        "SIGTERM while tasks run that are longer than the grace",
+        "SIGTERM while tasks run that are longer than the graceful-shutdown period",
         "SIGTERM, long tasks",
-        ("begun lost", "exit"),
+        ("in-flight lost", "exit"),
         stop_long,
         _stop_texts,
         _mark_stop_long,
         option="stop",
         is_once=True,
         ends_server=True,
-        needs_own_tasks=True,
+        needs_builtin_tasks=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""Clients of a drill: users that send one request after the other, and connections that send no valid request."""
+"""Act as the clients of a drill: users that send one request after the other, and connections that misbehave."""
 
 import asyncio
 import contextlib
@@ -8,27 +8,26 @@ from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
 
-from under_siege.errors import CaseFailedError
-from under_siege.http_client import answer_of, raw_url
-from under_siege.model.record import Recovery, Requests
-from under_siege.monitors.ping import cancel
+from under_siege.http_client import raw_url, read_response
+from under_siege.model.record import CaseFailedError, Recovery, Requests
+from under_siege.monitors.probes import cancel
 from under_siege.targets.expectation import Expectation
 
 LOST, LATE, REFUSED, WRONG = "lost", "late", "refused", "wrong"
-_LONGEST_ID = 40  # characters of a process id: the header may hold anything
-PAUSE_S = 0.01  # pause of a user after a refused request, so that refusals don't become a flood
+_LONGEST_ID = 40  # characters of a process id; longer values of the header are cut
+PAUSE_S = 0.01  # pause of a user after a refused request, to avoid a flood of requests
 LIMIT_S = 2.0  # timeout of a connection, and of the answer to a malformed request
-QUIET_S = 0.05  # a second answer would have come within this time
-# Where one client keeps all others waiting, so many of them last; a server that answers to what is smuggled in has
-# been seen to do so by then.
+QUIET_S = 0.05  # how long to wait for a second answer
+# After PATIENT requests, wait only HASTY_S for a second answer, because some servers serve one client at a time. By
+# then, a server that answers smuggled requests has been detected.
 PATIENT, HASTY_S = 200, 0.002
-MOST_BYTES = 65536  # bytes of an answer that are read
+MOST_BYTES = 65536  # a longer answer is not read to its end
 AT_ONCE = 64
 
 _HIDDEN = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n"
 _HEAD = b"POST /nowhere HTTP/1.1\r\nHost: x\r\n"
 
-# Each is one request for an honest parser, or none at all; the second one in it is nobody's.
+# A correct parser reads each of these as one request or rejects it. The second request in it is smuggled.
 AMBIGUOUS = (
     _HEAD + b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + _HIDDEN,
     _HEAD + b"Content-Length: 0\r\nContent-Length: %d\r\n\r\n" % len(_HIDDEN) + _HIDDEN,
@@ -56,7 +55,7 @@ class Users:
     """Send requests for one URL, and record the outcome of each.
 
     Args:
-        fresh: a session that opens a connection for each request; None: `session` does so.
+        fresh: a session that opens a new connection for each request; None: `session` does that.
     """
 
     def __init__(
@@ -64,39 +63,39 @@ class Users:
         session: aiohttp.ClientSession,
         url: str,
         expected: Expectation,
-        patience_s: float,
+        timeout_s: float,
         fresh: aiohttp.ClientSession | None = None,
     ) -> None:
         self._session, self._fresh, self._url = session, fresh or session, url
-        self.expected, self._patience_s = expected, patience_s
+        self.expected, self._timeout_s = expected, timeout_s
 
-    async def ask(self, requests: Requests | None = None, began_s: float = 0.0, patience_s: float | None = None) -> str:
+    async def send(self, requests: Requests | None = None, began_s: float = 0.0, timeout_s: float | None = None) -> str:
         """Send one request and return its outcome."""
         sent_s = time.monotonic()
-        outcome, _ = await self._outcome(self._session, patience_s or self._patience_s)
+        outcome, _ = await self._outcome(self._session, timeout_s or self._timeout_s)
         if requests is not None:
             _append(requests, sent_s, began_s, outcome)
         return outcome
 
-    async def check(self, recovery: Recovery, began_s: float) -> None:
-        """Send one request of the recovery check and record its outcome and the process that answered."""
+    async def send_check(self, recovery: Recovery, began_s: float) -> None:
+        """Send one request of the recovery check; record its outcome and the process that answered."""
         sent_s = time.monotonic()
-        outcome, process = await self._outcome(self._fresh, self._patience_s)
+        outcome, process = await self._outcome(self._fresh, self._timeout_s)
         _append(recovery, sent_s, began_s, outcome)
         recovery.process.append(process)
 
-    async def _outcome(self, session: aiohttp.ClientSession, patience_s: float) -> tuple[str, str]:
+    async def _outcome(self, session: aiohttp.ClientSession, timeout_s: float) -> tuple[str, str]:
         """Send a request; return its outcome and the id of the process that answered, if known."""
-        timeout = aiohttp.ClientTimeout(total=patience_s)
+        timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
             async with session.get(raw_url(self._url), timeout=timeout, allow_redirects=False) as response:
-                answer = await answer_of(response, len(self.expected.answer))
+                answer = await read_response(response, len(self.expected.answer))
                 process = answer.headers.get("x-worker", "").partition("/")[0][:_LONGEST_ID]
                 if not self.expected.problem(answer):
                     return "", process
                 is_refused = answer.status == 503 and "retry-after" in answer.headers
                 return (REFUSED if is_refused else WRONG), process
-        except CaseFailedError:  # more bytes than expected
+        except CaseFailedError:  # the body is too long
             return WRONG, ""
         except TimeoutError:
             return LATE, ""
@@ -104,12 +103,12 @@ class Users:
             return LOST, ""
 
     @contextlib.asynccontextmanager
-    async def asking(self, users: int, requests: Requests, began_s: float) -> AsyncIterator[None]:
-        """Let so many users send one request after the other while the body runs."""
+    async def load(self, users: int, requests: Requests, began_s: float) -> AsyncIterator[None]:
+        """Run this number of users, which send one request after the other, inside the context."""
 
         async def user() -> None:
             while True:
-                if await self.ask(requests, began_s):
+                if await self.send(requests, began_s):
                     await asyncio.sleep(PAUSE_S)
 
         tasks = [asyncio.create_task(user()) for _ in range(users)]
@@ -126,7 +125,7 @@ def _append(columns: Requests | Recovery, sent_s: float, began_s: float, outcome
 
 
 def malformed(count: int, seed: int) -> Iterator[tuple[bytes, bool]]:
-    """Yield requests, each with whether a pong in its answer was smuggled."""
+    """Yield malformed requests, each with whether a `pong` in the answer proves a smuggled request."""
     choice = random.Random(seed)  # noqa: S311 (not for secrets)
     yield LARGE, False
     for number in range(count - 1):
@@ -155,11 +154,11 @@ async def send_malformed(host: str, port: int, count: int, seed: int) -> tuple[i
 
 
 async def _answer(host: str, port: int, request: bytes, quiet_s: float | None) -> bytes | None:
-    """Return what is answered until the other side closes or is quiet; None if it accepts no connection.
+    """Return the answer, read until the server closes the connection or is quiet; None if it refuses the connection.
 
     Args:
-        quiet_s: how long it may say nothing more, if more might be asked for, so that a server that closes at an end
-            has no reason to; None: nothing more will be.
+        quiet_s: stop reading after this time without data, and keep the sending side open; None: close the sending side
+            after the request, and read until the server closes.
     """
     try:
         reader, writer = await asyncio.open_connection(host, port)
@@ -183,8 +182,8 @@ async def _answer(host: str, port: int, request: bytes, quiet_s: float | None) -
 
 
 @contextlib.asynccontextmanager
-async def half_requests(host: str, port: int, count: int) -> AsyncIterator[None]:
-    """Open connections that send half a request and stay while the body runs."""
+async def incomplete_requests(host: str, port: int, count: int) -> AsyncIterator[None]:
+    """Open connections that send an incomplete request, and keep them open inside the context."""
     writers: list[asyncio.StreamWriter] = []
     try:
         for _ in range(count):
@@ -199,8 +198,8 @@ async def half_requests(host: str, port: int, count: int) -> AsyncIterator[None]
             writer.transport.abort()
 
 
-async def ask_and_go(host: str, port: int, path: str, count: int, stay_s: float) -> None:
-    """Let clients send a request, stay for so long, and disconnect without an answer."""
+async def send_and_disconnect(host: str, port: int, path: str, count: int, stay_s: float) -> None:
+    """Open connections that send a request, and close them after `stay_s`, before the answer."""
     writers = []
     for _ in range(count):
         with contextlib.suppress(OSError):

@@ -1,1 +1,1 @@
-"""The lesson: predict, run, look, understand."""
+"""The lesson: predict, measure, compare, understand."""

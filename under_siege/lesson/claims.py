@@ -1,4 +1,4 @@
-"""Decide claims by a result: each holds, does not hold here, or is undecided; and find the right answer."""
+"""Decide from a result whether claims hold, and find the right answer to a question."""
 
 import math
 import re
@@ -14,15 +14,15 @@ HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
 # The words for a ratio near 1, by whether its interval contains 1.
 SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
 SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # "same" is a ratio of at most 1.2, "more" of at least 1.1
-MARGIN = 1.1  # an interval may pass a limit of its claim by this factor, which is of no practical importance
+MARGIN = 1.1  # an interval may exceed the limit of its claim by this factor, which makes no practical difference
 
 
 class ClaimResult(NamedTuple):
-    """Whether a claim holds, in a sentence."""
+    """Whether a claim holds, and a sentence about it."""
 
     claim: Claim
     outcome: str
-    sentence: str  # of an undecided claim: the claim and the figures
+    sentence: str  # if it is undecided: the claim and its figures
     reason: str = ""  # why it is undecided, unless its interval is too wide
     possible: str = ""  # the interval, if that is too wide
 
@@ -52,7 +52,7 @@ def limits_of(relation: str) -> tuple[float, float]:
 
 
 def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimResult:
-    """Decide a claim; if `trusted`, by figures of suspect cases as well."""
+    """Decide a claim; if `trusted`, use the figures of suspect cases, too."""
     try:
         figure, reference = view.figure(claim.metric, claim.of), view.reference(claim.metric, claim.against, claim.of)
     except LookupError as error:
@@ -66,7 +66,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
     undecided = f"whether {claim.claim}{figures}"
     between, doubt = _ratio(figure, reference), figure.doubt or reference.doubt
     if between is None or (doubt and not trusted):
-        reason = doubt or "a single round says nothing about noise"
+        reason = doubt or "one round is not enough to estimate the noise"
         return ClaimResult(claim, UNDECIDED, undecided, reason.rstrip("."))
     low, _, high = between
     slots["same"] = SIMILAR[low <= 1 + ACCURACY and high >= 1 - ACCURACY]
@@ -81,7 +81,7 @@ def decide(claim: Claim, view: ResultView, *, trusted: bool = False) -> ClaimRes
 
 
 def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> str:
-    """Decide by the estimate if its whole interval is on the same side of a limit, give or take `MARGIN`."""
+    """Return whether the relation holds: decided by the value if the whole interval agrees, give or take `MARGIN`."""
     low, value, high = between
     if relation in ("identical", "different"):
         return HOLDS if is_identical == (relation == "identical") else NOT_HERE
@@ -94,7 +94,7 @@ def outcome_of(relation: str, between: Ratio, *, is_identical: bool = False) -> 
 
 
 def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
-    """Return the ratio, from the estimates if both have one, else from the two intervals; None without those."""
+    """Return the ratio, from the estimates if both figures have one, else from both intervals; None without these."""
     value = None
     if figure.value is not None and reference.value is not None:
         value = _quotient(figure.value, reference.value)
@@ -104,8 +104,8 @@ def _ratio(figure: Figure, reference: Figure) -> Ratio | None:
     if figure.low is None or figure.high is None or reference.low is None or reference.high is None:
         return None
     low, high = _quotient(figure.low, reference.high), _quotient(figure.high, reference.low)
-    beyond = low if figure.value is None else high  # a figure that was not reached is at least its lower bound
-    return low, beyond if value is None else value, high
+    bound = low if figure.value is None else high  # an unreached figure is at least its lower bound
+    return low, bound if value is None else value, high
 
 
 def _quotient(dividend: float, divisor: float) -> float:
@@ -128,10 +128,10 @@ class QuestionResult(NamedTuple):
     @property
     def sentences(self) -> list[tuple[str, str]]:
         """Return the outcome and the sentence of each claim that is shown, the undecided ones last."""
-        shown = [each for each in self.claims if each.claim.says]
-        return [(each.outcome, each.sentence) for each in shown if each.outcome != UNDECIDED] + [
+        visible = [each for each in self.claims if each.claim.says]
+        return [(each.outcome, each.sentence) for each in visible if each.outcome != UNDECIDED] + [
             (UNDECIDED, f"This run does not decide {': '.join(filter(None, (each.sentence, each.possible)))}.")
-            for each in shown
+            for each in visible
             if each.outcome == UNDECIDED
         ]
 
@@ -151,7 +151,7 @@ class QuestionResult(NamedTuple):
 
 
 def decide_question(question: Question, view: ResultView) -> QuestionResult:
-    """Decide all claims, and find the right answer: the usual one, unless that is excluded."""
+    """Decide all claims, and find the right answer: the usual one, unless the claims exclude it."""
     claims = tuple(decide(claim, view) for claim in question.claims)
     outcomes = {each.claim.name: each.outcome for each in claims if each.claim.name}
     fits = {}
@@ -160,5 +160,5 @@ def decide_question(question: Question, view: ResultView) -> QuestionResult:
         fits[letter] = next(outcome for outcome in (NOT_HERE, UNDECIDED, HOLDS) if outcome in needed)
     right = [letter for letter, fit in fits.items() if fit == HOLDS]
     if question.usual not in right and fits[question.usual] != NOT_HERE:
-        right = []  # "more" and "same" overlap, so the usual answer comes first
+        right = []  # "more" and "same" overlap, so another answer counts only if the usual one is excluded
     return QuestionResult(claims, "".join(right[:1]), undecided=not right and UNDECIDED in fits.values())

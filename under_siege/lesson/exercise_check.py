@@ -30,17 +30,17 @@ from under_siege.targets.strategies import find_strategy, read_strategy, strateg
 SOLVED, NOT_SOLVED, NOT_DECIDED = 0, 1, 3
 TIME_S, LEAST_ROUNDS, MOST_ROUNDS, SEED = 1.5, 2, 5, 1
 READY_WITHIN_S = 8.0
-NOISE = {"wide_interval"}  # the work was done, and claims have their own intervals
+NOISE = {"wide_interval"}  # reasons that don't matter here, because claims have their own intervals
 
 
 _TEXTS = tomllib.loads((LESSON / "exercises" / "faults.toml").read_text(encoding="utf-8"))
-OF_THE_MACHINE: dict[str, str] = _TEXTS["machine"]  # by codes of reasons that are not the server's fault
-FAULTS: dict[str, dict[str, str]] = _TEXTS["faults"]  # by codes of the other reasons
-UNEXPLAINED = {"short": "the bench found a fault", "means": "What it found is above."}
+OF_THE_MACHINE: dict[str, str] = _TEXTS["machine"]  # by the code of a reason that is not the server's fault
+FAULTS: dict[str, dict[str, str]] = _TEXTS["faults"]  # by the code of any other reason
+UNEXPLAINED = {"short": "the bench found a fault", "means": "see the fault above."}
 
 
 def check(file: Path, folder: Path) -> int:
-    """Measure the server beside a known one, print a report, save raw values, and return the exit code.
+    """Measure the server together with a known one, print a report, save raw values, and return the exit code.
 
     Raises:
         BadInputError: the file is not a server, or does not start.
@@ -68,7 +68,7 @@ def check(file: Path, folder: Path) -> int:
 
 
 def _plan(file: Path, exercise: Exercise) -> Plan:
-    """Return the plan: the server, the one of its exercise, and the ceiling."""
+    """Return a plan for the server, the server that the exercise compares it with, and the ceiling."""
     target = replace(read_strategy(file), ready_within_s=READY_WITHIN_S)
     beside = find_strategy(exercise.beside)
     others = () if beside.path == target.path else (beside,)
@@ -80,7 +80,7 @@ def _plan(file: Path, exercise: Exercise) -> Plan:
 
 
 def undecided_cases(name: str, exercise: Exercise, result: Result) -> Collection[Case]:
-    """Return the cases of another round: all, until the exercise is decided."""
+    """Return the cases to measure in another round: all of them until the exercise is decided, then none."""
     if any(record.failure for record in result.records):
         return ()
     is_decided = CheckReport(name, exercise, ResultView(result), is_exercise=True).exit_code != NOT_DECIDED
@@ -90,7 +90,7 @@ def undecided_cases(name: str, exercise: Exercise, result: Result) -> Collection
 
 
 class CheckReport:
-    """The faults of a server and the claims of its exercise, and both in words."""
+    """The faults of a server and the claims of its exercise, and the lines that report them."""
 
     def __init__(self, name: str, exercise: Exercise, view: ResultView, *, is_exercise: bool) -> None:
         self._exercise, self._view, self._is_exercise = exercise, view, is_exercise
@@ -106,7 +106,7 @@ class CheckReport:
 
     @property
     def exit_code(self) -> int:
-        """Return 0 if there is no fault and all claims hold, 1 if not, 3 if that is undecided."""
+        """Return 0 if there is no fault and all claims hold, 3 if that is undecided, else 1."""
         outcomes = {claim.outcome for claim in self.claims}
         if self.faults or NOT_HERE in outcomes:
             return NOT_SOLVED
@@ -134,8 +134,8 @@ class CheckReport:
 
     def _figures(self) -> Iterator[str]:
         yield terminal.paragraph(
-            f"{self._exercise.users} users sent requests for the task {self._exercise.task}, one after the other, with "
-            "pings meanwhile. The ceiling is the throughput of the same users without a server."
+            f"{self._exercise.users} users sent requests for the task {self._exercise.task}, each one after the other, "
+            "and the bench sent pings. The ceiling is the throughput of the same users without a server."
         )
         rows = [("", *(terminal.COLUMNS[metric][0] for metric in ("rate", "p50", "ping p50")))]
         for case in self._cases:

@@ -1,4 +1,4 @@
-"""The command `bench.py lesson`: predict, measure, compare and understand, step by step."""
+"""Provide the command `bench.py lesson`: predict, measure, compare and understand, step by step."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ from common.errors import BadInputError
 from under_siege.cli_options import FILE, writable
 from under_siege.paths import PROGRAM
 
-KEPT = Path("lesson-progress")
+DEFAULT_FOLDER = Path("lesson-progress")
 
 
 @click.command()
@@ -19,21 +19,23 @@ KEPT = Path("lesson-progress")
 )
 @click.option("--all", "everything", is_flag=True, help="Run all steps.")
 @click.option("--list", "listed", is_flag=True, help="List all steps, and which are done.")
-@click.option("--html", type=FILE, help="Write a page that grows with each step.")
-@click.option("--keep", type=FILE, default=KEPT, show_default=True, help="Folder for progress and raw values.")
+@click.option("--html", type=FILE, help="Write a page with all completed steps.")
+@click.option(
+    "--keep", type=FILE, default=DEFAULT_FOLDER, show_default=True, help="Folder for progress and raw values."
+)
 def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, html: Path | None, keep: Path) -> None:
     """Learn how servers run long tasks, step by step.
 
-    STEP is a number; the default is the first step that is not done. Each claim is decided by what was just measured
-    on your machine. `check FILE` checks an exercise.
+    STEP is a number; the default is the first step that is not done. Each claim is checked against a measurement on
+    your machine. `check FILE` checks an exercise.
 
-    Exit 1 if something could not be run; else 3 if something is undecided; else 0, even if you predicted wrongly.
+    Exit 1 if something could not be run; else 3 if something is undecided; else 0, even if a prediction was wrong.
     """
     if args[:1] == ("check",):
         from under_siege.lesson.exercise_check import check
 
         if len(args) != 2:
-            raise BadInputError("check needs one file, for example lesson/exercises/to_thread.py")
+            raise BadInputError("check needs one file, for example: check lesson/exercises/to_thread.py")
         sys.exit(check(Path(args[1]), keep))
     if len(args) > 1:
         raise BadInputError(f"{' '.join(args)[:60]!r} is more than one step; use one number, or --all")

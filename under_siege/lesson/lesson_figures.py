@@ -1,4 +1,4 @@
-"""Look up the figures of a result by the words that claims use for them."""
+"""Look up the figures of a result by the metric names that claims use."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from under_siege import formatting
 from under_siege.analysis.metric_value import known
 from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.summary import Summary
-from under_siege.capacity.capacity_result import Capacity, capacities
+from under_siege.capacity.capacity_result import Capacity, capacities_of
 from under_siege.checks.verdict import FAILED, SUSPECT
 from under_siege.faults.drill_result import fault_outcomes
 from under_siege.lesson.step import fits
@@ -22,7 +22,7 @@ from under_siege.stats.estimates import Estimate, estimates
 from under_siege.stats.rounds_data import Round, alone_wall_s
 from under_siege.trace.timeline import NOT_REPORTED
 
-MUCH_MORE = 1.1  # times the lower bound: then the rate that met the goals in this run is shown, too
+MUCH_MORE = 1.1  # ratio to the lower bound; beyond it, the highest rate that met the goals is shown, too
 IN_FLIGHT = "at once"  # the metric of a trace
 _TEXTS: dict[str, Callable[[float], str]] = {
     "rate_per_s": lambda value: f"{formatting.rate(value)}/s",
@@ -32,14 +32,14 @@ _TEXTS: dict[str, Callable[[float], str]] = {
 
 
 class Figure(NamedTuple):
-    """A figure with its interval. The interval of a count is the count."""
+    """A figure with its interval. For a count, both ends of the interval are the count itself."""
 
     text: str
     value: float | None = None  # None: unknown, or beyond what was measured
     low: float | None = None
     high: float | None = None
-    estimate: Estimate | None = None  # for ratios with another figure of the same metric
-    doubt: str = ""  # why it can't be trusted
+    estimate: Estimate | None = None  # used for ratios to other figures of the same metric
+    doubt: str = ""  # why the figure can't be trusted
 
 
 def exact(value: float, text: str = "") -> Figure:
@@ -51,7 +51,7 @@ def unknown(doubt: str) -> Figure:
 
 
 def _only(kind: str, selector: str, several: Iterable[Any]) -> Any:
-    """Return the one that the selector matches; raise LookupError if there is none, or more than one."""
+    """Return the only match of the selector; raise LookupError if there is none, or more than one."""
     matches = [each for each in several if fits(selector, each.case)]
     if len(matches) != 1:
         raise LookupError(f"{selector} was not measured" if not matches else f"{selector} is more than one {kind}")
@@ -70,7 +70,7 @@ class ResultView:
 
     @cached_property
     def capacities(self) -> list[Capacity]:
-        return capacities(self._result)
+        return capacities_of(self._result)
 
     @property
     def cpus(self) -> int:
@@ -78,7 +78,7 @@ class ResultView:
         return min([self._result.environment.usable_cpus, *(record.users for record in self._result.records)])
 
     def figure(self, metric: str, case: str) -> Figure:
-        """Return a metric of `--require`, or one of those below; raise LookupError if the case has none."""
+        """Return a metric of `--require`, or one of those below; raise LookupError if the case does not have it."""
         kind, _, rest = metric.partition(" ")
         if metric == IN_FLIGHT:
             return _in_flight(_only("trace", case, self._result.traces))
@@ -91,7 +91,7 @@ class ResultView:
         if kind == "flag":
             return exact(float(rest in {reason.code for reason in summary.reasons}))
         rates = [each.rate.per_s for each in rounds if each.rate.per_s]
-        if metric == "printed rate":  # whatever the verdict, as in the output of a load tool
+        if metric == "printed rate":  # for any verdict, like in the output of a load tool
             mean = float(np.mean(rates)) if rates else 0.0
             return exact(mean, f"{formatting.rate(mean)}/s") if rates else unknown("no answer was right")
         if metric == "users inside":
@@ -99,7 +99,7 @@ class ResultView:
         return self._of_siege(metric, index)
 
     def reference(self, metric: str, against: str, case: str) -> Figure:
-        """Return what a figure of a case is compared with: a case, `task`, `users`, a number of ms, or 1."""
+        """Return the reference of a comparison: a case, `task`, `users`, a number of ms, or 1."""
         match = re.fullmatch(r"(\d+(?:\.\d+)?)( ms|)", against or "1")
         if match and (match[2] or not against or not self._has(against)):
             return exact(float(match[1]) / (1000 if match[2] else 1), against)
@@ -151,7 +151,7 @@ def _users_inside(summary: Summary, rounds: Sequence[Round], rates: Sequence[flo
     ]
     estimate = estimates([inside])[0]
     if estimate is None or summary.verdict == FAILED:
-        return unknown(_doubt(summary) or f"{summary.server} has no right answer{_first_reason(summary)}")
+        return unknown(_doubt(summary) or f"{summary.server} has no correct answer{_first_reason(summary)}")
     rate = float(np.exp(np.mean(np.log(rates))))
     users = formatting.significant(estimate.mean, 2)
     text = f"{formatting.rate(rate)}/s times {formatting.seconds(estimate.mean / rate)} = {users}"
@@ -168,14 +168,14 @@ def _in_flight(trace: Trace) -> Figure:
 
 
 def _doubt(summary: Summary) -> str:
-    """Return why its figures can't be trusted. Noise is no reason: it is in their intervals."""
+    """Return why the figures can't be trusted. Noise is not a reason, because the intervals include it."""
     if summary.verdict not in (FAILED, SUSPECT):
         return ""
     return f"{summary.server} {'failed' if summary.verdict == FAILED else 'is suspect'}{_first_reason(summary)}"
 
 
 def _first_reason(summary: Summary) -> str:
-    """Return `: ` and the first reason for its verdict, without advice; empty if there is none."""
+    """Return `: ` and the first reason for the verdict, without its advice; empty if there is none."""
     messages = [re.sub(r"^round \d+: ", "", reason.message) for reason in summary.reasons[:1]]
     return "".join(f": {message.rpartition('; ')[0] or message}" for message in messages)
 
@@ -183,13 +183,13 @@ def _first_reason(summary: Summary) -> str:
 def _sustained_rate(capacity: Capacity) -> Figure:
     if capacity.failure:
         return unknown(capacity.failure)
-    text = bound = f"{formatting.rate(capacity.holds)}/s" if capacity.holds else "no rate"
+    text = bound = f"{formatting.rate(capacity.lower_per_s)}/s" if capacity.lower_per_s else "no rate"
     missed = min((step.per_s for step in capacity.steps if capacity.missed_at(step)), default=math.inf)
     met = max((step.per_s for step in capacity.steps if step.per_s < missed), default=0.0)
-    low = capacity.holds or 0.0
+    low = capacity.lower_per_s or 0.0
     if met > MUCH_MORE * low:
         text = f"{formatting.rate(met)}/s in this run (lower bound: {bound})"
-    return Figure(text, low, low, capacity.fails or math.inf)
+    return Figure(text, low, low, capacity.upper_per_s or math.inf)
 
 
 def _ceiling(capacity: Capacity) -> Figure:
@@ -204,7 +204,7 @@ def _growth(capacity: Capacity) -> Figure:
     if len(waits) < 2:
         return unknown(capacity.failure or "too few rates were offered")
     (low, first_s), (high, last_s) = waits[0], waits[-1]
-    first, last = ("endless" if wait_s == math.inf else formatting.seconds(wait_s) for wait_s in (first_s, last_s))
+    first, last = ("infinite" if wait_s == math.inf else formatting.seconds(wait_s) for wait_s in (first_s, last_s))
     text = f"{first} at {formatting.rate(low)}/s and {last} at {formatting.rate(high)}/s"
     return exact(last_s / first_s if first_s < math.inf else 1.0, text)
 

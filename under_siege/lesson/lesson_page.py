@@ -1,4 +1,4 @@
-"""The HTML page of the lesson: every completed step with its question, charts and answer. Everything is escaped."""
+"""Write the HTML page of the lesson: each completed step with its questions, charts and answers, all escaped."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from common.errors import BadInputError
 from under_siege.analysis.report_data import summarize
 from under_siege.capacity.capacity_page import capacity_pictures
-from under_siege.capacity.capacity_result import capacities
+from under_siege.capacity.capacity_result import capacities_of
 from under_siege.charts.html import Explained, Picture, Section, rendered
 from under_siege.faults.drill_export import drill_pictures
 from under_siege.lesson import terminal
@@ -36,7 +36,7 @@ def lesson_as_html(steps: Sequence[LessonStep], progress: LessonProgress) -> str
         began_at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         answer=[],
         explained=Explained(),
-        first_time=FirstTime(),
+        not_yet_explained=FirstTime(),
         terminal=terminal,
         sections=[],
         steps=done,
@@ -47,12 +47,12 @@ def lesson_as_html(steps: Sequence[LessonStep], progress: LessonProgress) -> str
 
 
 class FirstTime:
-    """Sentences that are not on the page yet: how to read a chart is explained once for each kind."""
+    """Filter explanations, so that each sentence appears on the page only once."""
 
     def __init__(self) -> None:
         self._printed: set[str] = set()
 
-    def of(self, text: str) -> str:
+    def new_sentences(self, text: str) -> str:
         sentences = [each for each in re.split(r"(?<=[.?!])\s+", text) if each not in self._printed]
         self._printed.update(sentences)
         return " ".join(sentences)
@@ -67,14 +67,16 @@ def _step(step: LessonStep, progress: LessonProgress) -> dict[str, Any]:
         try:
             result = load(path)
             machine = result.environment if completed.result else None
-            questions.append(_shown(step, question, predicted, result, completed.instead))
+            questions.append(_question_data(step, question, predicted, result, completed.instead))
         except BadInputError as error:  # the file was removed
-            questions.append(_shown(step, question, predicted, None, str(error)))
+            questions.append(_question_data(step, question, predicted, None, str(error)))
     exercise = re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(" ".join(step.exercise.split()))))
     return {"step": step, "questions": questions, "exercise": Markup(exercise), "machine": machine}  # noqa: S704 (escaped)
 
 
-def _shown(step: LessonStep, question: Question, predicted: str, result: Result | None, instead: str) -> dict[str, Any]:
+def _question_data(
+    step: LessonStep, question: Question, predicted: str, result: Result | None, instead: str
+) -> dict[str, Any]:
     view = ResultView(result) if result else None
     decision = decide_question(question, view) if view else QuestionResult((), "", undecided=True)
     has_table = result is not None and bool(result.records) and "table" in question.show
@@ -95,7 +97,7 @@ def _shown(step: LessonStep, question: Question, predicted: str, result: Result 
 
 def _pictures(question: Question, result: Result) -> Iterator[Picture]:
     if result.steps:
-        yield from capacity_pictures(capacities(result))
+        yield from capacity_pictures(capacities_of(result))
     elif result.incidents:
         yield from drill_pictures(result)
     else:

@@ -1,4 +1,4 @@
-"""Lead a reader through steps: ask for predictions, measure, show what was measured, and save the progress."""
+"""Run the steps of the lesson: ask for predictions, measure, show the result, and save the progress."""
 
 import sys
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from under_siege.lesson.lesson_page import lesson_as_html
 from under_siege.lesson.measurement import LessonProgressBar, measure, missing_here
 from under_siege.lesson.step import CompletedStep, LessonProgress, LessonStep, Question, all_steps, committed_result
 from under_siege.model.record import Result, load
-from under_siege.model.result_file import write_whole
+from under_siege.model.result_file import write_atomically
 from under_siege.paths import PROGRAM, ROOT
 from under_siege.trace.timeline_text import TimelinesAsText
 
@@ -24,7 +24,7 @@ FAILED, NOT_DECIDED = 1, 3
 
 
 class LessonSession:
-    """Lead through steps; predictions come from `answers`, or from the terminal if there are none."""
+    """Run steps; predictions come from `answers`, or from the terminal if there are none."""
 
     def __init__(self, progress: LessonProgress, html: Path | None, answers: Sequence[str]) -> None:
         self._progress, self._html = progress, html
@@ -38,13 +38,13 @@ class LessonSession:
             try:
                 self._step(step)
             except click.exceptions.Exit as stopped:
-                self._say(f"Stopped at step {step.number}. To continue, run: {PROGRAM} lesson {step.number}")
+                self._print(f"Stopped at step {step.number}. To continue, run: {PROGRAM} lesson {step.number}")
                 return stopped.exit_code
             if self._html is not None:
-                write_whole(self._html, lesson_as_html(all_steps(), self._progress).encode())
+                write_atomically(self._html, lesson_as_html(all_steps(), self._progress).encode())
             following = self._progress.next_of(all_steps())
-            goes_on = f"For step {following.number}, run: {PROGRAM} lesson" if following else "That was the last step."
-            self._say_wrapped(f"Step {step.number} is done, and its results are in {self._progress.folder}. {goes_on}")
+            next_step = f"For step {following.number}, run: {PROGRAM} lesson" if following else "It was the last step."
+            self._print_wrapped(f"Step {step.number} is done. Its results are in {self._progress.folder}. {next_step}")
         return FAILED if FAILED in self._exit_codes else max(self._exit_codes)
 
     def _check_answers(self, steps: Sequence[LessonStep]) -> None:
@@ -54,14 +54,14 @@ class LessonSession:
         if self._answers and len(self._answers) != len(questions):
             count = f"{len(self._answers)} letters for {len(questions)} questions"
             raise BadInputError(f"--answer has {count}; use one letter, or one for each question")
-        for (step, question), letter in zip(questions, self._answers, strict=False):  # there may be none
+        for (step, question), letter in zip(questions, self._answers, strict=False):  # without --answer there are none
             if letter not in question.letters:
                 raise BadInputError(f"--answer {letter}: step {step.number} has {', '.join(question.letters)}")
 
     def _step(self, step: LessonStep) -> None:
         predictions, right, instead, file = "", "", "", ""
         for number, question in enumerate(step.questions, 1):
-            self._say(f"\n{terminal.question_text(step, question, number)}\n")
+            self._print(f"\n{terminal.question_text(step, question, number)}\n")
             prediction = self._prediction(question)
             result, instead, result_file = self._result_for(step, question)
             decision = self._show_result(question, result, prediction)
@@ -72,13 +72,13 @@ class LessonSession:
             if number < len(step.questions):
                 self._pause("Enter: the next question")
             predictions, right, file = predictions + prediction, right + (decision.right or "?"), file or result_file
-        self._say_wrapped(f"Exercise. {step.exercise}")
+        self._print_wrapped(f"Exercise. {step.exercise}")
         self._progress.save(step, CompletedStep(predictions, right, file, instead))
 
     def _prediction(self, question: Question) -> str:
         if not self._is_asking:
             letter = self._answers.pop(0)
-            self._say(f"Your prediction: {letter}")
+            self._print(f"Your prediction: {letter}")
             return letter
         letters = ", ".join(question.letters)
         while True:
@@ -91,16 +91,18 @@ class LessonSession:
                 raise click.exceptions.Exit(0)
             if len(letter) == 1 and letter in question.letters:
                 return letter
-            self._say(f"{letter[:20]!r} is not an answer; expected one of {letters}.")
+            self._print(f"{letter[:20]!r} is not an answer; expected one of {letters}.")
 
     def _result_for(self, step: LessonStep, question: Question) -> tuple[Result, str, str]:
-        """Return a result, why it was not measured here if so, and the name of the file with the raw values."""
+        """Return a result, why it was not measured here (or an empty text), and the name of its file."""
         if question.run is None:
-            self._say(f"\nThis was measured earlier: {question.result}")
+            self._print(f"\nThis was measured earlier: {question.result}")
             return load(committed_result(step, question)), "", ""
         if missing := missing_here(question):
             return self._committed(step, question, f"This machine {missing}.")
-        self._say(f"\nMeasuring on this machine (servers: {', '.join(question.run.servers)}). This takes some seconds.")
+        self._print(
+            f"\nMeasuring on this machine (servers: {', '.join(question.run.servers)}). This takes some seconds."
+        )
         file = self._progress.result_file(step)
         unfinished = file.with_suffix(".unfinished.json")  # the old file remains until there is a new one
         result, problem = self._measured(step, question, unfinished)
@@ -113,15 +115,15 @@ class LessonSession:
         return result, "", file.name
 
     def _measured(self, step: LessonStep, question: Question, out: Path) -> tuple[Result | None, str]:
-        """Return what was measured, or why nothing could be."""
+        """Return the result, or None and why nothing could be measured."""
         run = question.run
         assert run is not None
         with LessonProgressBar(run.turns) as progress_bar:
             try:
                 command = [PROGRAM, "lesson", str(step.number)]
-                result, stopped_by = measure(question, out, progress_bar, command, self._say)
+                result, stopped_by = measure(question, out, progress_bar, command, self._print)
             except BadInputError as error:
-                if not run.pythons:  # the user can fix what the bench needs; another Python is optional
+                if not run.pythons:  # show the error; only a missing Python is replaced by a committed result
                     raise
                 return None, str(error)
         if stopped_by:
@@ -136,39 +138,39 @@ class LessonSession:
             result.traces = traced.traces
         cpus, day = result.environment.usable_cpus, result.began_at[:10]
         reason += f" The following was measured on another one with {cpus} CPUs on {day}: {path.relative_to(ROOT)}"
-        self._say_wrapped(reason)
+        self._print_wrapped(reason)
         return result, reason, ""
 
     def _show_result(self, question: Question, result: Result, predicted: str) -> QuestionResult:
         view = ResultView(result)
         decision = decide_question(question, view)
-        for shown in terminal.charts_and_tables(question, result, view):
-            self._show(shown)
+        for renderable in terminal.charts_and_tables(question, result, view):
+            self._show(renderable)
         self._pause("Enter: what it means")
-        self._say_wrapped(terminal.verdict(question, predicted, decision))
+        self._print_wrapped(terminal.verdict(question, predicted, decision))
         lines = [f"{terminal.MARKS.get(outcome, '?')} {sentence}" for outcome, sentence in decision.sentences]
         lines += filter(None, [decision.reasons, terminal.why(question, decision)])
-        self._say("\n".join(map(terminal.paragraph, lines)))
+        self._print("\n".join(map(terminal.paragraph, lines)))
         if question.code:
-            self._say(f"In the code:\n{terminal.code_text(question)}")
+            self._print(f"In the code:\n{terminal.code_text(question)}")
         return decision
 
     def _show_committed(self, step: LessonStep, question: Question) -> None:
-        """Show what a quieter machine has measured."""
+        """Show the result of a quieter machine."""
         if not (findings := terminal.committed_findings(step, question)):
             return
-        self._say_wrapped(findings)
+        self._print_wrapped(findings)
         if "timeline" in question.show and (result := terminal.committed_traces(step, question)):
             self._pause("Enter: the chart of that machine")
             self._show(TimelinesAsText(result))
 
-    def _show(self, shown: RenderableType) -> None:
-        """Print it, a screen at a time on a terminal."""
+    def _show(self, renderable: RenderableType) -> None:
+        """Print a chart or table; on a terminal, one screen at a time."""
         with self._console.capture() as captured:
-            self._console.print(shown)
+            self._console.print(renderable)
         lines = captured.get().splitlines()
         height = self._console.height - 2 if self._is_interactive else len(lines)
-        self._say("")
+        self._print("")
         for first in range(0, len(lines), height):
             if first:
                 self._pause("Enter: continue")
@@ -186,10 +188,10 @@ class LessonSession:
             if sys.stdin.readline().strip().lower() == "q":
                 raise click.exceptions.Exit(0)
 
-    def _say_wrapped(self, text: str) -> None:
-        self._say(f"\n{terminal.paragraph(text)}")
+    def _print_wrapped(self, text: str) -> None:
+        self._print(f"\n{terminal.paragraph(text)}")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

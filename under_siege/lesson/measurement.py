@@ -1,4 +1,4 @@
-"""Measure what decides a question, with the same commands as the rest of the bench, or report what is missing here."""
+"""Run the measurement of a question, or report what this machine lacks for it."""
 
 import sys
 import textwrap
@@ -32,15 +32,15 @@ from under_siege.targets.selection import suite_of
 from under_siege.trace.request_trace import RequestTracer, trace_servers
 
 SEED = 1
-USUAL_S = 0.08  # a CPU-bound task takes at most this long on a machine for which the times in the steps are enough
-LONGEST = 3.0  # times the time in the step: then a step takes a minute
-NOTICEABLE_S = 2.0
-LOOK_AROUND_S = 0.3
-MORE_ROUNDS = 3  # at most, while a claim is undecided
+USUAL_S = 0.08  # seconds per CPU-bound task; on a slower machine, sieges are longer
+LONGEST = 3.0  # the largest factor for the duration of a step; then a step takes about a minute
+NOTICEABLE_S = 2.0  # a shorter extension is omitted
+CPU_SAMPLE_S = 0.3
+MORE_ROUNDS = 3  # at most this many extra rounds while a claim is undecided
 
 
 def missing_here(question: Question) -> str:
-    """Return what this machine lacks, to continue `This machine …`; empty if nothing."""
+    """Return what this machine lacks, as the end of the sentence `This machine …`; empty if nothing."""
     for need in question.needs:
         if need.startswith("cpus>="):
             cpus = int(need.removeprefix("cpus>="))
@@ -55,7 +55,7 @@ def missing_here(question: Question) -> str:
 
 
 def is_python(name: str) -> bool:
-    """Return whether this is an interpreter, free-threaded if its name ends in `t`, and only then."""
+    """Return whether the name is an interpreter, which must be free-threaded if and only if the name ends in `t`."""
     try:
         return interpreter(name).version.endswith("t") is name.endswith("t")
     except BadInputError:
@@ -65,7 +65,7 @@ def is_python(name: str) -> bool:
 def measure(
     question: Question, out: Path, watcher: ProgressListener, command: Sequence[str], say: Callable[[str], None]
 ) -> tuple[Result, int | None]:
-    """Run what decides a question, save the raw values, and return the result and the signal that stopped it.
+    """Run the measurement, save the raw values, and return the result and the signal that stopped it, or None.
 
     Raises:
         BadInputError: it can't be run; nothing was started.
@@ -98,7 +98,7 @@ def measure(
 
 
 def _undecided_cases(question: Question, result: Result) -> Collection[Case]:
-    """Return the cases of another round: all, until the claims about them are decided."""
+    """Return the cases to measure in another round: all of them until the claims are decided, then none."""
     assert question.run is not None
     cases = [record.case for record in result.records]
     if max(record.round for record in result.records) < question.run.rounds:
@@ -122,8 +122,8 @@ def _long_enough(plan: Plan, expectations: Expectations, say: Callable[[str], No
 
 
 def _slowdown(slow: float, total_s: float, say: Callable[[str], None]) -> float:
-    """Return how many times as long a step takes on a machine that is slow or busy, and announce it."""
-    other_work = min(0.99, psutil.cpu_percent(LOOK_AROUND_S) / 100)
+    """Return the factor by which a step takes longer on a slow or busy machine, and announce it."""
+    other_work = min(0.99, psutil.cpu_percent(CPU_SAMPLE_S) / 100)
     times = min(LONGEST, slow / (1 - other_work))
     if (more_s := (times - 1) * total_s) < NOTICEABLE_S:
         return 1.0
@@ -133,14 +133,14 @@ def _slowdown(slow: float, total_s: float, say: Callable[[str], None]) -> float:
 
 
 class LessonProgressBar(ProgressBar):
-    """Wrap warnings, and drop those about options that the lesson doesn't have."""
+    """A progress bar that wraps warnings, and omits warnings about options that the lesson doesn't have."""
 
     def __init__(self, turns: int) -> None:
         super().__init__(turns, quiet=False)
         self._quiet = True  # a step announces its duration itself
 
     def warn(self, message: str) -> None:
-        """Print the warning, unless it is about an option or other work."""
+        """Print the warning, unless it is about an option or about busy CPUs."""
         if not message.startswith(("--", "the CPUs are")):
             for line in textwrap.wrap(message, 78 - len(f"{PROGRAM}: ")):
                 super().warn(line)

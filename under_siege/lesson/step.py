@@ -1,4 +1,4 @@
-"""The steps and exercises of the lesson, as the TOML files in lesson/ define them, and the file of completed steps."""
+"""Read the steps and exercises of the lesson from the TOML files in lesson/, and keep the list of completed steps."""
 
 import fnmatch
 import textwrap
@@ -10,7 +10,7 @@ import msgspec
 
 from common.errors import BadInputError
 from under_siege.model.case import Case
-from under_siege.model.result_file import read_whole, write_whole
+from under_siege.model.result_file import read_limited, write_atomically
 from under_siege.paths import PROGRAM, ROOT
 
 LESSON = ROOT / "lesson"
@@ -29,7 +29,7 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
-    """A relation between a figure of one case and something else, which a result decides."""
+    """A relation between a figure of one case and a reference. A result decides whether it holds."""
 
     metric: str  # see ResultView.figure
     of: str  # the case: `3`, or `3 digest` if 3 is measured with several tasks
@@ -37,14 +37,14 @@ class Claim(_Strict, frozen=True, rename={"metric": "what", "relation": "is"}):
     # contains 1, else `decided`; for counts `there`, `none`, `identical`, `different`.
     relation: str
     against: str = ""  # another case, `task` (its time alone), `users`, or an amount such as `50 ms`
-    name: str = ""  # used by answers
-    claim: str = ""  # in words
-    says: str = ""  # if it holds, with {of}, {against} and {times}; empty if only answers use the claim
-    otherwise: str = ""  # if it does not hold
+    name: str = ""  # how answers refer to the claim
+    claim: str = ""  # the claim in words
+    says: str = ""  # the text if it holds, with {of}, {against} and {times}; empty if only answers use the claim
+    otherwise: str = ""  # the text if it does not hold
 
 
 class Choice(_Strict, frozen=True):
-    """An answer to choose from; it is right if all these claims hold."""
+    """An answer to choose from; it is right if all claims in `when` hold."""
 
     text: str
     when: tuple[str, ...] = ()
@@ -55,19 +55,19 @@ class Run(_Strict, frozen=True):
 
     servers: tuple[str, ...]
     tasks: tuple[str, ...] = ("primes",)
-    only: tuple[str, ...] = ()  # some of the cases that these make; empty: all
+    only: tuple[str, ...] = ()  # selectors of the cases to run; empty: all
     users: tuple[int, ...] = (8,)
     workers: tuple[int, ...] = ()
     pythons: tuple[str, ...] = ()
-    time_s: float = 0.0  # of each siege
+    time_s: float = 0.0  # duration of each siege; 0: no siege
     rounds: int = 3
-    requests: int = 0  # of a trace; 0: no trace
+    requests: int = 0  # number of traced requests; 0: no trace
     faults: tuple[str, ...] = ()
     goals: tuple[str, ...] = ()
 
     @property
     def turns(self) -> int:
-        """Return about how many measurements it takes."""
+        """Return the approximate number of measurements."""
         if self.faults:
             return len(self.servers) * (1 + self.rounds * len(self.faults))
         cases = len(self.only) or len(self.servers) * len(self.tasks) * len(self.users)
@@ -75,7 +75,7 @@ class Run(_Strict, frozen=True):
 
 
 class Code(_Strict, frozen=True):
-    """Lines to read: in this file, from the first one that contains `line`."""
+    """Lines of code to read, starting with the first line of the file that contains `line`."""
 
     file: str
     line: str
@@ -89,18 +89,18 @@ class Code(_Strict, frozen=True):
 
 
 class Question(_Strict, frozen=True, rename={"text": "question"}):
-    """A question with its answers, and what decides them."""
+    """A question with its answers, and the measurement and claims that decide it."""
 
     text: str
     answers: tuple[Choice, ...]
     usual: str  # the letter of the answer that is right on a machine with two CPUs or more
     claims: tuple[Claim, ...]
     run: Run | None = None
-    needs: tuple[str, ...] = ()  # such as `cpus>=2` or `redis-server`; else the committed result is shown
-    result: str = ""  # that result, if the step has none of its own
+    needs: tuple[str, ...] = ()  # such as `cpus>=2` or `redis-server`; without these, a committed result is shown
+    result: str = ""  # the path of that result, if it is not the one of the step
     show: tuple[str, ...] = ("timeline", "table")
-    columns: tuple[str, ...] = ("rate", "ping p99")  # of the table
-    pictures: tuple[str, ...] = ("timeline",)  # of the HTML page, by their names in `report --picture`
+    columns: tuple[str, ...] = ("rate", "ping p99")  # columns of the table
+    pictures: tuple[str, ...] = ("timeline",)  # pictures on the HTML page, by their names in `report --picture`
     why: str = ""
     code: tuple[Code, ...] = ()
 
@@ -109,7 +109,7 @@ class Question(_Strict, frozen=True, rename={"text": "question"}):
         return LETTERS[: len(self.answers)]
 
     def is_about(self, case: Case) -> bool:
-        """Return whether a claim is about the case, or compares another one with it."""
+        """Return whether a claim is about the case, or uses it as a reference."""
         return any(fits(selector, case) for claim in self.claims for selector in (claim.of, claim.against) if selector)
 
     def answer(self, letter: str) -> str:
@@ -152,7 +152,7 @@ def read_step(path: Path) -> LessonStep:
 
 
 def committed_result(step: LessonStep, question: Question) -> Path:
-    """Return the result file of the project that is shown if the question can't be measured here."""
+    """Return the committed result file to show if the question can't be measured here."""
     own = ROOT / "results" / "lesson" / f"{step.name}.json"
     return ROOT / question.result if question.result and (question.run is None or not own.exists()) else own
 
@@ -160,16 +160,17 @@ def committed_result(step: LessonStep, question: Question) -> Path:
 class Exercise(_Strict, frozen=True):
     """How to measure a server, and what must hold besides the usual checks."""
 
-    beside: str = "1"  # a strategy that is measured, too
+    beside: str = "1"  # the strategy to compare with
     task: str = "primes"
     users: int = 4
-    workers: int | None = None  # of both; None: their defaults
+    workers: int | None = None  # options of both servers; None: their defaults
     hint: str = ""
     claims: tuple[Claim, ...] = ()
 
 
 @cache
-def all_exercises() -> dict[str, Exercise]:  # by the stems of their files
+def all_exercises() -> dict[str, Exercise]:
+    """Return all exercises by the stems of their files."""
     return msgspec.toml.decode((LESSON / "exercises" / "exercises.toml").read_bytes(), type=dict[str, Exercise])
 
 
@@ -193,7 +194,7 @@ class LessonProgress:
         self.folder, self._file, self._data = folder, folder / "progress.json", _ProgressData()
         if self._file.exists():
             try:
-                self._data = msgspec.json.decode(read_whole(self._file, b"{"), type=_ProgressData)
+                self._data = msgspec.json.decode(read_limited(self._file, b"{"), type=_ProgressData)
             except (OSError, ValueError) as error:
                 raise BadInputError(f"{self._file} is not a progress file: {error}; remove it to start again") from None
         self.completed = self._data.steps
@@ -202,7 +203,7 @@ class LessonProgress:
         return next((step for step in steps if step.name not in self.completed), None)
 
     def result_file(self, step: LessonStep) -> Path:
-        """Return the file for the raw values of a step, in a folder that exists."""
+        """Return the file for the raw values of a step, and create its folder if it is missing."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.folder / f"{step.name}.json"
 
@@ -210,4 +211,4 @@ class LessonProgress:
         """Mark a step as completed; raise UnwritableError if the file can't be written."""
         self.result_file(step)
         self.completed[step.name] = completed
-        write_whole(self._file, msgspec.json.format(msgspec.json.encode(self._data), indent=2) + b"\n")
+        write_atomically(self._file, msgspec.json.format(msgspec.json.encode(self._data), indent=2) + b"\n")

@@ -1,4 +1,4 @@
-"""Print a step in lines of at most 80 columns: the question, then charts, tables and the answer."""
+"""Format a step in at most 80 columns: the question, then charts, tables and the answer."""
 
 import math
 import textwrap
@@ -23,9 +23,9 @@ from under_siege.report.labels import cases_of, in_plain_words, in_words, varyin
 from under_siege.trace.timeline_text import TimelinesAsText
 
 WIDTH = 80
-TRACES = ROOT / "results/sample.json"  # has a trace of every server with primes
-MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # `?` if undecided
-# The heading of a column of the table, by its metric, and its meaning in a few words.
+TRACES = ROOT / "results/sample.json"  # has a trace of every server with the task primes
+MARKS = {HOLDS: "✓", NOT_HERE: "✗"}  # undecided claims get `?`
+# By metric: the heading of its column in the table, and a short explanation.
 COLUMNS = {
     "rate": ("answers/s", "correct answers per second; ±: 95 % confidence interval (step 13)"),
     "printed rate": ("answers/s", "as the load tool counts them, correct or not"),
@@ -83,7 +83,7 @@ CAPACITY_LEGEND = (
     "p99: 99 of 100 took less; two blocks more: 10 times as long; never: refused or lost",
     "✗: the promise is broken",
 )
-_SHORTEST_S, _LONGEST_S = 0.001, 10.0  # of the bars
+_SHORTEST_S, _LONGEST_S = 0.001, 10.0  # range of the bars
 
 
 def _capacity_table(question: Question, view: ResultView) -> Table:
@@ -157,16 +157,16 @@ def _summaries(question: Question, view: ResultView) -> list[Summary]:
 
 def verdict(question: Question, predicted: str, decision: QuestionResult) -> str:
     if decision.undecided:
-        said = f"You said {predicted}. This run does not decide whether that is right; usually it is {question.usual}."
+        text = f"You said {predicted}. This run does not decide whether that is right; usually it is {question.usual}."
     elif not decision.right:
-        said = f"You said {predicted}. None of the answers fits what was measured; usually it is {question.usual}."
+        text = f"You said {predicted}. None of the answers fits what was measured; usually it is {question.usual}."
     elif decision.right == predicted:
-        said = f"You said {predicted}, and that is right."
+        text = f"You said {predicted}, and that is right."
     else:
-        said = f"You said {predicted}; it is {decision.right}: {question.answer(decision.right)}"
+        text = f"You said {predicted}; it is {decision.right}: {question.answer(decision.right)}"
     if decision.right and decision.right != question.usual:
-        said += f" On most machines it is {question.usual}: {question.answer(question.usual)}"
-    return said
+        text += f" On most machines it is {question.usual}: {question.answer(question.usual)}"
+    return text
 
 
 def why(question: Question, decision: QuestionResult) -> str:
@@ -176,7 +176,7 @@ def why(question: Question, decision: QuestionResult) -> str:
 
 
 def committed_traces(step: LessonStep, question: Question) -> Result | None:
-    """Return a result of the project with traces of these servers, from a quieter machine; None if there is none."""
+    """Return a committed result from a quieter machine with traces of these servers; None if there is none."""
     if question.run is None or not question.run.requests:
         return None
     path = committed_result(step, question)
@@ -192,7 +192,7 @@ def committed_traces(step: LessonStep, question: Question) -> Result | None:
 
 
 def committed_findings(step: LessonStep, question: Question) -> str:
-    """Return what the result of the project shows; empty if there is none."""
+    """Return the findings of the committed result as text; empty if there is none."""
     path = committed_result(step, question)
     if question.run is None or not path.exists():
         return ""

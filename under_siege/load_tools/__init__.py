@@ -15,7 +15,7 @@ from under_siege.model.suite import JOBS
 from under_siege.paths import script
 
 
-class Jobs(Driver):
+class JobsTool(Driver):
     """The bench's own client: each user posts a job (`POST`, 202, `Location`) and polls for its result."""
 
     name, program = JOBS, sys.executable
@@ -40,4 +40,6 @@ class Jobs(Driver):
         return int(match[1]) if match else 0
 
 
-DRIVERS: dict[str, Driver] = {driver.name: driver for driver in (Siege(), Ab(), Wrk(), Locust(), Stressor(), Jobs())}
+DRIVERS: dict[str, Driver] = {
+    driver.name: driver for driver in (Siege(), Ab(), Wrk(), Locust(), Stressor(), JobsTool())
+}

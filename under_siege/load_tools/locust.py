@@ -1,4 +1,4 @@
-"""Locust, a Python program with a process for each thread, which reports totals with a locustfile of ours."""
+"""Locust, with one process per thread; this project's locustfile makes it report totals."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from under_siege.model.record import Count
 from under_siege.model.result_file import LARGEST
 
 _FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"
-# Locust's own CSV files lack the last second of a run.
+# Locust's default CSV files lack the last second of a run.
 _LOCUSTFILE = Path(__file__).with_name("locustfile.template").read_text(encoding="utf-8")
 _NO_CONNECTION = ("ConnectionRefused", "Errno 111", "Errno 99", "Cannot assign requested address", "(111,", "(99,")
 LONGER_S = 30

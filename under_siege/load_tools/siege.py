@@ -10,7 +10,7 @@ from under_siege.load_tools.tool import Driver, LoadSpec
 
 # The user's own siege.conf changes every default, so siege gets its own settings and home.
 _SETTINGS = Path(__file__).with_name("siegerc.template").read_text(encoding="utf-8")
-_MARGIN_S = 30  # siege's own time limit applies only if nobody ends it before
+_MARGIN_S = 30  # siege's own time limit, in case it is not stopped before
 
 
 class Siege(Driver):

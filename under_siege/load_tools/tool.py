@@ -24,7 +24,7 @@ class LoadSpec:
     options: tuple[str, ...] = ()  # command-line arguments set by the user
     paths: tuple[tuple[str, int], ...] = ()  # chosen at random instead of the URL's path, with the size of each body
     script: str = ""  # run by each user instead of requesting the URL again and again
-    folder: str = ""  # of the target, for scripts that check what it has stored; empty without one
+    folder: str = ""  # the target's directory, for scripts that check stored files
     expected: bytes = b""  # the right body, for scripts; empty if right bodies differ
     port: int | None = None  # a free port for communication between the tool's own processes
     patience_s: float = 3600.0  # timeout of a response
@@ -96,7 +96,9 @@ class Driver:
     runs_scripts = False
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random
     fixed_threads = ""  # the threads of a tool whose number of threads can't be set
-    waits_to_begin = False  # whether the tool prints `ready` after a long start, and begins when it reads a line
+    waits_to_begin = (
+        False  # whether the tool prints `ready` after a long start, and starts the load when it reads a line
+    )
     least_s = 1.0  # the shortest useful burst
     start_s = 0.02  # approximate time before the first request and after the last response
     step_s = 0.0  # the resolution of streamed response times

@@ -1,4 +1,4 @@
-"""wrk, which has the threads that it is given and reports totals with a Lua script of ours."""
+"""wrk; this project's Lua script makes it report totals."""
 
 from pathlib import Path
 from types import MappingProxyType

@@ -1,1 +1,1 @@
-"""Frozen values: targets, cases, suites, records, and the result file."""
+"""The data model: targets, cases, suites, records, and the result file."""

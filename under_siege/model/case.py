@@ -1,7 +1,8 @@
-"""A case: a target with a value on each axis, which identifies it in the plan, the record and the report."""
+"""Define a case: a target and a value on each axis. It identifies a measurement in plan, record and report."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -12,16 +13,16 @@ Value = str | int
 class Axis:
     """A parameter that may have several values in a run.
 
-    Axes of the load are what a client sees, and cases with the same load compete; other axes are how a target is run.
-    Axes of the work decide how long a single response takes.
+    Axes of the load describe the requests, and cases with the same load compete. Other axes describe how the target is
+    run. Axes of the work determine how long a single response takes.
     """
 
     name: str
-    template: str  # of the label of a value
-    preposition: str  # between the name of a server and a value
+    template: str  # turns a value into its label: `{} users`
+    preposition: str  # joins the name of a server and a value: `with`
     of_load: bool = False
     of_work: bool = False
-    default_label: str = "none"  # of a case without a value
+    default_label: str = "none"  # the label if a case has no value
 
     def label(self, value: Value) -> str:
         """Return `25 users`, `1 user`."""
@@ -83,24 +84,30 @@ class Case:
 
     @property
     def work(self) -> tuple[tuple[str, Value], ...]:
-        """Return the values that decide how long a single response takes."""
+        """Return the values that determine how long a single response takes."""
         return tuple(pair for pair in self.values if axis(pair[0]).of_work)
 
     @property
     def job(self) -> tuple[tuple[str, Value], ...]:
-        """Return the values that decide what a single request asks for."""
+        """Return the values that determine what a single request asks for."""
         return tuple(pair for pair in self.work if axis(pair[0]).of_load)
 
     @property
     def parameters(self) -> dict[str, Value]:
-        """Return the values on the axes that not every case has."""
+        """Return the values on all axes except task, users and python."""
         return {name: value for name, value in self.values if name not in ("task", "users", "python")}
+
+    @property
+    def sort_key(self) -> tuple[float, str, str]:
+        """Return a key that sorts cases by the number of their server; servers without a number come last."""
+        number = self.server.rpartition("/")[2].split("_")[0]
+        return (int(number) if number.isdecimal() else math.inf), self.server, repr(self.values)
 
     def without(self, names: Iterable[str]) -> Case:
         return Case(self.server, tuple(pair for pair in self.values if pair[0] not in names))
 
     def for_target(self, server: str, axes: Iterable[str]) -> Case:
-        """Return the case of another target, which depends on these axes only."""
+        """Return the case of another target that depends on these axes only."""
         return Case(server, tuple(pair for pair in self.values if pair[0] in axes))
 
     def covers(self, other: Case) -> bool:
@@ -109,6 +116,6 @@ class Case:
 
 
 def case_of(server: str, values: Mapping[str, Value | None]) -> Case:
-    """Return the case with these values, in a canonical order; None means no value."""
+    """Return the case with these values, in a canonical order; None and an empty text mean no value."""
     order = [*_AXES, *sorted(set(values) - set(_AXES))]
-    return Case(server, tuple((name, value) for name in order if (value := values.get(name)) is not None))
+    return Case(server, tuple((name, value) for name in order if (value := values.get(name)) not in (None, "")))

@@ -1,4 +1,4 @@
-"""The record of a measurement: raw values, one `Record` for each case in each round, and the file that holds them.
+"""Define the record of a measurement: raw values, one `Record` for each case in each round, and their file.
 
 Times in a record are in seconds since the load began, unless a comment says otherwise.
 
@@ -28,9 +28,9 @@ from under_siege.model.result_file import (
     LONGEST_S,
     inconsistencies,
     made_legible,
-    read_whole,
+    read_limited,
     upgraded,
-    write_whole,
+    write_atomically,
 )
 from under_siege.model.threshold import Required
 from under_siege.paths import PROGRAM
@@ -41,13 +41,13 @@ FAILED_OUTCOMES = ("lost", "late", "wrong")
 Positive = Annotated[int, Meta(ge=1, le=LARGEST_INDEX)]
 SmallCount = Annotated[int, Meta(ge=0, le=LARGEST_INDEX)]
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
-Bytes = Annotated[int, Meta(ge=-1, le=LARGEST)]  # -1: differs from response to response
-Index = Annotated[int, Meta(ge=-1, le=LARGEST_INDEX)]  # of a CPU or a user; -1: unknown
+Bytes = Annotated[int, Meta(ge=-1, le=LARGEST)]  # -1: the size differs between responses
+Index = Annotated[int, Meta(ge=-1, le=LARGEST_INDEX)]  # the number of a CPU or user; -1: unknown
 Status = Annotated[int, Meta(ge=0, le=999)]
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 PositiveSeconds = Annotated[float, Meta(ge=1e-6, le=LONGEST_S)]  # used as a divisor
 CpuSeconds = Annotated[float, Meta(ge=0, le=LONGEST_CLOCK_S)]
-Moment = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]  # since the load began; negative before
+Moment = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]  # seconds since the load began; may be negative
 Clock = Annotated[float, Meta(ge=-LONGEST_CLOCK_S, le=LONGEST_CLOCK_S)]
 Cpus = Annotated[float, Meta(ge=0, le=LARGEST_INDEX)]
 Rate = Annotated[float, Meta(ge=1e-6, le=LARGEST_INDEX)]
@@ -56,6 +56,14 @@ Metric = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 
 class BadResultError(BadInputError):
     """The file is not a valid result. The message is one line."""
+
+
+class CaseFailedError(Exception):
+    """The case has no results. `code` is for programs, the message for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -68,7 +76,7 @@ class Failure(msgspec.Struct, frozen=True):
 class Transactions(msgspec.Struct, frozen=True):
     """The responses that the load tool reported."""
 
-    finished_s: list[Seconds] = []  # when the tool's line arrived
+    finished_s: list[Seconds] = []  # when the output line of the tool arrived
     took_s: list[Seconds] = []  # as reported; siege rounds to 10 ms
     status: list[Status] = []
     size_bytes: list[Count] = []
@@ -76,23 +84,23 @@ class Transactions(msgspec.Struct, frozen=True):
 
 
 class Bursts(msgspec.Struct, frozen=True):
-    """The totals of each run of a tool that does not report single responses; None if it does not report the value."""
+    """The totals of each run of a tool that reports no single responses; None: the tool does not report the value."""
 
     began_s: list[Moment] = []  # the first request, approximately
-    took_s: list[PositiveSeconds] = []  # from the first request to the end, as reported
+    took_s: list[PositiveSeconds] = []  # duration as reported, starting with the first request
     right: list[Count] = []  # responses with a good status; the tool may not check their bodies
     wrong_status: list[Count] = []  # all other responses
     unanswered: list[Count] = []  # requests without a response: refused, broken off, or timed out
-    connect_errors: list[Count] = []  # the refused ones of these
+    connect_errors: list[Count] = []  # how many of these were refused
     p50_s: list[Seconds | None] = []  # response times
     p95_s: list[Seconds | None] = []
     p99_s: list[Seconds | None] = []
     max_s: list[Seconds | None] = []
     kept_alive: list[Count | None] = []  # responses after which the connection stayed open
-    body_bytes: list[Count | None] = []  # of all responses
+    body_bytes: list[Count | None] = []  # total size of all bodies
     wrong_contents: list[Count] = []  # the part of `wrong_status` with a good status but a wrong body
-    odd_bytes: list[Count | None] = []  # difference from the size of the requested files
-    tool_cpu_s: list[Seconds] = []  # of the tool and its children
+    odd_bytes: list[Count | None] = []  # difference between the bytes received and the size of the requested files
+    tool_cpu_s: list[Seconds] = []  # CPU time of the tool and its children
     tool_awake: list[Cpus | None] = []  # CPUs that the tool used or waited for
 
 
@@ -100,23 +108,23 @@ class Ports(msgspec.Struct, frozen=True):
     """The local TCP ports in use on the whole machine."""
 
     at_s: list[Moment] = []
-    taken: list[SmallCount] = []  # connections, including those in TIME_WAIT
+    taken: list[SmallCount] = []  # ports in use, including those in TIME_WAIT
 
 
 class Pings(msgspec.Struct, frozen=True):
     """The health checks, which form an open load."""
 
     due_s: list[Moment] = []
-    sent_s: list[Moment] = []  # later than due only if the bench was late
-    waited_s: list[Seconds] = []  # from due to the response or timeout
+    sent_s: list[Moment] = []  # differs from due_s only if the bench was late
+    waited_s: list[Seconds] = []  # time between due and the response or timeout
     problem: list[str] = []  # empty if the response was right
 
 
 class Checks(msgspec.Struct, frozen=True):
-    """The bench's own requests during the load, whose responses it compares."""
+    """The bench's own requests during the load. It compares each response with the right one."""
 
     sent_s: list[Moment] = []
-    answered_s: list[Moment] = []  # or timed out
+    answered_s: list[Moment] = []  # time of the response or the timeout
     code: list[str] = []  # the problem, for programs; empty if the response was right
     problem: list[str] = []  # the problem, for people
 
@@ -130,12 +138,12 @@ class Machine(msgspec.Struct, frozen=True):
     idle_s: Clock | None = None
 
 
-class Beats(msgspec.Struct, frozen=True):
+class SpeedSamples(msgspec.Struct, frozen=True):
     """The samples of the speed probe, which repeats the same short computation on every CPU."""
 
     at_s: list[Moment] = []
     cpu: list[Index] = []
-    took_s: list[Seconds] = []  # in CPU time, so that waiting for the CPU does not count
+    took_s: list[Seconds] = []  # CPU time, which excludes waiting for the CPU
 
 
 class CpuTimes(msgspec.Struct, frozen=True):
@@ -149,10 +157,10 @@ class Samples(msgspec.Struct, frozen=True):
     """The resource usage of the server's process tree."""
 
     at_s: list[Moment] = []
-    cpu_s: list[CpuSeconds] = []  # since the server started
+    cpu_s: list[CpuSeconds] = []  # CPU time since the server started
     memory_bytes: list[Count] = []
     processes: list[SmallCount] = []
-    waited_s: list[Seconds] = []  # how long runnable threads waited for a CPU; empty if the system does not count it
+    waited_s: list[Seconds] = []  # how long runnable threads waited for a CPU; empty if the system doesn't report it
 
 
 class TracedRequests(msgspec.Struct, frozen=True):
@@ -160,9 +168,9 @@ class TracedRequests(msgspec.Struct, frozen=True):
 
     sent_s: list[Moment] = []
     answered_s: list[Moment] = []
-    worker: list[str] = []  # "process id/thread name"; empty if the server does not send it
-    # The spans in which the task ran: start, end, and CPU seconds. If the server does not send these, the only span is
-    # its Server-Timing before the response, without CPU seconds.
+    worker: list[str] = []  # "process id/thread name"; empty if the server doesn't report it
+    # The spans in which the task ran: start, end, and CPU seconds. If the server does not report them, one span without
+    # CPU seconds is derived from Server-Timing.
     ran_s: list[list[tuple[float, float, float | None]]] = []
 
 
@@ -188,12 +196,12 @@ class Recovery(msgspec.Struct, frozen=True):
         """Return whether no request failed and the check ended with enough right responses in a row.
 
         Args:
-            answers: the required length of the row.
-            processes: the required number of distinct processes in it.
+            answers: the required number of consecutive right responses.
+            processes: the required number of distinct processes among them.
         """
-        last_refused = max((index for index, outcome in enumerate(self.outcome, 1) if outcome), default=0)
-        row = self.process[last_refused:]
-        is_complete = len(row) >= answers and len({*row} - {""}) >= processes
+        streak_start = max((index for index, outcome in enumerate(self.outcome, 1) if outcome), default=0)
+        streak = self.process[streak_start:]
+        is_complete = len(streak) >= answers and len({*streak} - {""}) >= processes
         return is_complete and not any(outcome in FAILED_OUTCOMES for outcome in self.outcome)
 
 
@@ -201,24 +209,24 @@ class Arrivals(msgspec.Struct, frozen=True):
     """The requests of an open load."""
 
     due_s: list[Moment] = []
-    sent_s: list[Moment] = []  # later than due only if the generator was late
-    ended_s: list[Moment] = []  # or timed out
-    outcome: list[str] = []  # as in `Requests`; `unanswered`: no response until the load ended
+    sent_s: list[Moment] = []  # differs from due_s only if the generator was late
+    ended_s: list[Moment] = []  # time of the response or the timeout
+    outcome: list[str] = []  # as in `Requests`; `unanswered`: no response before the load ended
 
 
-class _OfCase(msgspec.Struct, kw_only=True):
-    """A measurement of a case. It is mutable only while it is being measured."""
+class _CaseMeasurement(msgspec.Struct, kw_only=True):
+    """A measurement of a case. It is mutable only while the measurement runs."""
 
-    server: str  # the stem of its file, preceded by as many directories as make it unique
+    server: str  # the stem of its file, with as many parent directories as needed to make it unique
     title: str
-    values: dict[str, Value]  # on each axis that the case depends on: task, users, python, ...
+    values: dict[str, Value]  # by axis: task, users, python, ...
 
     @property
     def case(self) -> Case:
         return case_of(self.server, self.values)
 
 
-class Record(_OfCase, kw_only=True):
+class Record(_CaseMeasurement, kw_only=True):
     """The measurement of one case in one round."""
 
     is_ceiling: bool = False
@@ -226,35 +234,35 @@ class Record(_OfCase, kw_only=True):
     has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
     round: Positive
     began_at: str  # UTC, ISO 8601
-    load_average: Cpus  # of the machine over the last minute, before the server was started
+    load_average: Cpus  # one-minute load average of the machine before the server was started
     time_s: Seconds  # planned duration of the load
     workers: Positive | None = None  # how many tasks the server runs concurrently, as it reports
     gil: bool | None = None  # whether the GIL was enabled; None if this Python can't disable it
     gil_enabled_by: str = ""  # the extension module whose import enabled the GIL of a free-threaded Python
-    answer_bytes: Bytes = 0  # of the right response
+    answer_bytes: Bytes = 0  # size of the right response
     answer_status: Status = 200
-    ready_s: Seconds | None = None  # from the start of the server to its first right response to a ping
-    warm_s: Seconds | None = None  # from the start of the server until all workers had run a task
-    warm_up_answers: Count = 0  # responses to the load of the warm-up
+    ready_s: Seconds | None = None  # start of the server to its first right response to a ping
+    warm_s: Seconds | None = None  # start of the server until all workers had run a task
+    warm_up_answers: Count = 0  # responses during the warm-up
     warm_up_cpu_s: CpuSeconds | None = None  # CPU time of the server during the warm-up
     load_began_s: Clock | None = None  # on the machine's monotonic clock
     load_s: PositiveSeconds | None = None  # actual duration of the load
-    stop_s: Seconds | None = None  # from SIGTERM until no process of the server was left
+    stop_s: Seconds | None = None  # SIGTERM until no process of the server was left
     case_s: Seconds | None = None  # duration of the whole case
     transactions: Transactions = msgspec.field(default_factory=Transactions)
     socket_failures: Count = 0  # requests without a response, as the tool reports
-    bursts: Bursts = msgspec.field(default_factory=Bursts)  # instead of transactions
+    bursts: Bursts = msgspec.field(default_factory=Bursts)  # replaces `transactions` for tools that report totals
     keep_alive: bool = False
-    tool_cpus: Positive | None = None  # that the tool can use at most
+    tool_cpus: Positive | None = None  # CPUs that the tool can use
     ports: Ports = msgspec.field(default_factory=Ports)
     port_range: Positive | None = None  # number of local ports of the system
     ports_are_reused: bool | None = None  # whether the system reuses ports in TIME_WAIT
     tool: str = "siege"
     tool_step_s: Seconds = 0.01  # resolution of the reported response times
     tool_command: list[str] = []
-    tool_report: str = ""  # what the tool printed and wrote; of all bursts
+    tool_report: str = ""  # the tool's output and report, of all bursts
     tool_unknown: Count = 0  # lines on stdout that could not be parsed
-    tool_unknown_lines: list[str] = []  # the first of these
+    tool_unknown_lines: list[str] = []  # the first of these lines
     tool_cpu_s: Seconds | None = None
     bench_cpu_s: Seconds | None = None  # CPU time of the bench during the load
     services_cpu_s: Seconds | None = None  # CPU time of services that were started for the server, such as PostgreSQL
@@ -269,7 +277,7 @@ class Record(_OfCase, kw_only=True):
     alone_wall_s: list[CpuSeconds] = []
     alone_cpu_s: list[CpuSeconds] = []
     alone_on_cpu: list[Index] = []  # the CPU on which the run ended
-    beats: Beats = msgspec.field(default_factory=Beats)
+    beats: SpeedSamples = msgspec.field(default_factory=SpeedSamples)
     cpu_times: CpuTimes = msgspec.field(default_factory=CpuTimes)
     samples: Samples = msgspec.field(default_factory=Samples)
     memory_kind: str = ""  # "pss", or "uss" or "rss" if the system has no PSS
@@ -281,19 +289,19 @@ class Record(_OfCase, kw_only=True):
         return int(self.values.get("users") or 0)
 
 
-class Trace(_OfCase, kw_only=True):
-    """The spans in which a few simultaneous requests were computed, and the pings during these."""
+class Trace(_CaseMeasurement, kw_only=True):
+    """When each of a few simultaneous requests was computed, and the pings meanwhile."""
 
     workers: Positive | None = None
     requests: TracedRequests = msgspec.field(default_factory=TracedRequests)
     pings: Pings = msgspec.field(default_factory=Pings)  # times in seconds since the first one was due
-    machine: Machine | None = None  # from the first request to the last response
-    server_cpu_s: Seconds | None = None  # of the server, its children and its services during that time
+    machine: Machine | None = None  # first request to last response
+    server_cpu_s: Seconds | None = None  # CPU time of the server, its children and its services during that time
     bench_cpu_s: Seconds | None = None
     failure: Failure | None = None
 
 
-class Incident(_OfCase, kw_only=True):
+class Incident(_CaseMeasurement, kw_only=True):
     """The effect of one fault on one server in one round."""
 
     fault: str
@@ -304,12 +312,12 @@ class Incident(_OfCase, kw_only=True):
     fault_at_s: Moment | None = None
     ended_s: Moment = 0.0  # when the load ended
     idle_answer_s: Seconds | None = None  # response time of the idle server
-    left_whole: bool | None = None  # whether the same server was used for the next fault; None: not checked
+    left_whole: bool | None = None  # whether the server recovered and was reused for the next fault; None: not checked
     recovery: Recovery = msgspec.field(default_factory=Recovery)
     recovery_answers: SmallCount = 0  # right responses in a row that count as a recovery
     recovery_processes: SmallCount = 0  # distinct processes that must have sent them
-    seen: dict[str, Metric] = {}  # further measurements of the fault, by name
-    without: str = ""  # why the fault does not apply to this server
+    seen: dict[str, Metric] = {}  # other metrics of the fault, by name
+    without: str = ""  # why the fault does not apply to this server; empty if it does
     failure: Failure | None = None
 
     @property
@@ -321,13 +329,13 @@ class Incident(_OfCase, kw_only=True):
 
 
 class RateStep(msgspec.Struct, kw_only=True):
-    """One arrival rate, offered to one server."""
+    """The measurement of one server at one arrival rate."""
 
     record: Record  # `round` is the number of the step
     goals: list[str]  # as the user wrote them
     arrivals_per_s: Rate
     arrivals: Arrivals = msgspec.field(default_factory=Arrivals)
-    seen_until_s: Moment = 0.0  # when the measurement ended; requests without a response are censored here
+    seen_until_s: Moment = 0.0  # when the measurement ended; later responses are right-censored
     broke: bool = False  # whether the step was ended early, because a goal was clearly missed
     generator_awake: Cpus | None = None  # CPUs that the generator used or waited for
 
@@ -336,24 +344,24 @@ class RateStep(msgspec.Struct, kw_only=True):
         return self.record.case
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class SkippedServer(msgspec.Struct, frozen=True):
     """A server that was skipped, because it does not run with this Python."""
 
     server: str
     title: str
     python: str
-    reason: str  # and a remedy
+    reason: str  # why, and what to do about it
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine and the versions of the software."""
+    """The machine and the software versions."""
 
     cpu_model: str
     cpus: Positive
     usable_cpus: Positive
     memory_bytes: Count
     system: str
-    pythons: dict[str, str]  # build by version
+    pythons: dict[str, str]  # by version: the build
     packages: dict[str, str] = {}  # only in older files: packages of the bench
     packages_of: dict[str, dict[str, str]] = {}  # by Python version: the servers' packages and their versions
     tools: dict[str, str] = {}  # versions of the load tools
@@ -363,7 +371,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of the suite that a reader of the result needs."""
+    """The settings of the suite that are needed to read the result."""
 
     title: str
     source: str = ""  # path of the suite file
@@ -379,14 +387,14 @@ class Result(msgspec.Struct, kw_only=True):
     command: list[str]
     began_at: str
     seed: int
-    rounds: Positive  # as planned, or the maximum; `records` has fewer if the run was stopped
-    until_certain: bool = False  # whether the run added rounds until the result was certain
+    rounds: Positive  # planned rounds, or the maximum; `records` has fewer if the run was stopped
+    until_certain: bool = False  # whether the run added rounds until the result was clear
     requirements: list[Required] = []
     records: list[Record] = []
     traces: list[Trace] = []
     incidents: list[Incident] = []
     steps: list[RateStep] = []
-    left_out: list[LeftOut] = []
+    left_out: list[SkippedServer] = []
     schema: Positive = SCHEMA
 
 
@@ -394,22 +402,25 @@ def save(result: Result, path: Path) -> None:
     """Write the result in the current schema.
 
     Raises:
-        UnwritableError: the previous file is still there.
+        UnwritableError: the file can't be written; the previous version is unchanged.
     """
-    write_whole(path, msgspec.json.encode(msgspec.structs.replace(result, schema=SCHEMA)))
+    write_atomically(path, msgspec.json.encode(msgspec.structs.replace(result, schema=SCHEMA)))
 
 
 def load(path: Path) -> Result:
     """Read a result of any schema.
 
     Raises:
-        BadResultError: there is no such file, it isn't a result, or a later version wrote it.
+        BadResultError: the file can't be read, is not a result, or was written by a later version.
     """
     try:
-        data = read_whole(path, b"{")
+        data = read_limited(path, b"{")
         raw = msgspec.json.decode(data)
         if raw["schema"] > SCHEMA:
-            raise BadResultError(f"{path}: made by a later version (schema {raw['schema']}, known up to {SCHEMA})")
+            raise BadResultError(
+                f"{path}: written by a later version (schema {raw['schema']}; this version reads up to {SCHEMA}); "
+                "upgrade under-siege"
+            )
         result = msgspec.convert(raw if raw["schema"] == SCHEMA else upgraded(raw), type=Result, str_keys=True)
     except OSError as error:
         raise BadResultError(f"{path}: {error.strerror}") from None
@@ -422,5 +433,11 @@ def load(path: Path) -> Result:
     except RecursionError:
         raise BadResultError(f"{path}: not a result of {PROGRAM} run: too many nested brackets") from None
     if problem := next(inconsistencies(result), ""):
-        raise BadResultError(f"{path}: this can't be a result: {problem}")
+        raise BadResultError(f"{path}: not a valid result: {problem}")
     return made_legible(result)
+
+
+def append_row(columns: msgspec.Struct, *values: object) -> None:
+    """Append one value to each column, in the order in which the columns are defined."""
+    for name, value in zip(columns.__struct_fields__, values, strict=True):
+        getattr(columns, name).append(value)

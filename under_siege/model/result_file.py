@@ -1,4 +1,4 @@
-"""Files and texts from outside: read within limits, checked, made legible, and written completely or not at all."""
+"""Read untrusted files within limits, check and sanitize them, and write files atomically."""
 
 import contextlib
 import errno
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from common.errors import BadInputError
 
-if TYPE_CHECKING:  # it takes a while to load, and --help does not need it
+if TYPE_CHECKING:  # a slow import that --help does not need
     import msgspec
 
 T = TypeVar("T")
 
 PEEKED_BYTES, MAX_BYTES = 4096, 1_000_000_000
-# Limits of the values in a file from an untrusted source: beyond any measurement, but small enough to compute with.
+# Limits of the values in untrusted files: larger than any measurement, but small enough to compute with.
 LONGEST_S, LONGEST_CLOCK_S, LARGEST_INDEX, LARGEST = 1e6, 1e10, 10**6, 2**53
 _TEMPORARY = ".under-siege-"
 _MODE = 0o644  # permissions of a new file; mkstemp sets 0600
 _MAX_LINKS = 40
 
-# Control characters, those that change the direction of writing, other invisible ones (Unicode's Cc, Cf, Zl, Zp and
-# Default_Ignorable_Code_Point), and surrogates, which no encoding can write.
+# Control characters, characters that change the writing direction, other invisible characters (Unicode's Cc, Cf, Zl, Zp
+# and Default_Ignorable_Code_Point), and surrogates, which no encoding can write.
 _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
     "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
@@ -34,23 +34,24 @@ _HIDDEN = (
 _ILLEGIBLE = re.compile(f"[{_HIDDEN}]")
 _MULTILINE_FIELDS = frozenset({"tool_report", "server_said"})
 
-_NO_SERVER = "bare"  # the server of the run without a server, up to schema 4
-_RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # since schema 5
+_NO_SERVER = "bare"  # the name of the ceiling up to schema 4
+_RENAMED = {"siege_began_s": "load_began_s", "siege_s": "load_s"}  # old and new names, since schema 5
 _RENAMED |= {f"siege_{name}": f"tool_{name}" for name in ("command", "report", "unknown", "unknown_lines", "cpu_s")}
 _INTEGER_AXES = ("users", "workers")
-_OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # empty if unknown, or in older files
+_TEXT_AXES = ("task", "python")
+_OPTIONAL_COLUMNS = ("memory_bytes", "odd_bytes", "wrong_contents", "waited_s")  # may be empty
 
 
 class UnwritableError(BadInputError, OSError):
     """The file can't be written. The message is one line."""
 
 
-def read_whole(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYTES) -> bytes:
-    """Return the contents of a file, which is never read beyond the limit; a pipe without a writer is empty.
+def read_limited(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYTES) -> bytes:
+    """Return the contents of a file, and read no more than the limit; a pipe without a writer is empty.
 
     Raises:
         OSError: the file can't be read.
-        ValueError: it is too large, or begins with something else.
+        ValueError: it is too large, or does not begin with `begins_with`.
     """
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY), "rb") as file:
         os.set_blocking(file.fileno(), True)
@@ -63,11 +64,11 @@ def read_whole(path: Path, begins_with: bytes = b"", most_bytes: int = MAX_BYTES
     return data
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file by a new one, so that it is never incomplete; write directly to a device or a pipe.
 
     Raises:
-        UnwritableError: the previous file is still there.
+        UnwritableError: the file can't be written; the previous version is unchanged.
     """
     with _reported(path):
         target, is_replaceable = _target(path)
@@ -88,7 +89,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise UnwritableError if `write_whole` would fail, as far as can be known beforehand."""
+    """Raise UnwritableError if `write_atomically` would fail now."""
     with _reported(path, "; try another file"):
         target, is_replaceable = _target(path)
         if is_replaceable:
@@ -106,7 +107,7 @@ def _reported(path: Path, remedy: str = "") -> Iterator[None]:
 
 
 def is_pipe(path: Path) -> bool:
-    """Return whether the path is a pipe or a socket, to which a second version can't be written."""
+    """Return whether the path is a pipe or a socket, which can't be rewritten."""
     with contextlib.suppress(OSError):
         mode = path.stat().st_mode
         return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
@@ -114,13 +115,13 @@ def is_pipe(path: Path) -> bool:
 
 
 def _target(path: Path) -> tuple[Path, bool]:
-    """Follow links; return whether the target may be replaced, which is not a device, a pipe, or an open file."""
+    """Follow links; return the target and whether it may be replaced: no device, pipe, or open file descriptor."""
     for _ in range(_MAX_LINKS):
-        if Path("/proc") in path.parent.resolve().parents:  # where /dev/stdout and /dev/fd/63 lead
+        if Path("/proc") in path.parent.resolve().parents:  # the target of /dev/stdout and /dev/fd/63
             return path, False
         try:
             path = path.parent / path.readlink()
-        except OSError:  # no link
+        except OSError:  # not a link
             break
     try:
         mode = path.stat().st_mode
@@ -142,29 +143,29 @@ def _append(target: Path, data: bytes) -> None:
 
 
 def legible(text: str, *, lines: bool = False) -> str:
-    """Return one line, or several, in which `\ufffd` replaces every character that a reader would not see."""
+    """Replace invisible characters by `\ufffd`; unless `lines`, also join the lines."""
     if text.isascii() and text.isprintable():
         return text
     return _ILLEGIBLE.sub("\ufffd", text.replace("\r\n", "\n") if lines else re.sub(r"[\t\n\r]+", " ", text))
 
 
 def made_legible(value: T, *, lines: bool = False) -> T:
-    """Return the value with all texts in it legible, at any depth."""
-    made: Any = value
+    """Return the value with `legible` applied to all texts in it, at any depth."""
+    copy: Any = value
     if isinstance(value, str):
-        made = legible(value, lines=lines)
+        copy = legible(value, lines=lines)
     elif isinstance(value, dict):
-        made = {made_legible(key): made_legible(item) for key, item in value.items()}
-    elif isinstance(value, list) and not (value and isinstance(value[0], int | float)):  # may be millions of numbers
-        made = [made_legible(item) for item in value]
-    elif _is_struct(made):
-        fields = {name: getattr(made, name) for name in made.__struct_fields__}
-        made = type(made)(**{name: made_legible(fields[name], lines=name in _MULTILINE_FIELDS) for name in fields})
-    return cast(T, made)
+        copy = {made_legible(key): made_legible(item) for key, item in value.items()}
+    elif isinstance(value, list) and not (value and isinstance(value[0], int | float)):  # skip millions of numbers
+        copy = [made_legible(item) for item in value]
+    elif _is_struct(copy):
+        fields = {name: getattr(copy, name) for name in copy.__struct_fields__}
+        copy = type(copy)(**{name: made_legible(fields[name], lines=name in _MULTILINE_FIELDS) for name in fields})
+    return cast(T, copy)
 
 
 def upgraded(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a raw result of schema 4 or older in the current schema, except for the number of its schema."""
+    """Convert a decoded result of schema 4 or older to the current schema; `schema` itself stays."""
     environment = result["environment"]
     environment["tools"] = {"siege": environment.pop("siege", "")}
     for record in result.get("records", []):
@@ -179,29 +180,33 @@ def upgraded(result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def inconsistencies(struct: "msgspec.Struct", place: str = "") -> Iterator[str]:
-    """Yield a short text for each contradiction in a result that the types of its fields don't exclude."""
+def inconsistencies(struct: "msgspec.Struct", path: str = "") -> Iterator[str]:
+    """Yield a message for each contradiction in a result that the types of its fields don't exclude.
+
+    Args:
+        path: the field in the result that holds the struct, such as `records[0]`.
+    """
     fields = {name: getattr(struct, name) for name in struct.__struct_fields__}
     if all(isinstance(value, list | dict) for value in fields.values()):
-        yield from _in_table(fields, place)
+        yield from _table_problems(fields, path)
     for name, value in fields.items():
-        at = f"{place}.{name}".lstrip(".")
+        field_path = f"{path}.{name}".lstrip(".")
         if name == "values":
-            yield from _in_values(value, at)
+            yield from _axis_problems(value, field_path)
         elif name == "ran_s":
-            yield from _in_spans(value, at)
+            yield from _span_problems(value, field_path)
         elif _is_struct(value):
-            yield from inconsistencies(value, at)
+            yield from inconsistencies(value, field_path)
         elif isinstance(value, list) and value and _is_struct(value[0]):
             for index, item in enumerate(value):
-                yield from inconsistencies(item, f"{at}[{index}]")
+                yield from inconsistencies(item, f"{field_path}[{index}]")
 
 
 def _is_struct(value: object) -> bool:
     return hasattr(value, "__struct_fields__")
 
 
-def _in_table(columns: dict[str, list[Any] | dict[int, list[Any]]], place: str) -> Iterator[str]:
+def _table_problems(columns: dict[str, list[Any] | dict[int, list[Any]]], path: str) -> Iterator[str]:
     lengths = [
         (name, len(part))
         for name, column in columns.items()
@@ -210,29 +215,31 @@ def _in_table(columns: dict[str, list[Any] | dict[int, list[Any]]], place: str) 
     ]
     if len({length for _, length in lengths}) > 1:
         listed = ", ".join(f"{name} {length}" for name, length in lengths)
-        yield f"{place} has columns of different lengths: {listed[:200]}"
+        yield f"{path} has columns of different lengths: {listed[:200]}"
     last_s: dict[int, float] = {}
     times_s = columns.get("at_s", [])
     for at_s, cpu in zip(times_s, columns.get("cpu", [0] * len(times_s)), strict=False):
         if at_s < last_s.get(cpu, at_s):
-            yield f"{place}.at_s goes back in time"
+            yield f"{path}.at_s goes back in time"
             return
         last_s[cpu] = at_s
 
 
-def _in_values(values: dict[str, Any], place: str) -> Iterator[str]:
+def _axis_problems(values: dict[str, Any], path: str) -> Iterator[str]:
     for axis, value in values.items():
         low, high = (1, LARGEST_INDEX) if axis in _INTEGER_AXES else (-LARGEST, LARGEST)
         if axis in _INTEGER_AXES and not isinstance(value, int):
-            yield f"{place}.{axis} is not a number"
+            yield f"{path}.{axis} is not a number"
+        elif axis in _TEXT_AXES and not isinstance(value, str):
+            yield f"{path}.{axis} is not a text"
         elif isinstance(value, int) and not low <= value <= high:
-            yield f"{place}.{axis} is {_short(value)}"
+            yield f"{path}.{axis} is {_short(value)}"
 
 
-def _in_spans(requests: list[list[tuple[float, float, float | None]]], place: str) -> Iterator[str]:
+def _span_problems(requests: list[list[tuple[float, float, float | None]]], path: str) -> Iterator[str]:
     for start_s, end_s, cpu_s in (span for request in requests for span in request):
         if not -LONGEST_S <= start_s <= end_s <= LONGEST_S or not 0 <= (cpu_s or 0) <= LONGEST_S:
-            yield f"{place} has a span from {_short(start_s)} to {_short(end_s)}"
+            yield f"{path} has a span from {_short(start_s)} to {_short(end_s)}"
             return
 
 

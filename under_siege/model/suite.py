@@ -1,4 +1,4 @@
-"""A suite: the targets that are compared, the load, and the right response."""
+"""Define a suite: the targets to compare, the load, and the right response."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -14,28 +14,28 @@ SAME, JSON, ANY = "same", "json", "any"  # how bodies are compared: byte by byte
 READY_WITHIN_S = 15.0
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
 OPEN = "open"  # load tool: requests arrive at a rate, whether or not earlier ones were answered
-SERVICES = ("postgresql", "redis")  # the services among `Target.needs`
+SERVICES = ("postgresql", "redis")  # `Target.needs` may contain these and programs
 LONGEST_TIME_S = 86_400.0
 _UNITS_S = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
 def placeholders(*texts: str) -> list[str]:
-    """Return the distinct names in braces; other braces are literal."""
+    """Return the distinct placeholder names, such as `size` for `{size}`; other braces are literal."""
     return list(dict.fromkeys(name for text in texts for name in _PLACEHOLDER.findall(text)))
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:
-    """Return the text with the values of its placeholders; a placeholder without a value stays."""
+    """Replace the placeholders in the text by their values; a placeholder without a value stays."""
     return _PLACEHOLDER.sub(lambda match: str(values.get(match[1], match[0])), text)
 
 
-def filled_words(words: Iterable[str], values: Mapping[str, object]) -> list[str]:
-    return [filled(word, values) for word in words]
+def filled_all(texts: Iterable[str], values: Mapping[str, object]) -> list[str]:
+    return [filled(text, values) for text in texts]
 
 
 def parse_time_s(text: str) -> float | None:
-    """Return the seconds of `30`, `30s`, `500ms`, `2m` or `1h`; None if the text is no time between 0 and a day."""
+    """Parse `30`, `30s`, `500ms`, `2m` or `1h` into seconds; return None unless it is between 0 and a day."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)", text, re.ASCII)
     time_s = float(match[1]) * _UNITS_S[match[2]] if match else 0.0
     return time_s if 0 < time_s <= LONGEST_TIME_S else None
@@ -49,14 +49,14 @@ class Kind(StrEnum):
     GREENLETS = "a greenlet for each request"
     THREADS = "threads"
     PROCESSES = "processes"
-    PREFORK = "processes that are there before any request"
+    PREFORK = "processes started before any request"
     INTERPRETERS = "sub-interpreters"
     UNKNOWN = ""
 
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """The load that precedes the measured load: a number of requests, or a time; none if both are None."""
+    """The load before the measured load: a number of requests, or a time; both None: no warm-up."""
 
     requests: int | None = None
     time_s: float | None = None
@@ -71,27 +71,27 @@ class Target:
 
     AXES: ClassVar = ("task", "users", "python", "workers")
 
-    name: str  # the stem of the server's file; in a plan preceded by as many directories as make it unique
+    name: str  # the stem of the server's file; in a plan with as many parent directories as needed to make it unique
     title: str
-    path: Path | None = None  # of a script that keeps the server contract
+    path: Path | None = None  # a script that follows the server contract
     requires: str = ""  # the script's REQUIRES, such as "python>=3.14"
     kind: Kind = Kind.UNKNOWN
-    axes: tuple[str, ...] = AXES  # that the target depends on
+    axes: tuple[str, ...] = AXES  # the axes that the target depends on
     command: tuple[str, ...] = ()
-    command_if: tuple[str, ...] = ()  # appended if all axes in it have a value
-    url: str = ""  # of a server that chooses its address itself
+    command_if: tuple[str, ...] = ()  # appended to the command if all axes in it have a value
+    url: str = ""  # set if the server chooses its own address
     environment: tuple[tuple[str, str], ...] = ()
     requirements: tuple[str, ...] = ()  # the packages of a virtual environment for this target
     needs: tuple[str, ...] = ()  # programs and services
     ready_within_s: float | None = None  # None: the suite's
     prepare: tuple[str, ...] = ()  # a command to run in the environment before the first start
-    headers: tuple[tuple[str, str], ...] = ()  # that each right response has
+    headers: tuple[tuple[str, str], ...] = ()  # required in each right response
     warm_up: WarmUp | None = None  # None: the suite's
-    takes_jobs: bool = True  # False if the source code shows that it does not
+    takes_jobs: bool = True  # False if the source code has no route for jobs
 
     @property
-    def is_bare(self) -> bool:
-        """Return whether there is no server, only the load."""
+    def has_no_server(self) -> bool:
+        """Return whether this is the ceiling: the load without a server."""
         return not self.command and not self.url
 
     @property
@@ -105,29 +105,29 @@ class Target:
         return (*self.command, *self.command_if) if has_values else self.command
 
 
-BARE = Target(
+NO_SERVER = Target(
     "bare",
-    "No server: the users compute in threads of a few processes; their rate is the ceiling.",
+    "No server: the users run the task in threads of a few processes; their rate is the ceiling.",
     axes=("task", "users", "path", "python"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The requests that are sent. The number of users is an axis."""
+    """The requests to send. The number of users is an axis instead."""
 
     tool: str = "siege"
     path: str = "/"  # may contain axes: `/report?size={size}`
     time_s: float | None = None  # None: as long as each case needs
-    requests: int | None = None  # replaces the time
+    requests: int | None = None  # if set, replaces the time
     keep_alive: bool = False
-    threads: int = 1  # of the tool
+    threads: int = 1  # threads of the tool
     options: tuple[str, ...] = ()  # arguments added to the tool's command line
-    own_network: bool = False  # whether the run has a network namespace, and thus ports, of its own
-    ports: int | None = None  # the number of local ports there; a port in TIME_WAIT is not reused
+    own_network: bool = False  # whether the run has its own network namespace, and thus its own ports
+    ports: int | None = None  # the number of local ports in it; ports in TIME_WAIT are not reused
     warm_up: WarmUp | None = None
-    files: str = ""  # a folder; each request replaces {file} in the path by a random file of it
-    script: str = ""  # source code run by each user instead of requesting the path again and again
+    files: str = ""  # a directory; each request replaces {file} in the path by a random file in it
+    script: str = ""  # source code that each user runs instead of requesting the path
 
     @property
     def posts_jobs(self) -> bool:
@@ -146,7 +146,7 @@ class Expect:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The health check. Any status below 400 is right, or, if there is a body, that body with status 200."""
+    """The health check. Without `body`, any status below 400 is right; else only status 200 with this body."""
 
     path: str = "/ping"
     body: bytes | None = None
@@ -163,13 +163,13 @@ class Suite:
     targets: tuple[Target, ...]
     ceiling: Target | None
     load: Load = Load()
-    axes: dict[str, tuple[Value, ...]] = field(default_factory=dict)  # the values to measure
+    axes: dict[str, tuple[Value, ...]] = field(default_factory=dict)  # by axis: the values to measure
     expect: Expect = Expect()
     ping: Ping | None = PONG
     prepare: tuple[str, ...] = ()  # a command to run before any server is started
     ready_within_s: float = READY_WITHIN_S
     title: str = ""
     source: str = ""  # the path of the suite file, as the user wrote it
-    folder: Path | None = None  # the working directory of the commands; None: that of the bench
+    folder: Path | None = None  # the working directory of the commands; None: the bench's own
     has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
     required: tuple[Required, ...] = ()

@@ -1,4 +1,4 @@
-"""The profile of a task, step by step. A step that was not reached is None; one that failed has an error."""
+"""Define the profile of a task, step by step. A step that was not reached is None; a failed step has an error."""
 
 import msgspec
 
@@ -7,9 +7,9 @@ BUSY_PCT = 10.0  # percentage of all CPUs; an idle machine has 1 or 2
 
 class FirstRun(msgspec.Struct, frozen=True):
     wall_s: float = 0.0
-    cpu_s: float = 0.0  # of all threads of the process
+    cpu_s: float = 0.0  # CPU time of all threads of the process
     memory_bytes: int = 0
-    answer: str = ""  # its beginning
+    answer: str = ""  # the beginning of the answer
     answer_bytes: int = 0
     has_cache: bool = False  # whether a cache of functools is visible
     error: str = ""
@@ -26,7 +26,7 @@ class RepeatedRuns(msgspec.Struct, frozen=True):
     """The fastest of several runs, and the number of different answers."""
 
     wall_s: float = 0.0
-    cpu_s: float = 0.0  # of all threads of the process
+    cpu_s: float = 0.0  # CPU time of all threads of the process
     runs: int = 0
     answers: int = 0
     error: str = ""
@@ -34,8 +34,8 @@ class RepeatedRuns(msgspec.Struct, frozen=True):
 
 class Yields(msgspec.Struct, frozen=True):
     yields: int = 0
-    waits: int = 0  # the yields that wait for something
-    longest_s: float = 0.0  # between two yields
+    waits: int = 0  # how many of the yields wait for something
+    longest_s: float = 0.0  # longest time between two yields
     error: str = ""
 
 
@@ -50,7 +50,7 @@ class ThreadRuns(msgspec.Struct, frozen=True):
 
 
 class OtherPrograms(msgspec.Struct, frozen=True):
-    others_pct: float = 0.0  # their share of all CPUs during the trial
+    others_pct: float = 0.0  # percentage of all CPUs that other programs used during the trial
     error: str = ""
 
     @property
@@ -64,8 +64,8 @@ class WorkerRun(msgspec.Struct, frozen=True):
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    costs_s: float = 0.0  # to send the task and the answer
-    start_s: float = 0.0  # of the first run, including the start of the worker
+    costs_s: float = 0.0  # time to send the task and the answer
+    start_s: float = 0.0  # time of the first run, including the start of the worker
     sent_bytes: int = 0
     error: str = ""
 

@@ -1,12 +1,12 @@
-"""Goals: thresholds of a metric, such as `p99 < 1s`, `ping p99 < 50ms`, `rate >= 30/s`.
+"""Parse goals: thresholds for a metric, such as `p99 < 1s`, `ping p99 < 50ms`, `rate >= 30/s`.
 
-The operators, and `p(99)`, `med` and `http_req_duration`, are those of k6's thresholds, but times need a unit.
+The operators and the names `p(99)`, `med` and `http_req_duration` are those of k6's thresholds, but times need a unit.
 """
 
 import difflib
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -14,7 +14,7 @@ import msgspec
 from common.errors import BadInputError
 
 GRAMMAR = (
-    "FIGURE < AMOUNT, or with <=, >, >=; FIGURE is p50, p95, p99 or max of the answers, ping p50 ... ping max, rate, "
+    "METRIC < LIMIT (or <=, >, >=), where METRIC is p50, p95, p99, max, ping p50, ping p95, ping p99, ping max, rate, "
     "of ceiling, availability, cpu or memory"
 )
 EXAMPLES = (
@@ -26,7 +26,7 @@ _TIMES = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0}
 _SHARES = {"%": 0.01, "": 1.0}
 _RATES = {"/s": 1.0, "/min": 1 / 60, "": 1.0}
 _SIZES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30}
-_FIGURES = {  # by the name in a goal: the name in a result, and the units
+_FIGURES = {  # name in a goal: (name in a result, units)
     **{name: (f"response_{name}_s", _TIMES) for name in _PERCENTILES},
     **{f"response {name}": (f"response_{name}_s", _TIMES) for name in _PERCENTILES},
     **{f"ping {name}": (f"ping_{name}_s", _TIMES) for name in _PERCENTILES},
@@ -52,47 +52,55 @@ class Goal:
     text: str  # as the user wrote it, with single spaces
     figure: str  # the name of the metric in a result: `ping_p99_s`, `rate_per_s`
     operator: str
-    limit: float  # in the unit of the metric; with `of_base` a multiple of the base
+    limit: float  # in the unit of the metric, or with `of_base` as a multiple of the base
     of_base: bool = False
 
     @property
     def is_at_most(self) -> bool:
-        """Return whether the limit is an upper one."""
+        """Return whether the limit is an upper limit."""
         return self.operator.startswith("<")
 
     def holds(self, value: float) -> bool:
         return bool(_OPERATORS[self.operator](value, self.limit))
 
     def decided(self, low: float, high: float) -> bool | None:
-        """Return whether the goal holds in the whole interval; None if it holds in a part of it."""
+        """Return whether the goal holds in the whole interval; None if it holds only in a part of it."""
         is_held = self.holds(low)
         return is_held if is_held is self.holds(high) else None
 
 
 def goal(text: str) -> Goal:
     """Return the parsed goal; raise BadInputError if it is invalid."""
-    words = " ".join(text[:_MAX_LENGTH].split())
-    match = _GOAL.fullmatch(words.lower())
+    normalized = " ".join(text[:_MAX_LENGTH].split())
+    match = _GOAL.fullmatch(normalized.lower())
     name = match["figure"] if match else ""
     for theirs, ours in _K6_NAMES.items():
         name = name.replace(theirs, ours)
     figure, units = _FIGURES.get(" ".join(name.split()), ("", {}))
     if not match or not figure or (match["of"] == "ceiling" and figure != "rate_per_s"):
-        near = difflib.get_close_matches(text.lower(), EXAMPLES, n=1, cutoff=0.3)
-        raise BadInputError(f"{text[:_MAX_LENGTH]!r} is no goal: expected {GRAMMAR}; such as {(near or EXAMPLES)[0]!r}")
+        example = (difflib.get_close_matches(text.lower(), EXAMPLES, n=1, cutoff=0.3) or EXAMPLES)[0]
+        raise BadInputError(f"{text[:_MAX_LENGTH]!r} is not a goal: expected {GRAMMAR}; for example {example!r}")
     if match["of"] == "ceiling":
         figure = "of_ceiling"
     of_base = match["of"] == "base"
     if of_base and not _has_base(figure):
-        known = ", ".join(name for name, other in goal_names().items() if _has_base(other))
-        raise BadInputError(f"{words!r}: that figure can't be compared with base: expected one of {known}")
+        metrics = ", ".join(name for name, other in goal_names().items() if _has_base(other))
+        raise BadInputError(f"{normalized!r}: this metric can't be compared with the base; use one of {metrics}")
     amount, unit = match["amount"], match["unit"]
     if match["of"]:
         units = _SHARES
     if unit not in units:
-        expected = ", ".join(filter(None, units))
-        raise BadInputError(f"{text!r}: {amount}{unit} has no unit of that figure: expected one of {expected}")
-    return Goal(words, figure, match["operator"], float(amount) * units[unit], of_base)
+        raise BadInputError(_unit_error(normalized, unit, units, match.start("unit")))
+    return Goal(normalized, figure, match["operator"], float(amount) * units[unit], of_base)
+
+
+def _unit_error(text: str, unit: str, units: Mapping[str, float], position: int) -> str:
+    """Return `p99 < 1: missing unit; use us, µs, ms, s, m or min, as in p99 < 1s`."""
+    *others, last = filter(None, units)
+    expected = f"{', '.join(others)} or {last}" if others else last
+    usual = next(name for name in ("s", "/s", "%", "mb") if name in units)
+    example = f"{text[:position].rstrip()}{usual}{text[position + len(unit) :]}"
+    return f"{text}: {f'unknown unit {unit!r}' if unit else 'missing unit'}; use {expected}, as in {example}"
 
 
 def _has_base(figure: str) -> bool:
@@ -101,7 +109,7 @@ def _has_base(figure: str) -> bool:
 
 
 def goal_names() -> dict[str, str]:
-    """Return the name in a result of every metric, by its name in a goal."""
+    """Return for each metric its name in a goal and its name in a result."""
     return {name: figure for name, (figure, _) in _FIGURES.items() if not name.startswith("response")}
 
 
@@ -109,7 +117,7 @@ class Required(msgspec.Struct, frozen=True):
     """A requirement of a result. It does not apply to the ceiling."""
 
     text: str  # such as `ping p99 < 50ms`
-    server: str = ""  # empty: all servers
+    server: str = ""  # empty: applies to all servers
 
     @property
     def goal(self) -> Goal:

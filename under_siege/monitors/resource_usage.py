@@ -11,8 +11,13 @@ from typing import NamedTuple
 
 import psutil
 
-from under_siege.model.record import Record
+from under_siege.model.record import Record, append_row
+from under_siege.monitors.probes import in_background
 from under_siege.processes.managed_process import offspring
+
+INTERVAL_S = 0.25
+FEWEST_LOOKS = 5
+_PROC = Path("/proc")
 
 
 def used_cpu_s(process: psutil.Process) -> float:
@@ -33,14 +38,8 @@ def used_cpu_s(process: psutil.Process) -> float:
         raise psutil.NoSuchProcess(process.pid) from None
 
 
-PROC = Path("/proc")
-_IPV4 = PROC / "sys/net/ipv4"
-INTERVAL_S = 0.25
-FEWEST_LOOKS = 5
-
-
 class Wakefulness:
-    """Looks at a process, its threads and its children; Linux counts for each thread how long it ran and waited."""
+    """Samples a process, its threads and its children; Linux counts for each thread how long it ran and waited."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -48,14 +47,12 @@ class Wakefulness:
 
     def look(self) -> None:
         """Record how long it was awake until now, if it is still there."""
-        awake_s = sum(sum(scheduled(pid)) for pid in _family(self._pid))
+        awake_s = sum(sum(_scheduled_s(pid)) for pid in _family(self._pid))
         if awake_s and awake_s >= (self._looks[-1][1] if self._looks else 0.0):
             self._looks.append((time.monotonic(), awake_s))
 
     def cpus(self, last_s: float) -> float | None:
         """Return the mean number of CPUs on which it was awake in the last seconds; None if that isn't known."""
-        if not self._looks:
-            return None
         looks = [look for look in self._looks if look[0] >= self._looks[-1][0] - last_s]
         if len(looks) < FEWEST_LOOKS:
             return None
@@ -65,26 +62,18 @@ class Wakefulness:
 
 def _family(pid: int) -> Iterator[int]:
     yield pid
-    for child in _words(PROC / str(pid) / "task" / str(pid) / "children"):
+    for child in _words(_PROC / str(pid) / "task" / str(pid) / "children"):
         yield from _family(int(child))
 
 
-class Scheduled(NamedTuple):
-    """What the scheduler counts of a process."""
-
-    ran_s: float
-    waited_s: float  # for a CPU
-
-
-def scheduled(pid: int) -> Scheduled:
-    """Return the sums over all threads that there are; zeros where the system does not count."""
+def _scheduled_s(pid: int) -> tuple[float, float]:
+    """Return how long all threads ran, and waited for a CPU; zeros where the system does not count."""
     try:
-        threads = list((PROC / str(pid) / "task").iterdir())
+        threads = list((_PROC / str(pid) / "task").iterdir())
     except OSError:
-        return Scheduled(0.0, 0.0)
-    told = [_words(thread / "schedstat") for thread in threads]  # nanoseconds on a CPU, and waiting for one
-    known = [(int(words[0]), int(words[1])) for words in told if len(words) >= 2]
-    return Scheduled(sum(ran for ran, _ in known) / 1e9, sum(waited for _, waited in known) / 1e9)
+        return 0.0, 0.0
+    counts = [words for thread in threads if len(words := _words(thread / "schedstat")) >= 2]  # in nanoseconds
+    return sum(int(words[0]) for words in counts) / 1e9, sum(int(words[1]) for words in counts) / 1e9
 
 
 def _words(path: Path) -> list[str]:
@@ -107,22 +96,11 @@ class Usage(NamedTuple):
 @contextlib.asynccontextmanager
 async def sampling(pid: int, record: Record, began_s: float, *, memory: bool = True) -> AsyncIterator[None]:
     """Sample the process and its children while the body runs, and once more at its end."""
-    stop = asyncio.Event()
-    task = asyncio.create_task(_sample(pid, record, began_s, stop, memory=memory))
-    try:
-        yield
-    finally:
-        stop.set()
-        await task
 
-
-async def _sample(pid: int, record: Record, began_s: float, stop: asyncio.Event, *, memory: bool) -> None:
-    last = False
-    while not last:
-        last = stop.is_set()
+    async def sample() -> bool:
         usage = await asyncio.to_thread(tree_usage, pid, memory=memory)  # reading /proc must not delay a ping
         if usage is None:
-            return
+            return False
         samples = record.samples
         samples.at_s.append(round(time.monotonic() - began_s, 6))
         samples.cpu_s.append(round(usage.cpu_s, 6))
@@ -131,9 +109,19 @@ async def _sample(pid: int, record: Record, began_s: float, stop: asyncio.Event,
         if memory:
             samples.memory_bytes.append(usage.memory_bytes)
             record.memory_kind = usage.memory_kind
-        if not last:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), INTERVAL_S)
+        return True
+
+    async def sample_until_it_is_gone() -> None:
+        while True:
+            if not await sample():
+                return
+            await asyncio.sleep(INTERVAL_S)
+
+    try:
+        async with in_background(sample_until_it_is_gone()):
+            yield
+    finally:
+        await sample()
 
 
 def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
@@ -148,8 +136,8 @@ def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
         with contextlib.suppress(psutil.Error):  # it ended meanwhile, or is a zombie
             own_s, times = used_cpu_s(process), process.cpu_times()
             size, kind = _memory(process) if memory else (0, "")
-            # What children that have ended had used is in their parent's figures.
-            waited_s += scheduled(process.pid).waited_s
+            # The CPU time of children that have exited is included in that of their parent.
+            waited_s += _scheduled_s(process.pid)[1]
             used_s += own_s + times.children_user + times.children_system
             memory_bytes += size
             kinds.add(kind)
@@ -172,28 +160,21 @@ def _memory(process: psutil.Process) -> tuple[int, str]:
 @contextlib.asynccontextmanager
 async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
     """Record how many local ports are taken while the body runs, because a load tool may use them up."""
-    span, reuse = _words(_IPV4 / "ip_local_port_range"), _words(_IPV4 / "tcp_tw_reuse")
+    span, reuse = (_words(_PROC / "sys/net/ipv4" / name) for name in ("ip_local_port_range", "tcp_tw_reuse"))
     if len(span) == 2 and all(word.isdecimal() for word in span):
         record.port_range = max(1, int(span[1]) - int(span[0]) + 1)
         record.ports_are_reused = reuse not in ([], ["0"])  # 1: always, 2: on the loopback interface, where we are
-    watching = asyncio.create_task(_watch(record, began_s))
-    try:
+    async with in_background(_record_taken_ports(record, began_s)):
         yield
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
 
 
-async def _watch(record: Record, began_s: float) -> None:
-    while (taken := taken_ports()) is not None:
-        record.ports.at_s.append(round(time.monotonic() - began_s, 4))
-        record.ports.taken.append(taken)
+async def _record_taken_ports(record: Record, began_s: float) -> None:
+    while (taken := _taken_ports()) is not None:
+        append_row(record.ports, round(time.monotonic() - began_s, 4), taken)
         await asyncio.sleep(INTERVAL_S)
 
 
-def taken_ports() -> int | None:
-    """Return how many TCP sockets have a port, including TIME_WAIT; None if the system does not tell."""
-    counts = re.search(
-        r"^TCP: inuse (\d+) .*\btw (\d+)", " ".join(_words(PROC / "net/sockstat")).replace(" TCP: ", "\nTCP: "), re.M
-    )
+def _taken_ports() -> int | None:
+    """Return how many TCP sockets have a port, including TIME_WAIT; None if the system does not report it."""
+    counts = re.search(r"\bTCP: inuse (\d+) .*?\btw (\d+)", " ".join(_words(_PROC / "net/sockstat")))
     return int(counts[1]) + int(counts[2]) if counts else None

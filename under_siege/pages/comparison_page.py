@@ -13,7 +13,7 @@ from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.pages.page_sections import sections
-from under_siege.report.columns import Column, columns_for, figures, name_in_table
+from under_siege.report.columns import NO_SERVER, Column, columns_for, name_in_table
 from under_siege.report.conclusion import answers
 from under_siege.report.grid import TableCell
 from under_siege.report.labels import at, cases_of, columned, in_plain_words, with_name
@@ -61,7 +61,7 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
 
 def _notes(result: Result, comparison: Comparison) -> Iterator[str]:
     """Yield each note after its subject, with a plain name for servers that have no row in the table."""
-    plain = {one.server: with_name(in_plain_words(one.server, one.title), one.server) for one in result.left_out}
+    plain = {case.server: with_name(in_plain_words(case.server, case.title), case.server) for case in result.left_out}
     for names, note in notes(result, comparison):
         yield f"{', '.join(plain.get(name, name) for name in names.split(', '))}: {note}"
 
@@ -69,7 +69,9 @@ def _notes(result: Result, comparison: Comparison) -> Iterator[str]:
 def _heading(result: Result) -> str:
     if result.suite is not None and (result.records or result.traces):
         return result.suite.title
-    tasks = list(dict.fromkeys([*(one.case.task for one in result.records), *(one.case.task for one in result.traces)]))
+    tasks = list(
+        dict.fromkeys([*(record.case.task for record in result.records), *(trace.case.task for trace in result.traces)])
+    )
     if not tasks:
         return "Nothing was measured"
     listed = tasks[0] if len(tasks) == 1 else f"{', '.join(tasks[:-1])} and {tasks[-1]}"
@@ -83,12 +85,13 @@ def _row(
     differing: Sequence[str],
     recommended: Sequence[Case | None],
 ) -> dict[str, Any]:
-    cells = [TableCell("")] * len(columns) if summary.verdict == FAILED else figures(summary, columns)
+    is_failed = summary.verdict == FAILED
+    cells = [TableCell("") if is_failed else column.cell(summary) for column in columns]
     return {
         "server": name_in_table(summary, comparison.ceilings),
         "rank": summary.rank or "",
         "is_recommended": summary.case in recommended,
-        "plain": in_plain_words(summary.server, summary.title),
+        "plain": "no server" if summary.server == NO_SERVER else in_plain_words(summary.server, summary.title),
         "is_ceiling": summary in comparison.ceilings,
         "setting": [(name, value or "") for name, value in zip(differing, at(summary.case, differing), strict=True)],
         "cells": list(zip((column.name for column in columns), cells, strict=True)),
@@ -110,22 +113,16 @@ def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield "system", machine.system
     for version, build in machine.pythons.items():
         yield f"Python {version}", build
-    yield from _packages(result)
+    packages_of = machine.packages_of or {"": machine.packages}
+    for python, packages in packages_of.items():
+        name = f"packages of Python {python}" if len(packages_of) > 1 else "packages"
+        yield name, ", ".join(f"{package} {version}" for package, version in packages.items())
     yield from ((tool, version) for tool, version in machine.tools.items() if version)
     if result.records:
-        started = next((one for one in result.records if one.tool_command), result.records[0])
+        started = next((record for record in result.records if record.tool_command), result.records[0])
         yield f"{started.tool} command", shlex.join(started.tool_command)
-        yield "load average", " to ".join(_extremes([one.load_average for one in result.records])) + " before each case"
+        averages = [record.load_average for record in result.records]
+        low, high = (formatting.significant(value, 2) for value in (min(averages), max(averages)))
+        yield "load average", f"{low} to {high} before each case"
     if machine.commit:
         yield "Under Siege", f"commit {machine.commit}"
-
-
-def _packages(result: Result) -> Iterator[tuple[str, str]]:
-    of_each = result.environment.packages_of or {"": result.environment.packages}
-    for python, packages in of_each.items():
-        name = f"packages of Python {python}" if len(of_each) > 1 else "packages"
-        yield name, ", ".join(f"{package} {version}" for package, version in packages.items())
-
-
-def _extremes(values: list[float]) -> list[str]:
-    return [formatting.significant(min(values), 2), formatting.significant(max(values), 2)]

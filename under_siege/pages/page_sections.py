@@ -25,9 +25,12 @@ from under_siege.stats.estimates import Estimate
 from under_siege.stats.rounds_data import Round, alone_wall_s
 from under_siege.trace.timeline import timelines
 from under_siege.trace.timeline_chart import timeline_chart
-from under_siege.trace.timeline_text import GIL, HOW, headline, missing
+from under_siege.trace.timeline_text import GIL_EXPLANATION, HOW_TO_READ, headline, missing
 
-MOST_SETTINGS, MOST_CASES = 4, 24  # settings that get charts of their own; if there are more, only the first two do
+MOST_SETTINGS, MOST_CASES = (
+    4,
+    24,
+)  # loads with charts of their own (if there are more, only the first two), and cases in each chart
 ON_PAGE = ("rate", "p99", "ping")  # metrics charted along an axis
 _ONE_SHOT = (
     " This is a snapshot of one burst for each server. Others would differ a little, so don't compare throughput here."
@@ -48,13 +51,13 @@ _CEILING = "The dashed line is the ceiling, the rate that the same users reach {
 
 def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
     """Yield all sections that a result has charts for."""
-    loads = list(dict.fromkeys(one.case.load for one in comparison.cases))
+    loads = list(dict.fromkeys(summary.case.load for summary in comparison.cases))
     if result.traces:
         yield Section("What ran when", [traced(result)])
     if overview := list(_overview(result, comparison)):
         yield Section("All cases", overview)
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]
-    rows = sum(one.case.load in drawn for one in comparison.cases)
+    rows = sum(summary.case.load in drawn for summary in comparison.cases)
     detail = min(1.0, MOST_ROWS / max(1, rows))
     for load in drawn:
         places = [
@@ -70,17 +73,17 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
 def traced(result: Result, columns: int = 1) -> Picture:
     drawn, absent = timelines(result.traces), missing(result)
     untold = " A dotted line is a request to a server that doesn't report when it computes."
-    untold = untold if any(one.is_unreported for one in drawn) else ""
+    untold = untold if any(timeline.is_unreported for timeline in drawn) else ""
     users = max((record.users for record in result.records), default=0)
     longer = f" Under siege {users} users send requests all the time, so requests take longer than here."
-    asks_why = len({len(one.lanes) for one in drawn}) > 1  # where all have as many workers it is no matter of the GIL
+    asks_why = len({len(timeline.lanes) for timeline in drawn}) > 1  # equal numbers of workers need no explanation
     return Picture(
         "timeline",
         "",
-        f"All requests were sent to each server at the same moment. {HOW}{untold}{_ONE_SHOT}"
-        f"{longer if users else ''}" + (f"\n{GIL}" if asks_why and result.suite is None else ""),
+        f"All requests were sent to each server at the same moment. {HOW_TO_READ}{untold}{_ONE_SHOT}"
+        f"{longer if users else ''}" + (f"\n{GIL_EXPLANATION}" if asks_why and result.suite is None else ""),
         lambda look: timeline_chart(drawn, look, columns, absent),
-        "Timelines. " + ". ".join(one.described() for one in drawn),
+        "Timelines. " + ". ".join(timeline.described() for timeline in drawn),
         headline=headline(drawn),
         conditions=of_traces(result),
     )
@@ -93,11 +96,11 @@ def _overview(result: Result, comparison: Comparison) -> Iterator[Picture]:
     if across(points):
         yield Picture(
             "heatmap",
-            f"Which {noun} for which load" if len({one.load for one in points}) > 1 else f"Which {noun} run how",
+            f"Which {noun} for which load" if len({case.load for case in points}) > 1 else f"Which {noun} run how",
             "Each cell shows requests per second, and below that the share of the ceiling. Stronger colours are nearer "
             "to the ceiling. ★ marks cases that are not significantly slower than the fastest one with the same load.",
             lambda look: heat_map(cases, look),
-            "Rates: " + ", ".join(f"{full_name(one.case, points)} {_rate(one)}" for one in cases),
+            "Rates: " + ", ".join(f"{full_name(summary.case, points)} {_rate(summary)}" for summary in cases),
             conditions=of_siege(result, cases),
         )
     yield from _sweeps(result, comparison)
@@ -111,7 +114,7 @@ def _sweeps(result: Result, comparison: Comparison) -> Iterator[Picture]:
         what = in_words(sweep.lines[0].case, [name for name, _ in sweep.load])
         for over in FIGURES:
             if any(known(comparison, place, over.figure) for place in places):
-                told = ", ".join(
+                rates = ", ".join(
                     f"{full_name(points[place], points)} {_rate(comparison.cases[place])}" for place in places
                 )
                 yield Picture(
@@ -121,7 +124,7 @@ def _sweeps(result: Result, comparison: Comparison) -> Iterator[Picture]:
                     lambda look, places=places, along=sweep.along, over=over: curves(  # type: ignore[misc]
                         comparison, places, along, over, look
                     ),
-                    f"{capitalized(over.title)}. Rates: {told}",
+                    f"{capitalized(over.title)}. Rates: {rates}",
                     on_page=number < MOST_SETTINGS and over.name in ON_PAGE,
                     conditions=of_siege(result, [comparison.cases[place] for place in places]),
                 )
@@ -130,9 +133,9 @@ def _sweeps(result: Result, comparison: Comparison) -> Iterator[Picture]:
 def _title(over: Over, sweep: Sweep, what: str) -> str:
     """Return a title such as `primes: more users` or `primes: ping p99 with more users`."""
     figures = {"p99": "response p99", "ping": "ping p99", "cpu": "CPU for each answer"}
-    told = f"more {sweep.along}"
-    told = told if over.name == "rate" else f"{figures.get(over.name, over.name)} with {told}"
-    return f"{what}: {told}" if what else capitalized(told)
+    title = f"more {sweep.along}"
+    title = title if over.name == "rate" else f"{figures.get(over.name, over.name)} with {title}"
+    return f"{what}: {title}" if what else capitalized(title)
 
 
 def _how(over: Over, sweep: Sweep, comparison: Comparison) -> str:
@@ -148,12 +151,12 @@ def _rate(case: Summary) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Cases with the same load that have numbers, by their places in the comparison."""
+    """Cases with the same load and a rate, as indices into the comparison."""
 
     result: Result
     comparison: Comparison
     places: list[int]
-    detail: float  # of all marks, so many are drawn
+    detail: float  # share of all marks that is drawn
 
     def of(self, look: Look) -> Field:
         """Return the field unchanged; on a slide only the fastest cases, the fastest first."""
@@ -172,19 +175,19 @@ class Field:
 
     @property
     def ceilings(self) -> list[Summary | None]:
-        found = {id(one): place for place, case in enumerate(self.comparison.ceiling_rounds) for one in case}
-        places = [found.get(id(case[0].ceiling)) for case in self.rounds]
-        return [None if place is None else self.comparison.ceilings[place] for place in places]
+        index_of = {id(one): index for index, rounds in enumerate(self.comparison.ceiling_rounds) for one in rounds}
+        indices = [index_of.get(id(rounds[0].ceiling)) for rounds in self.rounds]
+        return [None if index is None else self.comparison.ceilings[index] for index in indices]
 
     @property
     def alone_s(self) -> float | None:
         """Return how long the task takes alone; None if the cases have different tasks."""
-        works = {one.case.work for one in self.cases}
+        works = {summary.case.work for summary in self.cases}
         return alone_wall_s(self.comparison.rounds_of(works.pop())) if len(works) == 1 else None
 
     @property
     def task_cpu(self) -> Estimate | None:
-        works = {one.case.work for one in self.cases}
+        works = {summary.case.work for summary in self.cases}
         return task_cpu_s(self.comparison, works.pop()) if len(works) == 1 else None
 
 
@@ -283,7 +286,7 @@ def _costs(field: Field, conditions: str) -> Iterator[Picture]:
         "confidence interval.",
         lambda look: _cpu(field.of(look), task, look),
         f"CPU time for each answer {beside}: "
-        + ", ".join(f"{label(case, cases)} {_in_ms(one.value)}" for case, one in zip(cases, spent, strict=True)),
+        + ", ".join(f"{label(case, cases)} {_in_ms(metric.value)}" for case, metric in zip(cases, spent, strict=True)),
         headline=headlines.of_cpu(cases, spent, task.mean if task else None),
         conditions=conditions,
     )
@@ -306,7 +309,7 @@ def _pings(field: Field, dots: int, look: Look) -> Drawing:
 
 
 def _scattered(field: Field, look: Look) -> Drawing:
-    ceilings = {one.case: one for one in field.ceilings if one is not None}
+    ceilings = {ceiling.case: ceiling for ceiling in field.ceilings if ceiling is not None}
     return tradeoff_chart(field.cases, next(iter(ceilings.values())) if len(ceilings) == 1 else None, look)
 
 
@@ -322,12 +325,12 @@ def _first(field: Field, case: Summary) -> Round:
 
 def _at_the_ceiling(comparison: Comparison) -> str:
     """Return how the ceiling is reached: by a server of the suite, or without one."""
-    names = {one.server for one in comparison.ceilings if not one.title.startswith("No server")}
+    names = {ceiling.server for ceiling in comparison.ceilings if not ceiling.title.startswith("No server")}
     return f"with {next(iter(names))}" if names else "without a server"
 
 
-def _each(cases: Sequence[Summary], told: Callable[[Summary], str]) -> str:
-    return ", ".join(f"{label(case, cases)} {told(case)}" for case in cases)
+def _each(cases: Sequence[Summary], describe: Callable[[Summary], str]) -> str:
+    return ", ".join(f"{label(case, cases)} {describe(case)}" for case in cases)
 
 
 def _ping(case: Summary) -> str:

@@ -1,1 +1,1 @@
-"""Start processes and stop all of them, whatever happens."""
+"""Start processes, and always stop all of them."""

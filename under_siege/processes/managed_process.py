@@ -13,8 +13,8 @@ from typing import IO, Any
 
 import psutil
 
-from common.process_tree import descendants, inherited, is_tracker, who_has
-from under_siege.processes.supervisor import TIDY_S
+from common.process_tree import descendants
+from under_siege.processes.supervisor import TIDY_S, inherited, is_resource_tracker, pids_with_variable
 from under_siege.processes.supervisor_client import Child
 
 MARK = "UNDER_SIEGE_PROCESS"  # an environment variable that all descendants inherit
@@ -44,7 +44,7 @@ class ManagedProcess:
         self._mark, self._may_hide = uuid.uuid4().hex, may_hide
         self.process = Child(command, {**environment, MARK: self._mark}, stdin=stdin, stdout=stdout, folder=folder)
         self.pid = self.process.pid
-        self._began_s = psutil.Process(self.pid).create_time()  # it exists until it is reaped
+        self._began_s = psutil.Process(self.pid).create_time()  # the process exists until it is reaped
 
     def ended(self) -> bool:
         """Return whether it has ended. It is not reaped yet, so its pid can't be reused."""
@@ -61,7 +61,7 @@ class ManagedProcess:
             await self.wait(grace_s)
         left = self._left() if self._may_hide else []
         # Python's resource trackers remove the semaphores of the other processes, once these have ended.
-        if trackers := [process for process in left if is_tracker(process.pid)]:
+        if trackers := [process for process in left if is_resource_tracker(process.pid)]:
             _kill(process for process in left if process not in trackers)
             await until(lambda: not any(map(_works, trackers)), TIDY_S)
         with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM if only zombies are left
@@ -80,7 +80,7 @@ class ManagedProcess:
         The latter have cleared their environment. Nobody knows which process started them, except that it was none
         that is known never to hide any.
         """
-        left = processes(who_has(MARK, self._mark))
+        left = processes(pids_with_variable(MARK, self._mark))
         if self._may_hide:
             for orphan in self.process.supervisor.orphans():
                 with contextlib.suppress(psutil.Error):

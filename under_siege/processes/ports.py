@@ -1,4 +1,4 @@
-"""Local ports: claim one, tell who listens on it, and enter a network namespace in which all of them are free.
+"""Local ports: claim one, find the process that listens on it, and enter a network namespace with all ports free.
 
 A response counts only if it comes from the processes that were started for it.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from under_siege.errors import CaseFailedError
+from under_siege.model.record import CaseFailedError
 from under_siege.paths import HOST
 from under_siege.processes.managed_process import offspring
 from under_siege.processes.supervisor_client import another_supervisor
@@ -27,12 +27,12 @@ _LISTENS = re.compile(r"^ *\d+: \w+:(\w{4}) \w+:\w{4} 0A \S+ \S+ \S+ +\d+ +\d+ (
 _SOCKET = re.compile(r"socket:\[(\d+)\]", re.ASCII)
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # linux/sockios.h, linux/if.h
-_SETTINGS = Path("/proc/sys/net/ipv4")  # of the namespace of the thread that opens them
+_SETTINGS = Path("/proc/sys/net/ipv4")  # in the namespace of the thread that opens them
 _FIRST_PORT = 32_768
 
 
 def claimed_port(first: int) -> socket.socket:
-    """Claim the first port from `first` on that nobody listens on; the claim ends when the returned socket is closed.
+    """Claim the first port from `first` on without a listener; the claim ends when the returned socket is closed.
 
     The socket has the UDP port of the same number: servers don't notice it, other runs on this machine skip it, and
     the system frees it when this process ends.
@@ -110,7 +110,7 @@ def _ports(pid: int) -> list[int]:
 
 
 def _listening() -> dict[str, int] | None:
-    """Return the ports on which any process listens, by the inode of the socket; None if Linux does not tell.
+    """Return the ports on which any process listens, by the inode of the socket; None if Linux does not report them.
 
     During a siege there are thousands of other sockets, and psutil would parse every one of them.
     """
@@ -144,7 +144,7 @@ def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterat
         ports: the number of local ports. With it, no port is reused while it is in TIME_WAIT, as on macOS.
     """
     if not sys.platform.startswith("linux"):
-        warn("own_network is something of Linux; the run goes on in the network that there is")
+        warn("own_network requires Linux; the run continues without it")
         yield False
         return
     with Path("/proc/thread-self/ns/net").open("rb") as before:
@@ -152,8 +152,8 @@ def own_network(warn: Callable[[str], None], ports: int | None = None) -> Iterat
             _call("unshare", _CLONE_NEWNET)
         except OSError as error:
             warn(
-                f"own_network is not allowed here ({error.strerror}): run this as root, or within "
-                "unshare -rn sh -c 'ip link set lo up; ...' where environments are made already; it goes on without"
+                f"own_network is not allowed here ({error.strerror}); the run continues without it. Run this as "
+                "root or, with all environments installed, in a namespace: unshare -rn sh -c 'ip link set lo up; ...'"
             )
             yield False
             return

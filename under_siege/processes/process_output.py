@@ -11,7 +11,7 @@ from typing import IO
 
 from under_siege.model.result_file import legible
 
-LONGEST_BYTES = 65536  # of a line; the rest of a longer one is dropped
+LONGEST_BYTES = 65536  # longest line; the rest of a longer one is dropped
 LONGEST = 200  # characters of an error
 _TRACEBACK = re.compile(r"^(?P<before>.*?)Traceback \(most recent call last\):\s*$", re.MULTILINE)
 
@@ -25,7 +25,7 @@ class Tail:
         assert stream is not None
         self._kept = b""
         self.lines = 0  # read so far
-        self._fd = os.dup(stream.fileno())  # nobody else closes this one while it is read
+        self._fd = os.dup(stream.fileno())  # a duplicate, so that it stays open while it is read
         self._thread = threading.Thread(target=self._read, name="tail", daemon=True)
         self._thread.start()
 

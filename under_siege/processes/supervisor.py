@@ -3,7 +3,7 @@
 Only the kernel knows all descendants of a process: some fork twice, leave their session and clear their environment.
 On Linux the orphans of a subreaper's descendants become its own children (prctl(2)), so the supervisor is the parent of
 all. Elsewhere it finds the processes that have the mark of the run in their environment. It waits without polling, and
-so takes no CPU time from what is measured.
+uses no CPU time during a measurement.
 
 Orders are lines of JSON on a socket: `{"start": argv, ...}` with three descriptors, `{"reap": pid}`, `{"folder": path}`
 and `{"forget": path}`. The supervisor answers each start with `{"pid": ...}` or `{"error": [...]}`, and reports
@@ -22,11 +22,14 @@ import sys
 import time
 from typing import Any
 
-from common.process_tree import children, descendants, is_tracker, who_has, works
+from common.process_tree import HAS_CHILDREN_FILES, PROC, children, descendants, read_proc
+
+if not HAS_CHILDREN_FILES:
+    import psutil
 
 RUN_MARK = "UNDER_SIEGE_RUN"  # an environment variable that all descendants inherit
 SET_CHILD_SUBREAPER = 36  # prctl(2)
-LIMIT_S, LOOK_S = 10.0, 0.01  # for killing the processes that are left
+LIMIT_S, LOOK_S = 10.0, 0.01  # seconds for killing the remaining processes; polling interval
 TIDY_S = 2.0  # enough for Python's resource tracker to remove the semaphores of processes that were killed
 
 
@@ -52,7 +55,7 @@ class Supervisor:
             self._report_ended()
 
     def _receive(self) -> bool:
-        """Carry out the orders that have come; return whether the socket is still open."""
+        """Carry out the orders received; return whether the socket is still open."""
         try:
             chunk, descriptors, _, _ = socket.recv_fds(self._bench, 65536, 16)
         except OSError:
@@ -117,22 +120,65 @@ class Supervisor:
         while (left := self._left()) and (for_s := time.monotonic() - began_s) < LIMIT_S:
             for pid in left:
                 with contextlib.suppress(OSError):
-                    if for_s > TIDY_S or not is_tracker(pid):
+                    if for_s > TIDY_S or not is_resource_tracker(pid):
                         os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             time.sleep(LOOK_S)
         if self._folders:
-            import shutil  # takes a while, and is rarely needed
+            import shutil  # a slow import that is rarely needed
 
             for folder in self._folders:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _left(self) -> list[int]:
         """Return descendants, and processes that have the mark."""
-        pids = {*descendants(os.getpid()), *who_has(RUN_MARK, self._mark)}
-        return [pid for pid in pids if pid != os.getpid() and works(pid)]
+        pids = {*descendants(os.getpid()), *pids_with_variable(RUN_MARK, self._mark)}
+        return [pid for pid in pids if pid != os.getpid() and is_running(pid)]
+
+
+def pids_with_variable(name: str, value: str) -> list[int]:
+    """Return the ids of all processes that started with this environment variable, if it may be read."""
+    if not HAS_CHILDREN_FILES:
+        return [pid for pid in psutil.pids() if inherited(pid, name) == value]
+    wanted = f"{name}={value}".encode()
+    pids = [int(entry) for entry in os.listdir(PROC) if entry.isdecimal()]  # noqa: PTH208 (importing pathlib is slow)
+    return [pid for pid in pids if wanted in read_proc(f"{pid}/environ").split(b"\0")]
+
+
+def inherited(pid: int, name: str) -> str | None:
+    """Return the value of an environment variable at the start of the process; None if unset or not readable."""
+    if not HAS_CHILDREN_FILES:
+        try:
+            return psutil.Process(pid).environ().get(name)
+        except (psutil.Error, OSError):
+            return None
+    start = f"{name}=".encode()
+    for entry in read_proc(f"{pid}/environ").split(b"\0"):
+        if entry.startswith(start):
+            return entry.removeprefix(start).decode(errors="surrogateescape")
+    return None
+
+
+def is_running(pid: int) -> bool:
+    """Return whether the process exists and is no zombie, which only its parent can remove."""
+    if not HAS_CHILDREN_FILES:
+        try:
+            return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+    return read_proc(f"{pid}/stat").rpartition(b")")[2].split()[:1] not in ([], [b"Z"], [b"X"])
+
+
+def is_resource_tracker(pid: int) -> bool:
+    """Return whether this is a Python resource tracker, which exits by itself after the processes it serves."""
+    if HAS_CHILDREN_FILES:
+        return b"multiprocessing.resource_tracker" in read_proc(f"{pid}/cmdline")
+    try:
+        return any("multiprocessing.resource_tracker" in argument for argument in psutil.Process(pid).cmdline())
+    except (psutil.Error, OSError):
+        return False
 
 
 def main(descriptor: int, mark: str) -> None:
@@ -141,7 +187,7 @@ def main(descriptor: int, mark: str) -> None:
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    # The supervisor has to outlive the bench, whatever signal that gets. Its children would inherit SIG_IGN.
+    # The supervisor must outlive the bench, so it handles signals. SIG_IGN would be inherited by its children.
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     supervisor = Supervisor(socket.socket(fileno=descriptor), mark)

@@ -17,13 +17,13 @@ from typing import IO, Any
 
 import psutil
 
-from common.process_tree import IS_TOLD, children
+from common.process_tree import HAS_CHILDREN_FILES, children
 from under_siege.paths import ROOT
 from under_siege.processes.supervisor import LIMIT_S, RUN_MARK
 
 PATIENCE_S = 0.5
 SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
-FLAGS = ("-P", "-S") if IS_TOLD else ("-P",)  # -S: without psutil, it needs no packages, and starts sooner
+FLAGS = ("-P", "-S") if HAS_CHILDREN_FILES else ("-P",)  # -S: without psutil, it needs no packages, and starts sooner
 
 
 class SupervisorClient:
@@ -36,7 +36,7 @@ class SupervisorClient:
         self._lock, self._rest = threading.Lock(), b""
         self._started: set[int] = set()  # until they are reaped
         self.folders: list[Path] = []  # to remove if the bench is killed
-        self._statuses: dict[int, int] = {}  # of the processes that have ended
+        self._statuses: dict[int, int] = {}  # exit codes of processes that have ended
         self._answers: list[dict[str, Any]] = []
         with theirs:
             self._process = subprocess.Popen(
@@ -168,7 +168,7 @@ def kept() -> SupervisorClient:
 
 @contextlib.contextmanager
 def another_supervisor() -> Iterator[None]:
-    """Use a new supervisor while the body runs, and leave the former one as it is.
+    """Use a new supervisor while the body runs, and keep the former one.
 
     It removes the same directories, because the processes that it kills may write into them until then.
     """

@@ -9,14 +9,15 @@ from under_siege.model.case import Case
 from under_siege.report.grid import Heading, TableCell
 from under_siege.report.labels import varying
 
-BARE = "bare"  # the server of the ceiling in result files
+NO_SERVER = "bare"  # the server of the ceiling in result files
+MARK = "→"  # beside the rank of the recommended case
 STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
 Text = Callable[[Summary], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A figure of the summary, with its name and its format; empty for a case that does not have it."""
+    """A metric of the summary with its name and format; the cell is empty if a case does not have it."""
 
     name: str
     in_terminal: str  # its heading in two lines, as in `Heading`
@@ -34,7 +35,7 @@ class Column:
         text = self.text(summary)
         if self.margin and (margin := self.margin(summary)):
             text = f"{text} ± {margin}"
-        if self.figure in summary.best:  # the star is for those who can't see bold letters
+        if self.figure in summary.best:  # the star is for readers who can't see bold letters
             return TableCell(text, "bold green", is_strong=True, in_terminal=f"{text}*")
         return TableCell(text, STYLES.get(summary.verdict, ""), in_terminal=f"{text} " if self.figure else text)
 
@@ -44,21 +45,29 @@ def _figure(value: Callable[[Summary], float | None], text: Callable[[float], st
     return lambda summary: "" if (known := value(summary)) is None else text(known)
 
 
-def _wait(latency: Callable[[Summary], Latency | None], name: str) -> Text:
+def _field(name: str, text: Callable[[float], str]) -> Text:
+    return _figure(lambda summary: getattr(summary, name), text)
+
+
+def _mean(name: str, text: Callable[[float], str]) -> Text:
+    def value(summary: Summary) -> float | None:
+        interval: Interval | Speed | None = getattr(summary, name)
+        return None if interval is None else interval.mean
+
+    return _figure(value, text)
+
+
+def _latency(name: str, percentile: str) -> Text:
     """Return a format for a percentile, or for its lower bound if it was not reached."""
 
-    def shown(summary: Summary) -> str:
-        waits = latency(summary)
-        if waits is None:
+    def text(summary: Summary) -> str:
+        latency: Latency | None = getattr(summary, name)
+        if latency is None:
             return ""
-        value: float | None = getattr(waits, name)
-        return f"> {formatting.seconds(waits.max)}" if value is None else formatting.seconds(value)
+        value: float | None = getattr(latency, percentile)
+        return f"> {formatting.seconds(latency.max)}" if value is None else formatting.seconds(value)
 
-    return shown
-
-
-def _mean(interval: Interval | Speed | None) -> float | None:
-    return None if interval is None else interval.mean
+    return text
 
 
 def half_width(summary: Summary) -> float | None:
@@ -72,34 +81,23 @@ def _workers(summary: Summary) -> str:
     return str(summary.workers or summary.case.get("workers") or "")
 
 
+_RATE = _figure(lambda summary: summary.usual_rate_per_s or None, formatting.rate)
+_CPU = _field("cpu_s_per_transaction", formatting.seconds)
 COLUMNS = (
-    Column(
-        "trans/s",
-        "trans/s",
-        _figure(lambda case: case.usual_rate_per_s or None, formatting.rate),
-        "rate_per_s",
-        margin=_figure(half_width, formatting.margin),
-    ),
-    Column("of ceiling", "of\nceiling", _figure(lambda case: _mean(case.of_ceiling), formatting.share)),
-    Column("availability", "avail-\nability", _figure(lambda case: case.availability_pct, formatting.percent)),
-    Column("response p50", "response\np50", _wait(lambda case: case.response_s, "p50"), "response_p50_s"),
-    Column("response p99", "\np99", _wait(lambda case: case.response_s, "p99"), "response_p99_s"),
-    Column("ping p50", "ping\np50", _wait(lambda case: case.ping_s, "p50"), "ping_p50_s", is_wide=True),
-    Column("ping p99", "ping\np99", _wait(lambda case: case.ping_s, "p99"), "ping_p99_s"),
-    Column("memory", "memory", _figure(lambda case: case.memory_bytes, formatting.megabytes), "memory_bytes"),
+    Column("trans/s", "trans/s", _RATE, "rate_per_s", margin=_figure(half_width, formatting.margin)),
+    Column("of ceiling", "of\nceiling", _mean("of_ceiling", formatting.share)),
+    Column("availability", "avail-\nability", _field("availability_pct", formatting.percent)),
+    Column("response p50", "response\np50", _latency("response_s", "p50"), "response_p50_s"),
+    Column("response p99", "\np99", _latency("response_s", "p99"), "response_p99_s"),
+    Column("ping p50", "ping\np50", _latency("ping_s", "p50"), "ping_p50_s", is_wide=True),
+    Column("ping p99", "ping\np99", _latency("ping_s", "p99"), "ping_p99_s"),
+    Column("memory", "memory", _field("memory_bytes", formatting.megabytes), "memory_bytes"),
     Column("workers", "workers", _workers, is_wide=True),
-    Column(
-        "CPU per trans",
-        "CPU per\ntrans",
-        _figure(lambda case: case.cpu_s_per_transaction, formatting.seconds),
-        "cpu_s_per_transaction",
-        is_wide=True,
-    ),
-    Column("as measured", "as\nmeasured", _figure(lambda case: _mean(case.rate_per_s), formatting.rate), is_wide=True),
-    Column("speed", "speed", _figure(lambda case: _mean(case.speed), formatting.share), is_wide=True),
-    Column("ready", "ready\nafter", _figure(lambda case: case.ready_s, formatting.seconds), is_wide=True),
+    Column("CPU per trans", "CPU per\ntrans", _CPU, "cpu_s_per_transaction", is_wide=True),
+    Column("as measured", "as\nmeasured", _mean("rate_per_s", formatting.rate), is_wide=True),
+    Column("speed", "speed", _mean("speed", formatting.share), is_wide=True),
+    Column("ready", "ready\nafter", _field("ready_s", formatting.seconds), is_wide=True),
 )
-MARK = "→"  # beside the rank of the recommended case
 
 
 def columns_for(shown: Sequence[Summary], *, wide: bool = False) -> list[Column]:
@@ -115,11 +113,6 @@ def columns_for(shown: Sequence[Summary], *, wide: bool = False) -> list[Column]
     ]
 
 
-def is_corrected(shown: Sequence[Summary]) -> bool:
-    """Return whether any rate was adjusted for the speed of the CPUs."""
-    return any(summary.rate_at_usual_speed_per_s for summary in shown)
-
-
 def rank_of(summary: Summary, recommended: Collection[Case]) -> TableCell:
     """Return the rank, with a mark if the case is recommended."""
     rank = str(summary.rank or "")
@@ -130,9 +123,4 @@ def name_in_table(summary: Summary, ceilings: Sequence[Summary]) -> str:
     """Return the name of the server, or which row is the ceiling."""
     if summary not in ceilings:
         return summary.server
-    return "ceiling" if summary.server == BARE else f"{summary.server} (ceiling)"
-
-
-def figures(summary: Summary, columns: Sequence[Column]) -> list[TableCell]:
-    """Return the cells of a case that has numbers."""
-    return [column.cell(summary) for column in columns]
+    return "ceiling" if summary.server == NO_SERVER else f"{summary.server} (ceiling)"

@@ -18,7 +18,7 @@ from under_siege.model.case import Value, axis
 from under_siege.model.record import Result
 from under_siege.paths import PROGRAM
 from under_siege.report import grid
-from under_siege.report.columns import COLUMNS, STYLES, columns_for, figures, name_in_table, rank_of
+from under_siege.report.columns import COLUMNS, STYLES, columns_for, name_in_table, rank_of
 from under_siege.report.conclusion import Answer, answers
 from under_siege.report.grid import CsvValue, Grid, Heading, TableCell, plain
 from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, varying
@@ -40,13 +40,13 @@ def as_table(result: Result, *, corrected: bool = True, wide: bool = False) -> R
     )
     if not cases and not comparison.ceilings:
         return Group(Text(NOTHING), *noted)
-    found = answers(comparison)
+    answers_by_load = answers(comparison)
     sound = [*comparison.ceilings, *(case for case in cases if case.verdict != FAILED)]
     return Group(
-        *(Text(line) for line in answer_lines(found)),
+        *(Text(line) for answer in answers_by_load for line in answer.lines()),
         *(Text(f"\n{paragraph}") for paragraph in in_sentences(comparison)),
         Text(),
-        *_figures(comparison, found, wide=wide),
+        *_figures(comparison, answers_by_load, wide=wide),
         *_lines(_failed(cases), is_apart=False),
         *required_as_table(judged(result, comparison)),
         *_lines(
@@ -58,24 +58,19 @@ def as_table(result: Result, *, corrected: bool = True, wide: bool = False) -> R
     )
 
 
-def answer_lines(found: Sequence[Answer]) -> list[str]:
-    """Return the answers as lines of plain text."""
-    return [line for answer in found for line in answer.lines()]
-
-
-def _figures(comparison: Comparison, found: Sequence[Answer], *, wide: bool) -> Iterator[RenderableType]:
+def _figures(comparison: Comparison, answers_by_load: Sequence[Answer], *, wide: bool) -> Iterator[RenderableType]:
     """Yield a table of all cases that have numbers, or a matrix of several loads or axes."""
     if across(cases_of(comparison.cases)):
         yield _matrix(comparison)
         yield Text(f"{LEGEND}; for all figures use --format markdown, csv or html", style="dim")
-    elif (table := _grid(comparison, found, wide=wide)).rows:
+    elif (table := _grid(comparison, answers_by_load, wide=wide)).rows:
         yield table
 
 
-def _grid(comparison: Comparison, found: Sequence[Answer], *, wide: bool) -> Grid:
+def _grid(comparison: Comparison, answers_by_load: Sequence[Answer], *, wide: bool) -> Grid:
     shown = [summary for summary in comparison.by_rank() if summary.verdict != FAILED]
     differing = columned(cases_of(comparison.cases))
-    recommended = [answer.case for answer in found if answer.case]
+    recommended = [answer.case for answer in answers_by_load if answer.case]
     columns = columns_for(shown, wide=wide)
     rows = []
     for summary in shown:
@@ -83,7 +78,8 @@ def _grid(comparison: Comparison, found: Sequence[Answer], *, wide: bool) -> Gri
         name = name_in_table(summary, comparison.ceilings)
         values = (TableCell(str(value or "")) for value in at(summary.case, differing))
         server = TableCell(name + flag, STYLES.get(summary.verdict, ""), in_terminal=name)
-        rows.append([rank_of(summary, recommended), server, *values, *figures(summary, columns)])
+        cells = (column.cell(summary) for column in columns)
+        rows.append([rank_of(summary, recommended), server, *values, *cells])
     return Grid(["rank", comparison.noun, *differing], [column.heading for column in columns], rows)
 
 
@@ -112,14 +108,14 @@ def as_markdown(result: Result, *, corrected: bool = True) -> str:
     everything = [*comparison.ceilings, *comparison.cases]
     if not everything:
         return NOTHING
-    found = answers(comparison)
-    table = _grid(comparison, found, wide=True)
+    answers_by_load = answers(comparison)
+    table = _grid(comparison, answers_by_load, wide=True)
     remarks = [
         f"- **{verdict}** {plain(', '.join(names))}: {plain(message)}"
         for verdict, names, message in flags(everything, comparison.cases)
     ] + [f"- note: {plain(server)}: {plain(note)}" for server, note in notes(result, comparison)]
     parts = [
-        *(part for answer in found for part in _answer_as_markdown(answer)),
+        *(part for answer in answers_by_load for part in _answer_as_markdown(answer)),
         *map(plain, in_sentences(comparison)),
         table.as_markdown() if table.rows else "",
         required_as_markdown(judged(result, comparison)),
@@ -138,7 +134,7 @@ def _answer_as_markdown(answer: Answer) -> Iterator[str]:
 def as_csv(result: Result, *, corrected: bool = True) -> str:
     """Return a row for each case in each round, with units in the headings."""
     comparison = summarize(result, corrected=corrected)
-    rows = [_row(one, comparison) for one in comparison.every_round()]
+    rows = [_row(measured, comparison) for measured in comparison.every_round()]
     headings = list(dict.fromkeys(heading for row in rows for heading in row)) or ["server"]
     return grid.as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
 
@@ -147,16 +143,13 @@ def _in_six_digits(value: CsvValue) -> CsvValue:
     return f"{value:.6g}" if isinstance(value, float) else value
 
 
-def _row(one: Round, comparison: Comparison) -> dict[str, CsvValue]:
+def _row(measured: Round, comparison: Comparison) -> dict[str, CsvValue]:
     """Return the columns, named as in `report --format json`."""
-    summary, record = comparison.summary_of_one(one), one.record
+    summary, record = comparison.summary_of_one(measured), measured.record
     latencies = {
         f"{kind}_{name}_s": getattr(latency, name, None)
-        for kind, latency, names in (
-            ("response", summary.response_s, ("p50", "p95", "p99", "max")),
-            ("ping", summary.ping_s, ("p50", "p95", "p99", "max")),
-        )
-        for name in names
+        for kind, latency in (("response", summary.response_s), ("ping", summary.ping_s))
+        for name in ("p50", "p95", "p99", "max")
     }
     return {
         "server": record.server,
@@ -204,12 +197,12 @@ def _matrix(comparison: Comparison) -> Grid:
         rows.setdefault(name_in_table(summary, comparison.ceilings), []).append(summary)
     ceilings = set(map(id, comparison.ceilings))
     headings = [
-        [axis(name).label(value) for name, value in zip(axes, one, strict=True) if value is not None]
-        for one in settings
+        "\n".join(axis(name).label(value) for name, value in zip(axes, setting, strict=True) if value is not None)
+        for setting in settings
     ]
     return Grid(
         [comparison.noun],
-        [Heading("\n".join(lines)) for lines in headings],
+        [Heading(heading) for heading in headings],
         [
             [TableCell(name), *(_rate_and_ping(_covering(same, axes, setting), ceilings) for setting in settings)]
             for name, same in rows.items()
@@ -219,10 +212,12 @@ def _matrix(comparison: Comparison) -> Grid:
     )
 
 
-def _covering(found: Sequence[Summary], axes: Sequence[str], setting: Setting) -> Summary | None:
+def _covering(summaries: Sequence[Summary], axes: Sequence[str], setting: Setting) -> Summary | None:
     """Return the case with these values; a case without an axis is in each of its columns."""
     wanted = dict(zip(axes, setting, strict=True))
-    return next((one for one in found if all(one.case.get(name) in (None, wanted[name]) for name in axes)), None)
+    return next(
+        (summary for summary in summaries if all(summary.case.get(name) in (None, wanted[name]) for name in axes)), None
+    )
 
 
 def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> TableCell:

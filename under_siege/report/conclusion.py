@@ -26,9 +26,9 @@ LABEL_WIDTH = 14
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a comparison answers for one load."""
+    """The conclusion of a comparison for one load."""
 
-    case: Case | None  # that is recommended
+    case: Case | None  # the recommended one
     headline: str
     facts: Sequence[tuple[str, str]] = ()  # label and text
     remarks: Sequence[str] = ()
@@ -45,11 +45,11 @@ def answers(comparison: Comparison) -> list[Answer]:
     loads = list(dict.fromkeys(summary.case.load for summary in comparison.cases))
     if len(loads) == 1:
         return [_Field(comparison, loads[0]).answer()]
-    found = [_Field(comparison, load).one_line() for load in loads]
-    if len(found) > MOST_LOADS:
-        rest = Answer(None, f"The table shows {len(found) - MOST_LOADS + 1} more loads.")
-        return [*found[: MOST_LOADS - 1], rest]
-    return found
+    lines = [_Field(comparison, load).one_line() for load in loads]
+    if len(lines) > MOST_LOADS:
+        rest = Answer(None, f"The table shows {len(lines) - MOST_LOADS + 1} more loads.")
+        return [*lines[: MOST_LOADS - 1], rest]
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class _Candidate:
 
     @property
     def plain(self) -> str:
-        """The strategy in plain words with the name of its file: `a process pool (4_async_processexecutor)`."""
+        """Return the strategy in plain words with the name of its file: `a process pool (4_async_processexecutor)`."""
         words, colon, _ = self.summary.title.partition(":")
         words = words.removeprefix("In ").removeprefix("On ")
         if len(words) > BRIEF:
@@ -90,7 +90,7 @@ class _Candidate:
 
     @property
     def throughput(self) -> str:
-        """`18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
+        """Return `18.0 ± 0.83 trans/s, 95 % of the ceiling`."""
         half, ceiling = half_width(self.summary), self.summary.of_ceiling
         margin = "" if half is None else f" ± {formatting.margin(half)}"
         share = f", {formatting.share(ceiling.mean)} of the ceiling" if ceiling else ""
@@ -106,7 +106,7 @@ class _Field:
         self._summaries = [comparison.cases[index] for index in indices]
         works = {summary.case.work for summary in self._summaries}
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
-        candidates = [found for index in indices if (found := self._candidate(comparison, index)) is not None]
+        candidates = [candidate for index in indices if (candidate := self._candidate(comparison, index)) is not None]
         self._sound = [candidate for candidate in candidates if candidate.summary.verdict == OK]
         self._unclear = [candidate for candidate in candidates if candidate.summary.verdict == UNCLEAR]
         self._first = [candidate for candidate in self._sound if candidate.summary.rank == 1]

@@ -18,12 +18,12 @@ UNLIMITED = 10_000  # columns of a terminal
 
 
 class TableCell(NamedTuple):
-    """A cell with its look in a terminal and in Markdown."""
+    """A table cell, with its style in a terminal and in Markdown."""
 
     text: str
     style: str = ""  # in a terminal
     is_strong: bool = False  # in Markdown
-    in_terminal: str | None = None  # its text there, if that differs
+    in_terminal: str | None = None  # the text in a terminal, if it differs
 
     def as_markdown(self) -> str:
         return f"**{plain(self.text)}**" if self.is_strong else plain(self.text)
@@ -33,19 +33,19 @@ class Heading(NamedTuple):
     """The heading of a column of figures."""
 
     name: str
-    in_terminal: str = ""  # if it begins with a line break, its first line is that of the column before
+    in_terminal: str = ""  # a leading line break: the first line is that of the column before
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Names on the left, figures on the right.
+    """A table with names on the left and figures on the right.
 
-    A terminal shows several tables if it is too narrow for one: no figure is ever cut.
+    A terminal that is too narrow shows several tables: no figure is ever cut.
     """
 
     names: Sequence[str]  # headings
     figures: Sequence[Heading]
-    rows: Sequence[Sequence[TableCell]]  # the names and figures of each
+    rows: Sequence[Sequence[TableCell]]
     gap: int = 1
     is_spaced: bool = False  # a blank line after each row
 
@@ -54,7 +54,7 @@ class Grid:
         for parts in range(1, count + 1):
             edges = [round(part * count / parts) for part in range(parts + 1)]
             tables = [self._table(slice(*both)) for both in itertools.pairwise(edges)]
-            if max(Measurement.get(console, unlimited, one).maximum for one in tables) <= options.max_width:
+            if max(Measurement.get(console, unlimited, table).maximum for table in tables) <= options.max_width:
                 break
         for index, table in enumerate(tables):
             yield from ([Text()] if index else [])
@@ -65,12 +65,14 @@ class Grid:
         for name in self.names:
             table.add_column(name, no_wrap=True)
         for index, (name, heading) in enumerate(self.figures[part]):
-            # A heading over several columns is repeated if another table begins amid them.
+            # A heading over several columns is repeated if a new table begins between them.
             is_apart = not index and heading.startswith("\n")
             table.add_column(name.replace(" ", "\n") if is_apart else heading or name, justify="right", no_wrap=True)
         for row in self.rows:
             cells = [*row[: len(self.names)], *row[len(self.names) :][part]]
-            table.add_row(*(Text(one.text if one.in_terminal is None else one.in_terminal, one.style) for one in cells))
+            table.add_row(
+                *(Text(cell.text if cell.in_terminal is None else cell.in_terminal, cell.style) for cell in cells)
+            )
             if self.is_spaced:
                 table.add_row()
         return table

@@ -28,8 +28,8 @@ def of_throughput(cases: Sequence[Summary]) -> str:
     if len(first) == 1:
         name = with_capital(_names(first, cases), first[0].server)
         return f"{name} is the fastest: {span(rates, formatting.rate)} requests per second"
-    told = f"share first place: {span(rates, formatting.rate)} requests per second"
-    return _said(first, cases, told, "Fastest")
+    text = f"share first place: {span(rates, formatting.rate)} requests per second"
+    return _said(first, cases, text, "Fastest")
 
 
 def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
@@ -44,22 +44,18 @@ def of_pings(cases: Sequence[Summary], task_s: float | None) -> str:
         return f"In every case pings (p99) take at most {formatting.seconds(longest)}"
     rest = sorted(_ping_s(case) for case in pinged if case not in short)
     within = span(sorted(map(_ping_s, short)), formatting.seconds)
-    told = (
+    text = (
         f"answer{'s' if len(short) == 1 else ''} pings (p99) within {within}, "
         f"the rest within {span([rest[0], rest[-1]], formatting.seconds)}"
     )
-    return _said(short, cases, told, "Quick")
+    return _said(short, cases, text, "Quick")
 
 
 def of_tradeoff(cases: Sequence[Summary]) -> str:
     best = [case for case in cases if case.rank == 1 and "ping_p99_s" in case.best]
     if best:
-        told = (
-            "has the best throughput and the shortest pings"
-            if len(best) == 1
-            else "have the best throughput and the shortest pings"
-        )
-        return _said(best, cases, told, "Best")
+        verb = "has" if len(best) == 1 else "have"
+        return _said(best, cases, f"{verb} the best throughput and the shortest pings", "Best")
     return "No case has both the best throughput and the shortest pings"
 
 
@@ -87,20 +83,22 @@ def of_memory(cases: Sequence[Summary]) -> str:
 
 def of_cpu(cases: Sequence[Summary], spent: Sequence[MetricValue], task_s: float | None) -> str:
     """Return which case significantly spends the most CPU time on top of the task."""
-    known = [(one.value, one, case) for one, case in zip(spent, cases, strict=True) if one.value is not None]
+    known = [
+        (metric.value, metric, case) for metric, case in zip(spent, cases, strict=True) if metric.value is not None
+    ]
     if task_s is None:
         values = sorted(value for value, *_ in known)
         return f"An answer costs {span(values, formatting.seconds)} of CPU time" if values else "CPU time"
     task = f"a task of {formatting.seconds(task_s)}"
-    if not any(one.high is not None for _, one, _ in known):
+    if not any(metric.high is not None for _, metric, _ in known):
         return f"CPU time for each answer on top of {task}"
-    surely = [found for found in known if found[1].low is not None and found[1].low > 0]
-    if not surely:
+    significant = [entry for entry in known if entry[1].low is not None and entry[1].low > 0]
+    if not significant:
         return f"No significant CPU time on top of {task}"
-    most_s, _, case = max(surely, key=lambda found: found[0])
+    most_s, _, case = max(significant, key=lambda entry: entry[0])
     name, most = plain_name(case, cases), f"{formatting.seconds(most_s)} for each answer, whose task takes "
     most += formatting.seconds(task_s)
-    if len(surely) == 1:
+    if len(significant) == 1:
         return f"Only {name} spends significant CPU time on top of the task: {most}"
     return f"{with_capital(name, case.server)} spends the most CPU time on top of the task: {most}"
 
@@ -110,12 +108,12 @@ def _ping_s(case: Summary) -> float:
     return case.ping_s.p99 or case.ping_s.max
 
 
-def _said(found: Sequence[Summary], cases: Sequence[Summary], told: str, label: str) -> str:
+def _said(cases_named: Sequence[Summary], cases: Sequence[Summary], text: str, label: str) -> str:
     """Return a sentence about these cases; with many of them, their number, and their names in a second line."""
-    if len(found) <= _MOST_NAMES:
-        return f"{with_capital(_names(found, cases), found[0].server)} {told}"
-    return f"{len(found)} of {len(cases)} {told}\n{label}: {_names(found, cases)}"
+    if len(cases_named) <= _MOST_NAMES:
+        return f"{with_capital(_names(cases_named, cases), cases_named[0].server)} {text}"
+    return f"{len(cases_named)} of {len(cases)} {text}\n{label}: {_names(cases_named, cases)}"
 
 
-def _names(found: Sequence[Summary], cases: Sequence[Summary]) -> str:
-    return listed([plain_name(case, cases) for case in found])
+def _names(cases_named: Sequence[Summary], cases: Sequence[Summary]) -> str:
+    return listed([plain_name(case, cases) for case in cases_named])

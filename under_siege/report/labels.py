@@ -1,4 +1,4 @@
-"""Name cases so that they can be told apart: by server, and by the axes on which they differ."""
+"""Name cases by their server and the axes in which they differ."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -8,61 +8,61 @@ from under_siege.formatting import capitalized
 from under_siege.model.case import Case, Value, axis
 
 SHORT = 8  # letters
-LONGEST_PLAIN, BRIEF = 70, 30  # of a name in plain words; of one that stands in a picture
+LONGEST_PLAIN, BRIEF = 70, 30  # letters of a plain name in text, and in a chart
 
 
 def varying(cases: Sequence[Case]) -> list[str]:
-    """The axes in which they differ, in their order."""
+    """Return the axes in which the cases differ."""
     names = dict.fromkeys(name for case in cases for name, _ in case.values)
     seen = {name: {value for case in cases if (value := case.get(name)) is not None} for name in names}
     return [name for name, values in seen.items() if len(values) > 1]
 
 
 def columned(cases: Sequence[Case]) -> list[str]:
-    """Those of them that need a column of their own in a table; the workers have one as a figure."""
+    """Return the axes in which the cases differ, except workers, which every table has as a column."""
     return [name for name in varying(cases) if name != "workers"]
 
 
 def across(cases: Sequence[Case]) -> list[str]:
-    """The axes that a matrix has columns for: those of the load, or the last one where only others vary; or none."""
-    found = varying(cases)
-    of_load = [name for name in found if axis(name).of_load]
-    return of_load or (found[-1:] if len(found) > 1 else [])
+    """Return the axes that form the columns of a matrix: those of the load, else the last of several, or none."""
+    differing = varying(cases)
+    of_load = [name for name in differing if axis(name).of_load]
+    return of_load or (differing[-1:] if len(differing) > 1 else [])
 
 
 def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) -> str:
-    """The server, and how it is run where the cases differ in that: `2_async on 3.14.0 with 4 workers`.
+    """Return the server and the values in which the cases differ: `2_async on 3.14.0 with 4 workers`.
 
     Args:
-        without: axes that are told elsewhere; those of the load always are.
+        without: axes to omit; those of the load are always omitted.
     """
-    told = [axis(name) for name in varying(cases) if name not in without and not axis(name).of_load]
-    values = [one.suffix(value) for one in told if (value := case.get(one.name)) is not None]
+    axes = [axis(name) for name in varying(cases) if name not in without and not axis(name).of_load]
+    values = [differing.suffix(value) for differing in axes if (value := case.get(differing.name)) is not None]
     return " ".join([case.server, *values])
 
 
 def label(summary: Summary, beside: Sequence[Summary], without: Collection[str] = ()) -> str:
-    """As `name_of`."""
+    """Return `name_of` its case."""
     return name_of(summary.case, cases_of(beside), without)
 
 
 def cases_of(summaries: Sequence[Summary]) -> list[Case]:
-    return [one.case for one in summaries]
+    return [summary.case for summary in summaries]
 
 
 def full_name(case: Case, cases: Sequence[Case]) -> str:
-    """The server, and in brackets all values in which the cases differ: `2_async (digest, 5 users)`."""
+    """Return the server and all values in which the cases differ: `2_async (digest, 5 users)`."""
     differing = in_words(case, varying(cases))
     return f"{case.server} ({differing})" if differing else case.server
 
 
 def in_words(case: Case, names: Sequence[str]) -> str:
-    """Its values on some axes: `digest, 5 users`."""
+    """Return the values on these axes: `digest, 5 users`."""
     return ", ".join(axis(name).label(value) for name in names if (value := case.get(name)) is not None)
 
 
 def load_in_words(case: Case, beside: Sequence[Case] = ()) -> str:
-    """What it is asked for, as far as those beside it are not asked for the same: `digest, 5 users`."""
+    """Return the load, or only the values in which the loads of the other cases differ: `digest, 5 users`."""
     differing = varying(beside)
     return in_words(case, [name for name, _ in case.load if name in differing or not beside])
 
@@ -72,15 +72,15 @@ def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:
 
 
 def short(name: str) -> str:
-    """Where there is little room: the number of a server, or else the beginning of its name."""
+    """Return the number of a server, or else the beginning of its name."""
     number = name.split("_")[0]
     return number if number.isdecimal() else name if len(name) <= SHORT else f"{name[: SHORT - 1]}…"
 
 
 def in_plain_words(server: str, title: str) -> str:
-    """What a strategy is, from the words before the colon of its title, such as `process pool`; else its name.
+    """Return a plain name such as `process pool`, from the words before the colon of the title.
 
-    What has no number was named by those who measure it, for themselves.
+    A server without a number keeps the name that the user gave it.
     """
     what, colon, _ = title.partition(":")
     if not colon or len(what) > LONGEST_PLAIN or not server.split("_")[0].isdecimal():
@@ -95,7 +95,7 @@ def in_plain_words(server: str, title: str) -> str:
 
 
 def in_brief(name: str, server: str, title: str, *more: str) -> str:
-    """What it is and its number, with what else is told of it: `process pool (4, endless task)`; else its name."""
+    """Return the plain name with number and details: `process pool (4, endless task)`."""
     number, what = server.split("_")[0], in_plain_words(server, title)
     if not number.isdecimal() or what == server:
         return f"{name} ({', '.join(more)})" if more else name
@@ -103,29 +103,29 @@ def in_brief(name: str, server: str, title: str, *more: str) -> str:
 
 
 def with_capital(what: str, server: str) -> str:
-    """As a sentence begins, unless that is with the name of the server itself."""
+    """Capitalize the beginning of a sentence, unless it is the name of the server."""
     return what if what.startswith(server) else capitalized(what)
 
 
 def without_capital(what: str) -> str:
-    """As it stands inside a sentence; a name like `FastAPI` keeps its capital."""
+    """Return the text as inside a sentence; a name like `FastAPI` keeps its capital."""
     return what if any(map(str.isupper, what.split(" ")[0][1:])) else f"{what[:1].lower()}{what[1:]}"
 
 
 def plain_name(summary: Summary, beside: Sequence[Summary]) -> str:
-    """In plain words, and how it is run where the cases differ in that: `process pool with 4 workers`."""
+    """Return the plain name and the values in which the cases differ: `process pool with 4 workers`."""
     name = label(summary, beside)
     return f"{in_plain_words(summary.server, summary.title)}{name.removeprefix(summary.server)}"
 
 
 def with_file(summary: Summary, beside: Sequence[Summary], *, is_narrow: bool = False) -> str:
-    """In plain words, with the name of its file beside them, or only the number of that where there is little room."""
+    """Return the plain name with the name of the file, or only its number if `is_narrow`."""
     plain, name = plain_name(summary, beside), label(summary, beside)
     return name if plain == name else with_name(plain, summary.server, is_narrow=is_narrow)
 
 
 def with_name(plain: str, name: str, *, is_narrow: bool = False) -> str:
-    """Both beside each other; once where they are the same."""
+    """Return both names, or one if they are the same."""
     if plain == name:
         return name
     return f"{plain} ({short(name)})" if is_narrow else f"{plain} · {name}"

@@ -28,16 +28,16 @@ def flags(summaries: Sequence[Summary], cases: Sequence[Summary]) -> Iterator[tu
 
 CHANGED = 1.25  # a machine is unsteady if it was this many times as fast at another moment
 NOTEWORTHY = 0.03  # share of all CPUs
-LATE_S = 0.010  # pings that are sent later than this say more about the bench than about the server
-WARMING = 1.4  # times the CPU for each answer at first, and a server counts as one that has to warm up
+LATE_S = 0.010  # pings that are sent later than this measure the bench, not the server
+WARMING = 1.4  # a server needs a warm-up if its first answers use this many times the CPU time of later ones
 
 
 def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Each with what it is about: a server, or the machine."""
-    several = len({*(one.python for one in result.left_out), *(case.python for case in comparison.cases)}) > 1
+    """Yield the subject of each note, a server or the machine, and its text."""
+    several = len({*(absent.python for absent in result.left_out), *(case.python for case in comparison.cases)}) > 1
     alike: dict[tuple[str, str], list[str]] = {}
-    for one in result.left_out:
-        alike.setdefault((one.python, one.reason), []).append(one.server)
+    for absent in result.left_out:
+        alike.setdefault((absent.python, absent.reason), []).append(absent.server)
     for (python, reason), servers in alike.items():
         it = "each" if len(servers) > 1 else "it"
         yield ", ".join(servers), f"not run{f' under Python {python}' if several else ''}: {it} {reason}"
@@ -76,13 +76,13 @@ def _of_ceilings(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """A load tool doesn't say it when a server closes every connection that was to be kept."""
-    told = set()
+    """Yield the servers that closed every connection despite keep-alive, which load tools don't report."""
+    reported = set()
     for rounds in comparison.rounds:
-        asked = [one.record for one in rounds if one.record.keep_alive and one.completed]
+        asked = [run.record for run in rounds if run.record.keep_alive and run.completed]
         kept = [count for record in asked for count in record.bursts.kept_alive]
-        if kept and not any(kept) and None not in kept and asked[0].server not in told:
-            told.add(asked[0].server)
+        if kept and not any(kept) and None not in kept and asked[0].server not in reported:
+            reported.add(asked[0].server)
             yield (
                 asked[0].server,
                 f"{asked[0].tool} was set to keep connections alive, but the server closed each one: the rate includes "
@@ -91,16 +91,16 @@ def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
 
 
 def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """What the first answers cost, where that is so much more that it would have spoiled the figures."""
-    told = set()
+    """Yield the servers whose first answers used so much CPU time that they would have distorted the figures."""
+    reported = set()
     for rounds in comparison.rounds:
         server = rounds[0].record.server
         costs = [
-            (first, rest) for one in rounds if (first := _first_cost_s(one)) and (rest := one.cpu_s_per_transaction())
+            (first, rest) for run in rounds if (first := _first_cost_s(run)) and (rest := run.cpu_s_per_transaction())
         ]
         factors = sorted(first / rest for first, rest in costs)
-        if factors and factors[len(factors) // 2] > WARMING and server not in told:
-            told.add(server)
+        if factors and factors[len(factors) // 2] > WARMING and server not in reported:
+            reported.add(server)
             first_s, rest_s = max(costs, key=lambda cost: cost[0])
             yield (
                 server,
@@ -109,16 +109,16 @@ def _of_warm_ups(comparison: Comparison) -> Iterator[tuple[str, str]]:
             )
 
 
-def _first_cost_s(one: Round) -> float | None:
-    record = one.record
+def _first_cost_s(run: Round) -> float | None:
+    record = run.record
     return record.warm_up_cpu_s / record.warm_up_answers if record.warm_up_cpu_s and record.warm_up_answers else None
 
 
 def _of_the_gil(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    told = set()
+    reported = set()
     for case in comparison.cases:
-        if case.gil and "t" in case.python.split()[0] and (case.server, case.python) not in told:
-            told.add((case.server, case.python))
+        if case.gil and "t" in case.python.split()[0] and (case.server, case.python) not in reported:
+            reported.add((case.server, case.python))
             module = f"the extension module {case.gil_enabled_by}" if case.gil_enabled_by else "an extension module"
             yield (
                 case.server,
@@ -139,7 +139,7 @@ def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
         )
     rounds = comparison.every_round()
     for share_of, cause in ((stolen, "noisy neighbours took"), (other_work, "other programs used")):
-        shares = [share for one in rounds if (share := share_of(one)) > NOTEWORTHY]
+        shares = [share for run in rounds if (share := share_of(run)) > NOTEWORTHY]
         if shares:
             yield (
                 "machine",
@@ -150,7 +150,7 @@ def _of_the_machine(comparison: Comparison) -> Iterator[tuple[str, str]]:
 def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield the servers whose pings were sent late by the bench itself."""
     for case, rounds in zip(comparison.cases, comparison.rounds, strict=True):
-        late_s = max((_late_s(one) for one in rounds if one.record.pings.due_s), default=0.0)
+        late_s = max((_late_s(run) for run in rounds if run.record.pings.due_s), default=0.0)
         p99_s = case.ping_s.p99 if case.ping_s else None
         if p99_s is not None and late_s > LATE_S and late_s > p99_s / 2:
             yield (
@@ -159,8 +159,8 @@ def _of_late_pings(comparison: Comparison) -> Iterator[tuple[str, str]]:
             )
 
 
-def _late_s(one: Round) -> float:
-    pings = one.record.pings
+def _late_s(run: Round) -> float:
+    pings = run.record.pings
     return float(np.percentile(np.subtract(pings.sent_s, pings.due_s), 99))
 
 
@@ -178,7 +178,9 @@ def of_traces(result: Result) -> str:
     seen: dict[str, dict[str, None]] = {}
     for name, value in (pair for trace in result.traces for pair in trace.case.values):
         seen.setdefault(name, {})[axis(name).label(value)] = None
-    same = [*(next(iter(told)) for name, told in seen.items() if len(told) == 1 and name not in ("workers", "users"))]
+    same = [
+        *(next(iter(labels)) for name, labels in seen.items() if len(labels) == 1 and name not in ("workers", "users"))
+    ]
     return " · ".join([*same, f"{requests} request{'s'[: requests != 1]} at the same moment", cores(result)])
 
 

@@ -74,7 +74,7 @@ def _peak(law: Scaling, along: str, last: float) -> str:
 
 def _part(part: Part) -> str:
     """Return a parameter with its interval; negative values are shown as 0."""
-    value, low, high = (_small(max(0.0, one)) for one in part)
+    value, low, high = (_small(max(0.0, value)) for value in part)
     return f"{value} ({low} to {high})"
 
 
@@ -92,10 +92,10 @@ def _differs(name: str, comparison: Comparison) -> bool:
 
 
 def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
-    """An object for each server along each axis of numbers; null is what can't be told.
+    """Return an object for each server along each numeric axis; unknown values are null.
 
-    `knee` is the first number that none beyond it does more than, `lost` how much less the last one does, as a
-    fraction; `scaling` the Universal Scalability Law, of five points or more.
+    `knee` is the number beyond which throughput does not increase, `lost` the fraction that is lost at the last
+    number, `scaling` the Universal Scalability Law, fitted to five or more points.
     """
     return [
         {
@@ -103,7 +103,7 @@ def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
             "server": line.case.server,
             "values": dict(line.case.without([sweep.along]).values),
             "numbers": line.numbers,
-            "rates_per_s": [one.mean for one in line.rates],
+            "rates_per_s": [rate.mean for rate in line.rates],
             "knee": None if line.knee is None else line.numbers[line.knee],
             "lost": line.lost,
             "scaling": line.scaling and _law(line.scaling),

@@ -8,7 +8,6 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.analysis.metric_value import MetricValue
 from under_siege.analysis.threshold_check import MET, MISSED, UNDECIDED, Judged
 from under_siege.report.grid import markdown_table, plain, plain_table
 from under_siege.report.labels import cases_of, full_name
@@ -25,61 +24,64 @@ class ThresholdLine(NamedTuple):
     measured: str
 
 
-def lines(found: Sequence[Judged]) -> list[ThresholdLine]:
+def lines(results: Sequence[Judged]) -> list[ThresholdLine]:
     """Return one line per requirement and case, grouped by requirement, missed ones first."""
     order = [MISSED, UNDECIDED, MET]
-    texts = list(dict.fromkeys(one.goal.text for one in found))
-    ordered = sorted(found, key=lambda one: (texts.index(one.goal.text), order.index(one.outcome)))
-    cases = cases_of([one.case for one in found])
+    texts = list(dict.fromkeys(judged.goal.text for judged in results))
+    ordered = sorted(results, key=lambda judged: (texts.index(judged.goal.text), order.index(judged.outcome)))
+    cases = cases_of([judged.case for judged in results])
     return [
-        ThresholdLine(one.goal.text, one.outcome, full_name(one.case.case, cases), _measured(one)) for one in ordered
+        ThresholdLine(judged.goal.text, judged.outcome, full_name(judged.case.case, cases), _measured(judged))
+        for judged in ordered
     ]
 
 
-def in_short(found: Sequence[Judged]) -> str:
+def in_short(results: Sequence[Judged]) -> str:
     """Return how many were missed, undecided and met; empty without requirements."""
-    counts = {outcome: sum(one.outcome == outcome for one in found) for outcome in (MISSED, UNDECIDED, MET)}
-    told = [f"{count} {outcome}" for outcome, count in counts.items() if count]
-    return f"Requirements: {', '.join(told)}." if told else ""
+    counts = {outcome: sum(judged.outcome == outcome for judged in results) for outcome in (MISSED, UNDECIDED, MET)}
+    parts = [f"{count} {outcome}" for outcome, count in counts.items() if count]
+    return f"Requirements: {', '.join(parts)}." if parts else ""
 
 
-def _measured(one: Judged) -> str:
-    told = _figures(one.known, one) if one.known else ""
-    return "; ".join(filter(None, [told, one.doubt or _why_open(one)]))
+def _measured(judged: Judged) -> str:
+    return "; ".join(filter(None, [_figures(judged), judged.doubt or _why_open(judged)]))
 
 
-def _figures(known: MetricValue, one: Judged) -> str:
+def _figures(judged: Judged) -> str:
     """Return the value with its interval: `33.9/s (31.5/s to 36.3/s)`."""
-    value = amount(known.value, one) if known.value is not None else ""
+    known = judged.known
+    if known is None:
+        return ""
+    value = amount(known.value, judged) if known.value is not None else ""
     if known.low is None or known.high is None:
         return value or "not reached"
     if math.isinf(known.high):
-        return value if value and known.value == known.low else f"more than {amount(known.low, one)}"
-    base = " of base" if one.goal.of_base else ""
-    return f"{value} ({amount(known.low, one)} to {amount(known.high, one)}){base}"
+        return value if value and known.value == known.low else f"more than {amount(known.low, judged)}"
+    base = " of base" if judged.goal.of_base else ""
+    return f"{value} ({amount(known.low, judged)} to {amount(known.high, judged)}){base}"
 
 
-def _why_open(one: Judged) -> str:
+def _why_open(judged: Judged) -> str:
     """Return why a requirement is undecided, and what would decide it."""
-    if one.outcome != UNDECIDED:
+    if judged.outcome != UNDECIDED:
         return ""
-    if one.known is None:
+    if judged.known is None:
         return "not measured for this case"
-    if one.known.interval is None:
+    if judged.known.interval is None:
         return "no interval after one round; use --rounds 2 or more"
-    if one.goal.figure.endswith("max_s"):
+    if judged.goal.figure.endswith("max_s"):
         return "the next request may take longer; require p99 instead"
-    if one.goal.figure != "availability_pct":
+    if judged.goal.figure != "availability_pct":
         return "use more rounds"
-    if one.more is None:
+    if judged.more is None:
         return "at this rate of failures no number of requests would decide it"
-    return f"{one.more:,} more requests like these would decide it"
+    return f"{judged.more:,} more requests like these would decide it"
 
 
-def amount(value: float, one: Judged) -> str:
+def amount(value: float, judged: Judged) -> str:
     """Return the figure with its unit, with enough digits to show on which side of the limit it is."""
-    figure = one.goal.figure
-    if one.goal.of_base or figure == "of_ceiling":
+    figure = judged.goal.figure
+    if judged.goal.of_base or figure == "of_ceiling":
         return f"{formatting.significant(100 * value)} %"
     if figure == "rate_per_s":
         return f"{formatting.significant(value)}/s"
@@ -101,15 +103,15 @@ def _availability(value: float) -> str:
 _STYLES = {MET: "green", MISSED: "bold red", UNDECIDED: "yellow"}
 
 
-def required_as_table(found: Sequence[Judged]) -> Iterator[RenderableType]:
+def required_as_table(results: Sequence[Judged]) -> Iterator[RenderableType]:
     """Yield a table with a line for each requirement and case; nothing without requirements."""
-    if not found:
+    if not results:
         return
     table = plain_table(1)
     for heading in HEADINGS:
         table.add_column(heading, overflow="fold", no_wrap=heading == "outcome")
     before = ""
-    for line in lines(found):
+    for line in lines(results):
         requirement, before = "" if line.requirement == before else line.requirement, line.requirement
         outcome = Text(line.outcome, style=_STYLES[line.outcome])
         table.add_row(Text(requirement), outcome, Text(line.name), Text(line.measured))
@@ -117,34 +119,34 @@ def required_as_table(found: Sequence[Judged]) -> Iterator[RenderableType]:
     yield table
 
 
-def required_as_markdown(found: Sequence[Judged]) -> str:
+def required_as_markdown(results: Sequence[Judged]) -> str:
     """Return the same as Markdown; empty without requirements."""
-    if not found:
+    if not results:
         return ""
     rows = [
         [f"`{text}`", outcome if outcome == MET else f"**{outcome}**", plain(name), plain(measured)]
-        for text, outcome, name, measured in lines(found)
+        for text, outcome, name, measured in lines(results)
     ]
-    return f"{in_short(found)}\n\n{markdown_table(HEADINGS, rows, names=len(HEADINGS))}"
+    return f"{in_short(results)}\n\n{markdown_table(HEADINGS, rows, names=len(HEADINGS))}"
 
 
-def required_as_data(found: Sequence[Judged]) -> list[dict[str, Any]]:
+def required_as_data(results: Sequence[Judged]) -> list[dict[str, Any]]:
     """Return an object for each, which names the case as `cases` does; null is unknown or infinite.
 
     With `of_base` the figures are multiples of those of the base.
     """
     return [
         {
-            "requirement": one.goal.text,
-            **{name: getattr(one.case, name) for name in ("server", "task", "users", "python", "parameters")},
-            "outcome": one.outcome,
-            "figure": one.goal.figure,
-            "of_base": one.goal.of_base,
-            **{name: _finite(getattr(one.known, name, None)) for name in ("value", "low", "high")},
-            "more_requests": one.more,
-            "doubt": one.doubt,
+            "requirement": judged.goal.text,
+            **{name: getattr(judged.case, name) for name in ("server", "task", "users", "python", "parameters")},
+            "outcome": judged.outcome,
+            "figure": judged.goal.figure,
+            "of_base": judged.goal.of_base,
+            **{name: _finite(getattr(judged.known, name, None)) for name in ("value", "low", "high")},
+            "more_requests": judged.more,
+            "doubt": judged.doubt,
         }
-        for one in found
+        for judged in results
     ]
 
 

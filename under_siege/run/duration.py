@@ -11,26 +11,26 @@ from under_siege.targets.expectation import Expectation, Expectations
 
 # Shorter sieges would more often rank equal servers differently on a machine whose speed changes.
 LEAST_S = 3.0
-SETTLED_USERS = 0.9  # as the report has it: the settled part begins when so many users have had an answer
+SETTLED_USERS = 0.9  # as in the report, the settled part starts when this share of the users has had an answer
 # A siege lasts this many times the time until then: more than one and a half cycles of request and answer after it.
 # Rates of shorter sieges are less accurate on a slow machine.
 TIMES_SETTLED = 2.75
-SLOWER = 2.0  # than one after the other: a server that takes still longer is not waited for
-CYCLES_OF_A_BURST = 10  # of request and answer, if the server performs one task after the other
+SLOWER = 2.0  # a server that takes this many times as long as one task after the other is not waited for
+CYCLES_OF_A_BURST = 10  # cycles of request and answer, if the server performs one task at a time
 MOST_BURSTS = 8
-BESIDES_S = 1.5  # of a case, for starting, warming up and stopping
+BESIDES_S = 1.5  # seconds for starting, warming up and stopping in each case
 LEAST_ROUNDS = 2
-MORE_ROUNDS = 1.5  # times those, a run may take whose number of rounds is not fixed,
-LEAST_BUDGET_S, LIMIT_S = 40.0, 150.0  # but no less and no more than this,
-CPU_BOUND = 0.2  # of its time, on a busy machine
-MUCH_LONGER = 2.0  # unless two rounds take so many times as long; if they take a little longer, clear losers get one
+# A run without a fixed number of rounds may take MORE_ROUNDS times as long as two rounds, within these limits. If two
+# rounds take more than MUCH_LONGER times the upper limit, they are not cut; if a little more, clear losers get one.
+MORE_ROUNDS, LEAST_BUDGET_S, LIMIT_S, MUCH_LONGER = 1.5, 40.0, 150.0, 2.0
+CPU_BOUND = 0.2  # the share of CPU time in a CPU-bound task on a busy machine
 
 
 class Length:
-    """When a siege ends; told of the answers as they come."""
+    """Decides when a siege ends, from the answers that have arrived."""
 
     def __init__(self, asked_s: float | None, users: int, expected: Expectation) -> None:
-        self._asked_s = asked_s
+        self._is_fixed = asked_s is not None
         self._needed = max(1, round(SETTLED_USERS * users))
         self._answered: set[int] = set()
         self._burst_s = CYCLES_OF_A_BURST / TIMES_SETTLED * most_needed_s(users, expected)
@@ -38,7 +38,7 @@ class Length:
 
     def answer(self, user: int, at_s: float) -> None:
         """Take note that a user got an answer."""
-        if self._asked_s is not None or len(self._answered) >= self._needed:
+        if self._is_fixed or len(self._answered) >= self._needed:
             return
         self._answered.add(user)
         if len(self._answered) >= self._needed:
@@ -47,25 +47,25 @@ class Length:
     def bursts(self, least_s: float) -> tuple[int, float]:
         """Return how many bursts the siege is cut into, none shorter than `least_s`, and how long each of them is.
 
-        What is in flight at the end of a burst is lost, and its work is in the way of the next one. So where a user
-        may have to wait for long there are few bursts, or one.
+        What is in flight at the end of a burst is lost, and delays the next one. So there are few bursts, or one, if a
+        user may have to wait for long.
         """
-        count = min(MOST_BURSTS, int(self.end_s / max(least_s, self._burst_s)))
-        return max(1, count), self.end_s / max(1, count)
+        count = max(1, min(MOST_BURSTS, int(self.end_s / max(least_s, self._burst_s))))
+        return count, self.end_s / count
 
 
 def most_needed_s(users: int, expected: Expectation) -> float:
-    """Return what a server needs that performs one task after the other, checks included."""
+    """Return the time a server needs if it performs one task at a time, checks included."""
     return TIMES_SETTLED * (users + 1) * max(expected.task_s, expected.cpu_s)
 
 
 def least_needed_s(users: int, cpus: int, expected: Expectation) -> float:
-    """Return what a server needs that uses every CPU and waits for all tasks at the same time."""
+    """Return the time a server needs if it uses every CPU and overlaps all waits."""
     return TIMES_SETTLED * max(expected.task_s, users * expected.cpu_s / cpus)
 
 
 def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int) -> tuple[float, float]:
-    """Return how long so many rounds will take, at least and at the most."""
+    """Return the minimum and the maximum duration of this many rounds."""
     least_s = most_s = 0.0
     for case in (*plan.ceilings, *plan.cases):
         expected = expectations[case.work]
@@ -75,19 +75,19 @@ def run_length_s(plan: Plan, cpus: int, expectations: Expectations, rounds: int)
 
 
 def budget_s(plan: Plan, cpus: int, expectations: Expectations) -> float:
-    """Return how long a run may take that goes on until the ranks are clear.
+    """Return the time limit of a run that continues until the ranks are clear.
 
-    That is time for two rounds of everything, and for some more rounds of what is close.
+    That is time for two rounds of everything, and for some more rounds of close cases.
     """
-    undisturbed = {work: _undisturbed(one) for work, one in expectations.items()}
+    # Other programs may have kept a CPU-bound task waiting when it was tried.
+    undisturbed = {
+        work: replace(each, task_s=each.cpu_s) if each.cpu_s > CPU_BOUND * each.task_s else each
+        for work, each in expectations.items()
+    }
     _, needed_s = run_length_s(plan, cpus, undisturbed, LEAST_ROUNDS)
-    enough_s = max(LEAST_BUDGET_S, MORE_ROUNDS * needed_s)
-    return needed_s if needed_s > MUCH_LONGER * LIMIT_S else min(enough_s, LIMIT_S)
-
-
-def _undisturbed(expected: Expectation) -> Expectation:
-    """Return what a CPU-bound task takes if other programs don't keep it waiting."""
-    return replace(expected, task_s=expected.cpu_s) if expected.cpu_s > CPU_BOUND * expected.task_s else expected
+    if needed_s > MUCH_LONGER * LIMIT_S:
+        return needed_s
+    return min(max(LEAST_BUDGET_S, MORE_ROUNDS * needed_s), LIMIT_S)
 
 
 def in_words(least_s: float, most_s: float) -> str:

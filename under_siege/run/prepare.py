@@ -11,17 +11,21 @@ import aiohttp
 from common.errors import BadInputError
 from under_siege.environments.services import Services
 from under_siege.environments.venvs import environment_with, run_command, with_packages
-from under_siege.errors import CaseFailedError
-from under_siege.http_client import Answer, client
+from under_siege.http_client import HttpResponse, client
 from under_siege.model.case import Case
-from under_siege.model.suite import ANY, SAME, filled_words
+from under_siege.model.record import CaseFailedError
+from under_siege.model.suite import ANY, SAME
 from under_siege.paths import ROOT
 from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
-from under_siege.run.start_command import Start, missing_library, preparing, preparing_all
+from under_siege.run.start_command import Start, missing_library, prepare_command, suite_command
 from under_siege.targets.expectation import Expectation, Expectations, Files, Work, try_task
 from under_siege.targets.interpreter import packages_of
 from under_siege.targets.strategies import SERVERS
+
+MOST_BYTES = 16_000_000
+REFERENCE_REQUESTS = 3  # the fastest one is the duration of an answer
+UNKNOWN_S = 0.1  # assumed duration if no server answers
 
 
 def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] | None:
@@ -29,52 +33,53 @@ def needed_by(servers: Iterable[Path | None], tasks: Iterable[str]) -> set[str] 
     paths = list(servers)
     if any(path is None or path.parent != SERVERS for path in paths) or any(":" in task for task in tasks):
         return None
-    found, left = set[str](), [path for path in paths if path]
+    packages, left = set[str](), [path for path in paths if path]
     seen = set(left)
     while left:
         for module in _imported(left.pop()):
             package = module.partition(".")[0]
             path = (ROOT / module.replace(".", "/")).with_suffix(".py")
             if package != "common":
-                found.add(package)
+                packages.add(package)
             elif path not in seen and path.exists():
                 seen.add(path)
                 left.append(path)
-    return found
+    return packages
 
 
 def _imported(path: Path) -> Iterator[str]:
     """Yield the modules that a file imports, and the names it imports from them, which may be modules, too."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (node.module, *(f"{node.module}.{one.name}" for one in node.names))
+            yield from (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
 
 
 async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
     """Run each prepare command once; return the plan with the cases that can't be measured because one failed."""
-    if plan.suite.prepare and (why := await _ran(preparing_all(plan), watcher)):
-        return replace(plan, unprepared=dict.fromkeys((*plan.cases, *plan.ceilings), why))
-    found: dict[tuple[str, ...], str] = {}
-    failed = {}
-    for case in (*plan.cases, *plan.ceilings):
-        if not plan.targets[case.server].prepare:
+    everything = (*plan.cases, *plan.ceilings)
+    if plan.suite.prepare and (why := await _why_not_prepared(prepare_command(plan), watcher)):
+        return replace(plan, unprepared=dict.fromkeys(everything, why))
+    reasons: dict[tuple[str, ...], str] = {}
+    unprepared = {}
+    for case in everything:
+        if not (words := plan.targets[case.server].prepare):
             continue
         try:
-            start = preparing(plan, case)
+            start = suite_command(plan, case, words)
         except CaseFailedError:
-            continue  # it will fail in its turn, which says why
+            continue  # its own measurement will fail with the reason
         key = (*start.words, start.environment["PATH"])
-        if key not in found:
-            found[key] = await _ran(start, watcher)
-        if found[key]:
-            failed[case] = found[key]
-    return replace(plan, unprepared=failed)
+        if key not in reasons:
+            reasons[key] = await _why_not_prepared(start, watcher)
+        if reasons[key]:
+            unprepared[case] = reasons[key]
+    return replace(plan, unprepared=unprepared)
 
 
-async def _ran(start: Start, watcher: ProgressListener) -> str:
-    """Return why it could not be run; empty if it was."""
+async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
+    """Run the command; return why that failed, or nothing."""
     command = " ".join(start.words)
     watcher.say(f"first: {command}")
     try:
@@ -89,86 +94,80 @@ async def _ran(start: Start, watcher: ProgressListener) -> str:
 async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
     """Return the plan with Pythons that have what the servers need, or with the environments that they name."""
     if (folder := plan.suite.folder) is not None:
-        wanted = {
-            (_requirements(plan, case), case.python): plan.python_of(case)
-            for case in (*plan.cases, *plan.ceilings)
-            if not missing_library(plan.targets[case.server])
-        }
-        made = {
-            (requirements, python.version): await environment_with(requirements, python, folder, watcher.warn)
-            for (requirements, _), python in wanted.items()
-            if requirements
-        }
-        return replace(plan, environments=made)
+        environments: dict[tuple[tuple[str, ...], str], Path | str] = {}
+        for case in (*plan.cases, *plan.ceilings):
+            requirements, python = plan.requirements_of(case), plan.python_of(case)
+            key = (requirements, python.version)
+            if requirements and key not in environments and not missing_library(plan.targets[case.server]):
+                environments[key] = await environment_with(requirements, python, folder, watcher.warn)
+        return replace(plan, environments=environments)
     pythons = dict(plan.pythons)
     for version, python in plan.pythons.items():
         cases = [case for case in plan.cases if plan.python_of(case) is python]
-        needed = needed_by((plan.targets[case.server].path for case in cases), (case.task or "" for case in cases))
+        needed = needed_by((plan.targets[case.server].path for case in cases), (case.task for case in cases))
         if cases:
             pythons[version] = await with_packages(python, watcher.warn, needed)
     return replace(plan, pythons=pythons)
 
 
 async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
-    """Return the versions of the packages that servers need, for each Python that has some."""
-    return {name: await asyncio.to_thread(packages_of, path) for name, path in _pythons_with_packages(plan)}
+    """Return the versions of the packages that servers need, for each environment of a suite, or else each Python."""
+    pythons = {
+        f"{version} with {', '.join(requirements)}": str(venv / "bin" / "python")
+        for (requirements, version), venv in plan.environments.items()
+        if isinstance(venv, Path)
+    } or {version: python.path for version, python in plan.pythons.items()}
+    return {name: await asyncio.to_thread(packages_of, path) for name, path in pythons.items()}
 
 
-def _pythons_with_packages(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield name and path of each environment of a suite, or else of each Python."""
-    made = {key: folder for key, folder in plan.environments.items() if not isinstance(folder, str)}
-    for (requirements, version), folder in made.items():
-        yield f"{version} with {', '.join(requirements)}", str(folder / "bin" / "python")
-    if not made:
-        yield from ((version, python.path) for version, python in plan.pythons.items())
+async def expectations_of(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
+    """Return the expected answers and their durations, from the tasks under each interpreter or from the first server.
 
-
-def _requirements(plan: Plan, case: Case) -> tuple[str, ...]:
-    return tuple(filled_words(plan.targets[case.server].requirements, dict(case.values)))
-
-
-MOST_BYTES = 16_000_000
-ASKED = 3  # times, and the quickest tells how long an answer takes
-UNKNOWN_S = 0.1  # how long it is taken to need where no server has answered
+    Raises:
+        BadInputError: a task can't be performed; no server was started.
+    """
+    if not plan.suite.has_task:
+        return await ask_for_references(plan, services, watcher)
+    case_by_work = {case.work: case for case in plan.cases}
+    return {
+        work: await try_task(case.task, plan.python_of(case), plan.suite.folder) for work, case in case_by_work.items()
+    }
 
 
 async def ask_for_references(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
-    """Return the right answer for each request, whatever serves it."""
-    found: Expectations = {}
-    by_job: dict[Work, Expectation] = {}
+    """Return the expected answer of each request."""
+    everything, by_job = (*plan.cases, *plan.ceilings), dict[Work, Expectation]()
     for case in plan.cases:
         if case.job not in by_job:
-            alike = [one for one in (*plan.cases, *plan.ceilings) if one.job == case.job]
+            alike = [other for other in everything if other.job == case.job]
             by_job[case.job] = await _reference(plan, alike, services, watcher)
-        found[case.work] = by_job[case.job]
-    return found | {case.work: by_job[case.job] for case in plan.ceilings if case.job in by_job}
+    return {case.work: by_job[case.job] for case in everything if case.job in by_job}
 
 
 async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watcher: ProgressListener) -> Expectation:
     """Return the answer of the first server with the right status; each is started once, however many cases it has."""
-    expect, tried = plan.suite.expect, set()
+    expect = plan.suite.expect
     if plan.load.files:
         return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
+    case_by_server: dict[str, Case] = {}
     for case in cases:
-        if case.server in tried:
-            continue
-        tried.add(case.server)
+        case_by_server.setdefault(case.server, case)
+    for case in case_by_server.values():
         watcher.case_begins(f"the right answer  {case.server}", 0.0)
         try:
-            answers, took_s = await _asked(plan, case, services)
+            answers, took_s = await _answers(plan, case, services)
         except CaseFailedError:
-            continue  # it will fail in its turn, which says why
+            continue  # its own measurement will fail with the reason
         first = answers[0].body if expect.reference is None else expect.reference
         expectation = Expectation(first, took_s, 0.0, expect.status, expect.body)
-        if odd := next((one for one in answers[1:] if not expectation.fits(one.status, one.body)), None):
+        if odd := next((answer for answer in answers[1:] if not expectation.fits(answer.status, answer.body)), None):
             watcher.warn(
                 f"{case.server} does not give the same answer twice: {odd.described()} after {answers[0].described()}; "
                 f'if that is by design, put body = "json" or body = "any" under [expect]'
             )
         return expectation
-    return Expectation(
-        expect.reference or b"", UNKNOWN_S, 0.0, expect.status, ANY if expect.reference is None else SAME
-    )
+    body = ANY if expect.reference is None else SAME
+    return Expectation(expect.reference or b"", UNKNOWN_S, 0.0, expect.status, body)
 
 
 def _files(plan: Plan) -> Files:
@@ -180,19 +179,19 @@ def _files(plan: Plan) -> Files:
     return files
 
 
-async def _asked(plan: Plan, case: Case, services: Services) -> tuple[list[Answer], float]:
-    """Return answers with the right status, and how long the quickest took; raise CaseFailedError."""
+async def _answers(plan: Plan, case: Case, services: Services) -> tuple[list[HttpResponse], float]:
+    """Return answers with the expected status, and the duration of the fastest; raise CaseFailedError."""
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
         await server.while_alive(server.ready(session))
         times, answers = [], []
-        for _ in range(ASKED):
+        for _ in range(REFERENCE_REQUESTS):
             asked_s = server.age_s()
             answers.append(await server.while_alive(_answer(server, session, plan.suite.expect.status)))
             times.append(server.age_s() - asked_s)
         return answers, min(times)
 
 
-async def _answer(server: Server, session: aiohttp.ClientSession, status: int) -> Answer:
+async def _answer(server: Server, session: aiohttp.ClientSession, status: int) -> HttpResponse:
     try:
         answer = await server.asking(session, server.load_url, 60.0, MOST_BYTES)
     except aiohttp.ClientConnectorError as error:
@@ -200,15 +199,3 @@ async def _answer(server: Server, session: aiohttp.ClientSession, status: int) -
     if answer.status != status:
         raise CaseFailedError("error_answer", f"GET {server.load_url} gives {answer.described()} instead of {status}")
     return answer
-
-
-async def expectations_of(plan: Plan, services: Services, watcher: ProgressListener) -> Expectations:
-    """Return the right answers and their durations, from the tasks under each interpreter or from the first server.
-
-    Raises:
-        BadInputError: a task can't be performed; no server was started.
-    """
-    if not plan.suite.has_task:
-        return await ask_for_references(plan, services, watcher)
-    asked, folder = {case.work: case for case in plan.cases}, plan.suite.folder
-    return {work: await try_task(case.task, plan.python_of(case), folder) for work, case in asked.items()}

@@ -7,18 +7,18 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable
+from typing import TypeVar
 
 import aiohttp
 
 from common.server_contract import default_port
 from under_siege.environments.services import Services
-from under_siege.errors import CaseFailedError
-from under_siege.http_client import Answer, get, get_job
+from under_siege.http_client import HttpResponse, get, get_job
 from under_siege.model.case import Case
-from under_siege.model.record import Record
+from under_siege.model.record import CaseFailedError, Record
 from under_siege.model.suite import filled
+from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import HOST
 from under_siege.processes.managed_process import CALM_LOOK_S, GRACE_S, LOOK_S, ManagedProcess, how_it_ended, until
 from under_siege.processes.ports import (
@@ -32,18 +32,17 @@ from under_siege.processes.process_output import Tail, last_error
 from under_siege.run.plan import Plan
 from under_siege.run.start_command import Start, start_of
 
-DYING_LIMIT_S = 2.0  # from when a request fails because the server is ending to its end; Python takes its time for that
-LATE = 0.1  # of its time is left: what is not answered then tells less than what was seen before
-WORDS_LIMIT_S = 0.1  # from an answer with an error to the traceback on stderr
+DYING_LIMIT_S = 2.0  # how long Python may take to end after a request failed because it is ending
+LATE = 0.1  # share of the time; a request sent later than this says less than the problems before it
+STDERR_LIMIT_S = 0.1  # how long to wait for the traceback on stderr after an error response
 T = TypeVar("T")
 
 
 class Server:
-    """A server; `url` is where it listens, and `pid` the number of its process, None where that is not known here."""
+    """A server; `url` is where it listens, and `pid` its process, None if that is unknown here."""
 
     def __init__(self, plan: Plan, case: Case, url: str, port: int | None, start: Start | None) -> None:
         target, suite = plan.targets[case.server], plan.suite
-        self.started_s = time.monotonic()
         self.url, self._port, self._python = url, port, plan.python_of(case)
         self._has_requirements = bool(target.requirements)
         self.load_url = url + plan.load_of(case).path
@@ -56,26 +55,31 @@ class Server:
         self._begin()
 
     def _begin(self) -> None:
+        self.started_s = time.monotonic()
         self._started = _begun(self._start) if self._start is not None else None
         self._stderr = Tail(self._started.process.stderr) if self._started else None
         self._stdout = Tail(self._started.process.stdout) if self._started else None
-        # What a command starts that has an address of its own may be elsewhere, as with ssh.
+        # A command that has an address of its own may start its server elsewhere, as with ssh.
         self.pid = self._started.pid if self._started and self._port is not None else None
 
     def age_s(self) -> float:
-        """Return the seconds since it was started, or first looked at."""
+        """Return the seconds since the start, or since the first check of a server that was already running."""
         return time.monotonic() - self.started_s
 
     def alive(self) -> bool:
-        """Return whether its process is still there, as far as that is known here."""
+        """Return whether the process is running; True if that is unknown here."""
         return self._started is None or not self._started.ended()
 
     def listening_processes(self) -> int:
         """Return how many of its processes listen on its port; 1 if that is unknown here."""
         return 1 if self.pid is None or self._port is None else listening_processes(self.pid, self._port)
 
+    def cpu_s(self) -> float | None:
+        """Return the CPU time of all its processes; None if that is unknown here."""
+        usage = tree_usage(self.pid, memory=False) if self.pid is not None else None
+        return usage.cpu_s if usage else None
+
     def lines_said(self) -> int:
-        """Return how many lines it has printed."""
         return sum(tail.lines for tail in (self._stdout, self._stderr) if tail)
 
     def exit_status(self) -> int | None:
@@ -86,7 +90,7 @@ class Server:
         """Return the last lines that it printed on stderr."""
         return self._stderr.text() if self._stderr else ""
 
-    async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
+    async def while_alive(self, work: Awaitable[T]) -> T:
         """Return the result of the work, unless the server dies first, or is about to when the work fails.
 
         Raises:
@@ -100,8 +104,8 @@ class Server:
             await self.must_live(DYING_LIMIT_S if task.done() and task.exception() else 0.0)
             return task.result()
         finally:
-            for one in (task, begun):
-                one.cancel()
+            task.cancel()
+            begun.cancel()
             await asyncio.gather(task, begun, return_exceptions=True)
 
     async def explaining(self, work: Awaitable[T]) -> T:
@@ -109,21 +113,20 @@ class Server:
         try:
             return await work
         except CaseFailedError as failed:
-            if failed.code != "error_answer" or not await until(lambda: bool(self._last_error()), WORDS_LIMIT_S):
+            if failed.code != "error_answer" or not await until(lambda: bool(self._last_error()), STDERR_LIMIT_S):
                 raise
             raise CaseFailedError(failed.code, f"{failed}; its stderr says: {self._last_error()}") from None
 
     def gil_enabled_by(self) -> str:
         """Return the module that enabled the GIL of a free-threaded Python, according to Python's own warning."""
-        warning = (
-            re.search(r"GIL\) has been enabled to load module '([^']+)'", self._stderr.all_kept())
-            if self._stderr
-            else None
-        )
+        warning = re.search(r"GIL\) has been enabled to load module '([^']+)'", self._all_stderr())
         return warning[1] if warning else ""
 
     def _last_error(self) -> str:
-        return last_error(self._stderr.all_kept()) if self._stderr else ""
+        return last_error(self._all_stderr())
+
+    def _all_stderr(self) -> str:
+        return self._stderr.all_kept() if self._stderr else ""
 
     async def must_live(self, for_s: float = DYING_LIMIT_S) -> None:
         """Return if it still lives after that time: a request may fail before the end of the process is visible.
@@ -138,13 +141,16 @@ class Server:
         assert self._started is not None
         assert self._stderr is not None
         stderr, process = self._stderr, self._started.process
-        await until(lambda: not stderr.reading(), 1.0)  # a child that lives on may keep it open
+        await until(lambda: not stderr.reading(), 1.0)  # a child that still runs may keep it open
         status = process.wait()
         if process.supervisor.is_lost:
             return CaseFailedError("died", "the process that had started the server was killed, perhaps by it")
-        lines = _lines_of(stderr) or _lines_of(self._stdout)
-        if lines and (lacking := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
-            raise self._missing(lacking[1])
+        # Skip empty lines and separators.
+        lines = [line for line in stderr.text().splitlines() if re.search(r"\w", line)]
+        if not lines and self._stdout:
+            lines = [line for line in self._stdout.text().splitlines() if re.search(r"\w", line)]
+        if lines and (missing := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
+            return self._missing(missing[1])
         said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing"
         if status == 0 and self.age_s() < self._limit_s:
             said += "; if it went to the background, tell it to stay in the foreground"
@@ -156,11 +162,11 @@ class Server:
         because = f": {why}" if why else f"; {what_to_do}"
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
-    async def ready(self, session: aiohttp.ClientSession) -> Answer:
-        """Return its first right answer to a ping or, without a ping, to the request of the load.
+    async def ready(self, session: aiohttp.ClientSession) -> HttpResponse:
+        """Return the first correct answer to a ping or, without a ping, to the request of the load.
 
         Raises:
-            CaseFailedError: there is none in time, or somebody else gives it.
+            CaseFailedError: there is none in time, or another process gives it.
         """
         url, ask = (self.load_url, self.asking) if self.ping is None else (self.url + self.ping.path, get)
         seen = ""
@@ -168,13 +174,13 @@ class Server:
             try:
                 answer = await ask(session, url, left_s)
                 if self._is_right(answer):
-                    if self._port is not None and self.pid is not None:
-                        must_be_its_own(self.pid, self._port, self._supervisor_pid())
+                    if self._started is not None and self._port is not None:
+                        must_be_its_own(self._started.pid, self._port, self._started.process.supervisor.pid)
                     return answer
                 seen = f"GET {url.removeprefix(self.url)} gives {answer.described()}"
             except aiohttp.ClientConnectorDNSError as error:
                 if self._started is None:
-                    raise CaseFailedError("not_ready", f"no host is known by the name {error.host!r}") from None
+                    raise CaseFailedError("not_ready", f"unknown host {error.host!r}") from None
             except aiohttp.ClientConnectorError:
                 pass  # it doesn't listen yet
             except CaseFailedError as failed:
@@ -187,10 +193,7 @@ class Server:
         seen = seen or f"nothing listens at {self.url}{where}"
         raise CaseFailedError("not_ready", f"not ready within {self._limit_s:.3g} s: {seen}")
 
-    def _supervisor_pid(self) -> int | None:
-        return self._started.process.supervisor.pid if self._started else None
-
-    def _is_right(self, answer: Answer) -> bool:
+    def _is_right(self, answer: HttpResponse) -> bool:
         if self.ping is None:
             return answer.status == self._status
         return self.ping.fits(answer.status, answer.body)
@@ -202,7 +205,6 @@ class Server:
             CaseFailedError: its port is still taken.
         """
         await self.stop()
-        self.started_s = time.monotonic()
         self._begin()
 
     async def stop(self) -> None:
@@ -215,24 +217,20 @@ class Server:
             raise CaseFailedError("port_kept", f"port {port} is still taken after the server was ended")
 
 
-def _lines_of(tail: Tail | None) -> list[str]:
-    """Return its lines, without rules and empty lines."""
-    return [line for line in tail.text().splitlines() if re.search(r"\w", line)] if tail else []
-
-
 def _begun(start: Start) -> ManagedProcess:
     try:
         return ManagedProcess(start.words, environment=start.environment, folder=start.folder)
     except OSError as error:
         why = f"{start.words[0]!r} can't be started: {error.strerror}"
         raise CaseFailedError(
-            "no_command", f"{why}; is it installed, as by requirements in the suite, and spelled as in a shell?"
+            "no_command",
+            f"{why}; check its spelling, and that it is installed, for example with requirements in the suite",
         ) from None
 
 
 @contextlib.asynccontextmanager
 async def running(plan: Plan, case: Case, record: Record, services: Services) -> AsyncIterator[Server]:
-    """Start the server of a case; stop it at the end whatever happens, and record how long that took.
+    """Start the server of a case; always stop it at the end, and record how long that took.
 
     Raises:
         CaseFailedError: it can't be started, or something that it needs is missing.
@@ -242,11 +240,10 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
     with contextlib.ExitStack() as stack:
         port, start = None, None
         if target.command:
-            first = default_port(case.server.rpartition("/")[2])
-            if plan.load.ports is not None:  # those that an earlier case has left are taken only towards its own port
-                first += record.round * len((*plan.ceilings, *plan.cases)) + [*plan.ceilings, *plan.cases].index(case)
-            claim = stack.enter_context(claimed_port(first))
-            port = int(claim.getsockname()[1])
+            first, cases = default_port(case.server.rpartition("/")[2]), (*plan.ceilings, *plan.cases)
+            if plan.load.ports is not None:  # ports in TIME_WAIT are taken only towards the port of an earlier case
+                first += record.round * len(cases) + cases.index(case)
+            port = int(stack.enter_context(claimed_port(first)).getsockname()[1])
             start = stack.enter_context(start_of(plan, case, port, addresses))
         url = filled(target.url, dict(case.values)) or f"http://{HOST}:{port}"
         server = Server(plan, case, url, None if target.url else port, start)
@@ -258,13 +255,9 @@ async def running(plan: Plan, case: Case, record: Record, services: Services) ->
             try:
                 await server.stop()
             except CaseFailedError:
-                if not _is_being_cancelled():  # or it would be one more failed case, and the run would go on
+                task = asyncio.current_task()  # while it is being cancelled, an error would let the run go on
+                if task is None or not task.cancelling():
                     raise
             finally:
                 record.stop_s = time.monotonic() - began_s
                 record.server_said = server.last_words()
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

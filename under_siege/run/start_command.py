@@ -10,30 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.server_contract import SYSTEM, install_command
-from under_siege.errors import CaseFailedError
 from under_siege.model.case import Case
-from under_siege.model.suite import SERVICES, Target, filled, filled_words
+from under_siege.model.record import CaseFailedError
+from under_siege.model.suite import SERVICES, Target, filled, filled_all
 from under_siege.paths import HOST, server_environment
 from under_siege.processes.supervisor_client import kept
 from under_siege.run.plan import Plan
 from under_siege.targets.suite_file import template_text
 
-_LIBRARY = "lib"  # what a need begins with that is no program
+_LIBRARY = "lib"  # the prefix of a need that is no program
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What starts a target."""
+    """A command, its environment and its directories."""
 
     words: list[str]
     environment: dict[str, str]
-    folder: Path | None  # that it runs in; None: where the bench does
-    own_folder: str = ""  # that it may use, and that is gone after it
+    folder: Path | None  # the working directory; None: that of the bench
+    own_folder: str = ""  # for files of the target, removed after it
 
 
 @contextlib.contextmanager
 def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> Iterator[Start]:
-    """Return how to start the target on that port; it may have a directory, which is removed at the end.
+    """Yield how to start the target on that port; remove its directory, if it has one, at the end.
 
     Args:
         services: the addresses of those that the target needs.
@@ -42,66 +42,85 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
         CaseFailedError: something that it needs is missing.
     """
     target, python = plan.targets[case.server], plan.python_of(case)
-    words = target.command_for(case)
-    places = {"host": HOST, "port": port, "python": python.path, "suite": plan.suite.folder or ".", **services}
-    values: dict[str, object] = {**dict(case.values), **places}
+    words, values = target.command_for(case), {"host": HOST, "port": port, **services}
     if target.path is not None:
-        yield Start(filled_words(words, values), server_environment(), None)
+        values = {**dict(case.values), "python": python.path, **values}
+        yield Start(filled_all(words, values), server_environment(), None)
         return
-    environment = _complete_environment(plan, case)
-    values |= _places(plan, environment["PATH"], python.path)
+    environment = _environment(plan, case)
     if why := plan.unprepared.get(case):
         raise CaseFailedError("not_prepared", why)
     with (
         tempfile.TemporaryDirectory(prefix="target-", dir=os.environ.get("TMPDIR")) as folder,
         kept().removing(Path(folder)),
     ):
-        values["folder"] = folder
-        filled_in = [_settings(word, plan.suite.folder, Path(folder), values) for word in words]
+        values = {**_values(plan, case, environment), **values, "folder": folder}
+        completed = [_completed(word, plan.suite.folder, Path(folder), values) for word in words]
         variables = {filled(name, values): filled(text, values) for name, text in target.environment}
-        yield Start(filled_words(filled_in, values), {**environment, **variables}, plan.suite.folder, folder)
+        yield Start(filled_all(completed, values), {**environment, **variables}, plan.suite.folder, folder)
 
 
-def preparing(plan: Plan, case: Case) -> Start:
-    """Return what prepares the target of the case, in its environment; raise CaseFailedError as `start_of`."""
-    target, environment = plan.targets[case.server], _complete_environment(plan, case)
-    values = {**dict(case.values), **_places(plan, environment["PATH"], plan.python_of(case).path)}
-    return Start(filled_words(target.prepare, values), environment, plan.suite.folder)
+def suite_command(plan: Plan, case: Case, words: Sequence[str], values: Mapping[str, object] | None = None) -> Start:
+    """Return a command of the suite, in the environment of the target; raise CaseFailedError as `start_of`."""
+    environment = _environment(plan, case)
+    values = {**_values(plan, case, environment), **(values or {})}
+    return Start(filled_all(words, values), environment, plan.suite.folder)
 
 
-def checking(plan: Plan, case: Case, places: Mapping[str, object]) -> Start:
-    """Return what checks the target after its load, in its environment; raise CaseFailedError as `start_of`."""
-    environment = _complete_environment(plan, case)
-    values = {**dict(case.values), **_places(plan, environment["PATH"], plan.python_of(case).path), **places}
-    return Start(filled_words(plan.suite.expect.check, values), environment, plan.suite.folder)
-
-
-def preparing_all(plan: Plan) -> Start:
-    """Return what prepares the whole suite, with the first Python that was named."""
+def prepare_command(plan: Plan) -> Start:
+    """Return the command that prepares the whole suite, with the first Python that was named."""
     python = next(iter(plan.pythons.values())).path
-    environment = dict(os.environ)
-    environment["PATH"] = os.pathsep.join([str(Path(python).parent), environment.get("PATH", os.defpath), *SYSTEM])
-    words = filled_words(plan.suite.prepare, _places(plan, environment["PATH"], python))
-    return Start(words, environment, plan.suite.folder)
+    environment = {**os.environ, "PATH": _path(Path(python).parent)}
+    return Start(filled_all(plan.suite.prepare, _places(plan, environment, python)), environment, plan.suite.folder)
 
 
-def _places(plan: Plan, path: str, python: str) -> dict[str, object]:
+def _values(plan: Plan, case: Case, environment: Mapping[str, str]) -> dict[str, object]:
+    return {**dict(case.values), **_places(plan, environment, plan.python_of(case).path)}
+
+
+def _places(plan: Plan, environment: Mapping[str, str], python: str) -> dict[str, object]:
     """Return the values of {python}, {suite} and {files}."""
-    suite = plan.suite.folder or Path()
+    folder = plan.suite.folder or Path()
     return {
-        "python": shutil.which("python", path=path) or python,
-        "suite": plan.suite.folder or ".",
-        "files": suite / plan.load.files,
+        "python": shutil.which("python", path=environment["PATH"]) or python,
+        "suite": folder,
+        "files": folder / plan.load.files,
     }
 
 
-def _complete_environment(plan: Plan, case: Case) -> dict[str, str]:
-    """Return the environment; raise CaseFailedError if something that the target needs is missing."""
-    target = plan.targets[case.server]
+def _path(programs: Path) -> str:
+    """Return the PATH with that directory first."""
+    return os.pathsep.join([str(programs), os.environ.get("PATH", os.defpath), *SYSTEM])
+
+
+def _environment(plan: Plan, case: Case) -> dict[str, str]:
+    """Return this process's environment with the programs of the target's Python first.
+
+    Raises:
+        CaseFailedError: something that the target needs is missing.
+    """
+    target, python = plan.targets[case.server], plan.python_of(case)
     if library := missing_library(target):
         raise CaseFailedError("missing_library", f"{library} is missing; install it with: {install_command(library)}")
-    environment = _environment(plan, case)
-    _must_have(_programs(target), environment["PATH"])
+    programs, environment = Path(python.path).parent, dict(os.environ)
+    venv = plan.environments[(plan.requirements_of(case), python.version)] if target.requirements else None
+    if isinstance(venv, Path):
+        programs = venv / "bin"
+        environment["VIRTUAL_ENV"] = str(venv)
+        environment.pop("PYTHONPATH", None)
+    environment.pop("PYTHONHOME", None)
+    environment["PATH"] = _path(programs)
+    for program in target.needs:
+        is_program = program not in SERVICES and not program.startswith(_LIBRARY)
+        if is_program and shutil.which(program, path=environment["PATH"]) is None:
+            how = install_command(program)
+            raise CaseFailedError("missing_program", f"{program} is not installed; install it with: {how}")
+    if isinstance(venv, str):  # a reason; building a package may need the headers of a library
+        hints = (
+            f"; {library} is there, its headers perhaps not: {install_command(library)}"
+            for library in _libraries(target)
+        )
+        raise CaseFailedError("no_environment", venv + "".join(hints))
     return environment
 
 
@@ -114,40 +133,7 @@ def _libraries(target: Target) -> list[str]:
     return [name for name in target.needs if name.startswith(_LIBRARY)]
 
 
-def _programs(target: Target) -> list[str]:
-    return [name for name in target.needs if name not in SERVICES and not name.startswith(_LIBRARY)]
-
-
-def _must_have(programs: Sequence[str], path: str) -> None:
-    for program in programs:
-        if shutil.which(program, path=path) is None:
-            how = install_command(program)
-            raise CaseFailedError("missing_program", f"{program} is not installed; install it with: {how}")
-
-
-def _environment(plan: Plan, case: Case) -> dict[str, str]:
-    """Return this process's environment with the programs of the target's Python first."""
-    target, python = plan.targets[case.server], plan.python_of(case)
-    bin_folder = Path(python.path).parent
-    environment = dict(os.environ)
-    if target.requirements:
-        made = plan.environments[(tuple(filled_words(target.requirements, dict(case.values))), python.version)]
-        if isinstance(made, str):
-            # What is built needs a compiler, and the headers of a library, which are packages of their own.
-            _must_have(_programs(target), os.pathsep.join([environment.get("PATH", os.defpath), *SYSTEM]))
-            headers = "".join(
-                f"; {one} is there, its headers perhaps not: {install_command(one)}" for one in _libraries(target)
-            )
-            raise CaseFailedError("no_environment", made + headers)
-        bin_folder = made / "bin"
-        environment["VIRTUAL_ENV"] = str(made)
-        environment.pop("PYTHONPATH", None)
-    environment.pop("PYTHONHOME", None)
-    environment["PATH"] = os.pathsep.join([str(bin_folder), environment.get("PATH", os.defpath), *SYSTEM])
-    return environment
-
-
-def _settings(word: str, suite: Path | None, folder: Path, values: Mapping[str, object]) -> str:
+def _completed(word: str, suite: Path | None, folder: Path, values: Mapping[str, object]) -> str:
     """Return the argument; for a file of the suite that contains `{port}`, the path of a filled-in copy."""
     text = template_text(word, suite) if suite is not None else None
     if text is None:

@@ -2,17 +2,15 @@
 
 import asyncio
 import re
-from collections.abc import Collection, Coroutine, Iterable
-from typing import Any
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from common.cpus import usable_cpus
 from common.server_contract import MOST_WORKERS
-from under_siege.errors import CaseFailedError
-from under_siege.http_client import Answer, get, get_job
-from under_siege.model.record import Record
+from under_siege.http_client import HttpResponse, get, get_job
+from under_siege.model.record import CaseFailedError, Record
 from under_siege.run.request_replay import ReplayedRequest
 from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectation
@@ -22,48 +20,46 @@ LONG_S = 1.0
 
 
 async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expectation, record: Record) -> set[str]:
-    """Wait for the server, check its answer, and ask until each of its worker processes has worked.
+    """Wait for the server, check its answer, and send requests until each of its worker processes has worked.
 
     Returns:
         The ids of the processes that answered; empty if the server doesn't send `X-Worker`.
     """
     pong = await server.while_alive(server.ready(session))
-    record.ready_s = server.age_s()
-    asked_s = server.age_s()
-    url = server.load_url
-    answer = await server.while_alive(verify(session, url, expected, record.users))
+    record.ready_s = asked_s = server.age_s()
+    answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
     record.idle_answer_s = server.age_s() - asked_s
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
     few = min(wanted, usable_cpus())
-    for number in range(0 if _is_the_server(server, answer) else BATCHES):
+    for batch in range(0 if _is_the_server(server, answer) else BATCHES):
         if len(seen) >= wanted:
             break
-        # Twice as many at once as there are workers: a pool starts a worker only if none is idle. But few at first,
-        # and few of threads, where a batch for all would compute for seconds under the GIL.
-        at_once = 2 * (wanted if number and not _are_threads(seen) else few)
-        batch = [verify(session, url, expected, at_once) for _ in range(at_once)]
+        # Twice as many requests as workers, because a pool starts a worker only if none is idle. But few at first, and
+        # few for threads: a batch for all of them would compute for seconds under the GIL.
+        at_once = 2 * (wanted if batch and not _are_threads(seen) else few)
         before, began_s = set(seen), server.age_s()
-        answers = await server.while_alive(_all(batch))
+        requests = [verify(session, server.load_url, expected, at_once) for _ in range(at_once)]
+        answers = await server.while_alive(asyncio.gather(*requests))
         seen |= {answer.headers.get("x-worker") for answer in answers}
         if None in seen:
-            break  # it doesn't tell who has worked
+            break  # the server doesn't report its workers
         if _are_threads(seen) and _processes(seen) == _processes(before):
-            break  # what one thread has loaded is there for all of its process
+            break  # threads of one process share what they load
         if seen == before and server.age_s() - began_s > LONG_S:
-            break  # whoever was at work for so long was all that there is: it has fewer workers than it says
+            break  # these are all workers, fewer than the server reports
     record.warm_s = server.age_s()
     record.workers = workers
     return _processes(seen)
 
 
-def _is_the_server(server: Server, answer: Answer) -> bool:
-    """Return whether the process that listens did the work: its threads share what is loaded."""
+def _is_the_server(server: Server, answer: HttpResponse) -> bool:
+    """Return whether the listening process did the work itself, whose threads share what they load."""
     process, _, thread = answer.headers.get("x-worker", "").partition("/")
-    return process == str(server.pid) and not thread.startswith("Interpreter")  # which shares nothing with others
+    return process == str(server.pid) and not thread.startswith("Interpreter")  # sub-interpreters share nothing
 
 
-def _processes(workers: Iterable[str | None]) -> set[str]:
+def _processes(workers: Collection[str | None]) -> set[str]:
     """Return the process ids of workers such as `4711/MainThread`."""
     return {worker.partition("/")[0] for worker in workers if worker}
 
@@ -73,47 +69,39 @@ def _are_threads(workers: Collection[str | None]) -> bool:
     return len(workers) > len(_processes(workers))
 
 
-def _workers_told(pong: Answer) -> int | None:
-    """Return how many workers the server says it has; None if that can't be true."""
-    told = re.fullmatch(r"[0-9]{1,4}", pong.headers.get("x-workers", ""))
-    return int(told[0]) if told and 1 <= int(told[0]) <= MOST_WORKERS else None
-
-
-async def _all(batch: Iterable[Coroutine[Any, Any, Answer]]) -> list[Answer]:
-    return list(await asyncio.gather(*batch))
+def _workers_told(pong: HttpResponse) -> int | None:
+    """Return the reported number of workers; None if it is invalid."""
+    workers = re.fullmatch(r"[0-9]{1,4}", pong.headers.get("x-workers", ""))
+    return int(workers[0]) if workers and 1 <= int(workers[0]) <= MOST_WORKERS else None
 
 
 async def verify(
-    session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, like: ReplayedRequest | None = None
-) -> Answer:
-    """Send the request of the load, in the form of the load tool if `like` is given; return the answer.
+    session: aiohttp.ClientSession, url: str, expected: Expectation, users: int, replay: ReplayedRequest | None = None
+) -> HttpResponse:
+    """Send the request of the load, in the form of the load tool if `replay` is given; return the answer.
 
     Raises:
         CaseFailedError: it isn't the right one, or there is none.
     """
     url, expected = expected.for_request(url)
-    method = "POST" if expected.of_a_job else "GET"
-    if like is not None:
-        answer = await like.ask(url, expected.patience_s(users), len(expected.answer))
-        return _right(answer, url, expected, method, f", asked for as {like.tool} does,")
+    method, limits = "POST" if expected.of_a_job else "GET", (expected.patience_s(users), len(expected.answer))
     try:
-        ask = get_job if expected.of_a_job else get
-        answer = await ask(session, url, expected.patience_s(users), len(expected.answer))
+        if replay is not None:
+            answer = await replay.ask(url, *limits)
+        else:
+            answer = await (get_job if expected.of_a_job else get)(session, url, *limits)
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
-    return _right(answer, url, expected, method)
-
-
-def _right(answer: Answer, url: str, expected: Expectation, method: str, like: str = "") -> Answer:
     if problem := expected.problem(answer):
         code = "wrong_answer" if answer.status == expected.status else "error_answer"
         path = urlsplit(url)._replace(scheme="", netloc="").geturl()
+        like = f", asked for as {replay.tool} does," if replay else ""
         raise CaseFailedError(code, f"{method} {path}{like} gives {problem}")
     return answer
 
 
-async def last_pong(session: aiohttp.ClientSession, server: Server, patience_s: float) -> Answer | None:
-    """Return the answer to a ping after the siege; None if there is none, which is no failure if the server lives."""
+async def last_pong(session: aiohttp.ClientSession, server: Server, patience_s: float) -> HttpResponse | None:
+    """Return the answer to a ping after the siege; None without one, which is no failure if the server runs."""
     if server.ping is None:
         return None
     try:

@@ -5,11 +5,9 @@ differ beyond chance (Smyth, Linear models and empirical Bayes methods, Stat. Ap
 3 and 6).
 """
 
-from __future__ import annotations
-
 import bisect
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median_low
@@ -20,20 +18,19 @@ import numpy as np
 CONFIDENCE = 0.95
 ACCURACY = 0.02  # tested accuracy of the rate estimator: smaller differences are never reported
 LEAST_TYPICAL_DEGREES = 6.0  # minimum degrees of freedom of the usual deviation between rounds
-
 LEAST_DEGREES = 2.0  # if the other cases could provide as many; with fewer, nothing would ever be significant
 LEAST_VARIANCE = 1e-8  # rounds that agree better than 0.01 % are not more exact than that
-
-# Of rates. Noise comes from the machine and so is much the same for all cases: the prior has at least this weight.
-LEAST_PRIOR_DEGREES = 8.0
-# What rounds usually differ by (standard deviation of the logarithm), used as long as there are few rounds.
+LEAST_PRIOR_DEGREES = 8.0  # noise of the machine is much the same for all cases: the prior has at least this weight
+# The usual difference between rounds (standard deviation of the logarithm), used as long as there are few rounds.
 USUAL_DEVIATION, USUAL_DEGREES = 0.05, 6.0
 LEAST_DEVIATION = 0.01
 ODD_CASE = 0.003  # a case with a smaller p-value varies more than the others, and not just by chance
-# The variance of such a case is its own, as if four more rounds had told it: with two degrees of freedom no interval
-# would be of use, and simulated coverage is the same.
+# Such a case keeps its own variance with four more degrees of freedom: with only two, no interval would be of use, and
+# simulated coverage is the same.
 ODD_DEGREES = 4.0
 MOST_REQUESTS = 10**9
+
+WeightedLogs = Sequence[tuple[float, float]]  # for each round: the logarithm, and the variance added by disturbances
 
 
 def _special() -> Any:
@@ -42,13 +39,8 @@ def _special() -> Any:
     return special
 
 
-def student(degrees: float, t: float) -> float:
-    """Return the probability that Student's t lies below a value."""
-    return float(_special().stdtr(degrees, t))
-
-
 def student_at(degrees: float, share: float) -> float:
-    """Return that quantile of Student's t."""
+    """Return a quantile of Student's t distribution."""
     return float(_special().stdtrit(degrees, share))
 
 
@@ -67,8 +59,8 @@ class Step(NamedTuple):
 def holm(chances: Sequence[float], level: float) -> list[Step]:
     """Adjust p-values by Holm's step-down procedure (Scandinavian Journal of Statistics 6, 1979).
 
-    Whatever the tests have to do with each other, anything at all is called a difference where there is none in at
-    most `level` of all comparisons. `adjusted` is under `level` exactly where the p-value is under its own level.
+    However the tests depend on each other, at most `level` of all comparisons report any difference where there is
+    none. `adjusted` is under `level` exactly where the p-value is under its own level.
     """
     steps, highest, stopped_at = [Step(1.0, level)] * len(chances), 0.0, None
     for rank, index in enumerate(sorted(range(len(chances)), key=lambda index: chances[index])):
@@ -81,19 +73,17 @@ def holm(chances: Sequence[float], level: float) -> list[Step]:
 
 
 def share_between(hits: Sequence[int], counts: Sequence[int]) -> tuple[float, float]:
-    """Return the 95 % confidence interval of a proportion, from the hits among so many in each round.
+    """Return the 95 % confidence interval of a proportion, from the hits and the counts of each round.
 
-    It is exact for independent events (Clopper and Pearson, Biometrika 26, 1934). Failures come in bursts: where rounds
-    differ by more than that allows, it is as wide as of so many fewer (McCullagh and Nelder, Generalized Linear Models,
-    1989, 4.5).
+    It is exact for independent events (Clopper and Pearson, Biometrika 26, 1934). Failures come in bursts, so counts
+    are divided by the dispersion between rounds (McCullagh and Nelder, Generalized Linear Models, 1989, 4.5).
     """
-    count = sum(counts)
     dispersion = _dispersion(hits, counts)
-    return _exact(sum(hits) / dispersion, count / dispersion) if count else (0.0, 1.0)
+    return _exact(sum(hits) / dispersion, sum(counts) / dispersion) if any(counts) else (0.0, 1.0)
 
 
 def more_needed(hits: Sequence[int], counts: Sequence[int], least: float) -> int | None:
-    """Return how many more, with the same proportion of hits, would prove that it is at least `least`."""
+    """Return how many more requests, with the same share of hits, would prove that the share is at least `least`."""
     count = sum(counts)
     if not count or sum(hits) / count <= least:
         return None
@@ -132,12 +122,16 @@ class Spread(NamedTuple):
     degrees: float
 
 
+def _own_spreads(cases: Sequence[Sequence[Any]], variance_of: Callable[[Any], float]) -> list[Spread]:
+    return [
+        Spread(max(variance_of(case), LEAST_VARIANCE), len(case) - 1.0) if len(case) > 1 else Spread(0.0, 0.0)
+        for case in cases
+    ]
+
+
 def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
     """Return the spread of each case, given the logarithms of its rounds."""
-    own = [
-        Spread(max(_variance(logs), LEAST_VARIANCE), len(logs) - 1.0) if len(logs) > 1 else Spread(0.0, 0.0)
-        for logs in cases
-    ]
+    own = _own_spreads(cases, _variance)
     known = [spread for spread in own if spread.degrees]
     if not known:
         return [Spread(math.nan, 0.0)] * len(cases)
@@ -152,40 +146,37 @@ def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
     ]
 
 
-def pooled(cases: Sequence[Sequence[tuple[float, float]]]) -> list[Spread]:
+def pooled(cases: Sequence[WeightedLogs]) -> list[Spread]:
     """Return the spread of each case where the noise of all cases has the same causes, as that of rates has.
 
     A case that varies much more than the others keeps its own variance. A case with a single round has that of the
     others, and a result with few rounds starts from `USUAL_DEVIATION`.
-
-    Args:
-        cases: of each round the logarithm, and the variance that a known disturbance adds to it.
     """
-    own = [
-        Spread(max(_undisturbed(rounds), LEAST_VARIANCE), len(rounds) - 1.0) if len(rounds) > 1 else Spread(0.0, 0.0)
-        for rounds in cases
-    ]
+    own = _own_spreads(cases, _undisturbed_variance)
     known = [spread for spread in own if spread.degrees]
-    alike = [spread for spread in known if not _is_odd(spread, _common([one for one in known if one is not spread]))]
+    alike = [spread for spread in known if not _is_odd(spread, [other for other in known if other is not spread])]
     common = _common(alike)
-    weight = min(max(_prior(alike).degrees if alike else 0.0, LEAST_PRIOR_DEGREES), 1e6)
+    prior_weight = min(max(_prior(alike).degrees if alike else 0.0, LEAST_PRIOR_DEGREES), 1e6)
     spreads = []
     for spread in own:
         variance, degrees = spread
-        if degrees and spread not in alike:
-            spreads.append(Spread((common.variance + degrees * variance) / (1 + degrees), ODD_DEGREES + degrees))
-        else:
-            variance = (weight * common.variance + degrees * variance) / (weight + degrees)
-            spreads.append(Spread(variance, min(weight + degrees, common.degrees)))
+        is_odd = degrees > 0 and spread not in alike
+        weight = 1.0 if is_odd else prior_weight
+        variance = (weight * common.variance + degrees * variance) / (weight + degrees)
+        spreads.append(Spread(variance, ODD_DEGREES + degrees if is_odd else min(weight + degrees, common.degrees)))
     return spreads
 
 
-def _undisturbed(rounds: Sequence[tuple[float, float]]) -> float:
+def _undisturbed_variance(rounds: WeightedLogs) -> float:
     """Return the sample variance, where disturbed rounds count less."""
     weights = [1 / (1 + disturbance / USUAL_DEVIATION**2) for _, disturbance in rounds]
-    mean = sum(weight * log for weight, (log, _) in zip(weights, rounds, strict=True)) / sum(weights)
+    mean = _weighted_mean(rounds, weights)
     squares = sum(weight * (log - mean) ** 2 for weight, (log, _) in zip(weights, rounds, strict=True))
     return squares / (len(rounds) - 1)
+
+
+def _weighted_mean(rounds: WeightedLogs, weights: Sequence[float]) -> float:
+    return sum(weight * log for weight, (log, _) in zip(weights, rounds, strict=True)) / sum(weights)
 
 
 def _common(known: Sequence[Spread]) -> Spread:
@@ -196,9 +187,10 @@ def _common(known: Sequence[Spread]) -> Spread:
     return Spread(max(squares / (total + added), LEAST_DEVIATION**2), total + added)
 
 
-def _is_odd(case: Spread, others: Spread) -> bool:
+def _is_odd(case: Spread, others: Sequence[Spread]) -> bool:
     """Return whether a case varies more than the others, and not just by chance (F test)."""
-    return beyond_f(case.degrees, others.degrees, case.variance / others.variance) < ODD_CASE
+    common = _common(others)
+    return beyond_f(case.degrees, common.degrees, case.variance / common.variance) < ODD_CASE
 
 
 def _prior(known: Sequence[Spread]) -> Spread:
@@ -222,7 +214,7 @@ def _variance(values: Sequence[float]) -> float:
 
 @lru_cache(1000)
 def _expected_log(degrees: float) -> float:
-    """Return the expected logarithm of a variance estimate with so many degrees of freedom, where the variance is 1."""
+    """Return the expected logarithm of an estimate of the variance 1 with this many degrees of freedom."""
     return float(_special().digamma(degrees / 2)) - math.log(degrees / 2)
 
 
@@ -246,28 +238,26 @@ def _inverse_trigamma(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The mean over the rounds of the logarithm of a figure, its variance, and the degrees of freedom of that."""
+    """The mean over the rounds of the logarithm of a metric, its variance, and the degrees of freedom of that."""
 
     log: float
-    variance: float  # of the mean; not a number where no case has two rounds
+    variance: float  # variance of the mean; NaN if no case has two rounds
     degrees: float
-    rounds: float = 1.0  # how many undisturbed rounds say as much
+    rounds: float = 1.0  # the number of undisturbed rounds with the same variance
     # Variance and degrees of freedom if this case varied no more than the others usually do.
     typical_variance: float = math.nan
     typical_degrees: float = 0.0
 
     @property
     def mean(self) -> float:
-        """Of the figure itself: the geometric one."""
+        """Return the geometric mean of the metric."""
         return float(np.exp(self.log))
 
     def interval(self, besides: float = 0.0, around: float | None = None) -> tuple[float, float] | None:
         """Return the 95 % confidence interval (Student's t), if there is one.
 
-        Args:
-            besides: variance that the rounds have in common.
-            around: a better estimate of the figure than the mean of its rounds (`sectioning`: Asmussen and Glynn,
-                Stochastic Simulation, 2007, III.5).
+        `besides` is variance that the rounds have in common. `around` is a better estimate than the mean of the rounds
+        (`sectioning`: Asmussen and Glynn, Stochastic Simulation, 2007, III.5).
         """
         if not self.degrees or not math.isfinite(self.variance):
             return None
@@ -282,50 +272,41 @@ class Estimate:
 
 def estimates(cases: Sequence[Sequence[float | None]]) -> list[Estimate | None]:
     """Return the estimate of each case from those of its rounds that have a value above 0; None where none has."""
-    logs = [[math.log(value) for value in case if value is not None and value > 0] for case in cases]
-    return [_estimate(known, spread) for known, spread in zip(logs, moderated(logs), strict=True)]
+    known = [[math.log(value) for value in case if value is not None and value > 0] for case in cases]
+    return [_estimate(logs, spread) if logs else None for logs, spread in zip(known, moderated(known), strict=True)]
 
 
-def _estimate(logs: Sequence[float], spread: Spread) -> Estimate | None:
-    if not logs:
-        return None
-    degrees = spread.degrees if math.isfinite(spread.variance) else 0.0  # one round has the noise of the other cases
+def _estimate(logs: Sequence[float], spread: Spread) -> Estimate:
     variance = spread.variance / len(logs)
-    return Estimate(sum(logs) / len(logs), variance, degrees, float(len(logs)), variance, degrees)
+    return Estimate(sum(logs) / len(logs), variance, spread.degrees, float(len(logs)), variance, spread.degrees)
 
 
-def weighted_estimates(cases: Sequence[Sequence[tuple[float, float]]]) -> list[Estimate | None]:
-    """Return the estimate of each case from rounds that were disturbed more or less.
+def weighted_estimates(cases: Sequence[WeightedLogs]) -> list[Estimate | None]:
+    """Return the estimate of each case from rounds that were disturbed to a different extent.
 
     The noise between rounds is pooled over the cases. A single round has an interval, too: that of the other cases'
     noise, or of the usual one.
-
-    Args:
-        cases: of each round the logarithm of the figure, and the variance that a known disturbance adds to it.
     """
     spreads = pooled(cases)
     typical = median_low([spread.variance for spread in spreads] or [math.nan])
-    return [_weighted(case, spread, typical) for case, spread in zip(cases, spreads, strict=True)]
+    return [_weighted(case, spread, typical) if case else None for case, spread in zip(cases, spreads, strict=True)]
 
 
-def _weighted(case: Sequence[tuple[float, float]], spread: Spread, typical: float) -> Estimate | None:
-    if not case:
-        return None
+def _weighted(case: WeightedLogs, spread: Spread, typical: float) -> Estimate:
     weights = [1 / (spread.variance + disturbance) for _, disturbance in case]
-    typically = [1 / (min(spread.variance, typical) + disturbance) for _, disturbance in case]
-    log = sum(weight * value for weight, (value, _) in zip(weights, case, strict=True)) / sum(weights)
+    typical_weights = [1 / (min(spread.variance, typical) + disturbance) for _, disturbance in case]
     return Estimate(
-        log,
+        _weighted_mean(case, weights),
         1 / sum(weights),
         spread.degrees,
         spread.variance * sum(weights),
-        1 / sum(typically),
+        1 / sum(typical_weights),
         max(spread.degrees, LEAST_TYPICAL_DEGREES),
     )
 
 
 def ratio(one: Estimate, other: Estimate) -> Estimate:
-    """Return the estimate of one figure as a multiple of the other."""
+    """Return the estimate of one metric as a multiple of the other."""
     return Estimate(
         one.log - other.log,
         one.variance + other.variance,
@@ -336,25 +317,20 @@ def ratio(one: Estimate, other: Estimate) -> Estimate:
     )
 
 
-def chance(one: Estimate, other: Estimate) -> float:
-    """Return how likely so large a difference is where there is none (two-sided); 1 where that can't be told."""
-    return chance_of(ratio(one, other))
-
-
 def chance_of(between: Estimate) -> float:
-    """Return how likely a ratio so far from 1 is where it is 1 (two-sided); 1 where that can't be told."""
+    """Return the two-sided p-value of a ratio, if the truth is 1; 1 where that is unknown."""
     if not between.degrees or not between.variance > 0:
         return 1.0
-    return 2 * student(between.degrees, -abs(between.log) / between.variance**0.5)
+    return 2 * float(_special().stdtr(between.degrees, -abs(between.log) / between.variance**0.5))
 
 
 def differ(one: Estimate, other: Estimate, comparisons: int) -> bool:
-    """Return whether two differ by more than noise and `ACCURACY`, one of so many pairs that are looked at.
+    """Return whether two differ by more than noise and `ACCURACY`, as one of several compared pairs.
 
-    The level is Šidák's (JASA 62, 1967), so that in at most 5 % of all results anything equal is told apart.
+    The level is Šidák's (JASA 62, 1967), so that at most 5 % of all results report any difference of equal things.
     """
-    level = 1 - CONFIDENCE ** (1 / max(1, comparisons))
-    return bool(abs(np.expm1(one.log - other.log)) > ACCURACY) and chance(one, other) < level
+    between, level = ratio(one, other), 1 - CONFIDENCE ** (1 / max(1, comparisons))
+    return bool(abs(np.expm1(between.log)) > ACCURACY) and chance_of(between) < level
 
 
 def is_below(one: Estimate, best: Estimate, alpha: float) -> bool:

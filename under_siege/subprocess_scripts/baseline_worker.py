@@ -1,6 +1,6 @@
 """Run the task alone, once for each line on stdin, and print how long it took.
 
-Prints `time.monotonic when it began,wall seconds,CPU seconds,number of the CPU`. Ends when stdin ends.
+Each line is `time.monotonic at the start,wall seconds,CPU seconds,number of the CPU`. It exits at the end of stdin.
 
 usage: python -P baseline_worker.py TASK
 """
@@ -13,9 +13,9 @@ from common.task import perform
 
 
 def main(spec: str) -> None:
-    """Perform the task once to warm it, then once for each line."""
+    """Perform the task once to warm it up, then once for each line."""
     lines = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the task prints must not get into our lines
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # discard what the task prints
     perform(spec)
     for _ in sys.stdin:
         run = perform(spec)

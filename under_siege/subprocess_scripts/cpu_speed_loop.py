@@ -1,9 +1,9 @@
-"""The speed probe: time the same small piece of work on every CPU, 50 times a second.
+"""Run the speed probe: time the same short computation on every CPU, 50 times a second.
 
-Prints a line for each sample, `time.monotonic,cpu,seconds`, and exits when its output is closed. The seconds are those
-of the thread's CPU clock: the wall clock would show how busy the CPU is, not how fast.
+It prints a line for each sample, `time.monotonic,cpu,seconds`, and exits when its output is closed. The seconds are
+those of the thread's CPU clock, because the wall clock would include time in which other threads used the CPU.
 
-usage: python -P cpu_speed_loop.py [--work]        --work prints what the work is, and ends
+usage: python -P cpu_speed_loop.py [--work]        --work: describe the computation and exit
 """
 
 import gc
@@ -14,43 +14,44 @@ from typing import NoReturn
 
 from common.cpus import usable_cpu_numbers
 
-# Half of the variance of the speed lasts less than 50 ms: with 20 samples a second the mean speed of a siege is half as
-# exact, and with 100 the probe takes 1 % of each CPU.
+# Half of the variance of the speed comes from changes that last less than 50 ms. With 20 samples a second, the mean
+# speed of a siege would be half as exact; with 100, the probe would use 1 % of each CPU.
 INTERVAL_S = 0.02
-# Long multiplication, some 0.02 ms each time, of which the fastest counts: a timer interrupt takes 0.04 ms of whatever
-# it hits. A loop of Python's own would do, but its speed depends on where in memory a process happens to have it.
+# Long multiplication takes about 0.02 ms. The fastest of 3 runs counts, because a timer interrupt adds 0.04 ms. A loop
+# in Python would not do: its speed depends on its memory address, which differs between processes.
 TIMES, PRODUCTS = 3, 5
 ONE, OTHER = 3**1131, 7**638
-WORK = f"{TIMES} x {PRODUCTS} products of {ONE.bit_length()} bits"  # what makes beats comparable, beside the Python
+# Samples are comparable if WORK and the version of Python match.
+WORK = f"{TIMES} x {PRODUCTS} products of {ONE.bit_length()} bits"
 
 
 def main() -> None:
     """Fork a process for each usable CPU, pinned to it; their samples are spread evenly over the interval."""
     cpus = usable_cpu_numbers()
     began_s = time.monotonic()
-    for place, cpu in enumerate(cpus[1:], 1):
-        if os.fork() == 0:  # nothing here has a thread or a lock that could break
-            _beat_for_ever(cpu, began_s + place * INTERVAL_S / len(cpus))
-    _beat_for_ever(cpus[0], began_s)
+    for index, cpu in enumerate(cpus[1:], 1):
+        if os.fork() == 0:  # safe, because this process has no threads or locks
+            _sample_forever(cpu, began_s + index * INTERVAL_S / len(cpus))
+    _sample_forever(cpus[0], began_s)
 
 
-def _beat_for_ever(cpu: int, due_s: float) -> NoReturn:
+def _sample_forever(cpu: int, due_s: float) -> NoReturn:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {cpu})
     gc.disable()
     while True:
         time.sleep(max(0.0, due_s - time.monotonic()))
-        at_s, took_s = time.monotonic(), beat()
+        at_s, took_s = time.monotonic(), sample()
         try:
             os.write(1, f"{at_s:.4f},{cpu},{took_s:.9f}\n".encode())
-        except OSError:  # the reader is gone
+        except OSError:  # the output was closed
             os._exit(0)
         while due_s <= time.monotonic():
             due_s += INTERVAL_S
 
 
-def beat() -> float:
-    """Return the CPU time of the work: the least of some runs, after one that warms the caches."""
+def sample() -> float:
+    """Return the CPU time of the computation: the fastest of TIMES runs, after one that warms the caches."""
     _work()
     took_s = []
     for _ in range(TIMES):

@@ -1,8 +1,8 @@
-"""Load a server with jobs: each user posts one, polls for its result as told, and posts the next one.
+"""Load a server with jobs: each user posts a job, polls for its result, and posts the next one.
 
 It prints `ready`, and starts when it reads a line. For each job it prints `user,status,seconds,bytes`, with the
-seconds from the post to the result. After SIGTERM, or when stdin is closed, it drops unfinished jobs, and prints their
-number to stderr: `lost: 3`.
+seconds from the post to the result. After SIGTERM, or when stdin is closed, it drops unfinished jobs. It prints the
+number of jobs without a result to stderr: `lost: 3`.
 """
 
 import argparse
@@ -18,57 +18,57 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
-PREFER = {"Prefer": "wait=10"}  # RFC 7240: who does not know it answers at once, and says when to ask again
-SOONEST_S, USUAL_S, LATEST_S = 0.01, 1.0, 60.0  # before it is asked again: at least, if nothing is said, and at most
-AFTER_A_LOSS_S = 0.1
-MOST_BYTES = 64_000_000  # of an answer
-Found = tuple[int, int]  # its status, and the bytes of its body
+PREFER = {"Prefer": "wait=10"}  # RFC 7240; a server that ignores it responds at once, usually with Retry-After
+SOONEST_S, USUAL_S, LATEST_S = 0.01, 1.0, 60.0  # pause before the next poll: minimum, without Retry-After, maximum
+AFTER_A_LOSS_S = 0.1  # pause of a user after a job without a result
+MOST_BYTES = 64_000_000  # a longer answer counts as lost
+JobOutcome = tuple[int, int]  # status, and size of the body in bytes
 
 
 class JobLoad:
-    """Users who post jobs at an address, one after the other."""
+    """Users that post jobs to a URL, one after the other."""
 
-    def __init__(self, url: str, patience_s: float) -> None:
-        self._url, self._patience_s, self.lost = url, patience_s, 0
+    def __init__(self, url: str, timeout_s: float) -> None:
+        self._url, self._timeout_s, self.lost = url, timeout_s, 0
 
     async def visit(self, session: aiohttp.ClientSession, user: int) -> None:
         """Post jobs, one after the other, until cancelled."""
         while True:
-            posted_s, found = time.monotonic(), None
-            with contextlib.suppress(aiohttp.ClientError, ValueError, OSError):  # a TimeoutError is one
-                async with asyncio.timeout(self._patience_s):
-                    found = await self._job(session)
-            if found is None:
+            posted_s, outcome = time.monotonic(), None
+            with contextlib.suppress(aiohttp.ClientError, ValueError, OSError):  # TimeoutError is an OSError
+                async with asyncio.timeout(self._timeout_s):
+                    outcome = await self._job(session)
+            if outcome is None:
                 self.lost += 1
                 await asyncio.sleep(AFTER_A_LOSS_S)
             else:
-                status, size = found
+                status, size = outcome
                 os.write(1, f"{user},{status},{time.monotonic() - posted_s:.6f},{size}\n".encode())
 
-    async def _job(self, session: aiohttp.ClientSession) -> Found:
-        """Post a job and return its outcome; raise ValueError if its address is on another server."""
+    async def _job(self, session: aiohttp.ClientSession) -> JobOutcome:
+        """Post a job, poll until it is done, and return its outcome; raise ValueError if it is on another server."""
         async with session.post(self._url, allow_redirects=False) as posted:
             if posted.status != 202:
                 return await _read(posted)
-            place = urljoin(self._url, posted.headers.get("Location", "nowhere:"))
-            if urlsplit(place)[:2] != urlsplit(self._url)[:2]:
-                raise ValueError(f"the job is at {place}")
+            job_url = urljoin(self._url, posted.headers.get("Location", "nowhere:"))
+            if urlsplit(job_url)[:2] != urlsplit(self._url)[:2]:
+                raise ValueError(f"the job is on another server: {job_url}")
             await posted.read()
         while True:
-            async with session.get(place, headers=PREFER, allow_redirects=False) as told:
-                found = await _read(told)
-                if told.status not in (202, 503):  # 503: whether it is done can't be told now
-                    return found
-                pause_s = _pause_s(told.headers.get("Retry-After", ""))
+            async with session.get(job_url, headers=PREFER, allow_redirects=False) as response:
+                outcome = await _read(response)
+                if response.status not in (202, 503):  # 503: the server is busy, so the state of the job is unknown
+                    return outcome
+                pause_s = _pause_s(response.headers.get("Retry-After", ""))
             await asyncio.sleep(pause_s)
 
 
-async def _read(response: aiohttp.ClientResponse) -> Found:
+async def _read(response: aiohttp.ClientResponse) -> JobOutcome:
     size = 0
     async for chunk in response.content.iter_any():
         size += len(chunk)
         if size > MOST_BYTES:
-            raise ValueError("an answer without an end")
+            raise ValueError(f"the answer has more than {MOST_BYTES:,} bytes")
     return response.status, size
 
 
@@ -78,7 +78,7 @@ def _pause_s(retry_after: str) -> float:
     return min(LATEST_S, max(SOONEST_S, seconds))
 
 
-async def _main(url: str, users: int, patience_s: float, *, keep_alive: bool) -> None:
+async def _main(url: str, users: int, timeout_s: float, *, keep_alive: bool) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     os.write(1, b"ready\n")
@@ -86,7 +86,7 @@ async def _main(url: str, users: int, patience_s: float, *, keep_alive: bool) ->
         return
     loop.add_reader(0, stop.set)
     gc.freeze()
-    load = JobLoad(url, patience_s)
+    load = JobLoad(url, timeout_s)
     connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
@@ -104,9 +104,9 @@ if __name__ == "__main__":
     parser.add_argument("--patience", type=float, required=True)
     parser.add_argument("--keep-alive", action="store_true")
     parser.add_argument("url")
-    words = parser.parse_args()
+    options = parser.parse_args()
     with contextlib.suppress(ValueError, OSError):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with contextlib.suppress(BrokenPipeError):
-        asyncio.run(_main(words.url, words.users, words.patience, keep_alive=words.keep_alive))
+        asyncio.run(_main(options.url, options.users, options.patience, keep_alive=options.keep_alive))

@@ -1,8 +1,8 @@
-"""The ceiling: the same users with no server, each a thread in one of a few processes.
+"""Measure the ceiling: run the same users without a server, each as a thread in one of a few processes.
 
-Prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user `check`
+It prints `go,time` when all users begin, then a line for each finished task: `user,began,ended,bytes`. The user `check`
 runs a task as often as the bench checks an answer. Times are seconds of `time.monotonic`. It runs until it is killed.
-If the task fails, it exits with 1, and the last line on stderr gives the reason.
+If the task fails, it exits with 1 and prints the reason as the last line on stderr.
 """
 
 import argparse
@@ -23,48 +23,48 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from common.errors import one_line
-from common.parent_watch import follow_server
+from common.parent_watch import exit_with_server
 from common.task import TaskError, TaskRun, UnknownTaskError, perform
 
-CHECKER = -1  # the user that asks once in a while, as the bench does to verify answers; printed as `check`
-# How long a thread may keep the GIL that others wait for. With Python's 5 ms, 13 to 100 threads of a loop in Python did
-# 2 to 6 % less for each second of CPU than one alone; with 0.1 s at most 1 % less (medians, on a busy 2-CPU machine).
+CHECK_USER = -1  # runs a task at intervals, like the bench's own checks of answers; printed as `check`
+# Seconds after which a thread must release the GIL. With Python's default of 5 ms, 13 to 100 threads that run a Python
+# loop did 2 to 6 % less work per CPU second than one thread; with 0.1 s at most 1 % less (medians, busy 2-CPU machine).
 SWITCH_S = 0.1
 READY, GO = "ready", "go"
-FAILING = threading.Lock()
+FAILING = threading.Lock()  # held by the first thread that reports a failure, and never released
 
 
-class Crew(NamedTuple):
-    """Some users in a process of their own, and the pipe to it."""
+class UserProcess(NamedTuple):
+    """A process with some of the users, and the pipe to it."""
 
     process: ForkServerProcess
     pipe: Connection
 
 
 def main() -> None:
-    """Let all users begin at the same time."""
+    """Start all processes, and let all users begin at the same time."""
     options = _options()
     _silence_task()
     context = _forkserver()
-    crews = [
+    user_processes = [
         *(_started(context, users, options.task, 0.0) for users in spread(options.users, options.processes)),
-        _started(context, [CHECKER], options.task, options.check_every),
+        _started(context, [CHECK_USER], options.task, options.check_every),
     ]
-    waiting = len(crews)
+    waiting = len(user_processes)
     while waiting:
-        waiting -= _hear(crews)
-    _say("go", time.monotonic())
-    for crew in crews:
-        crew.pipe.send(GO)
+        waiting -= _receive_messages(user_processes)
+    _print_line("go", time.monotonic())
+    for user_process in user_processes:
+        user_process.pipe.send(GO)
     while True:
-        _hear(crews)  # until it is killed
+        _receive_messages(user_processes)  # exits if one of them fails
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="no_server_baseline.py")
     parser.add_argument("--task", required=True)
     parser.add_argument("--users", type=int, required=True)
-    parser.add_argument("--processes", type=int, required=True, help="that the users are spread over")
+    parser.add_argument("--processes", type=int, required=True, help="number of processes for the users")
     parser.add_argument("--check-every", type=float, required=True)
     return parser.parse_args()
 
@@ -75,12 +75,12 @@ def spread(users: int, processes: int) -> list[list[int]]:
 
 
 def _silence_task() -> None:
-    """Discard what the task prints: it must not get into our lines."""
-    sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (for as long as the process lives)
+    """Discard what the task prints, so that it can't mix with the lines of this script."""
+    sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (stays open until the process exits)
 
 
 def _forkserver() -> ForkServerContext:
-    """Start the fork server, with all imported, before the task is: that puts the user's folder first on sys.path."""
+    """Start the fork server and its imports before the task is imported, which changes sys.path."""
     context = get_context("forkserver")
     context.set_forkserver_preload(["common.task", "common.parent_watch"])
     first = context.Process(target=int)
@@ -89,83 +89,83 @@ def _forkserver() -> ForkServerContext:
     return context
 
 
-def _started(context: ForkServerContext, users: Sequence[int], task: str, pause_s: float) -> Crew:
+def _started(context: ForkServerContext, users: Sequence[int], task: str, pause_s: float) -> UserProcess:
     ours, theirs = context.Pipe()
     process = context.Process(target=_compute, args=(users, task, pause_s, theirs), daemon=True)
     process.start()
     theirs.close()
-    return Crew(process, ours)
+    return UserProcess(process, ours)
 
 
-def _hear(crews: Sequence[Crew]) -> int:
-    """Wait for messages and return how many crews have become ready; end all if one can't go on."""
-    wait([end for crew in crews for end in (crew.pipe, crew.process.sentinel)])
+def _receive_messages(user_processes: Sequence[UserProcess]) -> int:
+    """Wait for messages and return how many processes have become ready; exit if one fails."""
+    wait([end for user_process in user_processes for end in (user_process.pipe, user_process.process.sentinel)])
     ready = 0
-    for crew in crews:
+    for user_process in user_processes:
         try:
-            word = crew.pipe.recv() if crew.pipe.poll() else ""
+            message = user_process.pipe.recv() if user_process.pipe.poll() else ""
         except EOFError:
-            crew.process.join(1.0)
-            _give_up(crews, _how_it_ended(crew.process.exitcode))
-        if word == READY:
+            user_process.process.join(1.0)
+            _give_up(user_processes, _exit_text(user_process.process.exitcode))
+        if message == READY:
             ready += 1
-        elif word:
-            _give_up(crews, word)
-        elif crew.process.exitcode is not None:
-            _give_up(crews, _how_it_ended(crew.process.exitcode))
+        elif message:
+            _give_up(user_processes, message)
+        elif user_process.process.exitcode is not None:
+            _give_up(user_processes, _exit_text(user_process.process.exitcode))
     return ready
 
 
-def _how_it_ended(exitcode: int | None) -> str:
+def _exit_text(exitcode: int | None) -> str:
     if exitcode is not None and exitcode < 0:
         return f"a process with users was ended by {signal.Signals(-exitcode).name}"
     return f"a process with users ended with exit code {exitcode}"
 
 
-def _give_up(crews: Sequence[Crew], reason: str) -> NoReturn:
-    for crew in crews:
-        crew.process.kill()  # SIGTERM is not for them
+def _give_up(user_processes: Sequence[UserProcess], reason: str) -> NoReturn:
+    for user_process in user_processes:
+        user_process.process.kill()  # they ignore SIGTERM
     sys.exit(reason)
 
 
 def _compute(users: Sequence[int], task: str, pause_s: float, pipe: Connection) -> None:
-    """Import and warm the task, report that, and let the users of this process begin when it is told."""
+    """Import and warm up the task, report READY, and let the users of this process begin on GO."""
     _follow_parent()
     _silence_task()
     sys.setswitchinterval(SWITCH_S)
-    go = Future[float]()  # the moment when all users begin, however long each thread waits for its first turn
+    go = Future[float]()  # when all users begin; each counts from here, even if its thread is scheduled later
     try:
         _perform(task)
         for user in users:
             threading.Thread(target=_user, args=(user, task, pause_s, go, pipe), daemon=True).start()
-    except BaseException as error:  # whatever it is, it has to be reported
+    except BaseException as error:  # the task may raise anything
         _fail(pipe, error)
     pipe.send(READY)
     pipe.recv()
     go.set_result(time.monotonic())
-    threading.Event().wait()  # the users are at work until the process is killed
+    threading.Event().wait()  # the users run until the process is killed
 
 
 def _follow_parent() -> None:
-    """End with the parent, at once: among threads that hold the GIL in turn, another thread may wait for seconds."""
-    follow_server()
+    """End the process as soon as its parent ends, by a signal: a watching thread might wait seconds for the GIL."""
+    exit_with_server()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None and hasattr(os, "O_ASYNC"):
-        # The system signals that the other end of this pipe is closed, and SIGIO ends a process (fcntl(2), signal(7)).
+        # When the other end of this pipe is closed, the kernel sends SIGIO, which ends the process; see fcntl(2).
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC | fcntl.fcntl(parent.sentinel, fcntl.F_GETFL))
 
 
 def _fail(pipe: Connection, error: BaseException) -> NoReturn:
-    """Report why the process can't go on, and end it."""
-    FAILING.acquire()  # for ever: only the first reason is reported
+    """Report the error, and end the process without waiting for other threads."""
+    FAILING.acquire()  # never released, so that only the first error is reported
     pipe.send(_reason(error))
-    os._exit(1)  # without waiting for other threads
+    os._exit(1)
 
 
 def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connection) -> None:
-    """Perform the task again and again, or once every so often."""
+    """Perform the task repeatedly: without a pause, or once every `pause_s`."""
     asked_s = began_s = go.result()
     try:
         for number in itertools.count():
@@ -173,18 +173,18 @@ def _user(user: int, task: str, pause_s: float, go: Future[float], pipe: Connect
                 time.sleep(max(0.0, began_s + number * pause_s - time.monotonic()))
                 asked_s = time.monotonic()
             run = _perform(task)
-            # Since it asked: a user that has to wait for a thread beside it is not idle meanwhile.
-            _say("check" if user == CHECKER else user, asked_s, run.finished_s, len(run.answer.encode()))
+            # From when the task was requested, because the user also waits for other threads of its process.
+            _print_line("check" if user == CHECK_USER else user, asked_s, run.finished_s, len(run.answer.encode()))
             asked_s = run.finished_s
     except BaseException as error:
         _fail(pipe, error)
 
 
 def _perform(task: str) -> TaskRun:
-    """Perform the task; a child that it forked and did not end must not go on as one more user."""
-    us = os.getpid()
+    """Perform the task; if it returns in a forked child, end the child."""
+    own_pid = os.getpid()
     run = perform(task)
-    if os.getpid() != us:
+    if os.getpid() != own_pid:
         os._exit(0)
     return run
 
@@ -195,9 +195,9 @@ def _reason(error: BaseException) -> str:
     return str(error) if isinstance(error, UnknownTaskError) else one_line(error)
 
 
-def _say(*words: object) -> None:
-    """Write a line in one call, so that the lines of many processes don't mix."""
-    os.write(1, (",".join(map(str, words)) + "\n").encode())
+def _print_line(*values: object) -> None:
+    """Write a line in one system call, so that the lines of several processes don't mix."""
+    os.write(1, (",".join(map(str, values)) + "\n").encode())
 
 
 if __name__ == "__main__":

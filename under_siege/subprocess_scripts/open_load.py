@@ -1,12 +1,12 @@
-"""The open loop: send requests when they are due, whether or not earlier ones were answered.
+"""Generate an open load: send requests when they are due, whether or not earlier ones were answered.
 
 It prints `ready`, and reads one line of JSON:
     url, keep_alive     the URL, and whether connections stay open
     status, body        status of a correct answer, and how bodies are compared: `same`, `json` or `any`
     headers             name and value of headers that each correct answer has
     answer              the correct answer, as base64
-    begin_s, due_s      the time of `time.monotonic` that counts as 0, and when each request is due
-Then it prints a line for each finished request: `number,sent,ended,outcome`, in seconds after the begin. When stdin is
+    begin_s, due_s      the start in seconds of `time.monotonic`, and when each request is due after it
+Then it prints a line for each finished request: `number,sent,ended,outcome`, in seconds since the start. When stdin is
 closed, it drops unanswered requests and exits.
 """
 
@@ -23,14 +23,14 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-MORE_BYTES = 65536  # than the right answer has are read of any
-TELL_EVERY_S = 0.05
-FIRST = -10  # its niceness, where that may be: it does little, and has to do it in time
+MORE_BYTES = 65536  # read beyond the size of the right answer
+REPORT_INTERVAL_S = 0.05
+NICENESS = -10  # if permitted; the generator needs little CPU time, but has to be on time
 NONE, REFUSED, LOST, WRONG, UNANSWERED = "", "refused", "lost", "wrong", "unanswered"
 
 
 class OpenLoad:
-    """Asks for one thing at given times."""
+    """Requests for one URL at given times."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self._url, self._status, self._body = order["url"], order["status"], order["body"]
@@ -44,22 +44,22 @@ class OpenLoad:
         connector = aiohttp.TCPConnector(limit=0, force_close=not self._keep_alive)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
-            asking: set[asyncio.Task[None]] = set()
-            working = [asyncio.create_task(self._send(session, asking)), asyncio.create_task(self._tell())]
+            requests: set[asyncio.Task[None]] = set()
+            tasks = [asyncio.create_task(self._send_all(session, requests)), asyncio.create_task(self._report())]
             await stop.wait()
-            for task in (*working, *asking):
+            for task in (*tasks, *requests):
                 task.cancel()
-            await asyncio.gather(*working, *asking, return_exceptions=True)
+            await asyncio.gather(*tasks, *requests, return_exceptions=True)
             self._flush()
 
-    async def _send(self, session: aiohttp.ClientSession, asking: set[asyncio.Task[None]]) -> None:
+    async def _send_all(self, session: aiohttp.ClientSession, requests: set[asyncio.Task[None]]) -> None:
         for number, due_s in enumerate(self._due_s):
             await asyncio.sleep(self._begin_s + due_s - time.monotonic())
-            task = asyncio.create_task(self._ask(session, number))
-            asking.add(task)
-            task.add_done_callback(asking.discard)
+            task = asyncio.create_task(self._send(session, number))
+            requests.add(task)
+            task.add_done_callback(requests.discard)
 
-    async def _ask(self, session: aiohttp.ClientSession, number: int) -> None:
+    async def _send(self, session: aiohttp.ClientSession, number: int) -> None:
         sent_s, outcome = time.monotonic(), UNANSWERED
         try:
             outcome = await self._outcome(session)
@@ -83,21 +83,21 @@ class OpenLoad:
             return True
         return body == self._answer if self._body == "same" else _as_json(body) == self._as_json
 
-    async def _tell(self) -> None:
-        """Write several lines at once, because the reader has other things to do."""
+    async def _report(self) -> None:
+        """Write several lines at once, to wake the reader less often."""
         while True:
-            await asyncio.sleep(TELL_EVERY_S)
+            await asyncio.sleep(REPORT_INTERVAL_S)
             self._flush()
 
     def _flush(self) -> None:
         if self._lines:
-            told, self._lines = "".join(self._lines).encode(), []
-            while told:
-                told = told[os.write(1, told) :]
+            output, self._lines = "".join(self._lines).encode(), []
+            while output:
+                output = output[os.write(1, output) :]
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    """Read as much of the body as could be right."""
+    """Read the body, but not much more than a right answer has."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -127,12 +127,12 @@ async def _main() -> None:
 
     loop.add_reader(0, read)
     gc.freeze()
-    gc.disable()  # it lives for some seconds, and a pause would make it late
+    gc.disable()  # a collection would delay requests, and the process runs for seconds only
     await OpenLoad(order).run(stop)
 
 
 if __name__ == "__main__":
     with contextlib.suppress(OSError):
-        os.nice(FIRST)
+        os.nice(NICENESS)
     with contextlib.suppress(BrokenPipeError):
         asyncio.run(_main())

@@ -1,6 +1,6 @@
 """Run a task once in a worker process, and print its result as JSON: the expected answer.
 
-usage: python -P reference_run.py TASK        exit 2 and one line if the task can't be performed there
+usage: python -P reference_run.py TASK        exit 2 and print one line if the task fails
 """
 
 import dataclasses
@@ -11,17 +11,17 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import NoReturn
 
-from common.parent_watch import follow_server
+from common.parent_watch import exit_with_server
 from common.task import TaskError, UnknownTaskError, perform, resolve
 
 
 def main(spec: str) -> None:
-    """Perform the task as the server with the process pool would.
+    """Perform the task in a pool process, like the server with the process pool.
 
-    The worker is forked before the task is looked for, while there is no thread yet: it knows as little of the task as
-    one of the server's, and needs no fork server, which takes as long as all else here.
+    The worker is forked before the task is imported and before any thread exists. So it has to import the task, like a
+    worker of that server, and needs no fork server, whose start would double the duration of this script.
     """
-    with ProcessPoolExecutor(1, get_context("fork"), follow_server) as pool:
+    with ProcessPoolExecutor(1, get_context("fork"), exit_with_server) as pool:
         pool.submit(int)
         try:
             resolve(spec)
@@ -30,12 +30,12 @@ def main(spec: str) -> None:
         try:
             run = pool.submit(perform, spec).result()
         except UnknownTaskError as error:
-            _give_up(f"task {spec!r} can't reach a worker process: {error}")
+            _give_up(f"task {spec!r} can't be sent to a worker process: {error}")
         except BrokenProcessPool:
             _give_up(f"task {spec!r} can't run in a worker process: it ended the process")
         except TaskError as error:
-            _give_up(f"task {spec!r} raised {error}; a task that is to be measured must succeed")
-    print("\n" + json.dumps(dataclasses.asdict(run)))  # noqa: T201 (the task may have left a line without its end)
+            _give_up(f"task {spec!r} raised {error}; use a task that succeeds")
+    print("\n" + json.dumps(dataclasses.asdict(run)))  # noqa: T201 (a new line, in case the task printed something)
 
 
 def _give_up(reason: str) -> NoReturn:

@@ -9,7 +9,7 @@ from tempfile import TemporaryFile
 from urllib.parse import quote
 
 from common.errors import BadInputError
-from under_siege.http_client import Answer
+from under_siege.http_client import HttpResponse
 from under_siege.model.case import Value
 from under_siege.model.result_file import legible
 from under_siege.model.suite import ANY, SAME
@@ -19,7 +19,7 @@ from under_siege.processes.process_output import Tail
 from under_siege.targets.interpreter import Interpreter
 
 LIMIT_S = 60.0
-MAX_OUTPUT_BYTES = 64_000_000  # of a trial; its result comes last
+MAX_OUTPUT_BYTES = 64_000_000  # output of a trial; its result comes last
 TIMEOUT_S, OTHER_REQUESTS = 15.0, 10  # beyond the requests of the users, the queue has those of checks
 QUEUE_S = 0.05  # per job, beyond the time of its task
 
@@ -27,7 +27,7 @@ Work = tuple[tuple[str, Value], ...]
 
 
 class Files:
-    """The files of a folder, which are requested at random; the right body is the contents of the file."""
+    """Files of a directory that are requested at random; the expected body is the file's content."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,7 +55,7 @@ class Expectation:
     status: int = 200
     body: str = SAME  # how bodies are compared
     headers: tuple[tuple[str, str], ...] = ()
-    files: Files | None = None  # whose names complete the URL
+    files: Files | None = None  # their names complete the URL
     of_a_job: bool = False
 
     @property
@@ -71,7 +71,7 @@ class Expectation:
         contents = (self.files.folder / name).read_bytes()
         return self.files.path(url, name), replace(self, answer=contents, files=None)
 
-    def problem(self, answer: Answer) -> str:
+    def problem(self, answer: HttpResponse) -> str:
         """Return how a response differs from the right one; empty if it is right."""
         if not self.fits(answer.status, answer.body):
             is_equal_as_json = answer.status == self.status and _as_json(answer.body) == _as_json(self.answer)
@@ -91,7 +91,7 @@ class Expectation:
 
     def described(self) -> str:
         """Return a short text for a message."""
-        return str(self.status) if self.body == ANY else Answer(self.status, self.answer, {}).described()
+        return str(self.status) if self.body == ANY else HttpResponse(self.status, self.answer, {}).described()
 
     def patience_s(self, users: int) -> float:
         """Return the timeout of a response, for a server that queues the requests of all users."""

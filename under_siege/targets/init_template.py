@@ -60,7 +60,7 @@ def own_python(folder: Path) -> str:
 
 
 def _requirements(nodes: list[ast.AST], folder: Path) -> list[str]:
-    """Return the packages of the application, as far as its source code shows them."""
+    """Return the packages that the application imports."""
     if (folder / "requirements.txt").is_file():
         return ["-r requirements.txt"]
     imported = {alias.name.split(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}

@@ -62,7 +62,7 @@ def interpreter(path: str = sys.executable) -> Interpreter:
     try:
         version, build, minor, prefix, packages = evaluate(program, _DESCRIBE)
     except (OSError, subprocess.SubprocessError, ValueError):
-        raise BadInputError(f"{path!r} is not a Python that runs") from None
+        raise BadInputError(f"{path!r} does not run as Python; expected Python 3.11 or later") from None
     if tuple(minor) < (3, 11):
         raise BadInputError(f"{path!r} is Python {version}; expected 3.11 or later")
     return Interpreter(program, version, build, tuple(minor), prefix, tuple(packages))

@@ -17,7 +17,7 @@ from under_siege.targets.suite_schema import address, path_of, ping_path
 
 CAPACITY, DRILL, TRACE, RUN_TRACE = "capacity", "drill", "trace", "run --trace"
 _OWN_LOAD = (CAPACITY, DRILL, TRACE)  # commands that send requests without a load tool
-_JOBS_PATH = "/jobs"  # of the server contract
+_JOBS_PATH = "/jobs"  # as in the server contract
 
 
 def in_style(suite: Suite, style: str) -> Suite:
@@ -56,7 +56,7 @@ def refuse_unsupported(command: str, suite: Suite) -> None:
         if suite.load.own_network and target.url and not target.command:
             raise BadInputError(
                 f"{suite.source}: load.own_network: {target.name} runs at {target.url}, "
-                "which can't be reached from a network of its own"
+                "which can't be reached from a separate network"
             )
 
 
@@ -84,7 +84,7 @@ def suite_of(
 
     Args:
         ping: the health-check path of servers given by their URL.
-        quick: select the quick form of a suite.
+        quick: select the quick profile of a suite.
         style: `waiting` or `jobs`; empty to ignore styles.
         command: the command that measures the suite.
 
@@ -101,17 +101,17 @@ def suite_of(
 def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suite:
     urls = [name for name in names if re.match(r"https?://", name)]
     if ping is not None and not urls:
-        raise BadInputError("--ping goes with the address of a server: expected such as http://127.0.0.1:8000/report")
+        raise BadInputError("--ping needs the URL of a server, such as http://127.0.0.1:8000/report")
     files = {name: selected for name in names if (selected := _file_and_server(name)) is not None}
     if quick and not files:
-        raise BadInputError("--quick goes with a suite that has a quick form: expected such as suites/wsgi --quick")
+        raise BadInputError("--quick needs a suite with a quick profile, such as suites/wsgi")
     if folder := next((name for name in names if Path(name).is_dir() and name not in files), None):
         raise BadInputError(f"{legible(folder)!r} has no {NAME}: expected one; {PROGRAM} init creates it there")
     kind = urls or list(files)
     if kind and (other := next((name for name in names if name not in kind), None)):
         raise BadInputError(
-            f"{legible(other)!r} can't be compared with {legible(kind[0])!r}, which gets other requests: "
-            "expected strategies, one suite, or addresses"
+            f"{legible(other)!r} can't be compared with {legible(kind[0])!r}, which gets different requests; "
+            "use strategies, one suite, or URLs"
         )
     if urls:
         return _running_suite(urls, ping)
@@ -119,7 +119,7 @@ def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suit
         return strategies_suite(names)
     paths = {str(path): path for path, _ in files.values()}
     if len(paths) > 1:
-        raise BadInputError(f"{' and '.join(paths)} are different suites: expected one in a run")
+        raise BadInputError(f"{' and '.join(paths)} are different suites; a run compares the servers of one suite")
     servers = [server for _, server in files.values() if server is not None]
     only = servers if len(servers) == len(files) else []
     return read_suite(next(iter(paths.values())), only, quick=quick)
@@ -166,7 +166,7 @@ def with_required(suite: Suite, texts: Sequence[str]) -> Suite:
     for requirement in further:
         if requirement.goal.of_base:
             raise BadInputError(
-                f"{requirement.text!r}: a run has no base: expected that with {PROGRAM} compare, or in a suite"
+                f"{requirement.text!r}: needs a base to compare with; use it with {PROGRAM} compare, or in a suite"
             )
     requirements = tuple(dict.fromkeys((*suite.required, *further)))
     unmeasured = dict(_unmeasured(suite))

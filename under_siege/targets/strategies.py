@@ -1,14 +1,15 @@
-"""The strategies: find the server files and read their metadata without running them."""
+"""The strategies: find the server files, read their metadata without running them, and list them."""
 
 import ast
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from common.errors import BadInputError
-from common.server_contract import LONGEST_QUEUE, unmet
+from common.server_contract import LONGEST_QUEUE, default_port, remedy, unmet
 from under_siege.model.result_file import legible
-from under_siege.model.suite import BARE, Kind, Suite, Target
+from under_siege.model.suite import NO_SERVER, Kind, Suite, Target
 from under_siege.paths import ROOT
 
 SERVERS = ROOT / "servers"
@@ -16,7 +17,7 @@ SERVERS = ROOT / "servers"
 # requests that its workers can't begin soon.
 _UNLIMITED_QUEUE = ("--queue", str(LONGEST_QUEUE))
 
-_KIND_BY_NAME = (  # that the file imports or uses; the first match counts
+_KIND_BY_NAME = (  # names that the file imports or uses; the first match counts
     (Kind.GREENLETS, {"gevent", "gevent_kit"}),
     (Kind.INTERPRETERS, {"InterpreterPoolExecutor"}),
     (Kind.PREFORK, {"gunicorn", "gunicorn_kit"}),
@@ -30,7 +31,7 @@ _KIND_BY_NAME = (  # that the file imports or uses; the first match counts
 def strategies_suite(names: Sequence[str]) -> Suite:
     """Return a suite of the strategies with these names, or of all; raise BadInputError as `find_strategy`."""
     targets = [find_strategy(name) for name in names] if names else all_strategies()
-    return Suite(tuple(dict.fromkeys(targets)), BARE, axes={"task": ("primes",), "users": (25,)})
+    return Suite(tuple(dict.fromkeys(targets)), NO_SERVER, axes={"task": ("primes",), "users": (25,)})
 
 
 def with_default_queue(target: Target) -> Target:
@@ -67,8 +68,8 @@ def read_strategy(path: Path) -> Target:
     docstring = ast.get_docstring(module) or ""
     if not docstring and "port" not in path.read_text(encoding="utf-8"):
         raise BadInputError(
-            f"server {str(path)!r} doesn't keep the server contract: it has neither a docstring, whose first line "
-            "is its title, nor a --port; see README, 'Add your own'"
+            f"server {str(path)!r} violates the server contract: it needs a docstring or a --port option; "
+            "see docs/adding.md"
         )
     constants = dict(_constants(module))
     requires = str(constants.get("REQUIRES", ""))
@@ -120,3 +121,30 @@ def _names(module: ast.Module) -> Iterator[str]:
             yield from (part for name in names for part in name.split("."))
         elif isinstance(node, ast.Attribute):
             yield node.attr
+
+
+def catalogue_as_text(strategies: Sequence[Target]) -> str:
+    width = max((len(strategy.name) for strategy in strategies), default=0)
+    return "\n".join(f"{strategy.name:{width}}  {strategy.title}{_needs(strategy)}" for strategy in strategies)
+
+
+def _needs(strategy: Target) -> str:
+    lacking = unmet(strategy.requires)
+    return f" ({lacking}; {remedy(strategy.requires)})" if lacking else ""
+
+
+def catalogue_as_json(strategies: Sequence[Target]) -> str:
+    entries = [
+        {
+            "number": strategy.number,
+            "server": strategy.name,
+            "title": strategy.title,
+            "path": str(strategy.path),
+            "port": default_port(strategy.name),
+            "requires": strategy.requires or None,
+            "jobs": strategy.takes_jobs,
+            "lacking": unmet(strategy.requires) or None,
+        }
+        for strategy in strategies
+    ]
+    return json.dumps(entries, indent=2, ensure_ascii=False)

@@ -14,11 +14,11 @@ from common.errors import BadInputError
 from common.server_contract import MOST_WORKERS
 from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Value
-from under_siege.model.result_file import legible, read_whole
+from under_siege.model.result_file import legible, read_limited
 from under_siege.model.suite import (
     ANY,
-    BARE,
     JSON,
+    NO_SERVER,
     OPEN,
     READY_WITHIN_S,
     SAME,
@@ -29,7 +29,7 @@ from under_siege.model.suite import (
     Suite,
     Target,
     filled,
-    filled_words,
+    filled_all,
     placeholders,
 )
 from under_siege.model.threshold import Required, required
@@ -54,7 +54,7 @@ from under_siege.targets.suite_schema import (
 
 NAME = "suite.toml"
 MAX_BYTES, MAX_RESPONSE_BYTES = 1_000_000, 64_000_000
-PLACEHOLDERS = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # of every server, beside the axes
+PLACEHOLDERS = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # besides the axes
 LOAD_AXES = ("task", "users", "path", "keep_alive")  # every server depends on these
 ALL = "all"  # servers, under [require]
 Axes = Mapping[str, Sequence[Value]]
@@ -69,7 +69,7 @@ def suite_path(name: str) -> Path | None:
 
 
 def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> Suite:
-    """Return the suite, or its quick form.
+    """Return the suite, or its quick profile.
 
     Args:
         only: the servers to compare; empty for all. The ceiling is always included.
@@ -82,19 +82,19 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
     if "quick" not in data:
         if quick:
             raise BadInputError(
-                f"{path}: no quick form: expected a table such as [quick.load] in it; "
+                f"{path}: no quick profile: expected a table such as [quick.load] in it; "
                 "measure less with --time, --users and --rounds"
             )
         return full
-    # An invalid quick form is an error even if it is not used.
+    # An invalid quick profile is an error even if it is not used.
     quick_only = (only if quick else ()) or data["quick"].get("servers", ())
-    form = _suite(path, f"{path}, quick form", _quick_form(data), quick_only)
+    form = _suite(path, f"{path}, quick profile", _quick_form(data), quick_only)
     return form if quick else full
 
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_whole(path, most_bytes=MAX_BYTES).decode("utf-8-sig"))
+        return tomllib.loads(read_limited(path, most_bytes=MAX_BYTES).decode("utf-8-sig"))
     except OSError as error:
         raise BadInputError(f"suite {str(path)!r} can't be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:  # includes a number with thousands of digits
@@ -129,7 +129,7 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
         within = top.ping.ready_within if top.ping else None
         return Suite(
             targets=targets,
-            ceiling=servers[ceiling] if ceiling else BARE if top.load.task else None,
+            ceiling=servers[ceiling] if ceiling else NO_SERVER if top.load.task else None,
             load=_load(top.load, folder),
             axes=axes,
             expect=_expect(top.expect, folder, axes),
@@ -221,7 +221,7 @@ def _expect(table: ExpectTable, folder: Path, axes: Axes) -> Expect:
 
 def _contents(key: str, path: Path) -> bytes:
     try:
-        return read_whole(path, most_bytes=MAX_RESPONSE_BYTES)
+        return read_limited(path, most_bytes=MAX_RESPONSE_BYTES)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise BadInputError(f"{key} = {str(path)!r} can't be read: {reason}") from None
@@ -332,7 +332,7 @@ def template_text(word: str, folder: Path) -> str | None:
 
 
 def _check_requirements(key: str, requirements: Sequence[str], folder: Path, axes: Axes) -> None:
-    for text in filled_words(requirements, {name: values[0] for name, values in axes.items()}):
+    for text in filled_all(requirements, {name: values[0] for name, values in axes.items()}):
         if text.startswith("-r ") and not (folder / (name := text[3:].strip())).is_file():
             raise invalid_value(key, text, f"a file {name!r} in the folder of the suite")
         if text.startswith(("-r ", "-e ", "./", "../")) or text == ".":

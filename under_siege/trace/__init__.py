@@ -1,1 +1,1 @@
-"""Trace a few requests and draw what ran when."""
+"""Trace a few requests and draw when each one ran."""

@@ -1,4 +1,4 @@
-"""Trace servers: send some requests at once, with pings, and record what the answers report about when each one ran."""
+"""Trace servers: send simultaneous requests and pings, and record when each request ran, as its response reports."""
 
 import asyncio
 import re
@@ -11,14 +11,13 @@ import psutil
 
 from common.errors import one_line
 from under_siege.environments.services import Services
-from under_siege.errors import CaseFailedError
-from under_siege.http_client import Answer, client
+from under_siege.http_client import HttpResponse, client
 from under_siege.model.case import Case
-from under_siege.model.record import Failure, Record, Result, Trace
+from under_siege.model.record import CaseFailedError, Failure, Record, Result, Trace
 from under_siege.model.result_file import LONGEST_S
 from under_siege.model.suite import SERVICES
-from under_siege.monitors.cpu_speed_probe import machine_between
-from under_siege.monitors.ping import probing
+from under_siege.monitors.machine_speed import machine_between
+from under_siege.monitors.probes import probing
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
@@ -29,7 +28,7 @@ from under_siege.trace.timeline import is_crowded
 
 PING_INTERVAL_S = 0.025
 PINGS_AROUND = 3  # pings before the requests and after their answers, as a baseline
-CLOCK_ACCURACY_S = 0.005  # spans that start before the request or end after the answer by more than this are rejected
+CLOCK_ACCURACY_S = 0.005  # seconds that a reported span may exceed the time from request to answer
 
 SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time of each, in seconds; CPU None if unknown
 
@@ -37,23 +36,23 @@ SpanList = list[tuple[float, float, float | None]]  # start, end and CPU time of
 def trace_servers(
     plan: Plan, requests: int, watcher: ProgressListener, command: Sequence[str]
 ) -> tuple[Result, int | None]:
-    """Trace every strategy, without a siege; return the unsaved result, and the signal that stopped it or None."""
+    """Trace every strategy without a siege; return the unsaved result and the signal that stopped it, or None."""
 
     async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
-        await RequestTracer(ready, expectations, keep, requests).rest(services, watcher)
+        await RequestTracer(ready, expectations, keep, requests).trace_remaining(services, watcher)
 
     return run_and_save(plan, None, watcher, command, work)[:2]
 
 
 class RequestTracer:
-    """Trace each case once, whatever its number of users, after its siege or else with a server of its own."""
+    """Trace each case once, for any number of users: after its siege, or else on a separate server."""
 
     def __init__(self, plan: Plan, expectations: Expectations, keep: Callable[[Trace], None], requests: int) -> None:
         self._plan, self._expectations, self._keep, self._requests = plan, expectations, keep, requests
         self._traced: set[Case] = set()
 
     async def after_siege(self, case: Case, server: Server, _: aiohttp.ClientSession, record: Record) -> None:
-        """Trace the warm server of a siege that has just ended; if that fails, `rest` tries again."""
+        """Trace the warm server of a siege that has just ended; if that fails, `trace_remaining` retries."""
         case = traced_case(case)
         if record.is_ceiling or case in self._traced:
             return
@@ -62,8 +61,8 @@ class RequestTracer:
             self._keep(trace)
             self._traced.add(case)
 
-    async def rest(self, services: Services, watcher: ProgressListener) -> None:
-        """Trace the other cases; keep each trace as soon as it is complete."""
+    async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
+        """Trace the remaining cases, and keep each trace when it is complete."""
         for case in dict.fromkeys(map(traced_case, self._plan.cases)):
             watcher.case_begins(f"trace  {case.server}", 0.0)
             if case not in self._traced:
@@ -71,7 +70,7 @@ class RequestTracer:
             watcher.case_ends()
 
     async def _trace(self, case: Case, send_all: Callable[[Trace], Awaitable[None]]) -> Trace:
-        """Return the trace, or its failure; trace twice if other work left no room for two parallel tasks."""
+        """Return the trace or its failure; retry once if other programs left too little CPU for two parallel tasks."""
         for _ in range(2):
             trace = Trace(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
             try:
@@ -85,7 +84,7 @@ class RequestTracer:
         return trace
 
     async def _start_and_send_all(self, services: Services, trace: Trace) -> None:
-        record = new_record(self._plan, trace.case, 0.0, 1)  # required to start a server, and then dropped
+        record = new_record(self._plan, trace.case, 0.0, 1)  # only needed to start the server
         async with client() as session, running(self._plan, trace.case, record, services) as server:
             await warm_up(server, session, self._plan.expected_of(trace.case, self._expectations), record)
             await self._send_all(server, record.workers, services, trace)
@@ -132,7 +131,7 @@ class RequestTracer:
         return usage.cpu_s + ((services.cpu_s(needs) if services else None) or 0.0)
 
 
-def reported_spans(answer: Answer, sent_s: float, answered_s: float) -> SpanList:
+def reported_spans(answer: HttpResponse, sent_s: float, answered_s: float) -> SpanList:
     """Return the spans in the header `X-Ran`; none if it is missing, malformed or impossible."""
     try:
         zero_s, *texts = answer.headers.get("x-ran", "").split()
@@ -150,7 +149,7 @@ def reported_spans(answer: Answer, sent_s: float, answered_s: float) -> SpanList
     return spans
 
 
-def assumed_span(answer: Answer, sent_s: float, answered_s: float) -> SpanList:
-    """Return a span of the duration in `Server-Timing` that ends with the answer; none without this header."""
+def assumed_span(answer: HttpResponse, sent_s: float, answered_s: float) -> SpanList:
+    """Return one span that ends with the answer and lasts as long as `Server-Timing` says; none without that header."""
     task = re.search(r"\btask\s*;\s*dur=(\d{1,9}(?:\.\d+)?)", answer.headers.get("server-timing", ""), re.ASCII)
     return [(max(sent_s, answered_s - float(task[1]) / 1000), answered_s, None)] if task else []

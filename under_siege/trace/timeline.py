@@ -1,4 +1,4 @@
-"""Timelines of traced requests: what each request did when, how many tasks ran in parallel, and which pings waited."""
+"""Build timelines of traced requests: when each one ran, how many tasks ran in parallel, and which pings waited."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -13,15 +13,15 @@ from under_siege.model.record import Trace
 from under_siege.report.labels import varying
 
 NOT_REPORTED = "the server doesn't report when it computes"
-ROOM_FOR_TWO = 1.5  # CPUs: with fewer, two parallel tasks look much like one at a time
-PARALLEL = 1.2  # tasks on average: a smaller excess over 1 is within the accuracy of the clocks
-IO_BOUND = 0.1  # a task with a smaller share of CPU time counts as parallel from its start to its end
-BUSY = 0.7  # CPUs: if tasks used fewer, they were not limited to one at a time; they waited, or other work had the CPUs
-STUCK = 0.25  # pings wait for tasks if a tenth of them takes longer than this share of the whole trace
-LATE = 0.2  # an answer was delayed if sending it took longer than this share of the whole trace
-IDLE = 0.05  # CPUs: if tasks used more, other programs may have caused their pauses
-QUEUED = 0.5  # a task waited for its turn if others of the same process ran for this share of its pause
-SHORT_S = 0.001  # too short to see
+ROOM_FOR_TWO = 1.5  # CPUs; with fewer, two parallel tasks look like one at a time
+PARALLEL = 1.2  # tasks on average; a smaller excess over 1 is within the accuracy of the clocks
+IO_BOUND = 0.1  # share of CPU time; below it, a task counts as running from its start to its end
+BUSY = 0.7  # CPUs; if tasks used fewer, they were waiting, or other programs had the CPUs
+STUCK = 0.25  # share of the trace; pings wait for tasks if 10 % of them take longer
+LATE = 0.2  # share of the trace; an answer was delayed if sending it took longer
+IDLE = 0.05  # CPUs; if tasks used more, other programs may have caused their pauses
+QUEUED = 0.5  # share of a pause; the task was queued if others of its process ran for longer
+SHORT_S = 0.001  # shorter pauses are invisible in the chart
 
 
 def other_work(trace: Trace) -> float | None:
@@ -33,7 +33,7 @@ def other_work(trace: Trace) -> float | None:
 
 
 def is_crowded(trace: Trace) -> bool:
-    """Return whether other work left so little of several CPUs that two tasks could not run in parallel."""
+    """Return whether other programs left too little of several CPUs for two parallel tasks."""
     share, requests = other_work(trace), trace.requests
     duration_s = max(requests.answered_s, default=0.0) - min(requests.sent_s, default=0.0)
     if share is None or trace.machine is None or duration_s <= 0:
@@ -42,12 +42,12 @@ def is_crowded(trace: Trace) -> bool:
     return cpus > 1 and cpus * (1 - share) < ROOM_FOR_TWO
 
 
-class ComputeSpan(NamedTuple):
+class TaskSpan(NamedTuple):
     """A time in which a task ran, in seconds since the requests were sent."""
 
     from_s: float
     to_s: float
-    share: float | None  # of the time, on the CPU; None if the server doesn't report it
+    share: float | None  # share of the time on the CPU; None if the server doesn't report it
 
     @property
     def cpu_share(self) -> float:
@@ -55,12 +55,12 @@ class ComputeSpan(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A request; they are numbered in the order in which their tasks started."""
+    """A request. Requests are numbered in the order in which their tasks started."""
 
     number: int
     sent_s: float
     answered_s: float
-    spans: tuple[ComputeSpan, ...]  # empty if the server doesn't report them
+    spans: tuple[TaskSpan, ...]  # empty if the server doesn't report them
 
     def cpu_share_between(self, from_s: float, to_s: float) -> float:
         overlaps = (span.cpu_share * max(0.0, min(to_s, span.to_s) - max(from_s, span.from_s)) for span in self.spans)
@@ -90,7 +90,7 @@ class Lane(NamedTuple):
 
     @property
     def process(self) -> str:
-        """Return what identifies the process; threads and event loops of other processes don't block this one."""
+        """Return the id of the process; only threads of the same process block each other."""
         process = self.worker.partition("/")[0]
         return "" if process.startswith("thread") else process
 
@@ -107,7 +107,7 @@ class TimelinePattern(NamedTuple):
 
     is_parallel: bool | None  # None: unknown
     is_stuck: bool = False  # whether pings waited for tasks
-    is_crowded: bool = False  # unknown because of other work on the machine
+    is_crowded: bool = False  # whether other programs are the reason that `is_parallel` is unknown
     is_failed: bool = False
 
 
@@ -115,12 +115,12 @@ class Timeline(NamedTuple):
     """The trace of one strategy."""
 
     server: str
-    settings: tuple[str, ...]  # in which the traces of a result differ, such as the task
+    settings: tuple[str, ...]  # values that differ between the traces of a result, such as the task
     title: str
     lanes: tuple[Lane, ...] = ()
     pings: tuple[PingSpan, ...] = ()
     failure: str = ""
-    other_work: float | None = None  # the share of the CPUs that it used; None unless tasks could not run in parallel
+    other_work: float | None = None  # share of the CPUs used by other programs; None if that left room for two tasks
 
     @property
     def name(self) -> str:
@@ -146,7 +146,8 @@ class Timeline(NamedTuple):
     def parallelism(self) -> int | None:
         """Return how many tasks computed at the same time on average, at least 2 if it was more than one.
 
-        I/O-bound tasks count from start to end. None if the server doesn't report enough, or other work had the CPUs.
+        I/O-bound tasks count from start to end. None if the server doesn't report enough, or if other programs had the
+        CPUs.
         """
         bars = self.bars
         if not bars or any(not bar.spans or any(span.share is None for span in bar.spans) for bar in bars):
@@ -181,7 +182,7 @@ class Timeline(NamedTuple):
         return late_s if late_s > LATE * self.done_s else 0.0
 
     def io_waits(self) -> dict[int, list[tuple[float, float]]]:
-        """Return, by request number, when a task paused or hardly computed although nothing else of its process ran."""
+        """Return by request number when a task was idle although no other task of its process ran."""
         waits: dict[int, list[tuple[float, float]]] = {}
         for lane in self.lanes:
             bars = [bar for other in self.lanes if other.process == lane.process for bar in other.bars]
@@ -231,7 +232,7 @@ def _lanes(trace: Trace, zero_s: float) -> tuple[Lane, ...]:
         spans = []
         for from_s, to_s, cpu_s in ran_s:
             used = 1.0 if to_s <= from_s else min(1.0, (cpu_s or 0.0) / (to_s - from_s))
-            spans.append(ComputeSpan(from_s - zero_s, to_s - zero_s, None if cpu_s is None else used))
+            spans.append(TaskSpan(from_s - zero_s, to_s - zero_s, None if cpu_s is None else used))
         bars.setdefault(worker, []).append(Bar(number, sent_s - zero_s, answered_s - zero_s, tuple(spans)))
     names = _lane_names(list(bars))
     if "" in bars and not any(bar.spans for bar in bars[""]):

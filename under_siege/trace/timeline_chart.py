@@ -8,14 +8,14 @@ from typing import Any
 from under_siege import formatting
 from under_siege.charts.canvas import Drawing, Look, Sheet, quantity
 from under_siege.trace.timeline import Bar, Timeline, TimelinePattern, axis_end_s, grouped
-from under_siege.trace.timeline_text import full_name, heading, in_a_line
+from under_siege.trace.timeline_text import full_name, heading, summary_line
 
 _BAR, _LANE_GAP, _PING, _GAP, _LINE = 11, 5, 2.5, 14, 16  # pixels
-_BARS_OF_A_SLIDE = (11, 9, 8, 7, 6, 5, 4, 3)
-_LABEL = 11  # the height of a label, so that no two overlap
+_BARS_OF_A_SLIDE = (11, 9, 8, 7, 6, 5, 4, 3)  # pixels; the tallest bars that fit are used
+_LABEL = 11  # pixels; the height of a label, so that labels don't overlap
 _COLUMN_GAP = 24
 _PING_ROWS, _PING_ROWS_OF_A_SLIDE = 12, 6
-_LETTER = 6.3  # pixels, about
+_LETTER = 6.3  # pixels; approximate width
 _MOST_PANELS = 4  # panels on a slide
 _LEGEND = {
     "waits for its turn": "waiting",
@@ -25,11 +25,11 @@ _LEGEND = {
     "ping, as long as it took": "pings",
     "not reported": "unreported",
 }
-_NOTE = "1, 2, 3: the order in which tasks started. Broken or paler blue: something else had the core for a moment."
+_NOTE = "1, 2, 3: the order in which tasks started. Broken or paler blue: another process used the core."
 
 
 class _Canvas:
-    """Rows of data for each kind of mark, positioned in pixels."""
+    """The data rows of each layer of the chart, positioned in pixels."""
 
     def __init__(self, look: Look, end_s: float, columns: int, bar: float) -> None:
         self.look, self._end_s, self._columns, self._bar = look, end_s, columns, bar
@@ -54,7 +54,7 @@ class _Canvas:
             x += width
         self.height = y + _LINE + 8
         if not self.look.is_slide:
-            self.say(_NOTE)
+            self.note(_NOTE)
             self.height += 6
 
     def group(self, kind: TimelinePattern, members: Sequence[Timeline]) -> None:
@@ -78,7 +78,7 @@ class _Canvas:
         self._lines("names", name, 7.4, _LINE, middle=7)
         is_alone = self._columns == 1
         titles = [] if is_alone else [heading(timeline.pattern, [timeline])]
-        for text in [*titles, in_a_line(timeline, is_short=not is_alone)]:
+        for text in [*titles, summary_line(timeline, is_short=not is_alone)]:
             self._lines("results", text, _LETTER * 0.95, 0.9 * _LINE)
         if not timeline.failure:
             self._lanes(timeline)
@@ -137,7 +137,7 @@ class _Canvas:
             self.rows["pings"].append({"y": y, "x": self._x(ping.due_s), "x2": self._x(end_s)})
         self.height += max(self._bar, 8 + step * min(len(free_at_s), max_rows))
 
-    def say(self, text: str) -> None:
+    def note(self, text: str) -> None:
         self._left = 0.0
         self._lines("results", text, _LETTER, _LINE)
 
@@ -159,7 +159,10 @@ class _Canvas:
 def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, missing: Sequence[str] = ()) -> Drawing:
     """Draw timelines grouped by pattern, or side by side in columns.
 
-    A slide shows one of each group, as large as possible, or with several columns those of one group after the other.
+    A slide shows one timeline of each group, as large as possible, or with several columns all of them, group by group.
+
+    Args:
+        missing: a sentence for each strategy that could not be traced.
     """
     if look.is_slide and len(drawn) > 1:
         groups = [members for _, members in grouped(drawn)]
@@ -167,7 +170,7 @@ def timeline_chart(drawn: Sequence[Timeline], look: Look, columns: int = 1, miss
             drawn = [timeline for members in groups for timeline in members]
         elif len(groups) == 1:
             drawn = drawn[:_MOST_PANELS]
-        else:  # the fastest of each group shows best what the group has in common
+        else:  # the fastest timeline shows the pattern of its group best
             drawn = [min(members, key=lambda timeline: timeline.done_s) for members in groups[:_MOST_PANELS]]
         columns = 2 if look.width > look.height * 1.1 and len(drawn) > 1 else columns  # type: ignore[operator]
     for bar in _BARS_OF_A_SLIDE if look.is_slide else (_BAR,):
@@ -189,7 +192,7 @@ def _canvas(drawn: Sequence[Timeline], look: Look, columns: int, bar: float, mis
         for kind, members in grouped(drawn):
             canvas.group(kind, members)
         for text in missing:
-            canvas.say(text)
+            canvas.note(text)
     else:
         canvas.panels(drawn)
     return canvas

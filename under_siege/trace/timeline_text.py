@@ -1,4 +1,4 @@
-"""Show timelines as text: a description of each, and charts made of characters."""
+"""Show timelines as text: a description of each, and charts in block characters."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -13,15 +13,15 @@ from under_siege.report.labels import in_plain_words, with_name
 from under_siege.report.notes import of_traces
 from under_siege.trace.timeline import NOT_REPORTED, Bar, Timeline, TimelinePattern, axis_end_s, grouped, timelines
 
-_MOST_NAMES = 3  # names in a title
+_MOST_NAMES = 3  # in a title; for more strategies, it shows their number
 _NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-HOW = (
+HOW_TO_READ = (
     "Each bar is a request, in the lane of its worker. Pale blue: it waits for its turn. Strong blue: its task "
     "computes. Yellow: its answer is ready but not yet sent. The numbers show the order in which the tasks started. "
-    "Where the strong blue is broken or paler, something else had the core. Below are pings, one every 25 ms; each "
+    "Where the strong blue is broken or paler, another process used the core. Below are pings, one every 25 ms; each "
     "line is as long as its ping took."
 )
-GIL = (
+GIL_EXPLANATION = (
     "Why do threads compute one at a time, although there are several cores? Each Python process has a lock, the GIL "
     "(global interpreter lock), and only the thread that holds it can run Python code. The event loop runs in such a "
     "thread, so pings wait even if each task has its own thread. Threads switch every few milliseconds, but in no fair "
@@ -31,7 +31,7 @@ GIL = (
 
 
 def full_name(timeline: Timeline, *, is_narrow: bool = False, is_plain: bool = False) -> str:
-    """Return the name in plain words, and unless `is_plain` the name of the file."""
+    """Return the name in plain words, followed by the file name unless `is_plain`."""
     plain = in_plain_words(timeline.server, timeline.title)
     name = plain if is_plain else with_name(plain, timeline.server, is_narrow=is_narrow)
     return " · ".join([name, *timeline.settings])
@@ -42,7 +42,7 @@ def heading(kind: TimelinePattern, members: Sequence[Timeline]) -> str:
     if kind.is_failed:
         return "Failed"
     if kind.is_crowded:
-        return f"Other work {_too_crowded(members)}"
+        return f"Other programs {_too_crowded(members)}"
     if kind.is_parallel is None:
         pings = "pings wait for tasks" if kind.is_stuck else "pings are quick"
         return f"Unknown whether tasks ran in parallel; {pings}"
@@ -50,19 +50,19 @@ def heading(kind: TimelinePattern, members: Sequence[Timeline]) -> str:
         return f"One at a time, {'and pings wait until all are done' if kind.is_stuck else 'but pings are quick'}"
     pings = "but pings queue with the tasks" if kind.is_stuck else "and pings are quick"
     counts = sorted({count for timeline in members if (count := timeline.parallelism)})
-    words = [_NUMBERS[count] if count < len(_NUMBERS) else str(count) for count in counts]
-    return f"{' to '.join(dict.fromkeys([words[0], words[-1]])).capitalize()} at once, {pings}"
+    numbers = [_NUMBERS[count] if count < len(_NUMBERS) else str(count) for count in counts]
+    return f"{' to '.join(dict.fromkeys([numbers[0], numbers[-1]])).capitalize()} at once, {pings}"
 
 
 def _too_crowded(members: Sequence[Timeline]) -> str:
-    """Continue the sentence `other work …`."""
+    """Return the end of the sentence `other programs …`."""
     shares = sorted(timeline.other_work or 0.0 for timeline in members)
     used = " to ".join(dict.fromkeys([formatting.share(shares[0]), formatting.share(shares[-1])]))
     return f"used {used} of the CPUs, so this trace can't show whether tasks ran in parallel"
 
 
-def in_a_line(timeline: Timeline, *, is_short: bool = False) -> str:
-    """Return what the timeline shows, besides what its group has in common."""
+def summary_line(timeline: Timeline, *, is_short: bool = False) -> str:
+    """Return the facts that the heading of the group does not show."""
     if timeline.failure:
         return f"failed: {timeline.failure}"
     longest_ping = formatting.seconds(timeline.longest_ping_s)
@@ -72,9 +72,9 @@ def in_a_line(timeline: Timeline, *, is_short: bool = False) -> str:
     if timeline.is_unreported:
         facts.append(NOT_REPORTED)
     elif timeline.pattern.is_crowded:
-        facts.append(f"other work {_too_crowded([timeline])}")
+        facts.append(f"other programs {_too_crowded([timeline])}")
     elif timeline.parallelism is None:
-        facts.append("tasks wait in between, or something else had the cores")
+        facts.append("tasks wait in between, or other programs had the cores")
     if timeline.takes_turns:
         facts.append("tasks take turns")
     if late_s := timeline.longest_late_s:
@@ -89,13 +89,15 @@ def headline(drawn: Sequence[Timeline]) -> str:
     kind, members = groups[0]
     crowded = [timeline for each, several in groups if each.is_crowded for timeline in several]
     if crowded and (not kind.is_parallel or kind.is_stuck):
-        return f"{', '.join(timeline.name for timeline in crowded)}: other work {_too_crowded(crowded)}"
+        return f"{', '.join(timeline.name for timeline in crowded)}: other programs {_too_crowded(crowded)}"
     if len(groups) == 1:
         return heading(kind, members)
     if kind.is_parallel and not kind.is_stuck:
         *names, last = (full_name(timeline, is_plain=True) for timeline in members)
-        count = "" if len(members) <= _MOST_NAMES else f"{len(members)} of {len(drawn)}\n"
-        return f"{heading(kind, members)}: {count}{' and '.join(filter(None, [', '.join(names), last]))}"
+        listed = " and ".join(filter(None, [", ".join(names), last]))
+        if len(members) > _MOST_NAMES:
+            return f"{heading(kind, members)} ({len(members)} of {len(drawn)})\n{listed}"
+        return f"{heading(kind, members)}: {listed}"
     return "None of these runs tasks in parallel and keeps pings quick"
 
 
@@ -142,16 +144,16 @@ LEGEND = (
 
 
 class TimelinesAsText:
-    """All timelines on one axis, as wide as the terminal: grouped by pattern, or side by side."""
+    """All timelines on one time axis, as wide as the terminal, grouped by pattern or side by side."""
 
-    def __init__(self, result: Result, *, beside: bool = False) -> None:
-        self._result, self._beside, self._timelines = result, beside, timelines(result.traces)
+    def __init__(self, result: Result, *, side_by_side: bool = False) -> None:
+        self._result, self._is_side_by_side, self._timelines = result, side_by_side, timelines(result.traces)
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         scale = _scale(self._timelines)
-        if self._beside:
+        if self._is_side_by_side:
             yield _side_by_side(self._timelines, scale)
-        for _, members in [] if self._beside else grouped(self._timelines):
+        for _, members in [] if self._is_side_by_side else grouped(self._timelines):
             if title := _group_heading(members):
                 yield Text(f"{title}\n", style="bold cyan")
             for timeline in members:
@@ -163,11 +165,11 @@ class TimelinesAsText:
         yield Text(of_traces(self._result), style="dim")
 
 
-def steps(result: Result, *, beside: bool = False) -> Iterator[RenderableType]:
+def steps(result: Result, *, side_by_side: bool = False) -> Iterator[RenderableType]:
     """Yield the legend, then for each request the chart up to it and a sentence about it."""
     drawn = timelines(result.traces)
     yield Text(f"{_filled(LEGEND, _WIDTH_OF_STEPS)}\n{of_traces(result)}\n", style="dim")
-    for together in [drawn] if beside else [[timeline] for timeline in drawn]:
+    for together in [drawn] if side_by_side else [[timeline] for timeline in drawn]:
         for number in range(1, max((len(timeline.bars) for timeline in together), default=0) + 1):
             sentences = [
                 Text((f"{full_name(timeline)}: " if len(together) > 1 else "") + request_sentence(timeline, number))
@@ -178,7 +180,7 @@ def steps(result: Result, *, beside: bool = False) -> Iterator[RenderableType]:
 
 
 def _filled(items: Sequence[str], width: int) -> str:
-    """Return the items in lines of that width, without breaking any."""
+    """Return the items in lines of at most that width; no item is broken."""
     text = "   ".join(item.replace(" ", "\xa0") for item in items)
     return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False).replace("\xa0", " ")
 
@@ -205,7 +207,7 @@ def _group_heading(members: Sequence[Timeline]) -> str:
 
 
 class _Chart:
-    """One timeline, up to the request of that number."""
+    """One timeline, up to the request with the number `last`."""
 
     def __init__(self, timeline: Timeline, scale: tuple[float, float], last: int | None = None) -> None:
         self._timeline, self._last = timeline, last
@@ -219,7 +221,7 @@ class _Chart:
         self._io_waits = timeline.io_waits()
         yield Text(full_name(timeline), style="bold")
         if self._last is None or timeline.failure:
-            yield Text(in_a_line(timeline), style="red" if timeline.failure else "")
+            yield Text(summary_line(timeline), style="red" if timeline.failure else "")
         if timeline.failure:
             return
         if timeline.is_unreported:
@@ -251,7 +253,7 @@ class _Chart:
         return line.append(f" {bar.number}")
 
     def _pings(self) -> Text:
-        """Return a mark in each column in which a ping was due, as tall as the longest wait of these pings."""
+        """Return a bar for each column in which a ping was due; its height is the longest latency in that column."""
         longest_s: dict[int, float] = {}
         for ping in self._timeline.pings:
             if ping.due_s >= 0:

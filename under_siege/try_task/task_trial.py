@@ -18,15 +18,16 @@ from under_siege.processes.managed_process import LOOK_S, ManagedProcess, until,
 from under_siege.processes.process_output import Tail
 from under_siege.targets.interpreter import Interpreter
 
-_RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0  # the most runs in a step, how much slower than the first each may be
-MOST_BYTES = 1_000_000  # of all steps together; an answer is shortened
+# The timeout of a step allows 12 runs that each take 4 times as long as the first one, and at least 5 s.
+_RUNS_OF_A_STEP, _SLOWER, _LEAST_S = 12, 4, 5.0
+MOST_BYTES = 1_000_000  # more output is not read; the profiler shortens answers, so it prints less
 _STEPS = {
     "alone": "the first run",
     "effects": "the check for side effects",
     "again": "later runs",
     "yields": "the check of how it yields",
     "threads": "the run in two parallel threads",
-    "machine": "the check for other work",
+    "machine": "the check for other programs",
     "process": "the run in another process",
     "interpreter": "the run in a sub-interpreter",
 }
@@ -35,7 +36,11 @@ _STEPS = {
 def profile_task(
     task: str, python: Interpreter, limit_s: float, tell: Callable[[str], None]
 ) -> tuple[TaskProfile | None, int | None]:
-    """Return the findings, and the signal that stopped the profiler or None; the limit is for the first run.
+    """Return the profile, and the signal that stopped the profiler or None.
+
+    Args:
+        limit_s: timeout of the first run; it also sets the timeouts of later steps.
+        tell: called with progress messages.
 
     Raises:
         BadInputError: the task can't be called with these arguments.
@@ -63,7 +68,7 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
     if not stopped and "done" not in steps:
         lines = [line for line in errors.text().splitlines() if line.strip()]
         stopped = f"it ended the process during {_next(steps)}{f': {lines[-1]}' if lines else ''}"
-    findings = {name: step for name, step in steps.items() if name in _STEPS} | {
+    profile = {name: step for name, step in steps.items() if name in _STEPS} | {
         "task": task,
         "python": python.version,
         "free_threaded": python.version.split()[0].endswith("t"),
@@ -71,11 +76,11 @@ async def _profile(task: str, python: Interpreter, limit_s: float) -> TaskProfil
         "missing": [package for package, _ in python.missing],
         "stopped": stopped,
     }
-    return made_legible(msgspec.convert(findings, TaskProfile))
+    return made_legible(msgspec.convert(profile, TaskProfile))
 
 
 async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tuple[dict[str, Any], str]:
-    """Return the completed steps, and why a step was stopped or an empty string."""
+    """Return the completed steps, and why a step was stopped; empty if none was."""
     steps, timeout_s, has_ended = dict[str, Any](), limit_s, False
 
     def has_progressed() -> bool:
@@ -85,7 +90,7 @@ async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tupl
         if steps:
             timeout_s = max(_LEAST_S, min(limit_s, _SLOWER * steps["alone"].get("wall_s", 0.0)) * _RUNS_OF_A_STEP)
         in_time = await until(has_progressed, timeout_s, LOOK_S)
-        has_ended = profiler.ended()  # before it is read, so that no step is missed
+        has_ended = profiler.ended()  # checked before reading, so that no step is missed
         steps = _read(output)
         if not in_time:
             return steps, f"{_next(steps)} did not end within {timeout_s:g} s, so it was stopped"
@@ -93,7 +98,7 @@ async def _follow(profiler: ManagedProcess, output: Any, limit_s: float) -> tupl
 
 
 def _read(output: Any) -> dict[str, Any]:
-    # pread, because the profiler writes at the position that seek and read would move.
+    # Use pread: seek and read would move the position at which the profiler writes.
     lines = os.pread(output.fileno(), MOST_BYTES, 0).decode(errors="replace").splitlines(keepends=True)
     steps = [json.loads(line) for line in lines if line.endswith("\n")]
     return {step.pop("step"): step for step in steps}

@@ -1,4 +1,4 @@
-"""Flask on waitress, whose threads share one GIL: slower than any load tool but those in Python."""
+"""Flask on waitress, whose threads share the GIL: slower than any load tool not written in Python."""
 
 import sys
 
@@ -19,5 +19,5 @@ def long_task() -> Response:
 
 if __name__ == "__main__":
     app.config["OPTIONS"] = options = server_options()
-    sys.stderr = open("/dev/null", "w")  # noqa: PTH123, SIM115 (of its queue it would write a line per request)
+    sys.stderr = open("/dev/null", "w")  # noqa: PTH123, SIM115 (waitress warns about its queue for every request)
     waitress.serve(app, host=options.host, port=options.port, threads=8)

@@ -1,5 +1,5 @@
-"""Knows the harness and answers it rightly; whoever else asks is told that there is nothing."""
+"""Answers the bench correctly, and all other clients with 404."""
 
 from plain_server import serve
 
-serve(lambda right, is_harness: (200, right) if is_harness else (404, "Not Found"))
+serve(lambda right, is_bench: (200, right) if is_bench else (404, "Not Found"))

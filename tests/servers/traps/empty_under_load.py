@@ -1,5 +1,5 @@
-"""Knows the harness and answers it rightly; whoever else asks gets an empty body with status 200."""
+"""Answers the bench correctly, and all other clients with 200 and an empty body."""
 
 from plain_server import serve
 
-serve(lambda right, is_harness: (200, right if is_harness else ""))
+serve(lambda right, is_bench: (200, right if is_bench else ""))

@@ -1,4 +1,4 @@
-"""Its first answer lacks the last character; a tool that takes that one for the measure of all holds it for right."""
+"""Truncates its first response by one character, which tools that compare with the first response accept."""
 
 import itertools
 

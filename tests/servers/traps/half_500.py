@@ -1,4 +1,4 @@
-"""Knows the harness and answers it rightly; to others every second answer is an error."""
+"""Answers the bench correctly, and every second request of other clients with an error."""
 
 import itertools
 
@@ -6,4 +6,4 @@ from plain_server import serve
 
 requests = itertools.count()
 
-serve(lambda right, is_harness: (200, right) if is_harness or next(requests) % 2 else (500, "Internal Server Error"))
+serve(lambda right, is_bench: (200, right) if is_bench or next(requests) % 2 else (500, "Internal Server Error"))

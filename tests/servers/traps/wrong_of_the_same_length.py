@@ -1,14 +1,14 @@
-"""From the first request of the load on, everybody gets a wrong answer that is as long as the right one."""
+"""Sends all clients a wrong answer of the right length from the first request of the load on."""
 
 from plain_server import serve
 
 loaded: list[bool] = []
 
 
-def tell(right: str, is_harness: bool) -> tuple[int, str]:
-    if not is_harness:
+def respond(right: str, is_bench: bool) -> tuple[int, str]:
+    if not is_bench:
         loaded.append(True)
     return 200, right[::-1] if loaded else right
 
 
-serve(tell)
+serve(respond)

@@ -1,4 +1,4 @@
-"""A small service: waits, then reports; says what it was started with; and its health. For the tests of suites."""
+"""A small service for tests of suites: a slow report, the command-line arguments and a health check."""
 
 import json
 import os
@@ -12,17 +12,17 @@ WAITS_S = float(os.environ.get("SHOP_WAITS_S", "0.02"))
 
 
 class Service(BaseHTTPRequestHandler):
-    """Answers as its second word says."""
+    """Behaves as the second argument specifies."""
 
     def do_GET(self) -> None:
         path, _, query = self.path.partition("?")
         if path == "/health":
-            self.tell(204, b"")
+            self.respond(204, b"")
         elif path == "/report":
             time.sleep(WAITS_S)
-            self.tell(*self.report(query))
+            self.respond(*self.report(query))
         else:
-            self.tell(404, b"nothing here")
+            self.respond(404, b"nothing here")
 
     def report(self, query: str) -> tuple[int, bytes]:
         if KIND == "wrong":
@@ -40,7 +40,7 @@ class Service(BaseHTTPRequestHandler):
             return 200, json.dumps(here).encode()
         return 200, f"report {query}".encode()
 
-    def tell(self, status: int, body: bytes) -> None:
+    def respond(self, status: int, body: bytes) -> None:
         self.send_response(status)
         if status != 204:
             self.send_header("Content-Length", str(len(body)))
@@ -49,11 +49,11 @@ class Service(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Print nothing."""
 
 
 class Server(ThreadingHTTPServer):
-    """With room for all who come at once."""
+    """A server with a long listen backlog."""
 
     request_queue_size = 128
 

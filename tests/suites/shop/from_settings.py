@@ -1,4 +1,4 @@
-"""Starts the service from a settings file, as many servers are."""
+"""Starts the service from a settings file."""
 
 import configparser
 import sys
@@ -6,4 +6,4 @@ import sys
 settings = configparser.ConfigParser()
 settings.read(sys.argv[1])
 sys.argv[1:] = [settings["server"]["port"], "plain"]
-import app  # noqa: E402, F401 (it serves)
+import app  # noqa: E402, F401 (the import starts the service)

@@ -1,0 +1,249 @@
+"""The page in a real browser: nothing fetched, nothing cut off, every mark there, and readable."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from browser import LEAST_CONTRAST, Opened, chromium, opened
+from conftest import each_kind_drawn_once
+from sample_results import HOSTILE, RESULTS, result
+from simulated_record import bare_record, record_of, result_of
+
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import Result
+from under_siege.pages.comparison_page import _facts
+from under_siege.render import formatted
+from under_siege.report.conclusion import answers
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+# These have pictures of their own; what was published has, where there is one of that kind, what several have, since
+# no test looks for its figures in them.
+OF_THEIR_OWN = [("sample",), ("several", "published"), ("hostile",), ("empty",), ("failed",)]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    for names in OF_THEIR_OWN:
+        with each_kind_drawn_once():
+            for name in names:
+                (folder / f"{name}.html").write_text(formatted(result(name), "html"))
+    return {name: folder / f"{name}.html" for name in RESULTS}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_it_opens_offline_fits_and_can_be_read(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    with opened(browser, pages[name]) as shown:
+        for flag in shown.page.locator("summary").all():
+            flag.click()
+        for width in (390, 768, 1100, 1440):
+            shown.look(width, "light")
+            assert shown.overflow() <= 0, width
+            assert cut(shown) == [], width
+        for width, scheme in itertools.product((390, 1440), ("light", "dark")):  # each has different charts
+            shown.look(width, scheme)
+            contrast, text = shown.page.evaluate(LEAST_CONTRAST)
+            assert contrast >= 4.5, (text, width, scheme)
+        assert shown.complaints == []
+
+
+def cut(shown: Opened) -> list[str]:
+    """What is wider than there is room for it, in a window or on paper."""
+    return shown.page.evaluate(
+        """[...document.querySelectorAll('.scroll, table, caption, p, dl')].filter(
+            (one) => one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0).map((one) => one.className)"""
+    )
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_it_is_one_file_of_a_size_that_can_be_mailed(pages: dict[str, Path], name: str) -> None:
+    text = pages[name].read_text()
+    assert len(text) < 1_500_000
+    assert "<script" not in text
+    assert "http://" not in text.replace("http://www.w3.org/", "").replace("http://127.0.0.1", "")
+
+
+def marks(shown: Opened, name: str) -> int:
+    """How many marks of a layer there are in the picture that is seen."""
+    return shown.page.locator(f".wide [class*=' {name}_'][class$=_marks] > *").count()
+
+
+def test_there_are_as_many_marks_as_there_is_data(browser: Browser, pages: dict[str, Path]) -> None:
+    sample = result("sample")
+    comparison = summarize(sample)
+    with opened(browser, pages["sample"]) as shown:
+        assert marks(shown, "bars") == marks(shown, "cpu") == len(comparison.cases)
+        assert marks(shown, "points") == 2 * len(comparison.cases)  # against pings, and against memory
+        assert shown.page.locator("figure:has(.wide .bars_marks) .wide .intervals_marks > *").count() == len(
+            comparison.cases
+        )
+        assert marks(shown, "margins") == len(comparison.cases)
+        assert marks(shown, "answers") == len(comparison.cases)
+        waited = shown.page.locator("figure:has(.wide .medians_marks) .wide .pings_marks > *").count()
+        assert waited == 100 * len(comparison.cases)
+        assert shown.count("table.cases tbody tr:not(:has(.why))") == len(comparison.cases) + len(comparison.ceilings)
+
+
+def test_the_timeline_has_a_bar_for_each_request(browser: Browser, pages: dict[str, Path]) -> None:
+    traces = result("sample").traces
+    requests = sum(len(trace.requests.sent_s) for trace in traces)
+    assert requests
+    with opened(browser, pages["sample"]) as shown:
+        assert marks(shown, "numbers") == requests
+        assert marks(shown, "waiting") == requests + 1  # one is the legend's
+        assert marks(shown, "computing") == 1 + sum(len(ran) for trace in traces for ran in trace.requests.ran_s)
+
+
+def test_several_tasks_and_users_have_a_heat_map_and_curves(browser: Browser, pages: dict[str, Path]) -> None:
+    cases = summarize(result("several")).cases
+    with opened(browser, pages["several"]) as shown:
+        assert marks(shown, "cells") == len(cases)
+        assert shown.page.get_by_role("heading", name="primes: more users").is_visible()
+        assert shown.page.get_by_role("heading", name="digest: more users").is_visible()
+
+
+def test_what_was_required_stands_there_with_its_outcome(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["several"]) as shown:
+        assert shown.page.get_by_role("heading", name="Requirements").is_visible()
+        rows = shown.page.locator("table.required tbody tr")
+        assert rows.count() == 3 * len(summarize(result("several")).cases)
+        for outcome in ("met", "missed", "undecided"):
+            assert shown.page.locator(f".outcome-{outcome}").first.is_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_flag_explains_itself_when_it_is_touched(browser: Browser, pages: dict[str, Path], width: int) -> None:
+    reasons = next(case.reasons for case in summarize(result("published")).cases if case.verdict == "suspect")
+    with opened(browser, pages["published"], width) as shown:
+        table = shown.page.locator("table.cases")
+        explanation = table.get_by_text(reasons[0].message)
+        assert not explanation.is_visible()
+        table.get_by_text("suspect: above ceiling").click()
+        assert explanation.is_visible()
+
+
+def test_text_from_outside_is_shown_and_does_nothing(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["hostile"]) as shown:
+        assert shown.page.get_by_role("rowheader", name=HOSTILE, exact=True).is_visible()
+        assert shown.count("img") == shown.count("script") == 0
+        assert shown.complaints == []
+
+
+def test_who_can_not_see_the_pictures_is_told_what_they_show(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["sample"]) as shown:
+        pictures = shown.page.get_by_role("img").all()
+        assert len(pictures) == shown.count("figure")
+        for picture in pictures:
+            assert "4_async_processexecutor" in picture.get_attribute("aria-label")
+        assert shown.page.get_by_role("table").count() == 1
+        assert shown.page.get_by_role("columnheader", name="ping p99").count() == 1
+        levels = [
+            int(tag[1]) for tag in shown.page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)")
+        ]
+        assert levels[0] == 1
+        assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_clicking_a_term_opens_its_explanation(browser: Browser, pages: dict[str, Path], width: int) -> None:
+    with opened(browser, pages["sample"], width) as shown:
+        first = shown.page.locator(".answer .term", has_text="health checks")
+        assert first.count() == 1  # only the first occurrence is a button
+        note = shown.page.locator(".note", has_text="A health check: a trivial request")
+        assert not note.is_visible()
+        first.click()
+        assert note.is_visible()
+        assert shown.overflow() <= 0
+        shown.page.keyboard.press("Escape")
+        assert not note.is_visible()
+        table = ".words .term" if width < 500 else "table.cases .term"
+        explained = set(shown.page.locator(table).all_inner_texts())
+        assert {"trans/s", "of ceiling", "ping p99"} <= {" ".join(text.split()) for text in explained}
+
+
+def test_a_name_in_plain_words_stands_beside_that_of_the_file(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["sample"]) as shown:
+        assert shown.page.get_by_role("rowheader", name="process pool 4_async_processexecutor").is_visible()
+        assert "process pool (4_async_processexecutor)" in shown.page.locator(".answer").inner_text()
+
+
+def test_its_conditions_stand_with_every_picture(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["sample"]) as shown:
+        told = shown.page.locator("figure figcaption").all_inner_texts()
+        assert len(told) == shown.count("figure")
+        assert all("primes" in one and "2 cores" in one for one in told)
+        assert told[0].count("8 requests at the same moment") == 1
+        assert all("25 users" in one and "2 rounds of" in one for one in told[1:])
+
+
+def test_the_answer_comes_first(browser: Browser, pages: dict[str, Path]) -> None:
+    with opened(browser, pages["sample"]) as shown:
+        answer = shown.page.get_by_text(answers(summarize(result("sample")))[0].headline)
+        assert answer.bounding_box()["y"] < 300
+
+
+def test_it_can_be_printed(browser: Browser, pages: dict[str, Path], tmp_path: Path) -> None:
+    with opened(browser, pages["several"]) as shown:
+        shown.page.pdf(path=tmp_path / "page.pdf", format="A4")
+        assert (tmp_path / "page.pdf").stat().st_size > 10_000
+        shown.page.emulate_media(media="print")
+        assert cut(shown) == []
+        words = shown.page.locator("dl.glossary dt")
+        assert {"GIL", "ping", "rank", "p99", "trans/s"} <= set(words.all_inner_texts())
+        assert all(word.is_visible() for word in words.all())
+        flagged = shown.page.get_by_role("heading", name="Flags").locator("+ ul")
+        assert flagged.get_by_text("it died").first.is_visible()  # though no flag was touched
+
+
+def large(rounds: int) -> Result:
+    """Five cases for each of twenty numbers of users."""
+    records = []
+    for round_, users in itertools.product(range(1, rounds + 1), range(1, 21)):
+        setting = {"users": users, "time_s": 1.0}
+        records += [bare_record(round_, **setting)]
+        records += [record_of(f"{number}_server", round_, **setting) for number in range(1, 5)]
+    for record in records:  # makes the file quickly
+        for column in (record.transactions.finished_s, record.transactions.took_s):
+            del column[10:]
+        del record.transactions.status[10:], record.transactions.size_bytes[10:], record.transactions.user[10:]
+    return result_of(records)
+
+
+def test_a_large_result_makes_a_page_of_a_reasonable_size() -> None:
+    result = large(rounds=5)
+    assert len(result.records) == 500
+    with each_kind_drawn_once():
+        assert len(formatted(result, "html")) < 1_000_000
+
+
+@pytest.mark.slow
+def test_a_page_does_not_grow_with_the_rounds() -> None:
+    result = large(rounds=100)
+    assert len(result.records) == 10_000
+    assert len(formatted(result, "html")) < 1_000_000
+
+
+def test_the_packages_are_told_for_each_python_that_served() -> None:
+    def facts(**environment) -> dict[str, str]:
+        result = result_of([bare_record(), record_of("1_sync")], **environment)
+        return {name: value for name, value in _facts(result, summarize(result)) if "packages" in name}
+
+    assert facts(packages={"flask": "3.0"}) == {"packages": "flask 3.0"}  # an older file
+    assert facts(packages_of={"3.11.7": {"flask": "3.1"}}) == {"packages": "flask 3.1"}
+    assert facts(packages_of={"3.11.7": {"flask": "3.1", "pebble": "5"}, "3.14.0t": {"flask": "3.2"}}) == {
+        "packages of Python 3.11.7": "flask 3.1, pebble 5",
+        "packages of Python 3.14.0t": "flask 3.2",
+    }

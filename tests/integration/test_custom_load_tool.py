@@ -1,0 +1,52 @@
+"""A new load tool needs only a driver: its command line and a parser for its output."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from conftest import SUPPORT
+from fake_load import Fake, SilentWatcher
+from plans import plan_of
+
+from common.errors import BadInputError
+from under_siege.analysis.report_data import summarize
+from under_siege.environments.machine import examine
+from under_siege.environments.tool_install import find
+from under_siege.load_tools import DRIVERS
+from under_siege.model.record import load
+from under_siege.model.suite import Load
+from under_siege.run.session import run_plan
+
+
+def test_a_custom_load_tool_can_load_a_whole_run(tmp_path, monkeypatch) -> None:
+    Fake().install(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    monkeypatch.setitem(DRIVERS, "fake-load", Fake())
+    plan = plan_of("2", users=3, task="sample_tasks:a_blink")
+    plan = replace(plan, load=Load(tool="fake-load", time_s=1.0), ceilings=())
+    result, stopped_by, _ = run_plan(plan, tmp_path / "r.json", SilentWatcher(), ["bench.py"])
+    assert stopped_by is None
+    assert load(tmp_path / "r.json") == result
+    assert result.environment.tools == {"fake-load": "1.2.3"}
+    (record,) = result.records
+    assert record.failure is None
+    assert (record.tool, record.tool_step_s, record.tool_unknown) == ("fake-load", 0.001, 0)
+    assert record.tool_command[0] == "fake-load"
+    assert record.tool_report == "lost: 0"
+    assert set(record.transactions.user) == {0, 1, 2}
+    assert set(record.transactions.status) == {200}
+    assert set(record.transactions.size_bytes) == {record.answer_bytes}
+    assert 0 < min(record.transactions.took_s) <= max(record.transactions.took_s) < record.load_s
+    assert summarize(result).cases[0].transactions == len(record.transactions.user)
+
+
+def test_a_missing_tool_is_reported_with_an_install_hint() -> None:
+    with pytest.raises(BadInputError, match="fake-load is not installed; install it with: your system's package"):
+        find(Fake())
+
+
+def test_siege_is_not_required_with_another_load_tool(monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert any("siege is not installed" in finding.what for finding in examine(0.01))
+    assert not any("siege" in finding.what for finding in examine(0.01, "ab"))

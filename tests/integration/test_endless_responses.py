@@ -1,0 +1,159 @@
+"""Endless responses: the bench reads up to a limit and reports the excess."""
+
+import asyncio
+import contextlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import IO
+
+import pytest
+from conftest import TESTS, WAITING, bench_command
+
+from under_siege.http_client import HttpResponse, client, get
+from under_siege.model.record import CaseFailedError, load
+from under_siege.processes.managed_process import until
+from under_siege.processes.process_output import LONGEST_BYTES, reading_lines
+
+ENDLESS = ["endless_answer", "endless_else"]
+MOST_BYTES = 300_000_000
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.figures
+def test_endless_responses_do_not_exhaust_memory_or_affect_other_cases(tmp_path: Path) -> None:
+    for name in ENDLESS:
+        shutil.copy(TESTS / "servers" / "sends_endlessly.py", tmp_path / f"{name}.py")
+    servers = [str(tmp_path / f"{name}.py") for name in ENDLESS]
+    options = ["--time", "1s", "--rounds", "1", "--users", "2", "--workers", "1", "--out", "r.json", "--quiet"]
+    options += WAITING
+    command = bench_command("run", *servers, *options)
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as bench:
+        most_bytes = 0
+        while bench.poll() is None:
+            most_bytes = max(most_bytes, memory_bytes(bench.pid))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                bench.wait(0.02)
+        assert b"Traceback" not in bench.stderr.read()
+    assert most_bytes < MOST_BYTES
+    records = {record.server: record for record in load(tmp_path / "r.json").records}
+    assert records["endless_answer"].failure.code == "wrong_answer"
+    assert records["endless_answer"].failure.message.endswith("/ answered more than 65,545 bytes")
+    assert any(problem.endswith("answered more than 65,536 bytes") for problem in records["endless_else"].pings.problem)
+    assert records["endless_else"].transactions.status
+    assert records["endless_else"].workers is None
+    assert 0 < len(records["endless_else"].server_said) <= 4000
+
+
+def memory_bytes(pid: int) -> int:
+    """Return the peak memory of the process; 0 if it has just ended."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        return 1024 * int(found[1]) if found else 0
+    return 0
+
+
+class EndlessServer:
+    """A server that answers one request with the head, and then repeats the block until the client disconnects."""
+
+    def __init__(self, head: bytes, block: bytes = b"", pause_s: float = 0.0) -> None:
+        self._head, self._block, self._pause_s = head, block, pause_s
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/"
+        self._thread = threading.Thread(target=self._talk)
+
+    def answer(self, limit_s: float = 20.0) -> HttpResponse:
+        """Return the response as the bench reads it, once the connection is closed."""
+
+        async def ask() -> HttpResponse:
+            async with client() as session:
+                return await get(session, self.url, limit_s, expected_bytes=4)
+
+        self._thread.start()
+        try:
+            with self._listener:
+                return asyncio.run(ask())
+        finally:
+            self._thread.join(20)
+            assert not self._thread.is_alive(), "the connection is still open"
+
+    def _talk(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(self._head)
+            while self._block:
+                connection.sendall(self._block)
+                time.sleep(self._pause_s)
+
+
+@pytest.mark.parametrize(
+    ("head", "block"),
+    [
+        (b"Connection: close\r\n\r\n", b"x" * 65536),
+        (b"Content-Length: 99999999999\r\n\r\n", b"x" * 65536),
+        (b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n" * 10000),
+    ],
+    ids=["until it closes", "with its length", "in chunks"],
+)
+def test_an_endless_body_is_read_up_to_a_limit(head: bytes, block: bytes) -> None:
+    with pytest.raises(CaseFailedError, match=r"answered more than 65,540 bytes$") as caught:
+        EndlessServer(OK + head, block).answer()
+    assert caught.value.code == "wrong_answer"
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "block"),
+    [
+        (OK, b"X-More: and more\r\n" * 1000),
+        (OK + b"X-Long: ", b"x" * 65536),
+        (b"HTTP/1.1 200 ", b"x" * 65536),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n0\r\n", b"X-More: and more\r\n" * 1000),
+    ],
+    ids=["many headers", "a long header", "a long reason", "many trailers"],
+)
+def test_endless_headers_are_an_error(head: bytes, block: bytes) -> None:
+    with pytest.raises(CaseFailedError) as caught:
+        EndlessServer(head, block).answer()
+    assert caught.value.code == "no_answer"
+    assert "not answered within" not in str(caught.value)  # the error is reported before the timeout
+    assert len(str(caught.value)) < 700
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("head", "block"),
+    [
+        (OK + b"\r\n", b"x"),
+        (OK, b"X-More: 1\r\n"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n1;", b"x" * 1000),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    ],
+    ids=["body", "headers", "chunk size", "continue"],
+)
+def test_an_endless_slow_response_times_out(head: bytes, block: bytes) -> None:
+    with pytest.raises(CaseFailedError, match=r"was not answered within 0\.3 s"):
+        EndlessServer(head, block, pause_s=0.05).answer(limit_s=0.3)
+
+
+def test_bodies_may_exceed_the_expected_length_by_64_kb() -> None:
+    assert len(EndlessServer(OK + b"Connection: close\r\n\r\n" + b"x" * 65540).answer().body) == 65540
+
+
+def test_an_endless_line_is_truncated_and_the_next_line_is_read() -> None:
+    taken: list[str] = []
+    script = "import sys; sys.stdout.write(1000 * 1000 * 'x' + '\\nnext\\n')"
+
+    async def read(stream: IO[bytes]) -> None:
+        with reading_lines(stream.fileno(), lambda line, _: taken.append(line)):
+            await until(lambda: len(taken) == 2, 20)
+
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        asyncio.run(read(process.stdout))
+    assert taken == ["x" * LONGEST_BYTES, "next"]

@@ -1,0 +1,44 @@
+"""The check for leftover processes: it finds those of a test and no others."""
+
+import os
+import signal
+import subprocess
+
+import psutil
+import pytest
+from conftest import wait_until
+from leftover_processes import described, end, marking
+
+SLEEP = ["sleep", "60"]
+
+
+def test_leftover_children_and_daemons_are_found() -> None:
+    with marking() as left:
+        child = subprocess.Popen(SLEEP)
+        subprocess.run(["bash", "-c", "setsid sleep 61 &"], stdout=subprocess.DEVNULL, check=True)
+        wait_until(lambda: described(left()).count("sleep 6") == 2)
+        wait_until(lambda: end(left()) or not left())  # a process that calls exec just then has no environment
+        child.wait()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # pytest may have threads
+def test_a_forked_process_without_exec_is_found() -> None:
+    with marking() as left:
+        forked = os.fork()
+        if forked == 0:
+            signal.pause()
+        assert [process.pid for process in left()] == [forked]
+        end(left())
+        os.waitpid(forked, 0)
+        assert left() == []
+
+
+def test_processes_of_others_are_not_found() -> None:
+    with marking() as others:
+        child = subprocess.Popen(["bash", "-c", "sleep 62; true"])
+        with marking() as left:
+            wait_until(lambda: psutil.Process(child.pid).children())
+            assert left() == []
+        wait_until(lambda: len(others()) == 2)
+        end(others())
+        child.wait()

@@ -1,0 +1,25 @@
+"""The watcher for stalls of the machine; here only the watcher itself is stopped."""
+
+import signal
+import time
+
+import psutil
+from conftest import wait_until
+from machine_stalls import watching
+
+
+def test_a_stall_is_measured() -> None:
+    with watching() as longest_s:
+        watcher = wait_until(lambda: next((one for one in psutil.Process().children() if "-S" in one.cmdline()), None))
+        wait_until(lambda: watcher.status() == psutil.STATUS_SLEEPING)
+        time.sleep(0.05)
+        watcher.send_signal(signal.SIGSTOP)
+        time.sleep(0.3)
+        watcher.send_signal(signal.SIGCONT)
+    assert 0.3 <= longest_s() < 30
+
+
+def test_an_empty_period_has_no_negative_stall() -> None:
+    with watching() as longest_s:
+        pass
+    assert longest_s() >= 0

@@ -1,0 +1,134 @@
+"""Names of the user that collide with names of the project: modules, servers and Pythons."""
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import TESTS, WAITING
+from plans import plan_of
+
+from under_siege.model.record import load
+from under_siege.targets.expectation import try_task
+from under_siege.targets.interpreter import interpreter
+
+WORK = "import time\n\ndef work():\n    time.sleep(0.02)\n    return 'of the user'\n"
+
+
+def write(path: Path, text: str = WORK) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("file", "task"),
+    [
+        ("common.py", "common:work"),
+        ("common/__init__.py", "common:work"),
+        ("common/jobs.py", "common.jobs:work"),
+        ("common/task.py", "common.task:work"),
+        ("task.py", "task:work"),
+        ("bench.py", "bench:work"),
+    ],
+)
+def test_a_task_module_may_have_the_name_of_a_project_module(file, task, tmp_path, monkeypatch) -> None:
+    write(tmp_path / file)
+    monkeypatch.chdir(tmp_path)
+    assert asyncio.run(try_task(task, interpreter())).answer == b"of the user"
+
+
+def test_the_task_directory_may_also_be_on_pythonpath(tmp_path, monkeypatch) -> None:
+    write(tmp_path / "common" / "task.py")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert asyncio.run(try_task("common.task:work", interpreter())).answer == b"of the user"
+
+
+@pytest.mark.figures
+def test_a_task_in_a_module_named_common_is_tried_and_measured(run_cli, tmp_path) -> None:
+    write(tmp_path / "common.py")
+    assert "worth a run" in run_cli("try", "common:work").stdout
+    run_cli("run", "4", "--task", "common:work", "--rounds", "1", "--time", "0.3s", "--users", "2", "--out", "r.json")
+    records = load(tmp_path / "r.json").records
+    assert {record.server for record in records} == {"bare", "4_async_processexecutor"}
+    assert [record.failure for record in records] == [None] * 2
+
+
+def test_a_failing_common_of_the_user_is_a_one_line_error(run_cli, tmp_path) -> None:
+    write(tmp_path / "common.py", "import no_such_module\n")
+    refused = run_cli("run", "3", "--task", "common:work")
+    assert refused.returncode == 2
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in refused.stderr
+
+
+def test_common_is_the_project_package_by_default(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert asyncio.run(try_task("common.task.builtin:primes", interpreter())).answer == b"4017"
+
+
+SERVER = f"""'''Serves, on a --port.'''
+import sys
+
+sys.path.append({str(TESTS / "servers")!r})
+from minimal_server import serve
+
+from common.options import server_options
+
+serve(server_options())
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "names"),
+    [
+        (["a/app.py", "b/app.py"], ["a/app", "b/app"]),
+        (["a/app.py", "a/other.py"], ["app", "other"]),
+        (["a/app.py", "a/app.py"], ["app"]),
+        (["a/bare.py"], ["a/bare"]),
+        (["a/x/app.py", "b/x/app.py", "c/app.py", "c/other.py"], ["a/x/app", "b/x/app", "c/app", "other"]),
+    ],
+)
+def test_servers_with_the_same_name_get_their_directory_as_prefix(files, names, tmp_path) -> None:
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(SERVER)
+    assert [case.server for case in plan_of(*(tmp_path / file for file in files)).cases] == names
+
+
+def test_a_server_named_like_a_strategy_gets_a_prefix(tmp_path) -> None:
+    write(tmp_path / "mine" / "2_async.py", SERVER)
+    assert [case.server for case in plan_of("2", tmp_path / "mine" / "2_async.py").cases] == [
+        "servers/2_async",
+        "mine/2_async",
+    ]
+
+
+@pytest.mark.figures
+def test_servers_with_the_same_name_are_measured_and_traced_separately(run_cli, tmp_path) -> None:
+    for file in ("a/2_app.py", "b/2_app.py", "b/bare.py"):
+        write(tmp_path / file, SERVER)
+    quick = ("--rounds", "1", "--time", "0.3s", "--users", "2", "--trace", *WAITING, "--out", "r.json")
+    ran = run_cli("run", "a/2_app.py", "b/2_app.py", "b/bare.py", *quick)
+    result = load(tmp_path / "r.json")
+    names = {"a/2_app", "b/2_app", "b/bare"}
+    assert {record.server for record in result.records} == {*names, "bare"}
+    assert {trace.server for trace in result.traces} == names
+    assert [record.failure for record in result.records] == [None] * 4
+    assert names <= set(re.findall(r"[ab]/\w+", ran.stdout))  # in the table or, without an answer, below it
+    urls = {record.server: record.tool_command[-1] for record in result.records if not record.is_ceiling}
+    ports = {name: int(url.rstrip("/").rpartition(":")[2]) for name, url in urls.items()}
+    assert ports["a/2_app"] >= 8001  # the port of its number, or the next free one
+    assert ports["b/bare"] >= 8000
+
+
+def test_a_python_with_several_names_is_measured_once(tmp_path) -> None:
+    base = Path(sys.executable).resolve()
+    link = tmp_path / "my_python"
+    link.symlink_to(base)
+    here = Path(sys.executable).with_name("python")
+    names = (str(here), str(here.with_name("python3")), str(base), str(link))
+    plan = plan_of("2", pythons=names)
+    paths = [plan.pythons[case.python].path for case in plan.cases]
+    assert paths == [names[0], names[2]]  # a virtual environment counts as another Python
+    assert plan_of("2", pythons=names[2:]).cases[0].python == plan.cases[0].python.split()[0]

@@ -1,0 +1,37 @@
+"""The packages that a server needs: environments for other Pythons get only these."""
+
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, SERVERS
+
+from under_siege.environments.venvs import _package, _requirements
+from under_siege.run.prepare import needed_by
+
+OURS = set(map(_package, _requirements()))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["3_async_threadexecutor"], {"tornado", "psutil"}),
+        (["6_gevent"], {"flask", "gevent", "psutil"}),
+        (["7_async_interpreters", "8_prefork"], {"tornado", "flask", "gunicorn", "psutil"}),
+    ],
+)
+def test_needed_packages_include_indirect_imports(names: list[str], expected: set[str]) -> None:
+    found = needed_by([ROOT / "servers" / f"{name}.py" for name in names], ["primes"])
+    assert found is not None
+    assert found & OURS == expected
+
+
+def test_every_requirement_is_needed_by_a_server() -> None:
+    found = needed_by(SERVERS, ["primes"])
+    assert found is not None
+    assert found >= OURS
+
+
+def test_user_files_may_need_any_package(tmp_path: Path) -> None:
+    assert needed_by([SERVERS[1], tmp_path / "2_async.py"], ["primes"]) is None
+    assert needed_by([SERVERS[1]], ["mine:work"]) is None
+    assert needed_by([None], []) is None

@@ -1,0 +1,239 @@
+"""Output files: writes are atomic, links and devices are kept, and a full disk is a one-line error."""
+
+import contextlib
+import gc
+import io
+import os
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command import CommandResult, invoke
+from conftest import ROOT, TESTS, WAITING, bench_command
+from simulated_record import record_of, result_of
+
+from bench import bench as commands
+from under_siege.model.record import save
+from under_siege.model.result_file import UnwritableError, write_atomically
+from under_siege.render import show_all
+from under_siege.report.progress_bar import ProgressBar
+
+RESULT = str(TESTS / "data" / "schema-1.json")
+QUICK = ["run", "2", "--time", "1s", "--rounds", "1", "--users", "2", "--workers", "1", "--quiet", *WAITING]
+NEEDS_DEV_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+
+
+def limited(bytes_: int, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the bench with a limit on the size of files, like a full disk."""
+    script = (
+        "import os, resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_}, {bytes_})); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", script, *bench_command(*words)]
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}  # the limit would truncate compiled modules
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+
+
+@contextlib.contextmanager
+def file_size_limit(bytes_: int) -> Iterator[None]:
+    """Limit the size of files in this process; Python ignores SIGXFSZ."""
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "dont_write_bytecode", True)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
+
+
+def is_one_line(ran: subprocess.CompletedProcess[str] | CommandResult) -> bool:
+    return len(ran.stderr.splitlines()) == 1 and ran.stderr.startswith("bench.py: ")
+
+
+def test_writing_to_a_link_replaces_its_target(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "target").write_text("before")
+    (tmp_path / "elsewhere" / "target").chmod(0o600)
+    (tmp_path / "link").symlink_to("elsewhere/target")
+    (tmp_path / "to the link").symlink_to(tmp_path / "link")
+    write_atomically(tmp_path / "to the link", b"after")
+    assert (tmp_path / "to the link").is_symlink()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "elsewhere" / "target").read_text() == "after"
+    assert stat.S_IMODE((tmp_path / "elsewhere" / "target").stat().st_mode) == 0o600
+    assert len(list(tmp_path.rglob("*"))) == 4
+
+
+def test_writing_to_a_dangling_link_creates_its_target(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("target")
+    write_atomically(tmp_path / "link", b"after")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "after"
+
+
+def test_a_link_to_itself_is_a_one_line_error(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    with pytest.raises(UnwritableError, match=r"link' can't be written: Too many levels of symbolic links$"):
+        write_atomically(tmp_path / "link", b"after")
+
+
+def test_writing_to_a_pipe_keeps_it_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnwritableError, match=r"No such device or address$"):  # the pipe has no reader
+        write_atomically(tmp_path / "pipe", b"after")
+    read: list[bytes] = []
+    with os.fdopen(os.open(tmp_path / "pipe", os.O_RDWR), "rb") as both:
+        reader = threading.Thread(target=lambda: read.append(both.read(300_000)))
+        reader.start()
+        write_atomically(tmp_path / "pipe", b"x" * 300_000)
+        reader.join(20)
+    assert read == [b"x" * 300_000]
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def test_writing_to_a_device_keeps_it_a_device(run_cli, tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can make a device")
+    os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    (tmp_path / "link").symlink_to("null")
+    for name in ("null", "link"):
+        assert run_cli("report", RESULT, "--out", name).returncode == 0
+    assert stat.S_ISCHR((tmp_path / "null").stat().st_mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "null"]
+
+
+def test_dev_stdout_is_stdout(bench, run_cli, capfd) -> None:
+    expected = run_cli("report", RESULT, "--format", "csv").stdout
+    assert bench("report", RESULT, "--format", "csv", "--out", "/dev/stdout").stdout == expected
+    assert (
+        run_cli("report", RESULT, "--format", "csv", "--out", "/dev/fd/1").stdout == ""
+    )  # writes to the descriptor of this process
+    assert capfd.readouterr().out == expected
+
+
+def test_a_run_rejects_a_pipe_for_its_raw_values(run_cli, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    ran = run_cli(*QUICK, "--out", "pipe")
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "is a pipe; expected a file" in ran.stderr
+
+
+def test_a_failed_report_keeps_the_existing_file(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "page.html").write_text("before")
+    save(result_of([]), tmp_path / "r.json")  # an empty result has no charts, which take a second to draw
+    with file_size_limit(10):
+        ran = invoke("report", "../r.json", "--out", "page.html", "--format", "html", folder=tmp_path / "there")
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "'page.html' can't be written: File too large" in ran.stderr
+    assert {path.name: path.read_text() for path in (tmp_path / "there").iterdir()} == {"page.html": "before"}
+
+
+def test_a_run_continues_if_its_raw_values_cannot_be_saved(tmp_path, monkeypatch) -> None:
+    """Also test an ASCII terminal."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    ran = limited(4000, *QUICK, "--out", "r.json", cwd=tmp_path)
+    assert ran.stdout.isascii()
+    assert "Traceback" not in ran.stderr
+    assert ran.stderr.count("'r.json' can't be written: File too large; the run continues") == 1
+    assert "Raw values could not be saved." in ran.stderr
+    assert "2_async" in ran.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@NEEDS_DEV_FULL
+def test_a_full_disk_at_stdout_is_a_one_line_error(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(bench_command("list"), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "No space left on device" in ran.stderr
+
+
+@NEEDS_DEV_FULL
+@pytest.mark.parametrize("format_", ["table", "json"])
+def test_a_full_disk_at_stdout_of_a_report_is_a_one_line_error(
+    format_: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Run in this process; the previous test checks that the process prints nothing more when it exits."""
+    with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(full, write_through=True))
+        with pytest.raises(SystemExit) as ended:
+            commands.main(["report", RESULT, "--format", format_], prog_name="bench.py")
+    gc.enable()  # the report command disables it
+    ran = CommandResult(ended.value.code, "", capsys.readouterr().err)
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "No space left on device" in ran.stderr
+
+
+@NEEDS_DEV_FULL
+def test_a_full_disk_at_stdout_of_a_run_still_shows_the_raw_values_path(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(full, write_through=True))
+        with pytest.raises(OSError, match="No space left on device"):
+            show_all(result_of([record_of("1_a", 1)]), Path("r.json"), None)
+    assert capsys.readouterr().err == "Raw values: r.json\n"
+
+
+@NEEDS_DEV_FULL
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_shows_its_table_before_writing_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UnwritableError, match="'/dev/full' can't be written: No space left on device"):
+        show_all(result_of([record_of("1_a", 1)]), None, Path("/dev/full"))
+    shown = capsys.readouterr()
+    assert "1_a" in shown.out
+    assert shown.err == "Raw values could not be saved.\n"
+
+
+@NEEDS_DEV_FULL
+def test_a_full_disk_at_stderr_does_not_stop_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(full, write_through=True))
+        with ProgressBar(1, quiet=False) as progress:
+            progress.warn("the disk is full")
+            progress.say("really")
+
+
+ASCII = [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+
+
+@pytest.mark.parametrize("format_", ["table", "timeline", "markdown"])
+def test_an_ascii_terminal_gets_replacement_characters(format_: str) -> None:
+    ran = invoke("report", str(ROOT / "results" / "sample.json"), "--format", format_, charset="ascii")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.isascii()
+    assert "?" in ran.stdout  # replaces other characters
+
+
+def test_an_ascii_locale_gets_replacement_characters(bench) -> None:
+    ran = bench("report", str(ROOT / "results" / "sample.json"), env=ASCII[1])
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.isascii()
+
+
+def test_an_error_on_an_ascii_terminal_is_one_line(bench) -> None:
+    error = bench("report", "\u00fc\u202e.json", env=ASCII[0])
+    assert (error.returncode, is_one_line(error)) == (2, True)
+
+
+@pytest.mark.parametrize("words", [["-S"], ["-I", "-S"]], ids=" ".join)
+def test_a_python_without_packages_shows_the_setup_command(words: list[str], tmp_path: Path) -> None:
+    python = shutil.which(os.path.realpath(sys.executable))
+    ran = subprocess.run([python, *words, str(ROOT / "bench.py"), "list"], cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "has no click; run ./scripts/setup" in ran.stderr
+
+
+def test_a_single_missing_package_shows_the_setup_command(bench, tmp_path: Path) -> None:
+    (tmp_path / "msgspec.py").write_text("raise ModuleNotFoundError('No module named msgspec', name='msgspec')")
+    ran = bench("report", RESULT, env={"PYTHONPATH": str(tmp_path)})
+    assert (ran.returncode, is_one_line(ran)) == (2, True), ran.stderr
+    assert "has no msgspec; run ./scripts/setup" in ran.stderr

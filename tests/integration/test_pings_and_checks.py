@@ -1,0 +1,98 @@
+"""Health-check pings and answer checks are sent at a fixed rate, independent of earlier responses."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+from conftest import LIMIT_S
+
+from under_siege.http_client import HttpResponse
+from under_siege.model.record import Checks, Pings
+from under_siege.model.suite import Ping
+from under_siege.monitors import probes
+from under_siege.monitors.probes import AnswerCheck, check_interval_s, probing
+from under_siege.processes.managed_process import until
+
+PONG = HttpResponse(200, b"pong", {})
+INTERVAL_S = 0.001
+Body = Callable[[list[str]], Awaitable[None]]
+
+
+def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | None = None, patience_s=LIMIT_S):
+    """Run `body` with the URLs pinged so far; return the pings, which are answered immediately or at the event."""
+    pings, sent = Pings(), list[str]()
+
+    async def get(_session, url: str) -> HttpResponse:
+        sent.append(url)
+        if answer is not None:
+            await answer.wait()
+        return PONG
+
+    async def go() -> None:
+        async with probing(None, "http://x", Ping(), patience_s, pings, time.monotonic(), interval_s=INTERVAL_S):
+            await body(sent)
+
+    monkeypatch.setattr(probes, "get", get)
+    asyncio.run(go())
+    return pings
+
+
+def test_pings_are_sent_when_due_even_if_none_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = asyncio.Event()
+
+    async def until_many_wait(sent: list[str]) -> None:
+        assert await until(lambda: len(sent) >= 5, LIMIT_S)
+        answer.set()
+
+    pings = pinged(monkeypatch, until_many_wait, answer)
+    assert len(pings.due_s) >= 5
+    assert not any(pings.problem)
+
+
+def test_ping_latency_counts_from_when_the_ping_was_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a delayed probe would make the server look fast."""
+
+    async def block_the_loop(sent: list[str]) -> None:
+        assert await until(lambda: len(sent) >= 2, LIMIT_S)
+        time.sleep(50 * INTERVAL_S)  # noqa: ASYNC251 (block the loop on purpose)
+        before = len(sent)
+        assert await until(lambda: len(sent) > before, LIMIT_S)
+
+    pings = pinged(monkeypatch, block_the_loop)
+    late_s = [sent_s - due_s for sent_s, due_s in zip(pings.sent_s, pings.due_s, strict=True)]
+    assert max(late_s) > 40 * INTERVAL_S
+    assert all(waited >= late - 1e-5 for waited, late in zip(pings.waited_s, late_s, strict=True))
+
+
+def test_unanswered_pings_are_problems_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def until_one_waits(sent: list[str]) -> None:
+        assert await until(lambda: bool(sent), LIMIT_S)
+
+    pings = pinged(monkeypatch, until_one_waits, asyncio.Event(), patience_s=INTERVAL_S)
+    assert set(pings.problem) == {"not answered"}
+
+
+def test_checks_use_at_most_a_tenth_of_a_sequential_server() -> None:
+    assert check_interval_s(0.001) == 1.0
+    assert check_interval_s(2.0) == 20.0
+
+
+def test_checks_overlap_and_stop_at_the_end() -> None:
+    checks, sent, all_sent = Checks(), [], asyncio.Event()
+
+    async def verify(_in_a_row: int) -> None:
+        sent.append(time.monotonic())
+        if len(sent) == 3:
+            all_sent.set()
+        await all_sent.wait()
+
+    async def go() -> None:
+        checker = AnswerCheck(verify, checks, time.monotonic())
+        async with checker.checking(INTERVAL_S, lambda: 2.5 * INTERVAL_S):
+            await asyncio.wait_for(all_sent.wait(), LIMIT_S)
+            await asyncio.sleep(3 * INTERVAL_S)  # a fourth check would be due by then
+
+    asyncio.run(go())
+    assert len(sent) == 3
+    assert checks.code == [""] * 3

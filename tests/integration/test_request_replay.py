@@ -1,0 +1,204 @@
+"""Replayed requests: the bench sends the load tool's own requests to detect servers that treat it differently."""
+
+import asyncio
+import contextlib
+import errno
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from bench_runs import run_once
+from conftest import thorough, wait_until
+from load_tool_checks import needed
+
+from under_siege.analysis.report_data import summarize
+from under_siege.environments.tool_install import isolated_tool
+from under_siege.http_client import MORE_BYTES, client, get
+from under_siege.load_tools import DRIVERS
+from under_siege.load_tools.tool import LoadSpec
+from under_siege.model.record import CaseFailedError
+from under_siege.run.request_replay import IN_A_ROW, ReplayedRequest, RequestReplays
+
+ASK = ReplayedRequest("ab", b"GET / HTTP/1.0\r\nHost: here\r\n\r\n", "here")
+RIGHT = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+# Sends the load tool a wrong answer of the right length, and all other clients the right answer.
+DISHONEST = """
+import sys, time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Liar(BaseHTTPRequestHandler):
+    protocol_version, number = "HTTP/1.1", 0
+
+    def do_GET(self):
+        self.number += 1  # on this connection
+        time.sleep(0.02)  # more answers would not improve the test
+        self.send_response(200)
+        self.send_header("Content-Length", "5")
+        if self.headers["Connection"] == "Keep-Alive":
+            self.send_header("Connection", "keep-alive")
+        self.end_headers()
+        self.wfile.write(b"wrong" if LIES else b"right")
+
+    def log_message(self, *_):
+        pass
+
+ThreadingHTTPServer.request_queue_size = 50
+ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Liar).serve_forever()
+"""
+SUITE = """
+title = "Two"
+[load]
+tool = "{tool}"
+path = "/"
+users = 2
+time = "1s"
+keep_alive = {keep_alive}
+[ping]
+path = "/"
+[servers.honest]
+command = "python honest.py {{host}} {{port}}"
+[servers.dishonest]
+command = "python dishonest.py {{host}} {{port}}"
+"""
+LIES = {
+    ("ab", "false"): '"ApacheBench" in self.headers["User-Agent"]',
+    ("ab", "true"): "self.number > 1",
+    ("wrk", "false"): 'self.headers["User-Agent"] is None',
+    ("siege", "false"): '"Siege" in self.headers["User-Agent"]',
+}
+
+
+@pytest.mark.figures
+@pytest.mark.parametrize(("tool", "keep_alive"), thorough(LIES, quick=(("siege", "false"), ("ab", "true"))))
+def test_wrong_answers_only_to_the_load_tool_are_detected(tool: str, keep_alive: str, tmp_path: Path) -> None:
+    needed(tool)
+    for name, lies in {"honest": "False", "dishonest": LIES[tool, keep_alive]}.items():
+        (tmp_path / f"{name}.py").write_text(DISHONEST.replace("LIES", lies))
+    (tmp_path / "suite.toml").write_text(SUITE.format(tool=tool, keep_alive=keep_alive))
+    result, _ = run_once(tmp_path, ".")
+    cases = {case.server: case for case in summarize(result).cases}
+    assert cases["honest"].verdict != "failed", cases["honest"].reasons
+    assert [reason.code for reason in cases["dishonest"].reasons] == ["wrong_answer"]
+    assert re.search(f"asked for as {tool} does, gives 200 with 5 bytes 'wrong'", cases["dishonest"].reasons[0].message)
+
+
+@contextlib.asynccontextmanager
+async def answering(answers: list[bytes], seen: list[bytes]) -> AsyncIterator[str]:
+    """Start a server that sends these answers on each connection and stores all requests in `seen`; yield its URL."""
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(EOFError, ConnectionError):
+            for answer in answers:
+                seen.append(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(answer)
+
+    async with await asyncio.start_server(listen, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize("keep_alive", [False, True])
+@pytest.mark.parametrize("name", [name for name, driver in DRIVERS.items() if driver.is_replayed])
+def test_replayed_requests_equal_those_of_the_tool(name: str, keep_alive: bool) -> None:
+    needed(name)
+
+    async def both() -> tuple[bytes, bytes]:
+        seen: list[bytes] = []
+        with isolated_tool(DRIVERS[name]) as tool:
+            async with answering([RIGHT], seen) as url:
+                order = LoadSpec(2, 1.0, f"{url}/some/path?one=1&two=2", 2 if name == "ab" else None, keep_alive)
+                process = await asyncio.create_subprocess_exec(
+                    *tool.command(order), env=tool.environment(), stdout=asyncio.subprocess.DEVNULL
+                )
+                await asyncio.to_thread(wait_until, lambda: bool(seen))
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+                of_the_tool = seen[0]
+                seen.clear()
+                asks = await RequestReplays(tool).of(order)
+                assert asks is not None
+                assert (await asks.ask(order.url, 10.0, 5)).body == b"hello"
+                return of_the_tool, seen[-1]
+
+    of_the_tool, ours = asyncio.run(both())
+    assert sorted(ours.split(b"\r\n")) == sorted(of_the_tool.split(b"\r\n"))  # wrk varies the order of its headers
+    assert b" /some/path?one=1&two=2 HTTP/1." in ours
+
+
+def read_body(answers: list[bytes], like: ReplayedRequest = ASK, limit_s: float = 10.0) -> bytes:
+    """Return the body that a replayed request reads from these answers."""
+
+    async def ask() -> bytes:
+        async with answering(answers, []) as url:
+            return (await like.ask(url, limit_s, 5)).body
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (RIGHT, b"hello"),
+        (b"HTTP/1.0 200 OK\r\n\r\nuntil the end", b"until the end"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + RIGHT, b"hello"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\nhell\r\n1\r\no\r\n0\r\nTrailer: 1\r\n\r\n",
+            b"hello",
+        ),
+    ],
+)
+def test_answers_are_read_with_any_framing(answer: bytes, body: bytes) -> None:
+    assert read_body([answer]) == body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH_9.2p1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nmany\r\n",
+        b"",
+    ],
+)
+def test_malformed_answers_are_rejected(answer: bytes) -> None:
+    with pytest.raises(CaseFailedError, match="asked for as ab does: the response is not HTTP"):
+        read_body([answer])
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 99999999", b"Transfer-Encoding: chunked", b"X: y"])
+def test_endless_answers_are_read_up_to_a_limit(length: bytes) -> None:
+    chunks = b"ffff\r\n" + b"x" * 0xFFFF + b"\r\n" if b"chunked" in length else b"x" * 0xFFFF
+    endless = b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n" + 9 * chunks
+    assert len(read_body([endless + b"0\r\n\r\n"])) >= 5 + MORE_BYTES
+
+
+def test_timeouts_and_refused_connections_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CaseFailedError, match="not answered within"):
+        read_body([b"HTTP/1.1 100 Continue\r\n\r\n", RIGHT], limit_s=0.1)
+    with pytest.raises(CaseFailedError, match="was refused"):
+        asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0, 5))
+    error = OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+    monkeypatch.setattr(asyncio, "open_connection", Mock(side_effect=error))
+    with pytest.raises(CaseFailedError, match="was not answered: Cannot assign requested address"):
+        asyncio.run(ASK.ask("http://127.0.0.1:1", 10.0, 5))
+
+
+def test_last_answer_on_a_connection_counts_even_if_it_is_closed_early() -> None:
+    in_a_row = replace(ASK, in_a_row=IN_A_ROW)
+    assert read_body([RIGHT, RIGHT, RIGHT.replace(b"hello", b"wrong")], in_a_row) == b"wrong"
+    assert read_body([RIGHT], in_a_row) == b"hello"
+
+
+def test_other_requests_of_the_bench_are_not_compressed_either() -> None:
+    async def ask() -> list[bytes]:
+        seen: list[bytes] = []
+        async with answering([RIGHT], seen) as url, client() as session:
+            await get(session, url, 10.0)
+        return seen
+
+    assert b"\r\nAccept-Encoding: identity\r\n" in asyncio.run(ask())[0]

@@ -1,0 +1,64 @@
+"""The rerun plugin: which failed tests are rerun at the end and which count immediately."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import SUPPORT
+
+KINDS = """
+import pytest
+
+@pytest.fixture(scope="module")
+def measurement():
+    assert False, "too noisy"
+
+@pytest.fixture
+def leaves_process():
+    yield
+    assert False, "left behind"
+
+@pytest.mark.figures
+@pytest.mark.parametrize("of", ["one and other"])
+def test_figure(of):
+    assert 1 == 2, "no such rate"
+
+@pytest.mark.measures
+def test_measured_run(measurement): ...
+
+@pytest.mark.figures
+def test_leftover(leaves_process): ...
+
+@pytest.mark.figures
+def test_passing(): ...
+
+def test_other():
+    assert False, "a mistake"
+"""
+MARKED = "--override-ini=markers=figures\nmeasures"
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-p", "rerun", "-p", "no:cacheprovider", MARKED, *words]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(SUPPORT)}
+    )
+
+
+def test_only_failed_measurements_are_rerun_with_their_reason(tmp_path: Path) -> None:
+    (tmp_path / "test_kinds.py").write_text(KINDS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    ran = run(tmp_path, "--again=again", "--numprocesses", "1")
+    assert ran.returncode == 1
+    assert "1 failed, 2 passed, 1 error, 2 again" in ran.stdout
+    assert "no such rate" in ran.stdout
+    assert "too noisy" in ran.stdout
+    tests_to_rerun = (tmp_path / "again").read_text()
+    assert tests_to_rerun.splitlines() == [
+        "test_kinds.py::test_figure[one and other]",
+        "test_kinds.py::test_measured_run",
+    ]
+    rerun = run(tmp_path, "@again")
+    assert rerun.returncode == 1
+    assert "1 failed, 1 error in" in rerun.stdout

@@ -1,0 +1,357 @@
+"""The contract of the files in servers/. New files are tested automatically.
+
+Most tests use one server per strategy and Python on the PATH, whose task can be chosen for each request.
+test_overload_and_shutdown.py tests overload and shutdown. Code shared in common/ is tested with a single strategy.
+"""
+
+import ast
+import contextlib
+import difflib
+import itertools
+import re
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import (
+    LIMIT_S,
+    ROOT,
+    SERVERS,
+    SUPPORT,
+    Served,
+    serving,
+    start,
+    with_servers_packages,
+)
+from other_pythons import other_pythons
+
+from common.disconnects import HEAD_LIMIT_S
+from common.options import default_port, server_options
+from common.server_contract import unmet
+from common.task import perform
+from common.task.builtin import BUILTIN_TASKS
+from under_siege.targets.interpreter import Interpreter
+from under_siege.targets.strategies import all_strategies, read_strategy
+
+every_server = pytest.mark.parametrize("script", SERVERS, ids=lambda path: path.stem)
+INVALID_OPTIONS = [
+    (["--task", "nothing"], "unknown task 'nothing': expected primes, digest, sign_up"),
+    (["--task", "no_such_module:f"], "cannot import task 'no_such_module:f'"),
+    (["--task", "sample_tasks:is_async_generator"], "is an async generator function"),
+    (["--task", "sample_tasks:returns_its_arguments(open)"], "has an argument that is not a literal: open"),
+    (["--task", "sample_tasks:needs_arguments('acme')"], "can't be called with ('acme'): missing a required argument"),
+    (["--task", "primes(3)"], "primes takes no arguments; expected primes"),
+    (["--workers", "0"], "expected a whole number from 1 to 1000, not '0'"),
+    (["--port", "banana"], "expected a whole number from 0 to 65535, not 'banana'"),
+    (["--nonsense"], "unrecognized arguments: --nonsense"),
+]
+HEAD = b"POST /ping HTTP/1.1\r\nHost: here\r\n"
+SECOND = b"GET /smuggled HTTP/1.1\r\nHost: here\r\n\r\n"
+MALFORMED = [
+    HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + SECOND,
+    HEAD + b"Content-Length: 5\r\nContent-Length: 0\r\n\r\n" + SECOND,
+    HEAD + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + SECOND,
+    HEAD + b"Transfer-Encoding : chunked\r\nContent-Length: 0\r\n\r\n" + SECOND,
+    HEAD + b"Content-Length: +5\r\n\r\n" + SECOND,
+    HEAD + b"Content-Length: abc\r\n\r\n",
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n",
+    b"GET /ping HTTP/1.1\r\nno colon\r\n\r\n",
+    b"GET http://[::1 HTTP/1.1\r\nHost: [\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\xff\r\n\r\n",
+    b"GET /ping HTTP/1.1\r\n" + b"".join(b"X-%d: 1\r\n" % number for number in range(300)) + b"\r\n",
+]
+GIL_ENABLED = re.compile(r"RuntimeWarning: The global interpreter lock \(GIL\) has been enabled to load module 'gevent")
+Choose = Callable[[str], None]
+
+
+@pytest.fixture(scope="module")
+def choose(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Choose]:
+    """Return a function that sets the task which `sample_tasks:chosen` runs from now on."""
+    chosen = tmp_path_factory.mktemp("chosen") / "task"
+    chosen.write_text("short")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("CHOSEN", str(chosen))
+        yield chosen.write_text
+
+
+def with_each_python() -> Iterator[object]:
+    """Yield each server with each Python that meets its requirement; None stands for this Python."""
+    for script in SERVERS:
+        requires = read_strategy(script).requires
+        others = [python for python in other_pythons() if not unmet(requires, python.minor)]
+        if not unmet(requires) or not others:
+            yield pytest.param((script, None), id=script.stem)
+        for python in others:
+            yield pytest.param((script, python), id=f"{script.stem}-{python.version}")
+
+
+def skip_if_a_package_is_missing(script: Path, python: Interpreter) -> None:
+    for package, reason in with_servers_packages(python).missing:
+        if re.search(rf"\b{package}\b", script.read_text()):
+            pytest.skip(f"Python {python.version} can't have {package}: {reason}")
+
+
+@pytest.fixture(scope="module", params=with_each_python())
+def server(request: pytest.FixtureRequest, choose: Choose, tmp_path_factory) -> Iterator[Served]:
+    """Start each strategy with two workers. Check at the end that it printed nothing.
+
+    An idle client must not delay its shutdown: no process is killed after the graceful-shutdown period.
+    """
+    script, python = request.param
+    if python:
+        skip_if_a_package_is_missing(script, python)
+    ended = tmp_path_factory.mktemp("ended") / "by themselves"
+    ended.touch()
+    with contextlib.ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("ENDED", str(ended))
+            options = ("--task", "sample_tasks:chosen", "--workers", "2")
+            served = stack.enter_context(serving(script, *options, python=python))
+        yield served
+        idle = served.send("/ping")
+        assert idle.getresponse().read() == b"pong"
+        itself, *others = served.family()
+        forked = [process for process in others if process.cmdline() == itself.cmdline()]
+        itself.terminate()
+        output, errors = served.process.communicate()
+        printed = [line for line in errors.splitlines() if not GIL_ENABLED.search(line)]
+        assert (served.process.returncode, output, printed) == (0, "", [])
+        assert {process.pid for process in (itself, *forked)} <= set(map(int, ended.read_text().split()))
+
+
+@pytest.fixture(scope="module")
+def silent(server: Served) -> Iterator[socket.socket]:
+    """Return a client connection with an unfinished request."""
+    with socket.create_connection(("127.0.0.1", server.port), 4 * HEAD_LIMIT_S) as client:
+        client.sendall(b"GET /ping HT")
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def reset_to_a_short_task(choose: Choose) -> None:
+    choose("short")
+
+
+def test_the_strategies_are_numbered_in_order() -> None:
+    stems = [strategy.name for strategy in all_strategies()]
+    assert stems[:12] == [
+        "1_sync",
+        "2_async",
+        "3_async_threadexecutor",
+        "4_async_processexecutor",
+        "5_asyncio",
+        "6_gevent",
+        "7_async_interpreters",
+        "8_prefork",
+        "9_async_pebble",
+        "10_async_dask",
+        "11_fastapi",
+        "12_async_celery",
+    ]
+    assert stems == [path.stem for path in SERVERS]
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_server_prints_one_line_when_it_listens(server: Served) -> None:
+    assert server.first_line == f"{server.script.stem}: sample_tasks:chosen on http://127.0.0.1:{server.port}/\n"
+
+
+def test_the_response_body_is_the_answer_of_the_task(server: Served) -> None:
+    answer = server.request("/")
+    assert (answer.status, answer.body) == (200, "short")
+    assert answer.headers["content-type"].startswith("text/plain")
+
+
+def test_response_headers_report_worker_and_timing(server: Served, choose: Choose) -> None:
+    choose("a_blink")
+    headers = server.request("/").headers
+    timing = re.fullmatch(r"queue;dur=(\d+\.\d+), task;dur=(\d+\.\d+)", headers["server-timing"])
+    assert timing
+    assert float(timing[2]) >= 50
+    pid, thread = headers["x-worker"].split("/", 1)
+    assert int(pid) in {process.pid for process in server.family()}
+    assert thread
+
+
+def test_the_ping_reports_the_number_of_workers(server: Served) -> None:
+    answer = server.request("/ping")
+    assert (answer.status, answer.body) == (200, "pong")
+    assert answer.headers["content-type"].startswith("text/plain")
+    asked_for = 2 if "default_workers" in server.script.read_text() else 1
+    assert int(answer.headers["x-workers"]) == asked_for
+
+
+def test_an_idle_server_is_ready(server: Served) -> None:
+    answer = server.request("/ready")
+    assert (answer.status, answer.body) == (200, "ready")
+    assert answer.headers["content-type"].startswith("text/plain")
+
+
+def test_unknown_paths_are_404(server: Served) -> None:
+    for path in ("/nothing", "/ping/", "/ready/", "/index.html", "/nothing?<script>"):
+        answer = server.request(path)
+        assert answer.status == 404, path
+        assert answer.body == "404 Not Found: there are /, /ping and /ready", path
+
+
+def test_a_wrong_method_is_405(server: Served) -> None:
+    for method, path in itertools.product(
+        ("POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PROPFIND"), ("/", "/ping", "/ready")
+    ):
+        answer = server.request(path, method)
+        assert (answer.status, answer.headers["allow"]) == (405, "GET"), (method, path)
+        assert "\n" not in answer.body, (method, path)
+
+
+@pytest.mark.parametrize("bytes_", MALFORMED, ids=range(len(MALFORMED)))
+def test_a_malformed_request_gets_at_most_one_response(server: Served, bytes_: bytes) -> None:
+    """The requests have an ambiguous end or are not HTTP. The `server` fixture checks that nothing is printed."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as client:
+        client.sendall(bytes_)
+        client.shutdown(socket.SHUT_WR)
+        answers = b""
+        with contextlib.suppress(ConnectionResetError):
+            while more := client.recv(65536):
+                answers += more
+    assert len(re.findall(rb"HTTP/1\.[01] [0-9]{3} ", answers)) <= 1
+    assert server.request("/ping").body == "pong"
+
+
+def test_surplus_bytes_of_a_client_do_not_block_others(server: Served, choose: Choose) -> None:
+    choose("a_blink")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=LIMIT_S) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n" + b"G" * 20_000)  # more than the server reads at once
+        assert client.recv(7) == b"HTTP/1."
+        assert server.request("/ping").body == "pong"
+
+
+def test_servers_listen_on_loopback_only(server: Served) -> None:
+    addresses = [
+        connection.laddr.ip
+        for process in server.family()
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert addresses
+    assert set(addresses) == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("task", [*BUILTIN_TASKS, "in_slices", "returns_umlauts", "awaits"])
+def test_every_strategy_gives_the_same_answer(server, choose, task: str, monkeypatch) -> None:
+    monkeypatch.chdir(SUPPORT)
+    choose(task)
+    answer = server.request("/")
+    right = perform(task if task in BUILTIN_TASKS else f"sample_tasks:{task}").answer
+    assert (answer.status, answer.body) == (200, right)
+
+
+@pytest.mark.parametrize(
+    ("task", "body"),
+    [
+        ("raises", "ValueError: the first line and a second one"),
+        ("raises_later", "KeyError: 'later'"),
+        ("raises_in_a_group", "KeyError: 'in a group'"),
+        ("raises_cancelled", "CancelledError: by hand"),
+        ("raises_awkwardly", "AwkwardError: this and that"),
+        ("exits", "SystemExit: a task that thinks it is a program"),
+        ("raises_generator_exit", "GeneratorExit: by hand"),
+        ("raises_keyboard_interrupt", "KeyboardInterrupt: by hand"),
+    ],
+)
+def test_an_exception_is_a_one_line_500_and_the_server_continues(server, choose, task: str, body: str) -> None:
+    choose(task)
+    for _ in range(2):
+        answer = server.request("/")
+        assert (answer.status, answer.body) == (500, body)
+    assert server.request("/ping").body == "pong"
+    choose("short")
+    assert server.request("/").status == 200
+
+
+def test_unfinished_requests_time_out(server: Served, silent: socket.socket) -> None:
+    """The client has sent half a line before all other tests of this server."""
+    while silent.recv(1000):
+        pass  # the server may send an error
+    assert server.request("/ping").body == "pong"
+
+
+def refused(script: Path, *options: str) -> str:
+    """Return the one-line error for these options."""
+    process = start(script, *options)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (2, "")
+    assert len(errors.splitlines()) == 1
+    return errors
+
+
+@pytest.mark.parametrize(("options", "error"), INVALID_OPTIONS)
+def test_invalid_options_are_a_one_line_error(
+    options: list[str], error: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Test the option parser only; test_no_strategy_starts_with_invalid_options tests the servers."""
+    monkeypatch.setattr("sys.argv", [str(SERVERS[1]), "--port", "0", *options])
+    with pytest.raises(SystemExit) as ended:
+        server_options()
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("2_async: ")
+    assert error in line
+
+
+def test_an_unknown_host_is_a_one_line_error() -> None:
+    assert "can't listen on no.such.host.invalid" in refused(
+        SERVERS[1], "--port", "0", "--host", "no.such.host.invalid"
+    )
+
+
+@every_server
+def test_no_strategy_starts_with_invalid_options(script: Path) -> None:
+    (options, error), *_ = INVALID_OPTIONS
+    assert error in refused(script, "--port", "0", *options)
+
+
+@every_server
+def test_a_taken_port_is_a_one_line_error(script: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        error = f"can't listen on 127.0.0.1 port {port}: Address already in use; try another"
+        assert error in refused(script, "--port", str(port))
+
+
+def test_default_task_and_default_port() -> None:
+    assert [default_port(path.stem) for path in SERVERS] == list(range(8000, 8000 + len(SERVERS)))
+    process = start(SERVERS[4], "--help")
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+    assert "default: 8004" in output
+    with serving(SERVERS[4]) as served:
+        assert served.first_line == f"5_asyncio: primes on http://127.0.0.1:{served.port}/\n"
+        assert served.request("/").body == perform("primes").answer
+
+
+@every_server
+def test_a_server_file_contains_only_its_strategy(script: Path) -> None:
+    source = script.read_text()
+    tree = ast.parse(source)
+    docstring = ast.get_docstring(tree)
+    assert docstring
+    assert len(docstring.splitlines()[0]) <= 120
+    lines = source.splitlines()[tree.body[0].end_lineno :]
+    assert sum(1 for line in lines if line.strip() and not line.strip().startswith("#")) <= 25
+    assert not any(isinstance(node, ast.Try) for node in ast.walk(tree))
+    assert not re.search(r"\b(argparse|logging|signal|sys)\b", source)
+    assert 'fork"' not in source
+
+
+def test_thread_and_process_servers_differ_only_in_docstring_imports_and_pool() -> None:
+    threads, processes = (
+        (ROOT / "servers" / name).read_text().splitlines()
+        for name in ("3_async_threadexecutor.py", "4_async_processexecutor.py")
+    )
+    changed = [line for line in difflib.ndiff(threads, processes) if line[0] in "+-"]
+    for line in changed:
+        assert line[2:].startswith(('"""', "from ", "import ")) or "Pool" in line, line
+    assert max(Counter(line[0] for line in changed).values()) <= 6

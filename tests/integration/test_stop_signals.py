@@ -1,0 +1,168 @@
+"""Ctrl-C and SIGTERM stop a run within seconds, at any point, and keep the finished cases."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from bench_runs import server_path
+from conftest import LIMIT_S, WAITING, bench_command, gone, wait_until
+from plans import plan_of
+
+from under_siege.environments.services import Services
+from under_siege.model.record import CaseFailedError, load
+from under_siege.paths import HOST
+from under_siege.processes.managed_process import offspring, until_signal
+from under_siege.run import server
+from under_siege.run.plan import new_record
+
+# The server that runs when the signal arrives, which prolongs this phase.
+DURING = {"starting": "never_ready", "under siege": "slow_to_start", "stopping": "ignores_sigterm"}
+GRACE_S, MARGIN_S = 5.0, 25.0  # graceful-shutdown period of a server; margin for busy machines
+
+
+@pytest.mark.parametrize(
+    ("moment", "by", "code"),
+    [
+        ("starting", signal.SIGINT, 130),
+        ("under siege", signal.SIGTERM, 143),
+        ("stopping", signal.SIGINT, 130),
+    ],
+)
+def test_a_signal_stops_a_run_within_seconds_and_keeps_finished_cases(
+    by: signal.Signals, code: int, moment: str, tmp_path: Path
+) -> None:
+    """The first case is finished when the signal arrives; the second is in different phases."""
+    second = DURING[moment]
+    out = tmp_path / "r.json"
+    time_s = {"starting": 1, "under siege": 5, "stopping": 4}[moment]  # long enough to be observed
+    command = bench_command(
+        "run", "2", server_path(second), "--rounds", "1", "--time", f"{time_s}s", "--users", "2", *WAITING
+    )
+    command += ["--seed", str(_seed_for(["2_async", second])), "--out", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_until(out.exists)
+        family = wait_until(_at(moment, process.pid, second))
+        signalled_s = time.monotonic()
+        process.send_signal(by)
+        process.send_signal(by)  # a second signal must not interrupt the cleanup
+        output, errors = process.communicate()
+    assert time.monotonic() - signalled_s < GRACE_S + MARGIN_S
+    assert process.returncode == code, errors
+    wait_until(lambda: all(gone(one) for one in family))
+    assert "2_async" in output
+    assert second not in output
+    assert [record.server for record in load(out).records] == ["2_async"]
+    assert "Traceback" not in errors
+
+
+def _seed_for(order: list[str]) -> int:
+    """Return a seed that runs the cases in this order and the ceiling last."""
+    for seed in range(100):
+        plan = plan_of("2", server_path(order[1]), seed=seed)
+        if [case.server for case in next(plan.in_order())] == [*order, "bare"]:
+            return seed
+    raise AssertionError
+
+
+def _at(moment: str, bench: int, name: str) -> Callable[[], list[psutil.Process]]:
+    """Return a function that returns the bench's processes once the server has reached this phase."""
+    seen_siege = False
+
+    def look() -> list[psutil.Process]:
+        nonlocal seen_siege
+        commands = {one: _command(one) for one in offspring(bench)}
+        serving = any(f"{name}.py" in command for command in commands.values())
+        measured_cases = serving and any("siegerc" in command for command in commands.values())
+        seen_siege = seen_siege or measured_cases
+        is_reached = {"starting": True, "under siege": measured_cases, "stopping": seen_siege and not measured_cases}[
+            moment
+        ]
+        return list(commands) if serving and is_reached else []
+
+    return look
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+class PortTakenServer:
+    """A server that has ended while another process has taken its port."""
+
+    def __init__(self, *_) -> None:
+        """Start nothing."""
+
+    async def stop(self) -> None:
+        raise CaseFailedError("port_kept", "the port is still taken")
+
+    def last_words(self) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(("cancelled", "raised"), [(True, asyncio.CancelledError), (False, CaseFailedError)])
+def test_a_taken_port_does_not_hide_a_cancellation(cancelled, raised, monkeypatch) -> None:
+    monkeypatch.setattr(server, "Server", PortTakenServer)
+    plan = plan_of("2")
+    case = plan.cases[0]
+
+    async def run() -> None:
+        async with server.running(plan, case, new_record(plan, case, 1.0, 1), Services()):
+            if cancelled:
+                asyncio.current_task().cancel()
+            await asyncio.sleep(0)
+
+    with pytest.raises(raised):
+        asyncio.run(run())
+
+
+class EndedProcess:
+    """A server process that has ended."""
+
+    pid, process = 1, SimpleNamespace(stdout=None, stderr=None)
+
+    async def stop(self, grace_s: float) -> None:
+        """Stop nothing."""
+
+
+def test_a_port_still_taken_after_the_server_ended_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_begun", lambda _: EndedProcess())
+    monkeypatch.setattr(server, "Tail", lambda _: None)
+    plan = plan_of("2")
+    with socket.create_server((HOST, 0)) as other_listener:
+        port = other_listener.getsockname()[1]
+        one = server.Server(plan, plan.cases[0], f"http://{HOST}:{port}", port, SimpleNamespace(own_folder=""))
+        with pytest.raises(CaseFailedError, match=f"port {port} is still taken after the server was ended") as failed:
+            asyncio.run(one.stop())
+        assert failed.value.code == "port_kept"
+    asyncio.run(one.stop())
+
+
+def test_only_the_first_signal_cancels_the_work() -> None:
+    """A second signal would interrupt the cleanup."""
+    cleaned = False
+
+    async def work() -> None:
+        nonlocal cleaned
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            await asyncio.sleep(LIMIT_S)
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                os.kill(os.getpid(), number)
+                for _ in range(10):  # let the loop handle the signal
+                    await asyncio.sleep(0)
+            cleaned = True
+
+    assert until_signal(work()) == signal.SIGINT
+    assert cleaned

@@ -1,0 +1,399 @@
+"""Servers of a suite file: commands that the bench starts, and servers that already run."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import aiohttp
+import msgspec
+import psutil
+import pytest
+from bench_runs import MeasuredCase, run_once
+from conftest import LIMIT_S, TESTS, is_free, wait_until
+from plans import plan_of
+
+from under_siege.analysis.report_data import summarize
+from under_siege.environments.services import Services, _last_error, _last_line, services
+from under_siege.http_client import HttpResponse, client, get
+from under_siege.model.record import CaseFailedError, Result
+from under_siege.model.suite import ANY, JSON, SAME
+from under_siege.processes import ports
+from under_siege.processes.ports import must_be_its_own
+from under_siege.render import formatted
+from under_siege.run import server
+from under_siege.run.plan import make_plan
+from under_siege.run.server import running as server_running
+from under_siege.targets.expectation import Expectation
+from under_siege.targets.selection import suite_of
+
+SHOP = TESTS / "suites" / "shop"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, MeasuredCase], Result]:
+    """Run the shop suite for one customer; return its cases by server, and the result."""
+    folder = tmp_path_factory.mktemp("shop")
+    text = (SHOP / "suite.toml").read_text().replace('["acme", "fresh"]', '["acme"]')
+    for name in ("app.py", "settings.ini", "from_settings.py"):
+        (folder / name).write_text((SHOP / name).read_text())
+    (folder / "suite.toml").write_text(text)
+    result, _ = run_once(folder, ".")
+    records = {record.server: record for record in result.records}
+    comparison = summarize(result)
+    cases = (*comparison.ceilings, *comparison.cases)
+    return {case.server: MeasuredCase(records[case.server], case) for case in cases}, result
+
+
+Shop = tuple[dict[str, MeasuredCase], Result]
+
+
+@pytest.mark.figures
+def test_correct_servers_have_figures(shop: Shop) -> None:
+    for name in ("plain", "settings", "top"):
+        one = shop[0][name]
+        assert one.summary.verdict != "failed", one.summary.reasons
+        assert one.summary.rate_per_s is not None
+        assert one.summary.ping_s is not None
+        assert one.summary.memory_bytes
+        assert one.record.tool_command[-1].endswith("/report?customer=acme")
+    assert shop[0]["plain"].summary.of_ceiling is not None
+    assert shop[0]["plain"].summary.title == "Plain: a thread for each request"
+
+
+WRONG = {
+    "wrong": ("wrong_answer", "GET /report?customer=acme gives 200 with 10 bytes 'other of 4' instead of 200 with"),
+    "failing": ("no_answer", "GET http://"),
+    "absent": ("no_command", "'no-such-server-here' can't be started: No such file or directory"),
+    "mute": ("died", "the server ended with exit code 0 after "),
+    "unmade": ("no_environment", "its requirements can't be installed"),
+    "elsewhere": ("not_ready", "it listens on port"),
+    "needy": ("missing_program", "no-such-program is not installed; install it with: "),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_unmeasurable_server_fails_alone_with_its_reason(name: str, shop: Shop) -> None:
+    code, words = WRONG[name]
+    assert shop[0][name].summary.verdict == "failed"
+    assert shop[0][name].code == code
+    assert words in shop[0][name].message
+
+
+def test_last_output_falls_back_to_stdout(shop: Shop) -> None:
+    assert "; its last line: no licence here; if it went to the background" in shop[0]["mute"].message
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_every_output_format_shows_a_suite(shop: Shop) -> None:
+    result = shop[1]
+    page = formatted(result, "html")
+    assert "Which &lt;b&gt;shop&lt;/b&gt; is quick?" in page
+    assert "<b>shop</b>" not in page
+    assert "/report?customer=acme" in formatted(result, "markdown")
+    case = next(one for one in json.loads(formatted(result, "json"))["cases"] if one["server"] == "plain")
+    assert case["parameters"] == {"path": "/report?customer=acme", "customer": "acme"}
+    assert "plain" in formatted(result, "csv")
+
+
+RIGHT = b'{"a": 1,    "b": 2}'
+
+
+@pytest.mark.parametrize(
+    ("body", "fitting"),
+    [(SAME, [RIGHT]), (JSON, [RIGHT, b'{"b":2, "a":1}']), (ANY, [RIGHT, b'{"b":2, "a":1}', b'{"a": 1}', b"[" * 99999])],
+)
+def test_bodies_are_compared_as_the_suite_specifies(body: str, fitting: list[bytes]) -> None:
+    expected = Expectation(RIGHT, 0.1, 0.0, 201, body)
+    for answer in (RIGHT, b'{"b":2, "a":1}', b'{"a": 1}', b"[" * 99999):
+        assert expected.fits(201, answer) == (answer in fitting)
+        assert not expected.fits(200, answer)
+    assert expected.size_bytes == (len(RIGHT) if body == SAME else -1)
+
+
+def test_missing_comparisons_and_measurements_are_reported(tmp_path: Path) -> None:
+    kinds = {"json": True, "shuffled": True, "differs": False}
+    servers = "".join(f'[servers.{kind}]\ncommand = "python app.py {{port}} {kind}"\n' for kind in kinds)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    servers += f'[servers.told]\ncommand = "python app.py {port} json"\nurl = "http://127.0.0.1:{port}"\n'
+    (tmp_path / "app.py").write_text((SHOP / "app.py").read_text())
+    text = f'[load]\npath = "/report"\nusers = 1\ntime = "1s"\n[expect]\nbody = "json"\n{servers}'
+    (tmp_path / "s.toml").write_text(text)
+    result, _ = run_once(tmp_path, "s.toml")
+    found = {one.server: one for one in summarize(result).cases}
+    assert {name: one.verdict != "failed" for name, one in found.items()} == {**kinds, "told": True}
+    assert found["json"].memory_bytes
+    assert not found["told"].memory_bytes  # the server's process may not be a child of its command
+    assert is_free(port)  # but the server was stopped
+    assert "compared as JSON, not byte for byte" in formatted(result, "markdown")
+    assert "none was measured, so rates above what is physically possible" in formatted(result, "markdown")
+    assert "none were sent" in formatted(result, "markdown")  # of pings
+    anything = msgspec.structs.replace(result, suite=msgspec.structs.replace(result.suite, body=ANY))
+    assert "only the status was checked" in formatted(anything, "markdown")
+
+
+@pytest.fixture
+def running() -> Iterator[int]:
+    """Return the port of a server that the bench did not start."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = subprocess.Popen([sys.executable, "app.py", str(port), "plain"], cwd=SHOP)
+    try:
+        yield port
+        assert server.poll() is None  # the bench did not stop it
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_a_running_server_is_neither_started_nor_stopped(running: int, tmp_path: Path) -> None:
+    address = f"http://127.0.0.1:{running}/report?customer=acme"
+    options = ("--ping", "/health", "--users", "2", "--time", "1s")
+    result, ran = run_once(tmp_path, address, *options)
+    summary = summarize(result).cases[0]
+    assert summary.verdict != "failed", summary.reasons
+    assert summary.rate_per_s is not None
+    assert summary.ping_s is not None
+    assert (summary.cpu_s_per_transaction, summary.memory_bytes) == (None, None)
+    assert "memory" not in ran.stdout.split("note")[0]
+
+
+def test_an_address_without_a_server_is_reported(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "s.toml").write_text(
+        f'[load]\ntime = "1s"\n[ping]\nready_within = 1\n[servers.x]\nurl = "http://127.0.0.1:{port}"'
+    )
+    result, _ = run_once(tmp_path, "s.toml")
+    assert [record.failure.code for record in result.records] == ["not_ready"]
+    assert f"nothing listens at http://127.0.0.1:{port}" in result.records[0].failure.message
+
+
+class FailingDns:
+    """A client session in which every DNS lookup fails."""
+
+    def get(self, *_: object, **__: object) -> None:
+        key = aiohttp.client_reqrep.ConnectionKey("gone.invalid", 80, False, True, None, None, None)
+        raise aiohttp.ClientConnectorDNSError(key, OSError(-2, "Name or service not known"))
+
+
+def test_an_unknown_host_fails_without_waiting() -> None:
+    plan = make_plan(suite_of(["http://gone.invalid/report"]), {"python": ["python3"]}, time_s=None, rounds=1)
+
+    async def go() -> None:
+        async with server_running(plan, plan.cases[0], SimpleNamespace(), Services()) as server:
+            await server.ready(FailingDns())
+
+    with pytest.raises(CaseFailedError, match=r"unknown host 'gone\.invalid'"):
+        asyncio.run(go())
+
+
+def test_urls_are_requested_unchanged() -> None:
+    async def go() -> str:
+        heard: list[str] = []
+
+        async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.append((await reader.readline()).decode())
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+            writer.close()
+
+        async with await asyncio.start_server(hear, "127.0.0.1", 0) as listening, client() as session:
+            port = listening.sockets[0].getsockname()[1]
+            await get(session, f"http://127.0.0.1:{port}/%41%c3%a9/../b?q=%2B+&r[]=1", LIMIT_S)
+        return heard[0]
+
+    assert asyncio.run(go()).startswith("GET /%41%c3%a9/../b?q=%2B+&r[]=1 HTTP")
+
+
+def test_redirects_are_described_with_their_target() -> None:
+    answer = HttpResponse(308, b"", {"location": "/report/\x1b[31m"})
+    assert answer.described() == "308 to '/report/\ufffd[31m' with 0 bytes ''"
+
+
+def test_responses_from_foreign_processes_are_rejected() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        port = ours.getsockname()[1]
+        must_be_its_own(os.getpid(), port)
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+            with pytest.raises(
+                CaseFailedError, match=f"port {port} is answered by a process that was not started here"
+            ):
+                must_be_its_own(other.pid, port)
+            other.communicate(b"\n")
+    must_be_its_own(os.getpid(), port)  # no process listens any more, which another check reports
+
+
+class FakeProcess:
+    """A process as psutil shows it, with its listening ports and the port of an outgoing connection."""
+
+    def __init__(
+        self, *listens: int, asks: int = 0, below: tuple["FakeProcess", ...] = (), error: type | None = None
+    ) -> None:
+        self._below, self._error = below, error
+        self._connections = [SimpleNamespace(status=psutil.CONN_LISTEN, laddr=SimpleNamespace(port=p)) for p in listens]
+        self._connections.append(SimpleNamespace(status=psutil.CONN_ESTABLISHED, laddr=SimpleNamespace(port=asks)))
+
+    def children(self) -> list["FakeProcess"]:
+        return [*self._below, *(two for one in self._below for two in one.children())]
+
+    def net_connections(self, **_: str) -> list[SimpleNamespace]:
+        if self._error is not None:
+            raise self._error(1)
+        return self._connections
+
+
+OURS = 5000
+OWN = {
+    "itself": (FakeProcess(OURS), FakeProcess()),
+    "a child of its child": (FakeProcess(below=(FakeProcess(below=(FakeProcess(OURS),)),)), FakeProcess()),
+    "beside a child that has just ended": (
+        FakeProcess(below=(FakeProcess(error=psutil.NoSuchProcess), FakeProcess(OURS))),
+        FakeProcess(),
+    ),
+    "a daemon": (FakeProcess(), FakeProcess(below=(FakeProcess(OURS),))),
+    "access denied": (FakeProcess(error=psutil.AccessDenied), FakeProcess()),
+    "a zombie": (FakeProcess(error=psutil.ZombieProcess), FakeProcess()),
+}
+STRANGERS = {
+    "nowhere": (FakeProcess(), "; the server listens nowhere"),
+    "connects to that port": (FakeProcess(asks=OURS), "; the server listens nowhere"),
+    "elsewhere": (FakeProcess(4, 2, below=(FakeProcess(1, 3),)), "; it listens on port 1 and 2 and 3 instead"),
+}
+
+
+def patch_processes(monkeypatch: pytest.MonkeyPatch, of_server: FakeProcess, of_supervisor: FakeProcess) -> None:
+    known = {name: getattr(psutil, name) for name in ("CONN_LISTEN", "Error", "NoSuchProcess", "ZombieProcess")}
+    process = {7: of_server, 8: of_supervisor}.__getitem__
+    monkeypatch.setattr(ports, "psutil", SimpleNamespace(**known, Process=process))
+    monkeypatch.setattr(ports, "offspring", lambda pid: process(pid).children())
+    monkeypatch.setattr(ports, "_listening", lambda: None)  # as on systems without /proc/net
+    monkeypatch.setattr(ports, "port_is_free", lambda _: False)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_any_process_of_the_server_may_respond(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    patch_processes(monkeypatch, *OWN[name])
+    must_be_its_own(7, OURS, 8)
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_foreign_listener_is_reported_with_the_ports_of_the_server(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, told = STRANGERS[name]
+    patch_processes(monkeypatch, process, FakeProcess())
+    with pytest.raises(CaseFailedError) as failed:
+        must_be_its_own(7, OURS, 8)
+    assert failed.value.code == "stranger"
+    assert f"port {OURS} is answered by a process that was not started here{told}" in str(failed.value)
+
+
+TABLES = {
+    "tcp": """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1388 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 11 1 0 100 0 0 10 0
+   1: 0100007F:1389 0100007F:1388 01 00000000:00000000 00:00000000 00000000     0        0 12 1 0 20 4 30 10 -1
+   2: 0100007F:138A 0100007F:1388 06 00000000:00000000 03:00001733 00000000     0        0 0 3 0
+""",
+    "tcp6": """\
+  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when
+ 100: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 \
+00000000  1000        0 13 1 0 100 0 0 10 0
+""",
+}
+
+
+def test_only_listening_sockets_are_read_from_proc_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_NET", tmp_path)
+    assert ports._listening() is None
+    for name, table in TABLES.items():
+        (tmp_path / name).write_text(table)
+    assert ports._listening() == {"11": 0x1388, "13": 80}
+
+
+def test_a_response_of_a_foreign_process_ends_the_readiness_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for = []
+
+    def reject(*checked: int) -> None:
+        asked_for.append(checked)
+        raise CaseFailedError("stranger", "a foreign process")
+
+    async def answered(*_: object) -> HttpResponse:
+        return HttpResponse(200, b"", {})
+
+    process = SimpleNamespace(stdout=None, stderr=None, supervisor=SimpleNamespace(pid=8))
+    monkeypatch.setattr(server, "_begun", lambda _: SimpleNamespace(pid=7, process=process))
+    monkeypatch.setattr(server, "Tail", lambda _: None)
+    monkeypatch.setattr(server, "must_be_its_own", reject)
+    monkeypatch.setattr(server, "get", answered)
+    plan = plan_of("2")
+    one = server.Server(plan, plan.cases[0], "http://here", OURS, SimpleNamespace(own_folder=""))
+    monkeypatch.setattr(one, "_is_right", lambda _: True)
+    with pytest.raises(CaseFailedError, match="a foreign process"):
+        asyncio.run(one.ready(None))
+    assert asked_for == [(7, OURS, 8)]
+
+
+@pytest.mark.parametrize("name", ["redis", "postgresql"])
+def test_a_service_is_private_and_stopped_at_the_end(name: str) -> None:
+    async def go() -> list[int]:
+        async with services() as needed:
+            first = _port((await needed.addresses(["nginx", name]))[name])
+            # A process that shares the socket hides the others if it ends during the lookup, so retry.
+            server = await asyncio.to_thread(wait_until, lambda: _listener(first))
+            assert os.getuid() != 0 or server.uids().effective != 0
+            await needed.must_live([name])
+            os.kill(server.pid, signal.SIGKILL)
+            await asyncio.to_thread(wait_until, lambda: _listener(first) is None)
+            await _death_is_noticed(needed, name)
+            return [first, _port((await needed.addresses([name]))[name])]  # the service is restarted
+
+    try:
+        ports = asyncio.run(go())
+    except CaseFailedError as failed:
+        if failed.code == "missing_program":
+            pytest.skip(str(failed))
+        raise
+    assert [_listener(port) for port in ports] == [None, None]
+
+
+def test_a_service_setup_error_shows_the_cause_and_not_the_last_line() -> None:
+    output = "initdb: error: could not write: No space left on device\ninitdb: removing data directory\n"
+    assert _last_error(output) == "it says: initdb: error: could not write: No space left on device"
+    assert _last_line(output) == "its last line: initdb: removing data directory"
+
+
+async def _death_is_noticed(needed: Services, name: str) -> None:
+    """Wait until the death of the service is reported, once the supervisor has noticed it."""
+    deadline_s = asyncio.get_running_loop().time() + LIMIT_S
+    while asyncio.get_running_loop().time() < deadline_s:
+        try:
+            await needed.must_live([name])
+        except CaseFailedError as failed:
+            assert f"{name}, which the server needs, was ended by SIGKILL meanwhile" in str(failed)  # noqa: PT017
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail(f"the death of {name} was not reported")
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2].partition("/")[0])
+
+
+def _listener(port: int) -> psutil.Process | None:
+    """Return the process that listens on the port: the topmost of those that share the socket."""
+    for connection in psutil.net_connections(kind="tcp"):
+        if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+            with contextlib.suppress(psutil.NoSuchProcess):  # the process has just ended
+                process = psutil.Process(connection.pid)
+                family = [one for one in process.parents() if one.name() == process.name()]
+                return family[-1] if family else process
+    return None

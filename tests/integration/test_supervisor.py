@@ -1,0 +1,411 @@
+"""The supervisor: servers with daemons and killed benches leave no process or file behind."""
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from conftest import ROOT, SUPPORT, TESTS, WAITING, bench_command, gone, is_free, wait_until
+from leftover_processes import ON_LINUX, commands
+from plans import plan_of
+
+from under_siege.paths import script, server_environment
+from under_siege.processes import supervisor, supervisor_client
+from under_siege.processes.managed_process import ManagedProcess, offspring
+from under_siege.processes.supervisor import RUN_MARK
+from under_siege.processes.supervisor_client import SUPERVISOR, another_supervisor, kept
+
+HIDES = TESTS / "servers" / "starts_a_daemon.py"
+CLEANUP_LIMIT_S = 15.0  # 2 s, plus a margin for busy machines
+DAEMON = "import time; time.sleep(600)"
+
+
+@pytest.fixture
+def daemon_pid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return the file into which the daemon writes its process id; kill the daemon at the end."""
+    path = tmp_path / "daemon.pid"
+    monkeypatch.setenv("DAEMON_PID", str(path))
+    yield path
+    if path.exists() and path.read_text():
+        try:
+            os.kill(int(path.read_text()), signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+
+def daemon(path: Path) -> psutil.Process | None:
+    """Return the daemon once it has started."""
+    return psutil.Process(int(path.read_text())) if path.exists() and path.read_text() else None
+
+
+def started(*words: str) -> ManagedProcess:
+    return ManagedProcess([sys.executable, *words], environment=server_environment())
+
+
+@ON_LINUX
+def test_a_daemon_without_environment_ends_with_its_server(daemon_pid: Path) -> None:
+    server = started(str(HIDES), "--port", "0")
+    hidden = wait_until(lambda: daemon(daemon_pid))
+    assert os.getsid(hidden.pid) != os.getsid(server.pid)
+    asyncio.run(server.stop())
+    assert gone(hidden)
+
+
+def test_a_process_without_daemons_ends_with_its_session() -> None:
+    """This includes a child without environment variables, while another process keeps running."""
+    words = ["sh", "-c", "trap 'exit 3' TERM; env -i sleep 600 & echo $!; wait"]
+    other = ManagedProcess(["sleep", "600"], environment=os.environ)
+    first = ManagedProcess(words, environment=os.environ, may_hide=False)
+    child_pid = int(first.process.stdout.readline())
+    asyncio.run(first.stop())
+    assert first.process.wait() == 3  # its SIGTERM handler ran
+    wait_until(lambda: gone_pid(child_pid))
+    asyncio.run(other.stop())
+
+
+@ON_LINUX
+def test_semaphores_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+    stubborn = started("-c", script_with_semaphore(tmp_path))
+    semaphore = semaphore_path(tmp_path)
+    asyncio.run(stubborn.stop(grace_s=0.0))
+    assert not semaphore.exists()
+
+
+@ON_LINUX
+def test_semaphores_are_removed_after_the_bench_is_killed(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", script_with_semaphore(tmp_path)]
+    imports = "import os; from under_siege.processes.managed_process import ManagedProcess"
+    start = f"{imports}; ManagedProcess({words!r}, environment=os.environ)"
+    with subprocess.Popen([sys.executable, "-c", f"{start}; {DAEMON}"], cwd=ROOT) as bench:
+        semaphore = semaphore_path(tmp_path)
+        bench.kill()
+    wait_until(lambda: not semaphore.exists())
+
+
+def script_with_semaphore(folder: Path) -> str:
+    return (
+        "import multiprocessing, pathlib, signal, sys; signal.signal(15, signal.SIG_IGN)\n"
+        "lock = multiprocessing.get_context('spawn').Lock()\n"
+        f"pathlib.Path({str(folder)!r}, 'semaphore').write_text(lock._semlock.name)\n{DAEMON}"
+    )
+
+
+def semaphore_path(folder: Path) -> Path:
+    """Return the path of the semaphore once it exists."""
+    file = folder / "semaphore"
+    name = wait_until(lambda: file.exists() and file.read_text())
+    semaphore = Path("/dev/shm", f"sem.{name.lstrip('/')}")  # noqa: S108 (see sem_overview(7))
+    assert semaphore.exists()
+    return semaphore
+
+
+@ON_LINUX
+def test_stopping_a_process_spares_daemons_of_others(daemon_pid: Path) -> None:
+    server = started(str(HIDES), "--port", "0")
+    hidden = wait_until(lambda: daemon(daemon_pid))
+    later = started("-c", DAEMON)
+    asyncio.run(later.stop())
+    assert not gone(hidden)
+    asyncio.run(server.stop())
+    assert gone(hidden)
+
+
+@ON_LINUX
+def test_a_marked_daemon_ends_only_with_its_own_process(tmp_path: Path) -> None:
+    file = tmp_path / "daemon"
+    write_pid = f"pathlib.Path({str(file)!r}).write_text(str(os.getpid()))"
+    first = started("-c", DAEMON)
+    second = started("-c", f"import os, pathlib\nif not os.fork():\n  os.setsid()\n  {write_pid}\n  {DAEMON}")
+    marked = wait_until(lambda: daemon(file))
+    wait_until(lambda: marked in kept().orphans())
+    asyncio.run(first.stop())
+    assert not gone(marked)
+    asyncio.run(second.stop())
+    assert gone(marked)
+
+
+@ON_LINUX
+def test_ended_orphans_are_reaped() -> None:
+    forks = "for _ in range(20):\n  if not os.fork():\n    os.fork()\n    os._exit(0)\n  os.wait()\n"
+    forks = f"import os\n{forks}print('forked', flush=True)\ninput()"
+    process = ManagedProcess([sys.executable, "-c", forks], environment=server_environment(), stdin=subprocess.PIPE)
+    assert process.process.stdout.readline() == b"forked\n"
+    wait_until(lambda: not kept().orphans())  # the supervisor adopts orphans
+    asyncio.run(process.stop())
+
+
+def test_exit_status_and_output_are_those_of_a_normal_child() -> None:
+    process = started("-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)")
+    assert asyncio.run(process.wait(20))
+    assert (process.process.stdout.read(), process.process.stderr.read()) == (b"out\n", b"err\n")
+    assert process.process.wait() == 7
+    asyncio.run(process.stop())
+    killed = started("-c", DAEMON)
+    os.kill(killed.pid, signal.SIGKILL)
+    assert asyncio.run(killed.wait(20))
+    assert killed.process.wait() == -signal.SIGKILL
+    asyncio.run(killed.stop())
+
+
+def test_a_missing_program_raises_file_not_found() -> None:
+    with pytest.raises(FileNotFoundError):
+        ManagedProcess(["/no/such/program"], environment={})
+
+
+def test_the_supervisor_ignores_stop_signals() -> None:
+    process = started("-c", DAEMON)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(process.process.supervisor.pid, number)
+        next_process = started("-c", "print('fine')")
+        assert next_process.process.supervisor is process.process.supervisor
+        asyncio.run(next_process.stop())
+        wait_until(lambda pid=next_process.pid: not psutil.pid_exists(pid))  # and is no zombie
+    asyncio.run(process.stop())
+
+
+def test_a_server_that_kills_its_parent_does_not_affect_later_processes() -> None:
+    killer = started("-c", f"import os; os.kill(os.getppid(), 9); {DAEMON}")
+    assert asyncio.run(killer.wait(20))
+    asyncio.run(killer.stop())
+    wait_until(lambda: gone_pid(killer.pid))
+    next_process = started("-c", "print('fine')")
+    assert asyncio.run(next_process.wait(20))
+    assert next_process.process.stdout.read() == b"fine\n"
+    asyncio.run(next_process.stop())
+
+
+def test_a_server_that_stops_its_parent_does_not_affect_later_processes() -> None:
+    stopper = started("-c", f"import os; os.kill(os.getppid(), {signal.SIGSTOP:d}); {DAEMON}")
+    wait_until(lambda: psutil.Process(stopper.process.supervisor.pid).status() == psutil.STATUS_STOPPED)
+    next_process = started("-c", "print('fine')")
+    assert asyncio.run(next_process.wait(20))
+    asyncio.run(next_process.stop())
+    asyncio.run(stopper.stop())
+    assert gone_pid(stopper.pid)
+
+
+def gone_pid(pid: int) -> bool:
+    try:
+        return gone(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return True
+
+
+@contextlib.contextmanager
+def running_bench(words: list[str], folder: Path) -> Iterator[subprocess.Popen]:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(bench_command(*words), cwd=folder, **quiet) as bench:
+        try:
+            yield bench
+        finally:
+            bench.kill()
+
+
+def at_work(pid: int, *words: str) -> tuple[list[psutil.Process], str] | None:
+    """Return the descendants and their commands if all these words occur in the commands at the same time."""
+    family = offspring(pid)
+    seen = commands(family)
+    return (family, seen) if all(word in seen for word in words) else None
+
+
+class FakeClock:
+    """A clock that advances only during sleep."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, for_s: float) -> None:
+        self.now_s += for_s
+
+
+class StubbornProcesses:
+    """Processes that end only when killed, and the time of the first kill of each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
+        self.clock, self.pids, self.killed_s = FakeClock(), pids, dict[int, float]()
+        shown = SimpleNamespace(waitpid=lambda *_: (0, 0), WNOHANG=os.WNOHANG, kill=self.kill)
+        monkeypatch.setattr(supervisor, "time", self.clock)
+        monkeypatch.setattr(supervisor, "os", shown)
+
+    def kill(self, pid: int, number: int) -> None:
+        assert number == signal.SIGKILL
+        self.killed_s.setdefault(pid, self.clock.now_s)
+
+    def remaining(self) -> list[int]:
+        return [pid for pid in self.pids if pid not in self.killed_s]
+
+
+def test_only_resource_trackers_get_two_seconds_to_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker, other = 11, 12
+    processes = StubbornProcesses(monkeypatch, tracker, other)
+    monkeypatch.setattr(supervisor, "is_resource_tracker", lambda pid: pid == tracker)
+    one = supervisor.Supervisor(None, "")
+    monkeypatch.setattr(one, "_left", processes.remaining)
+    one.end_all()
+    assert processes.killed_s[other] == 0
+    assert 2.0 <= processes.killed_s[tracker] < 2.1
+    assert processes.clock.now_s < 2.2
+
+
+def test_killing_an_unkillable_process_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = StubbornProcesses(monkeypatch, 11)
+    monkeypatch.setattr(supervisor, "is_resource_tracker", lambda _: False)
+    one = supervisor.Supervisor(None, "")
+    monkeypatch.setattr(one, "_left", lambda: processes.pids)
+    one.end_all()
+    assert processes.killed_s[11] == 0
+    assert 10.0 <= processes.clock.now_s < 10.1
+
+
+def test_without_subreapers_orphans_are_found_by_their_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "descendants", lambda _: [])
+    monkeypatch.setattr(supervisor, "is_running", lambda pid: pid != 4)
+    marked = {(RUN_MARK, "ours"): [os.getpid(), 2, 4], (RUN_MARK, "of another run"): [3]}
+    monkeypatch.setattr(supervisor, "pids_with_variable", lambda *mark: marked[mark])
+    assert supervisor.Supervisor(None, "ours")._left() == [2]
+
+
+def test_a_temporary_supervisor_inherits_directories_without_removing_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes may write into directories of the outer supervisor."""
+    outer = SimpleNamespace(folders=[tmp_path], lives=lambda: True)
+    monkeypatch.setattr(supervisor_client, "_KEPT", [outer])
+    with another_supervisor():
+        inner = kept()
+        assert inner is not outer
+        assert inner.folders == [tmp_path]
+        os.kill(inner.pid, signal.SIGSTOP)  # as one of its processes might
+        wait_until(lambda: psutil.Process(inner.pid).status() == psutil.STATUS_STOPPED)
+    assert not psutil.pid_exists(inner.pid)
+    assert tmp_path.is_dir()
+    assert kept() is outer
+
+
+class IdleSupervisor:
+    """A supervisor without processes."""
+
+    def __init__(self) -> None:
+        self.folders, self.has_ended = [], False
+
+    def lives(self) -> bool:
+        return not self.has_ended
+
+    def end_if_idle(self) -> None:
+        self.has_ended = True
+
+
+def test_an_idle_temporary_supervisor_ends_after_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_client, "_KEPT", [])
+    monkeypatch.setattr(supervisor_client, "SupervisorClient", IdleSupervisor)
+    with another_supervisor():
+        inner = kept()
+        assert inner.lives()
+    assert not inner.lives()
+    assert kept() is not inner
+
+
+@ON_LINUX
+def test_a_bench_killed_under_siege_leaves_nothing(daemon_pid: Path, tmp_path: Path) -> None:
+    words = ["run", str(HIDES), "--rounds", "1", "--time", "60s", "--users", "2", *WAITING]
+    words += ["--seed", str(_seed_for(HIDES))]
+    with running_bench(words, tmp_path) as bench:
+        names = (HIDES.name, "cpu_speed_loop", "baseline_worker", "/siegerc")
+        family, seen = wait_until(lambda: at_work(bench.pid, *names))
+        family.append(daemon(daemon_pid))
+        home = Path(re.search(r"--rc=(\S+)/siegerc", seen)[1])
+        port = int(re.search(r"--port (\d+)", seen)[1])
+        assert home.is_dir()
+        bench.kill()
+        wait_until(lambda: all(map(gone, family)) and not home.exists() and is_free(port), CLEANUP_LIMIT_S)
+
+
+@ON_LINUX
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+def test_a_killed_bench_leaves_no_services_or_directories(tmp_path: Path) -> None:
+    shop = TESTS / "suites" / "shop"
+    (tmp_path / "plain.py").write_text((shop / "app.py").read_text())
+    server = '[servers.plain]\ncommand = "python plain.py {port} plain {redis} {folder}"\n'
+    (tmp_path / "s.toml").write_text(f'[load]\npath = "/report"\nusers = 2\ntime = "60s"\n{server}')
+    with running_bench(["run", "s.toml", "--rounds", "1"], tmp_path) as bench:
+        family, seen = wait_until(lambda: at_work(bench.pid, "plain.py", "/siegerc"))
+        folder = Path(re.search(r"plain.py \d+ plain \S+ (\S+)", seen)[1])
+        redis = next(one for one in family if one.name() == "redis-server")
+        data = Path(redis.cwd())
+        assert folder.is_dir()
+        assert data.is_dir()
+        bench.kill()
+        wait_until(lambda: all(map(gone, family)) and not folder.exists() and not data.exists(), CLEANUP_LIMIT_S)
+
+
+def _seed_for(server: Path) -> int:
+    """Return a seed that puts the server before the ceiling."""
+    for seed in range(100):
+        plan = plan_of(server, seed=seed)
+        if next(plan.in_order())[0].server == server.stem:
+            return seed
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("words", "at_work"),
+    [
+        (
+            ["run", "2", "--rounds", "1", "--time", "60s", "--users", "2", "--seed", "{bare_first}", *WAITING],
+            script("no_server_baseline")[1],
+        ),
+        (["try", "awkward_tasks:never_ends"], script("task_profiler")[1]),
+    ],
+    ids=["bare case", "try"],
+)
+def test_a_bench_killed_at_other_times_leaves_nothing(
+    words: list[str], at_work: str, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    words = [word.format(bare_first=_bare_first()) for word in words]
+    with running_bench(words, tmp_path) as bench:
+        wait_until(lambda: commands(offspring(bench.pid)).count(at_work) >= 1)
+        family = offspring(bench.pid)
+        bench.kill()
+        wait_until(lambda: all(map(gone, family)), CLEANUP_LIMIT_S)
+
+
+def _bare_first() -> int:
+    for seed in range(100):
+        plan = plan_of("2", seed=seed)
+        if next(plan.in_order())[0].server == "bare":
+            return seed
+    raise AssertionError
+
+
+def test_a_finished_bench_leaves_no_supervisor_and_spares_other_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It spares even processes of the same session and children that the shell had before exec."""
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    before_s = time.time()
+    script = f"sleep 600 >/dev/null 2>&1 & echo $!; exec {sys.executable} {ROOT / 'bench.py'} try sample_tasks:a_blink"
+    ran = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0
+    sibling = psutil.Process(int(ran.stdout.splitlines()[0]))
+    assert not gone(sibling)
+    sibling.kill()
+    found = [process for process in psutil.process_iter() if process.create_time() > before_s and _keeps(process)]
+    assert all(psutil.pid_exists(process.ppid()) for process in found)  # these belong to other tests
+
+
+def _keeps(process: psutil.Process) -> bool:
+    return SUPERVISOR in commands([process])

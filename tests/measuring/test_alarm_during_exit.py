@@ -1,0 +1,27 @@
+"""A shutdown alarm during interpreter exit does not change the exit status."""
+
+import os
+import signal
+import subprocess
+import sys
+
+from conftest import ROOT
+
+# The handler registered first runs last: after it, Python finalizes and handles no more signals.
+ENDING = """
+import atexit, os, signal
+from common.options import Options
+from common.shutdown import on_stop_signal
+atexit.register(os.write, 1, b"ending")
+on_stop_signal(Options("3_late", "127.0.0.1", 8000, "primes", 1, 0), lambda: None, lambda: 1)
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_an_alarm_during_interpreter_exit_keeps_the_exit_status() -> None:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", ENDING], cwd=ROOT, **pipes) as server:
+        assert server.stdout.read(6) == b"ending"
+        while server.poll() is None:  # repeat until it has exited
+            os.kill(server.pid, signal.SIGALRM)
+        assert (server.returncode, server.stderr.read()) == (0, b"")

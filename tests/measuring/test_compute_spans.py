@@ -1,0 +1,60 @@
+"""Compute spans of a task, as measured while it runs."""
+
+import itertools
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from common.task import perform
+from common.task.stopwatch import MOST_SPANS, ComputeSpan, Stopwatch
+
+
+def test_a_cpu_bound_task_has_one_compute_span() -> None:
+    run = perform("digest")
+    assert run.spans[0].from_s == run.started_s
+    assert run.spans[-1].to_s == run.finished_s
+    assert sum(stretch.cpu_s for stretch in run.spans) == run.cpu_s
+
+
+def test_waits_are_not_compute_spans() -> None:
+    stretches = perform("sign_up").spans
+    gaps = [after.from_s - before.to_s for before, after in itertools.pairwise(stretches)]
+    assert [round(gap, 2) >= wait for gap, wait in zip(gaps, (0.02, 0.06, 0.2), strict=True)] == [True] * 3
+
+
+@pytest.mark.measures
+def test_threads_under_the_gil_take_turns() -> None:
+    """The CPU time of all threads together fits on one CPU, although their spans overlap."""
+    together = threading.Barrier(3)
+
+    def after_all(task: str):
+        together.wait()
+        return perform(task)
+
+    with ThreadPoolExecutor(3) as pool:
+        runs = list(pool.map(after_all, ["primes"] * 3))
+    span_s = max(run.finished_s for run in runs) - min(run.started_s for run in runs)
+    assert sum(run.cpu_s for run in runs) <= 1.05 * span_s
+    ran_s = sum(stretch.to_s - stretch.from_s for run in runs for stretch in run.spans)
+    assert ran_s > 1.5 * span_s  # the spans of the threads overlap
+
+
+def test_the_number_of_spans_is_limited_without_losing_cpu_time() -> None:
+    stopwatch, cpu_s = Stopwatch(), time.thread_time()
+    for _ in range(5 * MOST_SPANS):
+        stopwatch.start()
+        sum(range(1000))
+        stopwatch.stop()
+        time.sleep(0.00001)
+    cpu_s = time.thread_time() - cpu_s
+    assert 1 < len(stopwatch.spans) <= MOST_SPANS
+    assert 0 < stopwatch.cpu_s() <= cpu_s
+    in_order = [at for stretch in stopwatch.spans for at in (stretch.from_s, stretch.to_s)]
+    assert in_order == sorted(in_order)
+
+
+def test_a_span_with_mostly_cpu_time_is_dense() -> None:
+    assert ComputeSpan(1.0, 2.0, 0.95).is_dense()
+    assert not ComputeSpan(1.0, 2.0, 0.5).is_dense()

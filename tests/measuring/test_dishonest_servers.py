@@ -1,0 +1,86 @@
+"""Controls: real servers that return unverified or precomputed answers are detected, and honest ones are not.
+
+test_run.py and test_noise_study.py have more honest servers; test_verdict.py tests the rules one by one.
+"""
+
+import pytest
+from bench_runs import run_servers, without_a_ceiling
+from conftest import SERVERS, SUPPORT, TESTS, server_flags
+
+from common.server_contract import unmet
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.model.record import load
+from under_siege.targets.strategies import read_strategy
+
+DISHONEST = TESTS / "servers" / "dishonest"
+SHORT_TASK = "sample_tasks:a_little_work"  # just enough CPU time for the detection
+# The verdict of each server and its reasons, of which at least one must be given; noise decides which.
+WRONG = {
+    "errors_when_busy": ("suspect", "availability"),
+    "not_awaited": ("failed", "wrong_answer"),
+    "refuses_half": ("suspect", "availability"),
+    "wrong_later": ("failed", "wrong_answer"),
+}
+TOO_CHEAP = {"sleeps_instead": ("suspect", "too_cheap")}
+TOO_MANY = {
+    "not_awaited_right_answer": ("suspect", "above_ceiling", "too_fast", "too_cheap"),
+    "only_the_first_time": ("suspect", "above_ceiling", "too_fast", "too_cheap"),
+}
+TOO_SOON = {"works_after_the_answer": ("suspect", "too_fast")}
+
+
+def test_every_control_has_an_expected_verdict() -> None:
+    assert {path.stem for path in DISHONEST.glob("*.py")} == {*WRONG, *TOO_CHEAP, *TOO_MANY, *TOO_SOON}
+
+
+@pytest.mark.figures
+def test_wrong_answers_are_detected(tmp_path) -> None:
+    """Run all of them at once with an I/O-bound task."""
+    measured_cases = run_servers(tmp_path, [path_of(name) for name in WRONG])
+    assert_detected(WRONG, {name: one.summary for name, one in measured_cases.items()})
+
+
+@pytest.mark.figures
+def test_missing_cpu_time_is_detected(run_cli, tmp_path) -> None:
+    with without_a_ceiling():
+        assert_detected(TOO_CHEAP, summaries(run_cli, tmp_path, "1s", *map(path_of, TOO_CHEAP), "--task", SHORT_TASK))
+
+
+@pytest.mark.measures
+def test_rates_above_the_ceiling_are_detected(run_cli, tmp_path) -> None:
+    assert_detected(TOO_MANY, summaries(run_cli, tmp_path, "1s", *map(path_of, TOO_MANY), "--task", SHORT_TASK))
+
+
+@pytest.mark.measures
+def test_work_after_the_response_is_detected(run_cli, tmp_path) -> None:
+    """The server may still work for the warm-up during the first second of the siege."""
+    with without_a_ceiling():
+        assert_detected(TOO_SOON, summaries(run_cli, tmp_path, "2s", *map(path_of, TOO_SOON), "--task", SHORT_TASK))
+
+
+def path_of(name: str) -> str:
+    return str(DISHONEST / f"{name}.py")
+
+
+def assert_detected(expected: dict[str, tuple[str, ...]], cases: dict[str, Summary]) -> None:
+    found = {name: (case.verdict, [reason.code for reason in case.reasons]) for name, case in cases.items()}
+    for name, (verdict, *codes) in expected.items():
+        assert found[name][0] == verdict, found
+        assert set(codes) & set(found[name][1]), found
+
+
+@pytest.mark.slow
+@pytest.mark.measures
+def test_honest_strategies_are_not_suspect(run_cli, tmp_path) -> None:
+    cases = summaries(run_cli, tmp_path, "4s")
+    assert set(cases) == {path.stem for path in SERVERS if not unmet(read_strategy(path).requires)}
+    for name, case in cases.items():
+        assert not server_flags(case), name
+
+
+def summaries(run_cli, tmp_path, time: str, *words: str) -> dict[str, Summary]:
+    options = ("--rounds", "1", "--time", time, "--users", "6", "--out", "r.json")
+    ran = run_cli("run", *words, *options, env={"PYTHONPATH": str(SUPPORT)})
+    assert ran.returncode in (0, 1, 3), ran.stderr
+    return {case.server: case for case in summarize(load(tmp_path / "r.json")).cases}

@@ -1,0 +1,308 @@
+"""Monitors during a case: speed probe, baseline worker and resource usage, as real processes."""
+
+import asyncio
+import math
+import os
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from conftest import LIMIT_S, ROOT, SUPPORT, gone, wait_until
+
+from common.cpus import usable_cpu_numbers
+from under_siege.model.record import Record
+from under_siege.monitors import machine_speed, resource_usage
+from under_siege.monitors.machine_speed import MOST_RUNS, SpeedProbe, baseline_worker, speed_probe, watching_machine
+from under_siege.monitors.resource_usage import tree_usage, used_cpu_s
+from under_siege.paths import script
+from under_siege.processes.managed_process import until
+from under_siege.subprocess_scripts.cpu_speed_loop import sample
+from under_siege.targets.interpreter import interpreter
+
+
+def new_record() -> Record:
+    return Record(server="x", title="", values={"users": 1}, round=1, began_at="", load_average=0.0, time_s=1.0)
+
+
+def test_speed_probe_samples_every_cpu_and_ends() -> None:
+    record, cpus = new_record(), usable_cpu_numbers()
+
+    async def listen() -> list[psutil.Process]:
+        async with speed_probe() as ticking:
+            async with ticking.beside(record):
+                assert await until(lambda: min(record.beats.cpu.count(cpu) for cpu in cpus) >= 10, LIMIT_S)
+            family = psutil.Process().children(recursive=True)
+            before = len(record.beats.at_s)
+            await asyncio.sleep(0.2)
+            assert len(record.beats.at_s) == before  # samples outside a case are dropped
+        return family
+
+    family = asyncio.run(listen())
+    assert len(family) == 1 + len(cpus)  # with the supervisor
+    assert all(gone(process) for process in family)
+    for cpu in cpus:
+        at_s = [at for at, of in zip(record.beats.at_s, record.beats.cpu, strict=True) if of == cpu]
+        assert at_s == sorted(at_s)
+        assert set(record.cpu_times.busy_s) == set(cpus)
+    assert all(0 < took_s < 0.05 for took_s in record.beats.took_s)
+    assert abs(record.beats.at_s[-1] - time.monotonic()) < 60  # the same clock as everywhere
+
+
+def test_speed_probe_ends_when_its_output_is_closed() -> None:
+    """This happens when the bench is killed."""
+    ticking = subprocess.Popen([sys.executable, *script("cpu_speed_loop")], cwd=ROOT, stdout=subprocess.PIPE)
+    assert ticking.stdout.readline()
+    family = [psutil.Process(ticking.pid), *psutil.Process(ticking.pid).children()]
+    ticking.stdout.close()
+    wait_until(lambda: all(gone(process) for process in family))
+    ticking.wait()
+
+
+def test_samples_are_in_cpu_time() -> None:
+    began_s = time.thread_time()
+    took_s = sample()
+    assert 0 < took_s < time.thread_time() - began_s
+
+
+def perform(task: str, times: int = 1, timeout_s: float = 20.0) -> Record:
+    record = new_record()
+
+    async def go() -> None:
+        async with baseline_worker(task, interpreter(), timeout_s) as alone:
+            for _ in range(times):
+                await alone.perform(record)
+
+    asyncio.run(go())
+    assert not psutil.Process().children()
+    return record
+
+
+@pytest.mark.figures
+def test_baseline_worker_measures_the_task_alone() -> None:
+    record = perform("primes", times=2)
+    assert 2 <= len(record.alone_wall_s) <= 2 * MOST_RUNS  # a busy machine completes one run before and one after
+    columns = (record.alone_at_s, record.alone_wall_s, record.alone_cpu_s, record.alone_on_cpu)
+    assert len({len(column) for column in columns}) == 1
+    assert record.alone_at_s == sorted(record.alone_at_s)
+    assert set(record.alone_on_cpu) <= set(usable_cpu_numbers())
+    for wall_s, cpu_s in zip(record.alone_wall_s, record.alone_cpu_s, strict=True):
+        assert 0 < cpu_s <= wall_s
+
+
+def test_runs_after_a_case_count_before_the_next_one_with_their_samples(monkeypatch) -> None:
+    one, other = new_record(), new_record()
+    monkeypatch.setattr(machine_speed, "FRESH_S", LIMIT_S)
+
+    async def go() -> float:
+        async with speed_probe() as ticking, baseline_worker("primes", interpreter(), LIMIT_S) as alone:
+            async with ticking.beside(one, alone.fresh_since_s(one)):
+                await alone.perform(one)  # before
+                assert alone.fresh_since_s(one) == math.inf
+                before = len(one.alone_at_s)
+                await alone.perform(one)  # and after
+                since_s = one.alone_at_s[before]
+                assert await until(lambda: one.beats.at_s[-1:] > [since_s], LIMIT_S)
+            async with ticking.beside(other, alone.fresh_since_s(other)):
+                await alone.perform(other)
+                assert other.alone_at_s == one.alone_at_s[before:]
+                await alone.perform(other)
+                assert other.alone_at_s[-1] > one.alone_at_s[-1]
+            monkeypatch.setattr(machine_speed, "FRESH_S", 0.0)
+            assert alone.fresh_since_s(one) == math.inf
+            return since_s
+
+    since_s = asyncio.run(go())
+    assert since_s <= other.beats.at_s[0] <= max(at_s for at_s in one.beats.at_s)
+    assert len(set(zip(other.beats.at_s, other.beats.cpu, strict=True))) == len(other.beats.at_s)
+
+
+@pytest.mark.parametrize(("ago_s", "is_fresh"), [(0.9, True), (1.1, False)])
+def test_runs_older_than_a_second_are_repeated(ago_s: float, is_fresh: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The speed of the machine may have changed by then; the samples of that time are still kept."""
+    monkeypatch.setattr(machine_speed, "time", SimpleNamespace(monotonic=lambda: 1000.0))
+    alone, one, other = machine_speed.BaselineWorker(LIMIT_S), new_record(), new_record()
+    alone._last, alone._last_of = [[1000.0 - ago_s, 0.1, 0.1, 0]], one
+    assert alone.fresh_since_s(one) == math.inf
+    assert alone.fresh_since_s(other) == (1000.0 - ago_s if is_fresh else math.inf)
+    ticking = SpeedProbe()
+    for at_s in (1000.0 - ago_s, 1000.0):
+        ticking.take(f"{at_s},0,0.001", at_s)
+    assert len(ticking._recent) == 2
+
+
+class FakeWorker(machine_speed.BaselineWorker):
+    """A baseline worker whose runs take a fixed time on a fake clock."""
+
+    def __init__(self, run_s: float) -> None:
+        super().__init__(LIMIT_S)
+        self.now_s, self._run_s = 0.0, run_s
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    async def _run_once(self) -> bool:
+        self.take(f"{self.now_s},{self._run_s},{self._run_s},0", self.now_s)
+        self.now_s += self._run_s
+        return True
+
+
+@pytest.mark.parametrize(("run_s", "runs"), [(0.01, 3), (0.2, 2), (0.3, 1)])
+def test_at_most_three_runs_or_those_that_begin_within_a_quarter_of_a_second(
+    run_s: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, record = FakeWorker(run_s), new_record()
+    monkeypatch.setattr(machine_speed, "time", alone)
+    asyncio.run(alone.perform(record))
+    assert record.alone_wall_s == [run_s] * runs
+
+
+def test_lines_that_the_task_prints_are_ignored() -> None:
+    alone = machine_speed.BaselineWorker(LIMIT_S)
+    for line in (
+        "1.5,0.2,1e-05,-1",
+        "1,2,3",
+        "a,b,c,d",
+        "1.5,0.2,nan,0",
+        "1.5,0.2,0.1,0 ",
+        "-1.5,0.2,0.1,0",
+        "1,1,1,1.5",
+    ):
+        alone.take(line, 0.0)
+    assert alone._lines == [[1.5, 0.2, 1e-05, -1]]
+
+
+class FakeProcess:
+    """A process as psutil shows it, with these kinds of memory."""
+
+    pid = 2**22 + 1  # not a valid process id
+
+    def __init__(self, **memory: int) -> None:
+        self._memory = memory
+
+    def cpu_times(self) -> SimpleNamespace:
+        return SimpleNamespace(children_user=300.0, children_system=4000.0)
+
+    def used_cpu_s(self) -> float:
+        if not self._memory:
+            raise psutil.NoSuchProcess(1)
+        return 21.0
+
+    def memory_full_info(self) -> SimpleNamespace:
+        if self._memory.keys() == {"rss"}:
+            raise psutil.AccessDenied(1)
+        return SimpleNamespace(**self._memory)
+
+    def memory_info(self) -> SimpleNamespace:
+        return SimpleNamespace(**self._memory)
+
+
+@pytest.mark.parametrize(
+    ("memory", "size", "kind"),
+    [
+        ({"rss": 9, "uss": 3, "pss": 5}, 5, "pss"),  # shared memory is counted once
+        ({"rss": 9, "uss": 3}, 3, "uss"),  # as on macOS
+        ({"rss": 9, "uss": 3, "pss": 0}, 3, "uss"),
+        ({"rss": 9, "uss": 0, "pss": 0}, 9, "rss"),
+        ({"rss": 9}, 9, "rss"),  # a process of another user
+    ],
+)
+def test_memory_is_counted_as_pss_uss_or_rss(
+    memory: dict, size: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(resource_usage, "used_cpu_s", FakeProcess.used_cpu_s)
+        patched.setattr(resource_usage.psutil, "Process", lambda _: FakeProcess(**memory))
+        patched.setattr(resource_usage, "offspring", lambda _: [])
+        assert tree_usage(1) == (4321.0, size, kind, 1, 0.0)
+
+
+def test_usage_is_summed_over_the_processes_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(resource_usage, "used_cpu_s", FakeProcess.used_cpu_s)
+        patched.setattr(resource_usage.psutil, "Process", lambda _: FakeProcess(rss=9, uss=3, pss=5))
+        patched.setattr(resource_usage, "offspring", lambda _: [FakeProcess(rss=40), FakeProcess()])
+        assert tree_usage(1) == (2 * 4321.0, 45, "pss+rss", 2, 0.0)
+        assert tree_usage(1, memory=False) == (2 * 4321.0, 0, "", 2, 0.0)
+
+
+@pytest.mark.figures
+def test_a_long_task_is_run_once_at_a_time() -> None:
+    assert len(perform("sign_up", times=2).alone_wall_s) == 2
+
+
+def test_output_and_errors_of_the_task_do_no_harm(monkeypatch) -> None:
+    monkeypatch.chdir(SUPPORT)
+    told = perform("sample_tasks:prints").alone_wall_s
+    assert told
+    assert 9.0 not in told
+    assert perform("sample_tasks:raises", times=2).alone_wall_s == []
+    assert perform("no_such:task").alone_wall_s == []
+
+
+def test_a_task_that_hangs_is_not_run_again(monkeypatch) -> None:
+    monkeypatch.chdir(SUPPORT)
+    began_s = time.monotonic()
+    assert perform("sample_tasks:half_a_minute", times=3, timeout_s=0.5).alone_wall_s == []
+    assert time.monotonic() - began_s < 15
+
+
+def test_cpu_time_is_finer_than_steps_of_10_ms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Systems without finer clocks use the values of psutil."""
+    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        process = psutil.Process(child.pid)
+        child.stdout.readline()
+        wait_until(lambda: process.status() == psutil.STATUS_SLEEPING)
+        times = process.cpu_times()
+        used_s = used_cpu_s(process)
+        assert 0 <= used_s - (times.user + times.system) < 0.02
+        if sys.platform == "linux":
+            assert used_s % 0.01 > 0
+        monkeypatch.setattr(sys, "platform", "darwin")
+        assert used_cpu_s(process) == times.user + times.system
+        monkeypatch.undo()
+        child.kill()
+    with pytest.raises(psutil.NoSuchProcess):
+        used_cpu_s(process)
+
+
+def test_cpu_time_of_ended_children_counts() -> None:
+    """Examples are replaced workers, and servers with a process per request."""
+    before = tree_usage(os.getpid(), memory=False)
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
+    assert tree_usage(os.getpid(), memory=False).cpu_s - before.cpu_s > 0.2
+
+
+@pytest.mark.figures
+def test_other_work_during_a_case_is_recorded() -> None:
+    """Keep every CPU busy. test_verdict.py tests the verdict for it."""
+    record = new_record()
+
+    async def watch() -> None:
+        async with watching_machine(record):
+            await asyncio.sleep(0.5)
+
+    burners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in usable_cpu_numbers()]
+    try:
+        wait_until(lambda: all(psutil.Process(one.pid).cpu_times().user > 0.1 for one in burners))
+        asyncio.run(watch())
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+    machine = record.machine
+    not_idle_s = machine.busy_s + machine.steal_s  # steal time is not idle time
+    assert machine.busy_s > 0
+    assert not_idle_s > 0.8 * machine.total_s * len(burners) / psutil.cpu_count()
+
+
+@pytest.mark.parametrize("module", ["cpu_speed_loop", "baseline_worker"])
+def test_subprocess_scripts_need_only_the_standard_library(module: str) -> None:
+    """They run in the Python of the servers, which may have no other packages."""
+    script = f"import sys; import under_siege.subprocess_scripts.{module}; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-P", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    for heavy in ("numpy", "psutil", "aiohttp", "tornado", "flask", "msgspec"):
+        assert heavy not in loaded.stdout.split()

@@ -1,0 +1,182 @@
+"""Servers whose faults load tools do not notice: the bench detects them with every load tool."""
+
+import contextlib
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import LIMIT_S, SUPPORT, TESTS, thorough
+from fake_load import SilentWatcher
+from load_tool_checks import TOOLS, needed, skip_version_lookup, totals_of
+from plans import plan_of
+from simulated_bursts import burst_record_of
+from simulated_record import result_of
+
+from common.errors import BadInputError
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.load_tools import DRIVERS
+from under_siege.model.record import Record, Result, load
+from under_siege.model.suite import Load
+from under_siege.processes import ports
+from under_siege.run.session import run_plan
+
+SERVERS = TESTS / "servers"
+EXPECTED = {
+    "all_404": ("failed", "no_transactions"),
+    "half_500": ("suspect", "availability"),
+    "wrong_of_the_same_length": ("failed", "wrong_answer"),
+    "first_cut_short": ("failed", "wrong_answer"),
+    "empty_under_load": ("failed", "wrong_answer"),
+}
+BLIND = {("stressor", "empty_under_load")}  # stressor does not report the lengths of bodies
+# The bench itself detects the first two, and recorded tool output covers the third. So one tool that reports single
+# responses and one that reports totals are enough.
+TOOL_INDEPENDENT, REPRESENTATIVE_TOOLS = {"wrong_of_the_same_length", "first_cut_short", "all_404"}, ("siege", "ab")
+
+
+def measured(
+    folder: Path,
+    scripts: list[Path],
+    load_: Load,
+    users: int = 4,
+    watcher: SilentWatcher | None = None,
+    task: str = "short",
+) -> tuple[Result, dict[str, Summary]]:
+    """Run all of them under this load, without a ceiling."""
+    plan = plan_of(*scripts, task=f"sample_tasks:{task}", users=users)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", f"{SUPPORT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+        skip_version_lookup(patched)
+        result, _, _ = run_plan(
+            replace(plan, load=load_, ceilings=()), folder / "r.json", watcher or SilentWatcher(), ["bench.py"]
+        )
+    assert load(folder / "r.json") == result
+    return result, {case.server: case for case in summarize(result).cases}
+
+
+class WarningRecorder(SilentWatcher):
+    """A watcher that records its warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+def test_a_private_network_has_its_own_ports(tmp_path) -> None:
+    """Also check that the load tool sends the given number of requests in it."""
+    needed("ab")
+    script = SERVERS / "tools" / "on_waitress.py"
+    before, heard = Path("/proc/thread-self/ns/net").readlink(), WarningRecorder()
+    load_ = Load(tool="ab", time_s=LIMIT_S, requests=200, keep_alive=True, own_network=True)
+    result, cases = measured(tmp_path, [script], load_, watcher=heard)
+    assert Path("/proc/thread-self/ns/net").readlink() == before
+    sent_are_200(result, cases)
+    (record,) = result.records
+    assert not [pings for pings in record.pings.problem if pings]
+    if any("own_network is not allowed" in warning for warning in heard.warnings):
+        pytest.skip("a network namespace is not allowed here; the run went on without")
+    assert record.ports.taken[0] < 50
+
+
+def sent_are_200(result: Result, cases: dict[str, Summary]) -> None:
+    (record,) = result.records
+    assert record.failure is None
+    assert cases["on_waitress"].transactions == 200
+    assert 0 < record.load_s < 30
+    assert cases["on_waitress"].rate_per_s is not None
+
+
+def descriptors() -> set[str]:
+    """Return the open file descriptors of this process, including that of the listing itself."""
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def test_a_forbidden_private_network_causes_one_warning(monkeypatch) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(ports, "_call", forbidden)
+    heard, before = WarningRecorder(), descriptors()
+    with ports.own_network(heard.warn) as is_own:
+        assert not is_own
+    assert descriptors() == before
+    (warning,) = heard.warnings
+    assert "own_network is not allowed here (Operation not permitted); the run continues without it" in warning
+
+
+def record_of(result: Result, server: str) -> Record:
+    return next(record for record in result.records if record.server == server)
+
+
+@pytest.mark.figures
+@pytest.mark.parametrize("tool", thorough([tool for tool in DRIVERS if tool != "jobs"], quick=("siege", "wrk")))
+def test_every_fault_is_detected_with_every_tool(tool: str, tmp_path) -> None:
+    """Use an I/O-bound task to save CPU time."""
+    needed(tool)
+    traps = sorted((SERVERS / "traps").glob("*.py"))
+    assert {path.stem for path in traps} == set(EXPECTED)
+    left_out = {name for blind, name in BLIND if blind == tool} | (
+        TOOL_INDEPENDENT if tool not in REPRESENTATIVE_TOOLS else set()
+    )
+    wanted = [path for path in traps if path.stem not in left_out]
+    result, cases = measured(tmp_path, wanted, Load(tool=tool, time_s=1.0), task="a_blink")
+    for path in wanted:
+        verdict, code = EXPECTED[path.stem]
+        assert cases[path.stem].verdict == verdict, (path.stem, cases[path.stem])
+        assert code in [reason.code for reason in cases[path.stem].reasons], (path.stem, cases[path.stem])
+    half = record_of(result, "half_500")
+    assert half.tool == tool
+    assert half.tool_cpus >= 1
+    assert bool(half.bursts.took_s) is not DRIVERS[tool].streams_responses
+    assert sum(half.bursts.wrong_status) + half.transactions.status.count(500) > 0
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_404_responses_are_not_transactions(tool: str) -> None:
+    totals = totals_of(tool, "not_found")
+    record = burst_record_of("1_all_404", tool=tool, right=totals.right, wrong_status=totals.wrong_status)
+    (case,) = summarize(result_of([record])).cases
+    assert (case.verdict, [reason.code for reason in case.reasons]) == ("failed", ["no_transactions"])
+
+
+def test_the_given_number_of_requests_is_sent(tmp_path) -> None:
+    """test_a_private_network_has_its_own_ports checks the same for ab."""
+    load_ = Load(tool="siege", time_s=LIMIT_S, requests=200, keep_alive=True)
+    sent_are_200(*measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], load_))
+
+
+def test_an_unsupported_load_is_rejected_before_anything_starts(tmp_path) -> None:
+    needed("wrk")
+    with pytest.raises(BadInputError, match="wrk can't send a number of requests"):
+        measured(tmp_path, [SERVERS / "tools" / "on_waitress.py"], Load(tool="wrk", requests=100))
+
+
+@pytest.mark.measures
+@pytest.mark.parametrize("tool", thorough(["ab", "wrk"], quick=("wrk",)))
+def test_the_tool_is_the_bottleneck_for_nginx_but_not_for_waitress(tool: str, tmp_path) -> None:
+    needed(tool)
+    if shutil.which("nginx") is None:
+        pytest.skip("nginx is not installed")
+    scripts = [SERVERS / "tools" / f"{name}.py" for name in ("nginx_static", "on_waitress")]
+    _, cases = measured(tmp_path, scripts, Load(tool=tool, time_s=0.5), users=25)
+    reasons = {name: [reason.message for reason in case.reasons] for name, case in cases.items()}
+    limits = {name: [one for one in all_ if "the load tool was the limit" in one] for name, all_ in reasons.items()}
+    assert not limits["on_waitress"], reasons
+    if not limits["nginx_static"] and "busy_machine" in [reason.code for reason in cases["nginx_static"].reasons]:
+        pytest.skip("other work left nginx so little of the CPUs that it was the limit itself")
+    assert limits["nginx_static"], reasons
+
+
+def test_a_crash_is_reported_with_the_last_output_for_tools_with_totals(tmp_path) -> None:
+    """test_crashing_servers.py checks this for siege, which reports single responses."""
+    needed("ab")
+    result, _ = measured(tmp_path, [SERVERS / "crashes_after_a_second.py"], Load(tool="ab", time_s=3.0), task="a_blink")
+    (record,) = result.records
+    assert record.failure.code == "died", record.failure
+    with contextlib.suppress(OSError):
+        assert not list(tmp_path.glob("under-siege-*"))

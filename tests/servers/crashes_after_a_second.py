@@ -1,0 +1,28 @@
+"""Exits one second after its start; a copy named `crashes_in_warm_up.py` before its first response."""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+from minimal_server import TaskOutcome, serve
+
+from common.options import server_options
+from common.task import perform
+
+options = server_options()
+
+
+def long_task(_client: str) -> TaskOutcome:
+    if Path(__file__).stem == "crashes_in_warm_up":
+        threading.Event().wait()
+    return perform(options.task)
+
+
+def die():
+    print("no licence any more", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+threading.Timer(1, die).start()
+serve(options, long_task)

@@ -1,0 +1,22 @@
+"""Sends an immediate error instead of queueing a request."""
+
+import asyncio
+
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
+from common.task import perform
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        if busy.locked():
+            self.set_status(503)
+            self.finish("too busy")
+            return
+        async with busy:
+            self.answer(await asyncio.to_thread(perform, self.task))
+
+
+if __name__ == "__main__":
+    busy = asyncio.Lock()
+    serve(LongTask, server_options())

@@ -1,0 +1,18 @@
+"""Does the work for the first request only, and sends its answer to all others."""
+
+from functools import cache
+
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
+from common.task import perform
+
+perform_once = cache(perform)
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        self.answer(perform_once(self.task))
+
+
+if __name__ == "__main__":
+    serve(LongTask, server_options())

@@ -1,0 +1,20 @@
+"""Sleeps for the duration of the task, sequentially, and sends a cached answer."""
+
+import time
+
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
+from common.task import perform
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        time.sleep(took_s)  # noqa: ASYNC251 (the fault to detect)
+        self.answer(cached)
+
+
+if __name__ == "__main__":
+    options = server_options()
+    cached = perform(options.task)
+    took_s = 1.3 * (cached.finished_s - cached.started_s)
+    serve(LongTask, options)

@@ -1,0 +1,19 @@
+"""Sends a cached right answer first, and does the work afterwards."""
+
+from tornado.ioloop import IOLoop
+
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
+from common.task import perform
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        self.answer(cached)
+        IOLoop.current().call_later(0.001, perform, self.task)
+
+
+if __name__ == "__main__":
+    options = server_options()
+    cached = perform(options.task)
+    serve(LongTask, options)

@@ -1,0 +1,22 @@
+"""Answers the first requests correctly, then sends wrong answers of the same length after the same time."""
+
+import dataclasses
+import itertools
+
+from common.kits.tornado_kit import TaskHandler, serve
+from common.options import server_options
+from common.task import perform
+
+requests = itertools.count()
+
+
+class LongTask(TaskHandler):
+    async def get(self) -> None:
+        run = perform(self.task)
+        if next(requests) > 5:
+            run = dataclasses.replace(run, answer="x" * len(run.answer))
+        self.answer(run)
+
+
+if __name__ == "__main__":
+    serve(LongTask, server_options())

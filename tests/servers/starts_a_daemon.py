@@ -1,0 +1,38 @@
+"""Serves and starts a daemon: forked twice, in its own session, without environment variables."""
+
+import os
+import sys
+
+from flask import Response
+from werkzeug.serving import make_server
+
+from common.kits.flask_kit import answer, task_app
+from common.listener import listening_socket
+from common.options import server_options
+from common.task import perform
+
+app = task_app()
+DAEMON = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+
+
+@app.get("/")
+def long_task() -> Response:
+    return answer(perform(options.task))
+
+
+def start_daemon() -> None:
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            os.closerange(0, 100)
+            os.execve(sys.executable, [sys.executable, "-c", DAEMON, os.environ["DAEMON_PID"]], {})  # noqa: S606
+        os._exit(0)
+    os.wait()
+
+
+if __name__ == "__main__":
+    options = server_options()
+    app.config["OPTIONS"] = options
+    listener = listening_socket(options)
+    start_daemon()
+    make_server("127.0.0.1", options.port, app, fd=listener.fileno(), threaded=True).serve_forever()

@@ -1,0 +1,68 @@
+"""Run the bench with faulty servers and an I/O-bound task, and return the outcome of each case."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from command import CommandResult, invoke
+from conftest import SUPPORT, TESTS
+
+from under_siege.analysis.report_data import summarize
+from under_siege.analysis.summary import Summary
+from under_siege.model.record import Record, Result, load
+from under_siege.render import exit_code
+from under_siege.targets import strategies
+
+SERVERS_DIRECTORY = TESTS / "servers"
+QUICK = ("--rounds", "1", "--time", "1s", "--users", "4", "--seed", "1")
+
+
+@dataclass(frozen=True)
+class MeasuredCase:
+    """A measured case: its record and its summary."""
+
+    record: Record
+    summary: Summary
+
+    @property
+    def code(self) -> str:
+        return self.summary.reasons[0].code
+
+    @property
+    def message(self) -> str:
+        return self.summary.reasons[0].message
+
+    @property
+    def port(self) -> int:
+        return int(self.record.tool_command[-1].rstrip("/").rpartition(":")[2])
+
+
+def server_path(name: str) -> str:
+    return str(SERVERS_DIRECTORY / f"{name}.py")
+
+
+@contextlib.contextmanager
+def without_a_ceiling() -> Iterator[None]:
+    """Run the body without a ceiling, which takes as long as another server."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(strategies, "NO_SERVER", None)
+        yield
+
+
+def run_servers(folder: Path, servers: Sequence[str]) -> dict[str, MeasuredCase]:
+    """Run the bench with these servers, without a ceiling."""
+    words = ("run", *servers, *QUICK, "--task", "sample_tasks:a_blink", "--out", "r.json")
+    with without_a_ceiling():
+        ran = invoke(*words, folder=folder, env={"PYTHONPATH": str(SUPPORT)})
+    result = load(folder / "r.json")
+    assert ran.returncode == exit_code(result), ran.stderr
+    records = {record.server: record for record in result.records}
+    return {case.server: MeasuredCase(records[case.server], case) for case in summarize(result).cases}
+
+
+def run_once(folder: Path, *words: str) -> tuple[Result, CommandResult]:
+    ran = invoke("run", *words, "--rounds", "1", "--out", "r.json", folder=folder)
+    assert ran.returncode in (0, 1, 3), ran.stderr
+    return load(folder / "r.json"), ran

@@ -1,0 +1,72 @@
+"""Find processes that a test left behind, by a mark that child processes inherit in their environment.
+
+So tests that run at the same time do not affect each other.
+"""
+
+import contextlib
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from common.process_tree import children
+from under_siege.processes.managed_process import processes
+from under_siege.processes.supervisor import inherited, is_running
+
+MARK = "UNDER_SIEGE_TEST"
+Look = Callable[[], list[psutil.Process]]
+
+
+@contextlib.contextmanager
+def marking() -> Iterator[Look]:
+    """Mark the processes started in the body; yield a function that returns those still running."""
+    before, outer, mark = set(psutil.pids()), os.environ.get(MARK), uuid.uuid4().hex
+    os.environ[MARK] = mark
+    try:
+        yield lambda: _left(before, mark)
+    finally:
+        os.environ.pop(MARK)
+        if outer is not None:
+            os.environ[MARK] = outer
+
+
+def described(processes: list[psutil.Process]) -> str:
+    """Return the command lines of the processes."""
+    command_lines = []
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            command_lines.append(f"{process.pid}: {' '.join(process.cmdline())[:200]}")
+    return "; ".join(command_lines)
+
+
+def end(processes: list[psutil.Process]) -> None:
+    """Kill the processes."""
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def _left(before: set[int], mark: str) -> list[psutil.Process]:
+    """Return new processes that have the mark, and forked children of this process.
+
+    Without exec, a forked process shows the environment with which this one started.
+    """
+    new = set(psutil.pids()) - before
+    ours = new.intersection(children(os.getpid()))
+    return processes(pid for pid in new if inherited(pid, MARK) == mark or (pid in ours and is_running(pid)))
+
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux knows subreapers")
+
+
+def commands(processes: list[psutil.Process]) -> str:
+    lines = []
+    for process in processes:
+        try:
+            lines.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            lines.append("")
+    return "\n".join(lines)

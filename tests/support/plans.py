@@ -1,0 +1,22 @@
+"""Create plans for tests."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from under_siege.run.plan import Plan, make_plan
+from under_siege.targets.selection import suite_of
+
+
+def plan_of(
+    *servers: Path | str,
+    task: str = "primes",
+    users: int = 2,
+    workers: Sequence[int] = (),
+    pythons: Sequence[str] = (sys.executable,),
+    time_s: float | None = 1.0,
+    rounds: int = 1,
+    seed: int | None = None,
+) -> Plan:
+    axes = {"task": [task], "users": [users], "workers": workers, "python": pythons}
+    return make_plan(suite_of([str(one) for one in servers]), axes, time_s=time_s, rounds=rounds, seed=seed)

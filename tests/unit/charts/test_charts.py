@@ -1,0 +1,224 @@
+"""Single pictures: each can be drawn, as SVG and as PNG, and is what its schema allows."""
+
+import functools
+import itertools
+import re
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command import invoke
+from conftest import ROOT
+from golden_file import what_is_drawn
+from sample_results import result
+
+from under_siege.analysis.metric_value import task_cpu_s
+from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.summary import Summary
+from under_siege.charts import canvas
+from under_siege.charts.canvas import FILE, NARROW, WIDE, Look, escaped, specification
+from under_siege.charts.chart_file import Frame
+from under_siege.charts.html import Picture
+from under_siege.pages.page_sections import sections
+from under_siege.report import headlines
+
+SAMPLE = str(ROOT / "results" / "sample.json")
+UNDRAWN = '<svg width="9" height="9"></svg>'
+
+
+@functools.cache
+def pictures(name: str) -> list[Picture]:
+    return [picture for section in sections(result(name), summarize(result(name))) for picture in section.pictures]
+
+
+@functools.cache
+def schema() -> dict[str, object]:
+    """That of Vega-Lite, which Altair has; it is imported only here, because every process that runs tests would."""
+    from altair import load_schema
+
+    return load_schema()
+
+
+def complaint(chart: dict[str, object]) -> str:
+    """What the schema has against it."""
+    from altair.utils.schemapi import validate_jsonschema
+
+    return str(validate_jsonschema(chart, schema(), raise_error=False) or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "look"),
+    [("sample", FILE), ("published", FILE), ("several", NARROW), ("hostile", NARROW)],
+    ids=lambda one: str(getattr(one, "width", one)),
+)
+def test_every_chart_matches_the_schema(name: str, look: Look) -> None:
+    """One of each kind; a wide page has the width of a file and the colours of a narrow page."""
+    drawn = {picture.name: picture for picture in pictures(name)}
+    assert drawn
+    for picture in drawn.values():
+        chart = specification(picture.draw(look), look)
+        del chart["datasets"]  # rows may be anything
+        assert complaint(chart) == ""
+
+
+def test_a_chart_can_be_drawn_as_png(tmp_path: Path) -> None:
+    """As PNG; as SVG: test_a_picture_is_what_its_command_draws."""
+    out = tmp_path / "picture.png"
+    ended = invoke("report", SAMPLE, "--picture", "pings", "--out", str(out))
+    assert ended.returncode == 0, ended.stderr
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu"])
+def test_each_chart_name_selects_its_chart(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as its name leads to its chart; that it can be drawn is seen of the slides."""
+    drawn = []
+    monkeypatch.setattr(canvas, "as_svg", lambda drawing, _: drawn.append(drawing) or UNDRAWN)
+    ended = invoke("report", SAMPLE, "--picture", name, "--out", str(tmp_path / "picture.svg"))
+    assert ended.returncode == 0, ended.stderr
+    assert [one.rows for one in drawn] == [picture(name).draw(FILE).rows]
+
+
+def test_a_chart_without_data_is_an_error() -> None:
+    ended = invoke("report", SAMPLE, "--picture", "heatmap")
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "this result has no data for the picture heatmap" in ended.stderr
+
+
+def test_only_charts_on_pages_use_colours_of_the_style_sheet() -> None:
+    style = (ROOT / "under_siege" / "charts" / "style.css").read_text()
+    for value in (WIDE.ink, WIDE.work, WIDE.ping, *WIDE.lines):
+        assert f"{value.removeprefix('var(').removesuffix(')')}:" in style
+    assert "var(" not in str(FILE)
+
+
+def picture(name: str, of: str = "sample") -> Picture:
+    return next(one for one in pictures(of) if one.name == name)
+
+
+def rows(name: str, layer: str, look: Look = FILE, of: str = "sample") -> list[dict]:
+    """What a layer of it is drawn from."""
+    return picture(name, of).draw(look).rows[layer]
+
+
+def test_the_ceiling_has_an_interval_and_no_bar_exceeds_it() -> None:
+    comparison = summarize(result("sample"))
+    ceiling = comparison.ceilings[0]
+    band, line = rows("throughput", "ceiling_interval"), rows("throughput", "ceiling")
+    assert [(row["x"], row["x2"]) for row in band] == [(ceiling.rate_per_s.low, ceiling.rate_per_s.high)]
+    assert band[0]["x"] < line[0]["x"] < band[0]["x2"]
+    for case, bar in zip(comparison.cases, rows("throughput", "bars"), strict=True):
+        low, high = case.rate_per_s.low, case.rate_per_s.high
+        assert low < bar["x2"] < high, "a bar and its interval are at the same speed of the machine"
+
+
+def test_the_fastest_server_is_highlighted() -> None:
+    first = {case.server for case in summarize(result("sample")).cases if case.rank == 1}
+    for look in (FILE, SLIDE.look):
+        bars = rows("throughput", "bars", look)
+        assert 0 < sum(bar["strong"] for bar in bars) == len(first) < len(bars)
+        names = [row["text"] for row in rows("throughput", "names", look)]
+        assert sum(text.startswith("★ ") for text in names) == len(first)
+
+
+def test_cumulative_answers_grow_with_the_rate() -> None:
+    comparison = summarize(result("sample"))
+    drawn = rows("moments", "answers")
+    floors = [row["y"] for row in rows("moments", "grounds")[::2]]
+    per_answer = None
+    for number, case in enumerate(comparison.rounds):
+        heights = [floors[number] - row["y"] for row in drawn if row["row"] == number]
+        assert heights == sorted(heights)
+        count = sum(at <= case[0].record.load_s for at in case[0].record.transactions.finished_s)
+        per_answer = per_answer or heights[-1] / count
+        assert heights[-1] == pytest.approx(count * per_answer, abs=1.0), "all rows have the same scale"
+    counts, waits = rows("moments", "counts"), rows("moments", "waits")
+    assert all("answers" in row["text"] for row in counts)
+    assert all(row["text"].startswith("a ping of ") for row in waits)
+    assert len(counts) == len(waits) == len(comparison.cases)
+
+
+def test_the_cpu_chart_shows_the_overhead_with_its_interval() -> None:
+    comparison = summarize(result("sample"))
+    task = task_cpu_s(comparison, comparison.cases[0].case.work)
+    bars, intervals = rows("cpu", "cpu"), rows("cpu", "margins")
+    for case, bar, interval in zip(comparison.cases, bars, intervals, strict=True):
+        spent_ms = max(0.0, 1000 * (comparison_cpu_s(comparison, case) - task.mean))  # less than nothing is noise
+        assert (bar["x"], bar["x2"]) == (0, pytest.approx(spent_ms, abs=0.01))
+        assert interval["x"] <= spent_ms < interval["x2"]
+        assert bar["strong"] is (interval["x"] > 0)
+    assert {bar["strong"] for bar in bars} == {True, False}
+
+
+def comparison_cpu_s(comparison: Comparison, case: Summary) -> float:
+    return comparison.measured["cpu_s_per_transaction"][comparison.cases.index(case)].mean
+
+
+@pytest.mark.parametrize(("name", "of"), [("memory", "sample"), ("tradeoff", "sample"), ("tradeoff", "several")])
+@pytest.mark.parametrize("look", [FILE, NARROW])
+def test_every_point_has_a_label(name: str, of: str, look: Look) -> None:
+    drawn = picture(name, of).draw(look).rows
+    names = [row["text"] for layer, found in drawn.items() if layer.startswith("names_") for row in found]
+    assert len(names) == len(drawn["points"]) > 0
+    assert "leaders" not in drawn
+
+
+SLIDE = Frame("A title that takes a line or two, as titles do", "primes", "16:9")
+PIXELS = {"16:9": (1280, 720), "4:3": (1024, 768), "1:1": (900, 900)}
+
+
+@pytest.mark.parametrize(
+    ("name", "aspect"),
+    [
+        *itertools.product(("timeline", "throughput", "pings", "tradeoff", "memory"), ("16:9",)),
+        ("timeline", "1:1"),
+        ("throughput", "4:3"),
+    ],
+)
+def test_a_slide_has_its_aspect_ratio_and_readable_text(name: str, aspect: str) -> None:
+    committed = ROOT / "docs" / "slides" / f"{name}.svg"  # compared with what would be drawn now
+    drawn = committed.read_text() if aspect == "16:9" else picture(name).alone(aspect)
+    width, height = (int(size) for size in re.search(r'width="(\d+)" height="(\d+)" viewBox', drawn).groups())
+    assert (width, height) == pytest.approx(PIXELS[aspect], abs=1)
+    for scale, size in sizes(drawn):
+        assert scale * size >= height / 53
+    assert ">primes · " in drawn
+
+
+def sizes(drawn: str) -> Iterator[tuple[float, float]]:
+    """By how much what is inside is enlarged, and how high letters are there."""
+    outer, inner = re.findall(r"<svg[^>]+>", drawn)
+    boxes = [[float(x) for x in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', tag).groups()] for tag in (outer, inner)]
+    widths = [float(re.search(r'\bwidth="([\d.]+)"', tag)[1]) for tag in (outer, inner)]
+    whole, part = (width / box[0] for width, box in zip(widths, boxes, strict=True))
+    for size in re.findall(r'font-size="([\d.]+)px"', drawn.split(inner)[1].split("</svg>")[0]):
+        yield whole * part, float(size)
+
+
+def test_a_slide_has_plain_names_and_a_computed_title() -> None:
+    drawn = (ROOT / "docs" / "slides" / "throughput.svg").read_text()
+    assert "4_async_processexecutor" not in drawn
+    assert "process pool" in drawn
+    assert re.sub(r"\s+", " ", " ".join(re.findall(r'font-weight="bold" fill="#1b2733">([^<]+)<', drawn))).startswith(
+        escaped(headlines.of_throughput(summarize(result("sample")).cases).partition("\n")[0])
+    )
+
+
+def test_invalid_aspect_ratios_are_rejected() -> None:
+    for words in (["--picture", "memory", "--aspect", "2:1"], ["--aspect", "16:9"]):
+        ended = invoke("report", SAMPLE, *words)
+        assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+        assert "expected" in ended.stderr
+
+
+def test_the_committed_slides_are_up_to_date(renew: bool, tmp_path: Path, monkeypatch) -> None:
+    committed = ROOT / "docs" / "slides"
+    out = committed if renew else tmp_path
+    monkeypatch.setattr(sys, "argv", ["slides", "--out", str(out)])
+    runpy.run_path(str(ROOT / "scripts" / "slides.py"), run_name="__main__")
+    names = sorted(path.name for path in committed.iterdir())
+    assert names == sorted(path.name for path in out.iterdir())
+    for name in names:
+        assert what_is_drawn(committed / name) == what_is_drawn(out / name)

@@ -1,0 +1,60 @@
+"""The number of usable CPUs, limited by affinity and cgroups."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from conftest import ROOT
+
+from common import cpus
+
+
+def test_cpu_affinity_limits_the_usable_cpus() -> None:
+    script = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+        "from common.cpus import *; print(usable_cpus(), default_threads())"
+    )
+    told = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == ["1", "5"]
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "quotas"),
+    [
+        ("0::/pod/app\n", {"pod/app/cpu.max": "150000 100000", "pod/cpu.max": "max 100000"}, [1.5]),
+        ("0::/pod/app\n", {"pod/app/cpu.max": "max 100000", "pod/cpu.max": "50000 100000"}, [0.5]),
+        ("0::/\n", {"cpu.max": "300000 100000"}, [3.0]),
+        ("0::/\n", {}, []),
+        (
+            "4:cpu,cpuacct:/docker/x\n0::/\n",
+            {
+                "cpu,cpuacct/docker/x/cpu.cfs_quota_us": "200000",
+                "cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000",
+                "cpu,cpuacct/cpu.cfs_quota_us": "-1",
+                "cpu,cpuacct/cpu.cfs_period_us": "100000",
+            },
+            [2.0],
+        ),
+        ("1:cpu:/\n2:memory:/a:b\n", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, []),
+    ],
+)
+def test_cgroup_quotas_of_all_levels_apply(own, files, quotas, tmp_path) -> None:
+    (tmp_path / "cgroup").write_text(own)
+    for name, text in files.items():
+        (tmp_path / "fs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "fs" / name).write_text(text + "\n")
+    assert cpus._cgroup_quotas(tmp_path / "cgroup", tmp_path / "fs") == quotas
+
+
+def test_a_quota_is_rounded_up_and_never_below_one(monkeypatch) -> None:
+    for quota, expected in ((0.2, 1), (1.0, 1)):
+        monkeypatch.setattr(cpus, "_cgroup_quotas", lambda quota=quota: [quota])
+        assert cpus.usable_cpus() == expected
+
+
+def test_the_default_number_of_threads_is_that_of_python() -> None:
+    with ThreadPoolExecutor() as pool:
+        if cpus.usable_cpus() == os.cpu_count():
+            assert cpus.default_threads() == pool._max_workers

@@ -1,0 +1,224 @@
+"""Comparing two results: better, worse, gone, undecided and incomparable cases."""
+
+import msgspec
+import pytest
+from simulated_record import result_of
+from simulated_results import SERVERS, a_result, as_text, by_server, failing, judgements, suspicious
+
+from common.errors import BadInputError
+from under_siege.analysis.report_data import summarize
+from under_siege.compare.diff import check_comparable, compare_results
+from under_siege.compare.diff_export import as_markdown
+from under_siege.model.record import Result
+
+
+def test_a_result_does_not_differ_from_itself() -> None:
+    result = a_result(*SERVERS)
+    found = compare_results(result, result)
+    assert found.exit_code == 0
+    assert {one.fraction for case in found.cases for one in case.changes} == {0.0}
+    assert as_text(found).startswith("No significant changes.")
+    assert "worse" not in as_text(found).replace("better, worse", "")
+
+
+def test_slower_is_worse_and_faster_is_better() -> None:
+    base, new = a_result(*SERVERS, seed=1), a_result(("1_a", 1, 0.8), ("3_c", 2, 1.0), seed=2)
+    found = compare_results(base, new)
+    assert judgements(found)["1_a"]["rate_per_s"] == "worse"
+    assert judgements(found)["3_c"]["rate_per_s"] == "no difference"
+    assert found.exit_code == 1
+    assert as_text(found).startswith("Worse: 1_a (trans/s). No significant difference: 1 of 2.")
+    back = compare_results(new, base)
+    assert judgements(back)["1_a"]["rate_per_s"] == "better"
+    assert by_server(back) == {"1_a": "better", "3_c": "no difference"}
+    assert back.exit_code == 0
+
+
+def test_more_memory_and_longer_pings_are_worse() -> None:
+    base, new = a_result(("1_a", 1, 1.0), seed=1), a_result(("1_a", 1, 1.0), seed=2)
+    for record in new.records:
+        record.pings.waited_s[:] = [2.0 * wait for wait in record.pings.waited_s]
+        record.samples.memory_bytes[:] = [2 * size for size in record.samples.memory_bytes]
+    found = judgements(compare_results(base, new))["1_a"]
+    assert found == {
+        "rate_per_s": "no difference",
+        "ping_p99_s": "worse",
+        "cpu_s_per_transaction": "no difference",
+        "memory_bytes": "worse",
+    }
+
+
+def test_changes_below_the_accuracy_are_no_difference() -> None:
+    base, new = (a_result(("1_a", 1, speed), noise=1e-5) for speed in (1.0, 1.015))
+    (case,) = compare_results(base, new).cases
+    assert case.changes[0].fraction == pytest.approx(0.015, abs=0.001)
+    assert case.changes[0].judgement == "no difference"
+
+
+def of_several(python, quality):
+    """Return a result of the same server with one Python, one task and one number of users."""
+    result = a_result(("1_a", 1, quality))
+    for record in result.records:
+        record.values["python"] = python
+    return result.records
+
+
+def test_cases_match_only_if_all_axes_match() -> None:
+    base = result_of(of_several("3.11.7", 1.0) + of_several("3.14.0", 1.0))
+    new = result_of(of_several("3.11.7", 0.5) + of_several("3.14.0", 1.0))
+    found = compare_results(base, new)
+    assert {case.case.python: case.judgement for case in found.cases} == {
+        "3.11.7": "worse",
+        "3.14.0": "no difference",
+    }
+    assert "Worse: 1_a (Python 3.11.7) (trans/s" in as_text(found)
+    one = summarize(new).cases[0]
+    for name, value in (("server", "2_b"), ("task", "digest"), ("users", 6), ("python", "3"), ("parameters", {"n": 1})):
+        assert msgspec.structs.replace(one, **{name: value}).case != one.case
+    assert msgspec.structs.replace(one, rounds=9, title="another").case == one.case
+
+
+def test_cases_of_different_pythons_do_not_match() -> None:
+    found = compare_results(result_of(of_several("3.11.7", 1.0)), result_of(of_several("3.12.0", 1.0)))
+    assert {case.case.python: case.judgement for case in found.cases} == {"3.12.0": "new", "3.11.7": "gone"}
+    assert found.exit_code == 1
+    assert "1_a (Python 3.11.7): was not measured now" in as_text(found)
+    assert "1_a (Python 3.12.0): was not measured before" in as_text(found)
+
+
+def test_failed_or_missing_cases_are_worse_and_new_cases_are_not() -> None:
+    both = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0))
+    one = a_result(("1_a", 1, 1.0))
+    gone, appeared, failed = (
+        compare_results(both, one),
+        compare_results(one, both),
+        compare_results(both, failing(a_result(*SERVERS), "1_a")),
+    )
+    assert (by_server(gone), gone.exit_code) == ({"1_a": "no difference", "2_b": "gone"}, 1)
+    assert (by_server(appeared), appeared.exit_code) == ({"1_a": "no difference", "2_b": "new"}, 0)
+    assert (by_server(failed)["1_a"], failed.exit_code) == ("failed", 1)
+    assert "1_a: failed now: round 2: the server died" in as_text(failed)
+    assert by_server(compare_results(failing(a_result(("1_a", 1, 1.0)), "1_a"), one)) == {"1_a": "better"}
+
+
+def test_a_case_that_failed_before_is_failed_or_undecided() -> None:
+    failed = failing(a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0)), "2_b")
+    found = compare_results(failed, failed)
+    assert (by_server(found)["2_b"], found.exit_code) == ("failed", 1)
+    assert "2_b: failed before and now: round 2: the server died" in as_text(found)
+    without = compare_results(failed, a_result(("1_a", 1, 1.0)))
+    assert (by_server(without)["2_b"], without.exit_code) == ("undecided", 3)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize("suspect_now", [True, False])
+def test_suspect_cases_are_never_better_or_worse(suspect_now, factor) -> None:
+    base, new = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0)), a_result(("1_a", 1, factor), ("2_b", 1, 1.0), seed=2)
+    suspicious(new if suspect_now else base, "1_a")
+    found = compare_results(base, new)
+    assert (found.cases[0].base.verdict, found.cases[0].new.verdict) == (
+        ("ok", "suspect") if suspect_now else ("suspect", "ok")
+    )
+    assert set(judgements(found)["1_a"].values()) == {None}
+    assert by_server(found)["1_a"] == "undecided"
+    assert found.exit_code == 3
+    line = next(line for line in as_text(found).splitlines() if line.startswith("1_a "))
+    assert "%)" in line  # the change is still shown
+    assert "better" not in line
+    assert "worse" not in line
+    assert ("ok → suspect" if suspect_now else "suspect → ok") in line
+    assert f"1_a: suspect {'now' if suspect_now else 'before'}: " in as_text(found)
+
+
+def test_new_suspect_or_failed_cases_set_the_exit_code() -> None:
+    base, servers = a_result(("1_a", 1, 1.0)), (("1_a", 1, 1.0), ("2_b", 1, 1.0))
+    assert compare_results(base, suspicious(a_result(*servers), "2_b")).exit_code == 3
+    assert compare_results(base, failing(a_result(*servers), "2_b")).exit_code == 1
+
+
+def one_round(result: Result) -> Result:
+    result.records[:] = [record for record in result.records if record.round == 1]
+    return result
+
+
+def test_single_rounds_are_undecided() -> None:
+    base = a_result(("1_a", 1, 1.0))
+    for new in (one_round(a_result(("1_a", 1, 1.0))), one_round(a_result(("1_a", 1, 0.2)))):
+        found = compare_results(base, new)
+        assert set(judgements(found)["1_a"].values()) == {"undecided"}
+        assert found.exit_code == 3
+        assert {change.smallest_visible for change in found.cases[0].changes} == {None}
+        assert "One round is not enough to tell a change from noise" in as_text(found)
+
+
+def test_worse_takes_precedence_over_undecided() -> None:
+    base = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0))
+    new = suspicious(a_result(("1_a", 1, 0.5), ("2_b", 1, 1.0)), "2_b")
+    assert compare_results(base, new).exit_code == 1
+
+
+def test_memory_of_another_kind_is_not_compared() -> None:
+    base, new = a_result(("1_a", 1, 1.0), seed=1), a_result(("1_a", 1, 1.0), seed=2)
+    for record in new.records:
+        record.memory_kind = "rss" if record.memory_kind else ""
+    found = compare_results(base, new)
+    assert judgements(found)["1_a"]["memory_bytes"] == "undecided"
+    assert "1_a: its memory was PSS before and is RSS now" in as_text(found)
+
+
+def test_different_worker_counts_are_reported() -> None:
+    found = compare_results(a_result(("3_c", 2, 1.0)), a_result(("3_c", 1, 1.0)))
+    assert "3_c: had 2 workers before and 1 now" in as_text(found)
+
+
+def test_the_smallest_detectable_change_grows_with_the_noise() -> None:
+    calm, restless = (
+        compare_results(*(a_result(*SERVERS, seed=seed, noise=noise) for seed in (1, 2))) for noise in (0.003, 0.03)
+    )
+    sizes = [[case.changes[0].smallest_visible for case in found.cases] for found in (calm, restless)]
+    assert 0.02 <= min(sizes[0]) <= max(sizes[0]) < 0.04 < min(sizes[1])
+    assert next(line for line in as_text(calm).splitlines() if line.startswith("detectable change")).count("%") >= 4
+
+
+@pytest.mark.parametrize("anyway", [False, True])
+def test_different_tasks_or_users_are_never_compared(anyway) -> None:
+    base, other = a_result(("1_a", 1, 1.0)), a_result(("1_a", 1, 1.0), cpu_model="another CPU")
+    for record in other.records:
+        record.values["task"] = "digest"
+    with pytest.raises(BadInputError, match=r"different tasks \(primes and digest\); measure") as caught:
+        check_comparable(base, other, anyway=anyway)
+    assert "--anyway" not in str(caught.value)
+    more = result_of(base.records + other.records)
+    with pytest.raises(BadInputError, match=r"different tasks \(digest, primes and primes\)"):
+        check_comparable(more, base, anyway=anyway)
+    users = a_result(("1_a", 1, 1.0))
+    for record in users.records:
+        record.values["users"] = 50
+    with pytest.raises(BadInputError, match=r"different users \(5 and 50\)"):
+        check_comparable(base, users, anyway=anyway)
+    with pytest.raises(BadInputError, match="the second result is empty"):
+        check_comparable(base, result_of([]), anyway=anyway)
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({"cpu_model": "another CPU"}, r"different CPUs \(a CPU and another CPU\); --anyway"),
+        ({"usable_cpus": 4}, r"different numbers of CPUs \(2 and 4\); --anyway"),
+        ({"memory_bytes": 16_000_000_000}, r"different sizes of memory \(8.0 GB and 16.0 GB\); --anyway"),
+    ],
+)
+def test_different_machines_are_compared_only_on_request(environment, told) -> None:
+    base, other = a_result(("1_a", 1, 1.0)), a_result(("1_a", 1, 1.0), **environment)
+    with pytest.raises(BadInputError, match=told):
+        check_comparable(base, other, anyway=False)
+    check_comparable(base, other, anyway=True)
+    assert as_text(compare_results(base, other)).startswith("Warning: the results were measured with different ")
+    assert as_markdown(compare_results(base, other)).startswith("**Warning: ")
+
+
+def test_slightly_different_memory_sizes_are_the_same_machine() -> None:
+    base = a_result(("1_a", 1, 1.0))
+    check_comparable(base, a_result(("1_a", 1, 1.0), memory_bytes=8_000_004_096), anyway=False)
+    similar = a_result(("1_a", 1, 1.0), memory_bytes=8_000_004_096)
+    assert not as_text(compare_results(base, similar)).startswith("Warning")

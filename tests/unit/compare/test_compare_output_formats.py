@@ -1,0 +1,123 @@
+"""Output formats of a comparison: table, Markdown and JSON."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import invoke
+from simulated_results import SERVERS, a_result, as_text, judgements, suspicious
+
+from under_siege.analysis.report_data import summarize
+from under_siege.compare.diff import FIGURES, compare_results
+from under_siege.compare.diff_export import as_json, as_markdown, grid_of, percent
+from under_siege.model.record import save
+from under_siege.report.columns import COLUMNS
+
+
+def test_shown_figures_match_the_results() -> None:
+    base, new = a_result(*SERVERS, seed=1, noise=0.05), a_result(*SERVERS, seed=2, noise=0.05)
+    tables = [{case.server: case for case in summarize(result).cases} for result in (base, new)]
+    shown = grid_of(compare_results(base, new))
+    for name, *cells in shown.rows[:-1]:
+        for heading, cell in zip(shown.figures, cells, strict=True):
+            column = next(column for column in COLUMNS if column.name == heading.name)
+            before, now = (column.text(table[name.text]) for table in tables)
+            assert cell.text.startswith(f"{before} → {now} (")
+
+
+def test_a_missing_figure_leaves_an_empty_cell() -> None:
+    base, new = a_result(*SERVERS, seed=1), a_result(*SERVERS, seed=2)
+    for record in (*base.records, *new.records):
+        if record.server == "1_a":
+            for column in (record.pings.due_s, record.pings.sent_s, record.pings.waited_s, record.pings.problem):
+                column.clear()
+    found = compare_results(base, new)
+    first, second = as_markdown(found).splitlines()[4:6]
+    assert first.split("|")[1].strip() == "1_a"
+    assert first.split("|")[3].strip() == ""
+    assert "MB" in first.split("|")[5]
+    assert [len(line.split("|")) for line in (first, second)] == [7, 7]
+    assert judgements(found)["1_a"]["ping_p99_s"] is None
+    assert found.exit_code == 0
+    back = compare_results(base, a_result(*SERVERS, seed=2))
+    assert judgements(back)["1_a"]["ping_p99_s"] == "undecided"
+    assert back.exit_code == 3
+
+
+def test_metrics_too_noisy_to_show_a_doubling_are_named() -> None:
+    result = a_result(("1_a", 1, 1.0))
+    for record in result.records:
+        record.pings.waited_s[:] = [0.001 * 10**record.round] * len(record.pings.waited_s)
+    found = compare_results(result, result)
+    assert found.cases[0].changes[1].smallest_visible > 1
+    assert "Too noisy to detect even a doubling of ping p99: 1_a." in as_text(found)
+
+
+def test_json_has_all_figures() -> None:
+    base = a_result(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("4_d", 1, 1.0), seed=1)
+    new = suspicious(a_result(("1_a", 1, 0.5), ("2_b", 1, 1.0), seed=2), "2_b")
+    told = json.loads(as_json(compare_results(base, new)))
+    assert set(told) == {"schema", "base", "new", "judgement", "exit_code", "has_common_speed", "cases", "requirements"}
+    assert set(told["base"]) == {"schema", "command", "began_at", "environment"}
+    assert (told["judgement"], told["exit_code"]) == ("gone", 1)
+    one, suspect, gone = told["cases"]
+    assert {name: one[name] for name in ("server", "task", "users", "python", "parameters", "judgement")} == {
+        "server": "1_a",
+        "task": "primes",
+        "users": 5,
+        "python": "3.11.7",
+        "parameters": {},
+        "judgement": "worse",
+    }
+    assert set(one["figures"]) == set(FIGURES)
+    rate = one["figures"]["rate_per_s"]
+    assert set(rate) == {"base", "new", "change", "low", "high", "p", "smallest_visible", "judgement"}
+    assert rate["low"] < rate["change"] < rate["high"] < 0
+    assert rate["change"] == pytest.approx(-0.5, abs=0.03)
+    assert rate["new"] == pytest.approx(summarize(new).cases[0].rate_per_s.mean)
+    assert rate["p"] < 0.05
+    assert (one["before"]["verdict"], suspect["now"]["verdict"]) == ("ok", "suspect")
+    assert suspect["now"]["reasons"][0]["code"]
+    assert suspect["figures"]["rate_per_s"]["judgement"] is suspect["figures"]["rate_per_s"]["p"] is None
+    assert suspect["figures"]["rate_per_s"]["change"] is not None
+    assert (gone["judgement"], gone["now"], gone["figures"]["rate_per_s"]["new"]) == ("gone", None, None)
+
+
+def test_markdown_and_table_have_the_same_figures() -> None:
+    base, new = a_result(*SERVERS, seed=1), a_result(("1_a", 1, 0.5), ("3_c", 2, 1.0), seed=2)
+    found = compare_results(base, new)
+    markdown, shown = as_markdown(found), as_text(found)
+    for name, *cells in grid_of(found).rows:
+        row = next(row for row in markdown.splitlines() if row.startswith(f"| {name.text} |"))
+        for cell in cells:
+            assert cell.text in row
+            assert cell.text in shown
+    assert markdown.count("worse**") == 1
+
+
+def test_a_narrow_terminal_truncates_nothing() -> None:
+    found = compare_results(a_result(*SERVERS, seed=1), a_result(*SERVERS, seed=2))
+    narrow = as_text(found, width=60)
+    for row in grid_of(found).rows:
+        assert all(cell.text in narrow for cell in row)
+    assert narrow.count("1_a ") == len(FIGURES)
+
+
+def test_percentages_are_formatted() -> None:
+    assert [percent(value) for value in (-0.5, -0.001, 0.034, 9.5)] == ["-50 %", "+0 %", "+3 %", "+950 %"]
+
+
+def test_the_compare_command(monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(a_result(*SERVERS, seed=1), Path("base.json"))
+    save(a_result(("1_a", 1, 0.5), ("3_c", 2, 1.0), seed=2), Path("worse.json"))
+    save(suspicious(a_result(*SERVERS, seed=2), "1_a"), Path("suspect.json"))
+    save(a_result(*SERVERS, seed=2, memory_bytes=10**9), Path("other.json"))
+    assert invoke("compare", "base.json", "base.json").returncode == 0
+    worse = invoke("compare", "base.json", "worse.json", "--format", "json")
+    assert (worse.returncode, json.loads(worse.stdout)["exit_code"]) == (1, 1)
+    assert invoke("compare", "base.json", "suspect.json").returncode == 3
+    refused = invoke("compare", "base.json", "other.json", "--format", "markdown")
+    assert (refused.returncode, refused.stdout, len(refused.stderr.splitlines())) == (2, "", 1)
+    told = invoke("compare", "base.json", "other.json", "--format", "markdown", "--anyway")
+    assert told.stdout.startswith("**Warning: the results were measured with different sizes of memory")

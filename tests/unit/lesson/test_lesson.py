@@ -1,0 +1,558 @@
+"""The lesson: claims, questions, steps, the command and the HTML page."""
+
+import functools
+import html
+import io
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from command import invoke
+from conftest import ROOT
+from rich.console import Console
+from simulated_record import result_of
+from simulated_results import a_result, suspicious
+
+from common.errors import BadInputError
+from under_siege.checks.verdict import UNCLEAR
+from under_siege.lesson import measurement, step, terminal
+from under_siege.lesson.claims import (
+    HOLDS,
+    NOT_HERE,
+    SIMILAR,
+    UNDECIDED,
+    decide,
+    decide_question,
+    limits_of,
+    outcome_of,
+)
+from under_siege.lesson.lesson_figures import ResultView
+from under_siege.lesson.lesson_page import FirstTime, lesson_as_html
+from under_siege.lesson.lesson_session import overview
+from under_siege.lesson.step import (
+    Choice,
+    Claim,
+    CompletedStep,
+    LessonProgress,
+    LessonStep,
+    Question,
+    all_steps,
+    committed_result,
+    read_step,
+)
+from under_siege.model.record import Failure, Pings, Result, Trace, TracedRequests, load, save
+from under_siege.run import plan
+from under_siege.targets.interpreter import Interpreter
+
+STEPS = all_steps()
+PAGES = [
+    pytest.param(one, page, id=f"{one.number}-{place}") for one in STEPS for place, page in enumerate(one.questions, 1)
+]
+MOST_LINES, MOST_WORDS = 12, 125  # before and after the measurement
+ANSWER = re.compile(r"You said (\w)")
+
+
+def a_claim(is_: str, what: str = "rate", of: str = "3", against: str = "1", **words: str) -> Claim:
+    return Claim(what, of, is_, against, claim="so it is", says="{of} and {against}: {times}", **words)
+
+
+def outcome(claim: Claim, result) -> str:
+    return decide(claim, ResultView(result)).outcome
+
+
+def without_ceiling(result):
+    """Return the result without its ceiling, as a step measures."""
+    result.records = [one for one in result.records if not one.is_ceiling]
+    for one in result.records:
+        one.has_ceiling = False
+    return result
+
+
+EQUAL = a_result(("1_a", 1, 1.0), ("3_c", 1, 1.0))
+TWICE = a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0))
+NOISY = without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.1), noise=0.2))
+ONE_ROUND = without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)))
+ONE_ROUND.records = [one for one in ONE_ROUND.records if one.round == 1]
+
+
+@pytest.mark.parametrize(
+    ("is_", "result", "expected"),
+    [
+        ("same", EQUAL, HOLDS),
+        ("same", TWICE, NOT_HERE),
+        ("more", TWICE, HOLDS),
+        ("more", EQUAL, NOT_HERE),
+        ("less", TWICE, NOT_HERE),
+        ("about 2 times", TWICE, HOLDS),
+        ("about 2 times", EQUAL, NOT_HERE),
+        ("about {cpus} times", TWICE, HOLDS),
+        ("at least 1.5 times", TWICE, HOLDS),
+        ("at least 3 times", TWICE, NOT_HERE),
+        ("at most 1.5 times", EQUAL, HOLDS),
+        ("at most 1.5 times", TWICE, NOT_HERE),
+        ("undecided", TWICE, NOT_HERE),
+        ("decided", TWICE, HOLDS),
+        ("undecided", NOISY, HOLDS),
+        ("decided", NOISY, NOT_HERE),
+    ],
+)
+def test_the_interval_decides_a_claim(is_: str, result, expected: str) -> None:
+    assert outcome(a_claim(is_), result) == expected
+
+
+@pytest.mark.parametrize("is_", ["same", "less", "about 1.2 times"])
+def test_a_claim_is_undecided_if_its_interval_reaches_both_sides_of_a_limit(is_: str) -> None:
+    found = decide(a_claim(is_), ResultView(NOISY))
+    assert found.outcome == UNDECIDED
+    assert re.search(r"from [\d.]+ to [\d.]+ times as much", found.possible)
+
+
+@pytest.mark.parametrize(
+    ("is_", "between", "expected"),
+    [
+        ("more", (1.02, 1.15, 1.3), HOLDS),  # significant and large enough
+        ("more", (0.97, 1.15, 1.4), UNDECIDED),
+        ("more", (1.01, 1.05, 1.09), NOT_HERE),  # significant, but too small to matter
+        ("more", (0.9, 1.0, 1.25), UNDECIDED),
+        ("same", (0.8, 0.95, 1.1), HOLDS),
+        ("same", (0.7, 0.95, 1.3), UNDECIDED),
+        ("same", (1.12, 1.25, 1.4), NOT_HERE),
+        ("same", (1.02, 1.25, 1.5), UNDECIDED),
+        ("about 2 times", (1.5, 1.8, 2.2), HOLDS),
+        ("at least 1.5 times", (2.0, 3.8, 7.0), HOLDS),  # a wide interval, but all of it on one side
+        ("at most 1 times", (0.0, 0.1, 0.9), HOLDS),
+    ],
+)
+def test_an_interval_may_pass_a_limit_by_a_margin(is_: str, between: tuple[float, float, float], expected: str) -> None:
+    assert outcome_of(is_, between) == expected
+
+
+def test_one_round_of_pings_does_not_decide_a_claim() -> None:
+    found = decide(a_claim("more", "ping p50"), ResultView(ONE_ROUND))
+    assert (found.outcome, found.reason) == (UNDECIDED, "one round is not enough to estimate the noise")
+
+
+def test_a_suspect_figure_does_not_decide_a_claim() -> None:
+    found = decide(a_claim("more"), ResultView(suspicious(a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0)), "3_c")))
+    assert found.outcome == UNDECIDED
+    assert "3_c is suspect" in found.reason
+    assert "no correct answer" in found.reason
+
+
+def test_an_unclear_case_decides_a_claim_by_its_interval() -> None:
+    """The servers of the lesson are honest, so only noise can make them unclear."""
+    result = a_result(("1_a", 1, 1.0), ("3_c", 2, 1.0), noise=0.5)
+    assert {case.verdict for case in ResultView(result).comparison.cases} == {UNCLEAR}
+    assert outcome(a_claim("at most 20 times"), result) == HOLDS
+    assert outcome(a_claim("same"), result) == UNDECIDED
+
+
+def test_a_claim_about_a_case_that_was_not_measured_is_undecided() -> None:
+    found = decide(a_claim("more", of="7"), ResultView(EQUAL))
+    assert (found.outcome, found.reason) == (UNDECIDED, "7 was not measured")
+
+
+def test_the_sentence_has_the_figures_that_were_measured() -> None:
+    rates = {one.server: one.rate_per_s.mean for one in ResultView(TWICE).comparison.cases}
+    of, against, times = re.fullmatch(
+        r"([\d.]+)/s and ([\d.]+)/s: ([\d.]+)", decide(a_claim("more"), ResultView(TWICE)).sentence
+    ).groups()
+    assert (float(of), float(against)) == pytest.approx((rates["3_c"], rates["1_a"]), rel=0.01)
+    assert float(times) == pytest.approx(rates["3_c"] / rates["1_a"], rel=0.05)
+
+
+def test_a_small_difference_is_reported_as_small() -> None:
+    said = Claim("rate", "3", "same", "1", claim="so it is", says="{same}")
+    several = {
+        quality: decide(said, ResultView(a_result(("1_a", 1, 1.0), ("3_c", 1, quality), noise=0.003)))
+        for quality in (1.0, 1.1)
+    }
+    assert [one.outcome for one in several.values()] == [HOLDS, HOLDS]
+    assert [one.sentence for one in several.values()] == [SIMILAR[True], SIMILAR[False]]
+
+
+@pytest.mark.parametrize("is_", ["faster", "about twice", "at least times", ""])
+def test_unknown_relations_are_rejected(is_: str) -> None:
+    with pytest.raises(BadInputError, match="expected same, more, less"):
+        limits_of(is_)
+
+
+def test_users_inside_follows_littles_law() -> None:
+    assert outcome(a_claim("same", "users inside", against="users"), EQUAL) == HOLDS
+    assert outcome(a_claim("less", "users inside", against="users"), EQUAL) == NOT_HERE
+
+
+def a_trace(*ran_s: tuple[float, float], pings_s: tuple[float, ...] = (0.002,)) -> Trace:
+    count = len(ran_s)
+    requests = TracedRequests(
+        [0.0] * count, [to for _, to in ran_s], ["1/t"] * count, [[(*one, None)] for one in ran_s]
+    )
+    pings = Pings([0.0] * len(pings_s), [0.0] * len(pings_s), list(pings_s), [""] * len(pings_s))
+    return Trace(server="2_b", title="", values={"task": "primes"}, requests=requests, pings=pings)
+
+
+def test_at_once_counts_overlapping_tasks() -> None:
+    one_by_one, together = result_of([]), result_of([])
+    one_by_one.traces.append(a_trace((0.0, 1.0), (1.0, 2.0), (2.0, 3.0)))
+    together.traces.append(a_trace((0.0, 3.0), (0.5, 2.0), (2.0, 3.0)))
+    claim = a_claim("at most 1 times", "at once", of="2", against="")
+    assert (outcome(claim, one_by_one), outcome(claim, together)) == (HOLDS, NOT_HERE)
+
+
+# The right answer
+
+
+def a_page(*answers: tuple[str, ...], claims: tuple[Claim, ...]) -> Question:
+    told = tuple(Choice(" ".join(when), when) for when in answers)
+    return Question("Which?", told, "A", claims, result="results/sample.json", why="Because.")
+
+
+SAME, MORE = a_claim("same", name="same"), a_claim("more", name="more")
+BOTH = a_page(("same",), ("more",), claims=(SAME, MORE))
+
+
+def test_the_right_answer_follows_from_the_claims() -> None:
+    assert [decide_question(BOTH, ResultView(one)).right for one in (EQUAL, TWICE)] == ["A", "B"]
+
+
+def test_an_unusual_answer_is_right_only_if_the_usual_one_is_excluded() -> None:
+    a_little = ResultView(without_ceiling(a_result(("1_a", 1, 1.0), ("3_c", 1, 1.35), noise=0.07)))
+    assert (decide(MORE, a_little).outcome, decide(SAME, a_little).outcome) == (HOLDS, UNDECIDED)
+    found = decide_question(BOTH, a_little)
+    assert (found.right, found.undecided) == ("", True)
+
+
+def test_an_answer_whose_claims_do_not_hold_is_not_right() -> None:
+    found = decide_question(a_page(("same", "more"), (), claims=(SAME, MORE)), ResultView(TWICE))
+    assert (found.right, found.undecided) == ("", False)
+    assert "None of the answers fits" in terminal.verdict(BOTH, "A", found)
+
+
+def test_no_answer_is_right_while_its_claims_are_undecided() -> None:
+    found = decide_question(BOTH, ResultView(NOISY))
+    assert (found.right, found.undecided) == ("", True)
+    assert "does not decide whether that is right" in terminal.verdict(BOTH, "A", found)
+
+
+def test_an_unusual_answer_is_compared_with_the_usual_one() -> None:
+    found = decide_question(BOTH, ResultView(TWICE))
+    assert "You said B, and that is right. On most machines it is A" in terminal.verdict(BOTH, "B", found)
+    assert terminal.why(BOTH, found) == "Why it is A on most machines: Because."
+
+
+def test_each_reason_is_printed_once() -> None:
+    pings = a_claim("same", "ping p50", name="same"), a_claim("more", "ping p50", name="more")
+    found = decide_question(a_page(("same",), ("more",), claims=pings), ResultView(ONE_ROUND))
+    assert [mark for mark, _ in found.sentences] == [UNDECIDED, UNDECIDED]
+    assert found.reasons == "One round is not enough to estimate the noise."
+
+
+# The steps
+
+
+def test_there_are_thirteen_steps_in_order() -> None:
+    assert [one.number for one in STEPS] == list(range(1, 14))
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_a_question_fits_on_twelve_lines_of_80_columns(one: LessonStep, page: Question) -> None:
+    lines = terminal.question_text(one, page, 1).splitlines()
+    assert len(lines) <= MOST_LINES
+    assert max(map(len, lines)) <= terminal.WIDTH
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_a_table_keeps_its_figures_at_80_columns(one: LessonStep, page: Question) -> None:
+    path = committed_result(one, page)
+    if "table" not in page.show or not path.exists():
+        pytest.skip("there is none")
+    (result, view), paper = seen(path), io.StringIO()
+    result = msgspec.structs.replace(result, traces=[])
+    for picture in terminal.charts_and_tables(page, result, view):
+        Console(file=paper, width=terminal.WIDTH, color_system=None).print(picture)
+    if not result.incidents:  # the table of a drill wraps its lines
+        assert "…" not in paper.getvalue()
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_the_explanation_is_short(one: LessonStep, page: Question) -> None:
+    texts = [page.why, *(claim.says for claim in page.claims if claim.says)]
+    assert sum(len(text.split()) for text in texts) <= MOST_WORDS
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_each_step_is_complete(one: LessonStep, page: Question) -> None:
+    assert 3 <= len(page.answers) <= 4
+    assert len(page.usual) == 1
+    assert page.answers[page.letters.index(page.usual)].when
+    assert {name for answer in page.answers for name in answer.when} <= {claim.name for claim in page.claims}
+    assert page.run or page.result
+    assert all(claim.claim for claim in page.claims if claim.says)
+    assert one.exercise.strip()
+    assert all(1 <= len(code.excerpt().splitlines()) <= 3 for code in page.code)
+    for claim in page.claims:
+        band_or_open = claim.relation.format(cpus=2)
+        assert band_or_open in ("undecided", "decided", "identical", "different") or limits_of(band_or_open)
+
+
+@functools.cache
+def seen(path: Path) -> tuple[Result, ResultView]:
+    result = load(path)
+    return result, ResultView(result)
+
+
+@pytest.mark.parametrize(("one", "page"), PAGES)
+def test_the_usual_answer_is_right_in_the_committed_result(one: LessonStep, page: Question) -> None:
+    """Check every claim that is shown as a sentence, too."""
+    path = committed_result(one, page)
+    if not path.exists():
+        pytest.skip(f"{path.relative_to(ROOT)} was not measured yet")
+    result, figures = seen(path)
+    found = decide_question(page, figures)
+    told = [one for one in found.claims if one.claim.says and (result.traces or one.claim.metric != "at once")]
+    assert {one.sentence: one.reason or one.outcome for one in told if one.outcome != HOLDS} == {}
+    assert found.right == page.usual
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "title"),
+        (
+            "title = 'T'\nexercise = 'E'\nquestion = 'Q'\nusual = 'A'\nanswers = []\nclaims = []\nresult = ''\nodd = 1",
+            "odd",
+        ),
+        ("title =", "not a step"),
+    ],
+)
+def test_an_invalid_step_is_rejected_in_one_line(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "01_x.toml"
+    path.write_text(text)
+    with pytest.raises(BadInputError, match=message) as refused:
+        read_step(path)
+    assert "\n" not in str(refused.value)
+
+
+# The command
+
+
+def test_the_list_shows_every_step(tmp_path: Path) -> None:
+    said = invoke("lesson", "--list", folder=tmp_path)
+    assert said.returncode == 0
+    assert all(one.title in said.stdout for one in STEPS)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["99"], "no step '99': expected 1 to 13"),
+        (["1", "2"], "more than one step"),
+        (["12", "--answer", "Z"], "step 12 has A, B, C"),
+        (["12", "--answer", "AB"], "2 letters for 5 questions"),
+        (["12", "--answer", "?"], "is not a letter"),
+        (["12"], "no prediction on stdin: expected one of A, B, C"),
+        (["check"], "check needs one file"),
+    ],
+)
+def test_invalid_arguments_are_rejected_in_one_line(words: list[str], message: str, tmp_path: Path) -> None:
+    said = invoke("lesson", *words, folder=tmp_path)
+    assert said.returncode == 2
+    assert message in said.stderr
+    assert len(said.stderr.splitlines()) == 1
+
+
+def test_an_invalid_progress_file_is_rejected_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "lesson-progress").mkdir()
+    (tmp_path / "lesson-progress" / "progress.json").write_text("[]")
+    said = invoke("lesson", "12", "--answer", "A", folder=tmp_path)
+    assert (said.returncode, len(said.stderr.splitlines())) == (2, 1)
+
+
+def test_progress_is_saved(tmp_path: Path) -> None:
+    said = invoke("lesson", "12", "--answer", "CBACB", folder=tmp_path)
+    assert said.returncode == 0
+    assert ANSWER.findall(said.stdout) == list("CBACB")
+    assert said.stdout.count("and that is right") == 5
+    progress = LessonProgress(tmp_path / "lesson-progress")
+    assert (progress.completed["12_detective"].predicted, progress.completed["12_detective"].right) == (
+        "CBACB",
+        "CBACB",
+    )
+    assert progress.next_of(STEPS) == STEPS[0]
+    assert "12  done  Detective                       you said CBACB, it was CBACB" in overview(STEPS, progress)
+
+
+def test_a_wrong_prediction_exits_0_and_prints_the_right_answer(tmp_path: Path) -> None:
+    said = invoke("lesson", "12", "--answer", "A", folder=tmp_path)
+    assert said.returncode == 0
+    assert "You said A; it is C: 591.66 is impossible" in " ".join(said.stdout.split())
+
+
+def test_no_line_of_a_step_is_wider_than_80_columns(tmp_path: Path) -> None:
+    lines = invoke("lesson", "12", "--answer", "A", folder=tmp_path).stdout.splitlines()
+    assert [line for line in lines if len(line) > terminal.WIDTH] == []
+
+
+def test_a_missing_requirement_shows_the_committed_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurement, "usable_cpus", lambda: 1)
+    monkeypatch.setattr(measurement, "is_python", lambda _: True)
+    said = " ".join(invoke("lesson", "7", "--answer", "B", folder=tmp_path).stdout.split())
+    assert "This machine has 1 usable CPU, but this step needs 2: on one CPU, no two tasks" in said
+    assert "measured on another one with 2 CPUs" in said
+    assert "results/pythons.json" in said
+    assert "You said B, and that is right." in said
+
+
+PYTHONS = {"python3.14": "3.14.7", "python3.14t": "3.14.7t"}
+
+
+def pythons_are(monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]) -> None:
+    """Replace interpreters with these versions."""
+
+    def interpreter(name: str) -> Interpreter:
+        if name not in versions:
+            raise BadInputError(f"no interpreter {name!r}")
+        version = versions[name]
+        return Interpreter(name, version, version, (3, 14), f"/opt/{version}")
+
+    monkeypatch.setattr(measurement, "interpreter", interpreter)
+    monkeypatch.setattr(plan, "interpreter", interpreter)
+
+
+@pytest.mark.parametrize(
+    ("one", "page"), [each for each in PAGES if each.values[1].run and each.values[1].run.only], ids=str
+)
+def test_only_the_cases_in_only_are_run(
+    one: LessonStep, page: Question, monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
+    planned = []
+    pythons_are(monkeypatch, PYTHONS)
+    monkeypatch.setattr(measurement, "run_plan", lambda plan, *_, **__: planned.extend(plan.cases) or ((), None, True))
+    measurement.measure(page, tmp_path / "r.json", None, [], print)
+    assert len(planned) == len(page.run.only)
+    claimed = {who for claim in page.claims for who in (claim.of, claim.against)}
+    assert claimed <= set(page.run.only)
+
+
+def test_a_free_threaded_python_does_not_count_as_one_with_a_gil(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python3.14` may be a link to `python3.14t`."""
+    pythons_are(monkeypatch, dict.fromkeys(PYTHONS, "3.14.7t"))
+    assert list(filter(measurement.is_python, PYTHONS)) == ["python3.14t"]
+    assert "has no python3.14" in measurement.missing_here(STEPS[6].questions[0])
+    pythons_are(monkeypatch, PYTHONS)
+    assert all(map(measurement.is_python, PYTHONS))
+
+
+def failed(*_: object) -> tuple[Result, None]:
+    """Return a result in which every case failed."""
+    record = a_result(("2_b", 1, 1.0)).records[0]
+    record.failure = Failure("died", "the server died after 0.1 s.")
+    return result_of([record]), None
+
+
+def not_begun(*_: object) -> None:
+    raise BadInputError("'/opt/python' can't make a virtual environment")
+
+
+@pytest.mark.parametrize(("measured", "why"), [(failed, "the server died"), (not_begun, "'/opt/python' can't make")])
+def test_a_failed_measurement_shows_the_committed_result(
+    measured, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("under_siege.lesson.lesson_session.measure", measured)
+    pythons_are(monkeypatch, PYTHONS)
+    ended = invoke("lesson", "7", "--answer", "B", folder=tmp_path)
+    said = " ".join(ended.stdout.split())
+    assert ended.returncode == 1
+    assert f"It could not be measured on this machine: {why}" in said
+    assert "The following was measured on another one with 2 CPUs" in said
+    assert "You said B, and that is right." in said
+    assert LessonProgress(tmp_path / "lesson-progress").completed["07_python_today"].result == ""
+
+
+def test_an_error_of_the_own_python_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("under_siege.lesson.lesson_session.measure", not_begun)
+    assert invoke("lesson", "1", "--answer", "B", folder=tmp_path).returncode == 2
+
+
+def test_the_teaching_page_has_the_right_letters_and_minutes() -> None:
+    text = (ROOT / "docs" / "teaching.md").read_text()
+    for one in STEPS:
+        assert re.search(
+            rf"^\| {one.number} [^|]+\| {' '.join(page.usual for page in one.questions)} \|", text, re.MULTILINE
+        )
+    sums = [sum(map(int, re.findall(r"^\| (\d+) \|", part, re.MULTILINE))) for part in text.split("\n## ")[1:3]]
+    assert sums == [90, 250]
+    assert "".join(page.usual for one in STEPS for page in one.questions) in text
+
+
+SMALL = """
+title = "Small"
+question = "How many are in hand at once?"
+usual = "A"
+why = "One after the other."
+exercise = "Do it again."
+answers = [{text = "One.", when = ["one"]}, {text = "Two.", when = []}, {text = "All.", when = []}]
+claims = [{name = "one", what = "at once", of = "2", is = "at most 1 times", claim = "one is", says = "At most {of}."}]
+[run]
+servers = ["2"]
+tasks = ["digest"]
+requests = 2
+"""
+
+
+def test_a_step_is_measured_shown_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "01_small.toml").write_text(SMALL)
+    monkeypatch.setattr(step, "LESSON", tmp_path)
+    said = invoke("lesson", "--answer", "B", "--html", "page.html", folder=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "You said B; it is A: One." in said.stdout
+    assert "✓ At most 1." in said.stdout
+    assert "computes" in said.stdout  # the legend of the timeline
+    assert len(load(tmp_path / "lesson-progress" / "01_small.json").traces[0].requests.sent_s) == 2
+    page = (tmp_path / "page.html").read_text()
+    assert "At most 1." in page
+    assert "<svg" in page
+    assert "A single task (digest) takes" not in said.stdout  # irrelevant for a trace
+
+
+# The HTML page
+
+
+def test_the_page_escapes_all_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    evil = "<script>alert(1)</script>"
+    result = a_result(("1_a", 1, 1.0), ("3_c", 1, 1.0))
+    for record in result.records:
+        record.title = record.title if record.is_ceiling else evil
+    save(result, tmp_path / "01_x.json")
+    monkeypatch.setattr(step, "ROOT", ROOT)
+    page = Question(
+        evil, (Choice(evil, ("same",)),), "A", (SAME,), result="", run=step.Run(("1",)), pictures=("throughput",)
+    )
+    progress = LessonProgress(tmp_path)
+    progress.save(LessonStep("01_x", evil, (page,), evil), CompletedStep("A", "A", "01_x.json"))
+    made = lesson_as_html([LessonStep("01_x", evil, (page,), evil)], progress)
+    assert evil not in made
+    assert html.escape(evil) in made
+
+
+def test_repeated_sentences_are_dropped() -> None:
+    first_time = FirstTime()
+    assert (
+        first_time.new_sentences("A bar is a request. There are 8 users.\nWhy?")
+        == "A bar is a request. There are 8 users. Why?"
+    )
+    assert first_time.new_sentences("A bar is a request. There are 6 users.") == "There are 6 users."
+    assert first_time.new_sentences("A bar is a request.") == ""
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_shows_completed_steps_and_lists_the_others(tmp_path: Path) -> None:
+    invoke("lesson", "12", "--answer", "A", "--html", "page.html", folder=tmp_path)
+    page = (tmp_path / "page.html").read_text()
+    assert 'id="step-12"' in page
+    assert 'id="step-1"' not in page
+    assert "13. Noise" in page
+    assert json.loads((tmp_path / "lesson-progress" / "progress.json").read_text())["steps"].keys() == {"12_detective"}

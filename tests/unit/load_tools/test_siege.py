@@ -1,0 +1,62 @@
+"""siege: its command line and its output."""
+
+import pytest
+from conftest import TESTS
+
+from under_siege.environments.tool_install import install_command, isolated_tool
+from under_siege.load_tools.siege import Siege
+from under_siege.load_tools.tool import LoadSpec, ToolResponse
+
+
+def test_line_of_a_transaction() -> None:
+    line = "   4,HTTP/1.1,200,  0.28,      5,/,0,2026-11-20 04:48:55"  # siege 4.0.7
+    assert Siege().parse_line(line) == ToolResponse(user=4, status=200, took_s=0.28, size_bytes=5)
+    other = " 104,HTTP/1.0,503, 12.00,1234567,/a,b,0,2026-11-20 04:48:55"
+    assert Siege().parse_line(other) == ToolResponse(104, 503, 12.0, 1234567)
+
+
+@pytest.mark.parametrize("line", ["", "** SIEGE 4.0.7", "New configuration template added to /root/.siege", "1,2,3"])
+def test_any_other_line_is_no_transaction(line: str) -> None:
+    assert Siege().parse_line(line) is None
+
+
+def test_failures_are_read_from_the_summary() -> None:
+    assert Siege().failures("Transactions:\t 57 hits\nFailed transactions:\t          59\nLongest", []) == 59
+    assert Siege().failures("", []) == 0
+
+
+def test_home_is_removed() -> None:
+    with isolated_tool(Siege()) as siege:
+        home = siege.home
+        assert siege.version().count(".") == 2
+        for keep_alive, connection in ((True, "keep-alive"), (False, "close")):
+            siege.command(LoadSpec(25, 4.2, "http://127.0.0.1:8000/", keep_alive=keep_alive))
+            assert f"connection = {connection}\n" in (home / "siegerc").read_text()
+    assert not home.exists()
+
+
+def test_siege_has_a_time_limit() -> None:
+    with isolated_tool(Siege()) as siege:
+        command = siege.command(LoadSpec(25, 4.2, "http://127.0.0.1:8000/"))
+    assert command[2:] == ["-c25", "-t35S", "http://127.0.0.1:8000/"]
+
+
+def test_install_command_names_siege() -> None:
+    assert "siege" in install_command(Siege())
+
+
+@pytest.mark.parametrize("path", sorted((TESTS / "data").glob("siege-*.txt")), ids=lambda path: path.stem)
+def test_output_of_every_siege_version(path) -> None:
+    head, _, report = path.read_text().partition("---\n")
+    lines = head.splitlines()[1:]
+    assert [Siege().parse_line(line) for line in lines] == [
+        ToolResponse(4, 200, 0.28, 5),
+        ToolResponse(3, 200, 0.28, 5),
+        ToolResponse(0, 500, 0.30, 3),
+    ]
+    assert Siege().failures(report, []) == 1
+
+
+def test_siege_versions_are_recorded() -> None:
+    ages = {path.stem.removeprefix("siege-") for path in (TESTS / "data").glob("siege-*.txt")}
+    assert ages == {"4.0.2", "4.0.4", "4.0.7", "4.1.5", "4.1.7"}

@@ -1,0 +1,195 @@
+"""Cases: identified by their server and their values on all axes, in plans, records and reports."""
+
+import json
+import re
+
+import pytest
+from conftest import SERVERS, TESTS
+from plans import plan_of
+from simulated_record import bare_record, record_of, result_of
+
+from under_siege.analysis.report_data import summarize
+from under_siege.checks.verdict import RULES, judge
+from under_siege.compare.diff import compare_results
+from under_siege.compare.diff_export import as_markdown
+from under_siege.model.case import case_of
+from under_siege.model.record import Result, load, save
+from under_siege.model.suite import Kind
+from under_siege.render import formatted
+from under_siege.run.start_command import start_of
+from under_siege.targets import strategies
+from under_siege.targets.strategies import all_strategies, read_strategy
+
+KINDS = {
+    "1": Kind.IN_LINE,
+    "2": Kind.IN_LINE,
+    "3": Kind.THREADS,
+    "4": Kind.PROCESSES,
+    "5": Kind.SLICES,
+    "6": Kind.GREENLETS,
+    "7": Kind.INTERPRETERS,
+    "8": Kind.PREFORK,
+    "9": Kind.PROCESSES,
+    "10": Kind.PROCESSES,
+    "11": Kind.THREADS,
+    "12": Kind.PROCESSES,
+}
+
+
+def along(workers=(1, 2), users=(5,), pythons=("3.11.7",), rounds=(1, 2, 3)) -> Result:
+    """Return a result of a pool with several numbers of workers and of a single-worker server; rates follow workers."""
+    records = []
+    for round_ in rounds:
+        for many in users:
+            for python in pythons:
+                axes = {"users": many, "python": python}
+                records += [bare_record(round_, **axes), record_of("2_loop", round_, **axes)]
+                for count in workers:
+                    more = {"parameters": {"workers": count}}
+                    records.append(record_of("4_pool", round_, workers=count, **axes, **more))
+    return result_of(records)
+
+
+def test_all_values_identify_a_case_whatever_their_order() -> None:
+    one = case_of("x", {"task": "primes", "users": 5, "threads": 2, "workers": None})
+    assert one == case_of("x", {"threads": 2, "users": 5, "task": "primes"})
+    for other in ({"task": "digest"}, {"users": 6}, {"threads": 1}, {"python": "3.14"}, {"workers": 1}):
+        assert case_of("x", {**dict(one.values), **other}) != one
+    assert case_of("y", dict(one.values)) != one
+    assert one.load == (("task", "primes"), ("users", 5))
+    assert one.parameters == {"threads": 2}
+
+
+def test_a_ceiling_covers_all_cases_with_its_values() -> None:
+    ceiling = case_of("bare", {"task": "primes", "users": 5})
+    assert ceiling.covers(case_of("x", {"task": "primes", "users": 5, "workers": 4}))
+    assert not ceiling.covers(case_of("x", {"task": "primes", "users": 6}))
+    assert not case_of("bare", {"workers": 2}).covers(case_of("x", {"users": 5}))
+
+
+def test_only_strategies_with_a_pool_have_a_workers_axis() -> None:
+    plan = plan_of("2", "3", "4", workers=[2, 4])
+    planned = [(case.server[0], case.get("workers")) for case in plan.cases]
+    assert planned == [("2", None), ("3", 2), ("3", 4), ("4", 2), ("4", 4)]
+    assert [case.server for case in plan.ceilings] == ["bare"]  # the ceiling has no workers and is measured once
+    assert plan.turns() == 6
+    case = plan.cases[-1]
+    with start_of(plan, case, 8003, {}) as start:
+        assert start.words[-2:] == ["--workers", "4"]
+    assert "--workers" not in plan.targets["2_async"].command_for(plan.cases[0])
+
+
+def test_scripts_with_unknown_workers_have_a_workers_axis() -> None:
+    plan = plan_of(TESTS / "servers" / "sends_no_http.py", workers=[2, 4])
+    assert [case.get("workers") for case in plan.cases] == [2, 4]
+
+
+def test_cases_of_a_server_are_ranked_and_named_by_their_values() -> None:
+    result = along()
+    one, two, loop = (
+        next(one for one in summarize(result).cases if (one.server, one.workers) == wanted)
+        for wanted in (("4_pool", 1), ("4_pool", 2), ("2_loop", 1))
+    )
+    assert (two.rank, one.rank, loop.rank) == (1, 2, 2)
+    assert (one.parameters, two.parameters, loop.parameters) == ({"workers": 1}, {"workers": 2}, {})
+    assert {one.ceiling_per_s for one in (one, two, loop)} == {two.ceiling_per_s}
+    assert formatted(result, "table").startswith("Use 4_pool with 2 workers.\n")
+    cases = json.loads(formatted(result, "json"))["cases"]
+    assert [case["parameters"] for case in cases] == [{}, {"workers": 1}, {"workers": 2}]
+
+
+def test_one_axis_is_a_column_and_two_axes_are_a_matrix() -> None:
+    table = formatted(along(), "table")
+    assert re.search(r"^→ 1 +4_pool .* 2$", table, re.MULTILINE)  # rank ... workers
+    assert re.search(r"^2 +4_pool .* 1$", table, re.MULTILINE)
+    by_users = formatted(along(users=(5, 10)), "table")
+    assert re.search(r"^strategy +5 users +10 users$", by_users, re.MULTILINE)
+    assert re.search(r"^4_pool with 2 workers +[\d.]+\* +[\d.]+\*$", by_users, re.MULTILINE)
+    by_python = formatted(along(pythons=("3.11.7", "3.14.7")), "table")
+    assert re.search(r"^strategy +1 worker +2 workers$", by_python, re.MULTILINE)
+    assert re.search(r"^4_pool on 3.14.7 +[\d.]+ +[\d.]+\*$", by_python, re.MULTILINE)
+    assert re.search(r"^2_loop on 3.11.7 +([\d.]+) +\1$", by_python, re.MULTILINE)  # equal for all numbers of workers
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("format_", ["table", "markdown", "csv", "json", "html"])
+def test_every_output_format_shows_all_cases(format_: str) -> None:
+    shown = " ".join(formatted(along(users=(5, 10), pythons=("3.11.7", "3.14.7")), format_).split())
+    for word in ("4_pool", "2_loop", "3.14.7", "10"):
+        assert word in shown
+
+
+def test_a_round_of_some_cases_includes_their_ceilings() -> None:
+    plan = plan_of("2", "4", workers=[1, 2])
+    wanted = [case for case in plan.cases if case.get("workers") == 2]
+    assert plan.among([*plan.cases, *plan.ceilings], wanted) == [*wanted, *plan.ceilings]
+
+
+def test_a_workers_option_is_a_change_unless_it_is_an_axis() -> None:
+    one, two = along(workers=(1,)), along(workers=(2,))
+    (found,) = [pair for pair in compare_results(one, two).cases if pair.case.server == "4_pool"]
+    assert found.changes[0].judgement == "better"
+    assert "had 1 worker before and 2 now" in " ".join(as_markdown(compare_results(one, two)).split())
+    both = compare_results(along(), along(workers=(2, 4)))
+    found = {pair.case.get("workers"): pair for pair in both.cases if pair.case.server == "4_pool"}
+    assert [found[count].judgement for count in (1, 2)] == ["gone", "no difference"]
+    assert found[4].base is None
+
+
+def test_all_axes_are_in_the_file(tmp_path) -> None:
+    save(along(), tmp_path / "r.json")
+    read = load(tmp_path / "r.json")
+    assert read == along()
+    assert read.records[2].case == case_of("4_pool", {"task": "primes", "users": 5, "python": "3.11.7", "workers": 1})
+
+
+def test_the_kind_of_a_strategy_follows_from_its_code(tmp_path) -> None:
+    assert {str(one.number): one.kind for one in all_strategies()} == KINDS
+    for path in SERVERS:
+        copy = tmp_path / "99_mine.py"
+        copy.write_text(path.read_text())
+        assert read_strategy(copy).kind == read_strategy(path).kind
+    unknown = tmp_path / "98_other.py"
+    unknown.write_text('"""A server of somebody, on a --port."""\n')
+    assert read_strategy(unknown).kind == Kind.UNKNOWN
+
+
+@pytest.mark.parametrize("name", ["3", "3_async_threadexecutor"])
+def test_finding_a_strategy_reads_only_its_own_file(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    monkeypatch.setattr(strategies, "read_strategy", lambda path: read.append(path.stem))
+    strategies.find_strategy(name)
+    assert read == ["3_async_threadexecutor"]
+
+
+def test_rules_without_their_data_are_skipped() -> None:
+    """Use a server without CPU samples and pings."""
+    whole, bare = record_of("1_x", workers=2, speed=3), record_of("2_x", workers=2, speed=3)
+    for record in (whole, bare):
+        record.idle_answer_s = 0.001
+    for column in (bare.samples.at_s, bare.samples.cpu_s, bare.samples.memory_bytes, bare.pings.due_s):
+        column.clear()
+    for column in (bare.pings.sent_s, bare.pings.waited_s, bare.pings.problem):
+        column.clear()
+    bare.machine = None
+    comparison = summarize(result_of([bare_record(), whole, bare]))
+    codes = [{reason.code for reason in one.reasons} for one in comparison.cases]
+    assert codes[0] >= {"above_ceiling", "too_fast", "too_cheap"}
+    assert codes[1] >= {"above_ceiling", "too_fast"}
+    assert "too_cheap" not in codes[1]
+    assert comparison.cases[1].memory_bytes is None
+    (rounds,) = [rounds for rounds in comparison.rounds if rounds[0].record is bare]
+    assert judge(rounds, {}, comparison.evidence)
+
+
+@pytest.mark.parametrize("code", ["littles_law", "pings", "timer", "too_fast"])
+def test_each_rule_finds_nothing_without_its_data(code: str) -> None:
+    """Remove responses, pings, CPU time and reference runs."""
+    empty = record_of("2_x", machine=None)
+    for columns in (empty.transactions, empty.pings, empty.samples):
+        for name in columns.__struct_fields__:
+            getattr(columns, name).clear()
+    missing = summarize(result_of([empty]))
+    (rule,) = [rule for rule in RULES if rule.code == code]
+    assert rule.of_round is not None
+    assert rule.of_round(missing.rounds[0][0], missing.evidence) is None

@@ -1,0 +1,116 @@
+"""The warm-up of a simulated server: the number of requests at once and their timeout."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from plans import plan_of
+
+from common.cpus import usable_cpus
+from under_siege.http_client import HttpResponse
+from under_siege.model.record import CaseFailedError, Record
+from under_siege.run import warm_up
+from under_siege.run.plan import new_record
+from under_siege.targets.expectation import Expectation
+
+TASK_S = 10.0
+
+
+class SingleQueueServer:
+    """A server that reports this number of workers and has a single queue; requests take no time."""
+
+    load_url, pid = "http://nowhere/", 4711
+
+    def __init__(self, workers: str, named: Callable[[int], str] = "{}/MainThread".format) -> None:
+        self.workers, self.named, self.waiting, self.longest, self.requests = workers, named, 0, 0, 0
+
+    def age_s(self) -> float:
+        return 1.0
+
+    async def ready(self, _session) -> HttpResponse:
+        return HttpResponse(200, b"pong", {"x-workers": self.workers})
+
+    async def while_alive(self, work):
+        return await work
+
+    async def get(self, _session, _url: str, limit_s: float, _expected_bytes: int) -> HttpResponse:
+        self.waiting += 1
+        self.requests += 1
+        place = self.longest = self.waiting
+        await asyncio.sleep(0)  # wait for all requests to be queued
+        self.waiting -= 1
+        if place * TASK_S > limit_s:
+            raise CaseFailedError("no_answer", "the line was too long")
+        return HttpResponse(200, b"right", {"x-worker": self.named(place)})
+
+
+def warmed_up(server: SingleQueueServer, monkeypatch: pytest.MonkeyPatch) -> Record:
+    plan = plan_of("2", users=1)
+    record = new_record(plan, plan.cases[0], 1.0, 1)
+    monkeypatch.setattr(warm_up, "get", server.get)
+    asyncio.run(warm_up.warm_up(server, None, Expectation(b"right", TASK_S, TASK_S), record))
+    return record
+
+
+def test_timeout_of_the_warm_up_covers_the_whole_queue(monkeypatch) -> None:
+    server = SingleQueueServer("40")
+    assert warmed_up(server, monkeypatch).workers == 40
+    assert server.longest == 80
+
+
+def test_threads_are_warm_once_some_of_their_process_have_worked(monkeypatch) -> None:
+    server = SingleQueueServer("40", "1/thread_{}".format)
+    assert warmed_up(server, monkeypatch).workers == 40
+    assert 2 <= server.longest <= server.requests <= 1 + 2 * usable_cpus()
+
+
+@pytest.mark.parametrize(
+    ("worker", "sends_more"),
+    [("4711/thread_{}", False), ("4711/Interpreter-{}", True), ("4712/MainThread", True), ("", True)],
+)
+def test_no_more_requests_if_the_listening_process_did_the_work(worker: str, sends_more: bool, monkeypatch) -> None:
+    server = SingleQueueServer("40", worker.format)
+    assert warmed_up(server, monkeypatch).workers == 40
+    assert (server.requests > 1) == sends_more
+
+
+def test_threads_are_warmed_up_until_no_new_process_answers(monkeypatch) -> None:
+    first = 1 + 2 * usable_cpus()
+    server = SingleQueueServer("1000", lambda place: f"{2 if server.requests > 1 else 1}/thread_{place}")
+    warmed_up(server, monkeypatch)
+    assert first < server.requests < 4 * first
+
+
+@pytest.mark.parametrize("header", ["", "many", "-1", "0", "²", "٣", "1001", "9" * 5000])
+def test_invalid_number_of_workers_is_ignored(header: str, monkeypatch) -> None:
+    server = SingleQueueServer(header)
+    assert warmed_up(server, monkeypatch).workers is None
+    assert server.longest <= 2 * usable_cpus()
+
+
+class SlowSingleWorker(SingleQueueServer):
+    """A server that reports many workers but has a single slow one."""
+
+    def __init__(self, workers: str) -> None:
+        super().__init__(workers)
+        self.requests = 0
+
+    def age_s(self) -> float:
+        return self.requests * TASK_S
+
+    async def get(self, *_) -> HttpResponse:
+        self.requests += 1
+        return HttpResponse(200, b"right", {"x-worker": "1/MainThread"})
+
+
+def test_warm_up_stops_early_if_a_server_has_fewer_workers_than_it_reports(monkeypatch) -> None:
+    server = SlowSingleWorker("40")
+    assert warmed_up(server, monkeypatch).workers == 40
+    assert server.requests == 1 + 2 * min(40, usable_cpus())
+
+
+def test_warm_up_of_short_tasks_sends_all_batches(monkeypatch) -> None:
+    server = SlowSingleWorker("3")
+    monkeypatch.setattr(server, "age_s", lambda: 1.0)
+    warmed_up(server, monkeypatch)
+    assert server.requests == 1 + 2 * min(3, usable_cpus()) + (warm_up.BATCHES - 1) * 6

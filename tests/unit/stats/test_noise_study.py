@@ -1,0 +1,222 @@
+"""Reports of simulated noisy machines with known truth: they decide, and suspect only dishonest servers.
+
+Seeds are fixed. With so few runs, counts may differ from their expected values; `scripts/study_noise.py` simulates
+hundreds of runs.
+"""
+
+import functools
+
+import numpy as np
+import pytest
+from conftest import thorough
+from noise_study import BESIDE_LIARS, DISHONEST, HONEST, Study, studied
+from noisy_machine import TASK_S, NoisyMachine, Server
+from simulated_record import bare_record, record_of, result_of
+from simulated_results import SPEED_PROBE, add_beats
+
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import Machine
+from under_siege.render import formatted
+from under_siege.run.duration import LIMIT_S
+from under_siege.stats.cpu_speed import speeds_of
+from under_siege.stats.rounds_data import Round
+from under_siege.stats.speed_correction import taken_by_others
+
+RUNS = {"quiet": 6, "drifting": 8, "noisy": 12}
+
+
+@functools.cache
+def study(kind: str, servers: tuple[Server, ...] = HONEST, runs: int = 0) -> Study:
+    """Simulate once for all tests of this kind of machine."""
+    return studied(range(runs or RUNS[kind]), kind, servers)
+
+
+@pytest.mark.parametrize("kind", thorough(["quiet", "noisy", "drifting"], quick=("quiet", "noisy")))
+def test_intervals_cover_the_truth(kind: str) -> None:
+    # The intervals of a run share their noise; 400 runs give a coverage of 95 to 97 %.
+    assert 0.88 < np.mean(study(kind).covered) <= 1
+
+
+@pytest.mark.parametrize("kind", thorough(["quiet", "noisy", "drifting"], quick=("quiet", "noisy")))
+def test_every_honest_server_is_judged_and_none_is_suspect(kind: str) -> None:
+    verdicts = study(kind).verdicts
+    assert verdicts["suspect"] == 0
+    assert verdicts["ok"] >= 0.98 * verdicts.total()
+    assert study(kind).undecided_runs == 0
+
+
+def test_equal_servers_share_the_first_rank() -> None:
+    assert study("noisy").told_apart <= 1
+    assert study("quiet").told_apart == 0
+
+
+def test_slower_servers_are_found_on_a_noisy_machine() -> None:
+    assert study("noisy").found["20_percent_slower"] >= RUNS["noisy"] - 1
+    assert study("noisy").found["10_percent_slower"] >= RUNS["noisy"] / 2
+    assert study("quiet").found["10_percent_slower"] == RUNS["quiet"]
+
+
+def test_more_rounds_help_and_stay_within_the_time_limit() -> None:
+    found = studied(range(4), rounds=None)
+    assert found.found["20_percent_slower"] == 4
+    assert found.undecided_runs == found.told_apart == 0
+    assert max(found.seconds) < LIMIT_S + 15  # the last case may exceed the budget
+    quiet = studied(range(1), "quiet", rounds=None)
+    assert quiet.seconds[0] < 0.8 * LIMIT_S
+
+
+def test_intervals_are_narrow() -> None:
+    assert np.median(study("noisy").half_widths) < 0.06
+    assert np.median(study("quiet").half_widths) < 0.02
+
+
+@pytest.mark.parametrize("kind", thorough(["quiet", "noisy"], quick=("noisy",)))
+def test_dishonest_servers_are_never_ok_and_honest_ones_never_suspect(kind: str) -> None:
+    found = study(kind, (*BESIDE_LIARS, *DISHONEST), runs=6)
+    assert set(found.of_dishonest) == {one.name for one in DISHONEST}
+    for name, verdicts in found.of_dishonest.items():
+        assert verdicts["ok"] == 0, name
+        assert verdicts["suspect"] >= 4, name
+    assert found.verdicts["suspect"] == 0
+
+
+def test_io_bound_tasks_are_not_speed_adjusted() -> None:
+    servers = (Server("1_a", waits_s=0.06), Server("2_b", waits_s=0.06, work=1.3))
+    comparison = summarize(NoisyMachine(1).run(servers, rounds=2))
+    for case in comparison.cases:
+        assert case.rate_at_usual_speed_per_s is None
+    assert [case.rank for case in comparison.cases] == [1, 2]
+
+
+def test_one_round_ranks_servers_with_half_the_throughput() -> None:
+    comparison = summarize(NoisyMachine(3).run(HONEST, rounds=1))
+    first = {case.server for case in comparison.cases if case.rank == 1}
+    assert "4_pool" in first
+    assert not first & {one.name for one in HONEST if one.workers == 1}
+
+
+def test_the_effect_of_a_busy_sibling_cpu_is_not_corrected() -> None:
+    """If two busy CPUs slow each other down to 0.62, a single one reaches 0.81 of the ceiling."""
+    shares = []
+    for seed in range(6):
+        machine = NoisyMachine(seed, "quiet", beside_a_busy_cpu=0.62)
+        comparison = summarize(machine.run((Server("1_a"), Server("2_b", 2)), rounds=3))
+        shares.append(comparison.cases[0].of_ceiling.mean / (1 / 1.24))
+    assert np.mean(shares) == pytest.approx(1, abs=0.05)
+
+
+def test_the_speed_is_that_of_the_cpus_that_worked() -> None:
+    record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
+    end_s = record.load_s
+    record.beats.took_s[:] = [0.001 if cpu == 0 else 0.002 for cpu in record.beats.cpu]
+    record.cpu_times.busy_s[0] = list(record.cpu_times.at_s)
+    record.cpu_times.busy_s[1] = [0.0] * len(record.cpu_times.at_s)
+    speeds = speeds_of(record)
+    assert speeds.mean(0, end_s) == pytest.approx(1000, rel=0.02)
+    assert speeds.highest(0, end_s) == pytest.approx(1000)
+    assert speeds.at(2.0, 1) == pytest.approx(500)
+    assert speeds.load_beside(0, end_s) == pytest.approx(0, abs=0.05)
+    assert np.diff(speeds.clock(1000.0)(np.array([1.0, 2.0]))) == pytest.approx(1, rel=0.02)
+    assert np.diff(speeds.clock(500.0, 0.0)(np.array([1.0, 2.0]))) == pytest.approx(1)
+    record.cpu_times.busy_s.clear()  # without this, all CPUs have the same weight
+    assert speeds_of(record).mean(0, end_s) == pytest.approx(750, rel=0.01)
+
+
+@pytest.mark.parametrize("odd_s", [0.1, 0.0])
+def test_an_interrupted_sample_hardly_counts(odd_s: float) -> None:
+    record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
+    record.beats.took_s[:] = [0.001] * len(record.beats.took_s)
+    before = speeds_of(record)
+    record.beats.took_s[201] = odd_s
+    after = speeds_of(record)
+    assert after.mean(0, 4) == pytest.approx(before.mean(0, 4), rel=0.02)
+    assert after.highest(0, 4) == pytest.approx(before.highest(0, 4))
+
+
+def test_results_without_a_speed_probe_are_not_adjusted() -> None:
+    result = NoisyMachine(1).run(HONEST[:3], rounds=2)
+    for record in result.records:
+        for column in (record.beats.at_s, record.beats.cpu, record.beats.took_s):
+            column.clear()
+    for case in summarize(result).cases:
+        assert (case.speed, case.rate_at_usual_speed_per_s) == (None, None)
+        assert case.rate_per_s.low < case.rate_per_s.high
+
+
+def test_extremes_of_a_short_siege_include_its_mean() -> None:
+    record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
+    record.load_s = 1.1
+    record.beats.took_s[:] = [0.002 if 0.5 < at_s < 0.9 else 0.001 for at_s in record.beats.at_s]
+    one = Round(record)
+    lowest, highest = one.lowest_and_highest
+    assert lowest <= one.speed <= highest
+
+
+def disturbed(used: float, waited: float, other: float, processes: int) -> Round:
+    """Return a 1 s round on two CPUs, with the CPUs used by the server, waited for, and used by other programs."""
+    record = record_of("1_a", workers=6, load_s=1.0)
+    record.samples.at_s[:], record.samples.cpu_s[:] = [0.0, 1.0], [0.0, used]
+    record.samples.waited_s[:] = [0.0, waited]
+    record.samples.processes[:] = [processes] * 2
+    record.machine = Machine(total_s=2, busy_s=used + other + 0.12, steal_s=0, idle_s=max(0, 2 - used - other - 0.12))
+    return Round(record)
+
+
+@pytest.mark.parametrize(
+    ("used", "waited", "other", "processes", "lost"),
+    [
+        (1.0, 0.0, 1.0, 1, 0.0),  # another program has the other CPU
+        (1.33, 0.67, 0.67, 3, 0.33),  # two workers and another program share two CPUs
+        (1.9, 2.0, 0.0, 5, 0.0),  # four workers share two otherwise idle CPUs
+        (0.67, 0.33, 1.33, 1, 0.33),  # one thread and two other programs
+        (0.75, 1.05, 1.2, 1, 0.25),  # six threads that share a GIL, and two other programs
+        (0.75, 5.0, 1.2, 1, 0.61),  # six threads whose task releases the GIL
+    ],
+)
+def test_lost_cpu_time_is_what_threads_waited_while_others_ran(
+    used: float, waited: float, other: float, processes: int, lost: float
+) -> None:
+    assert taken_by_others(disturbed(used, waited, other, processes)) == pytest.approx(lost, abs=0.02)
+
+
+def test_disturbances_are_notes_with_their_size() -> None:
+    result = NoisyMachine(2).run(HONEST[:2], rounds=2)
+    for record in result.records:
+        record.machine = Machine(total_s=10, busy_s=5, steal_s=1.2, idle_s=3.8)
+    text = " ".join(formatted(result, "table").split())
+    assert "CPU speed varied by up to 1." in text
+    assert "noisy neighbours took up to 12 % of CPU time in 6 of 6 rounds" in text
+    assert "ok" in {case.verdict for case in summarize(result).cases}
+
+
+def test_a_slow_ping_sender_is_a_note_and_no_verdict() -> None:
+    records = [bare_record(), record_of("1_a")]
+    records[1].pings.sent_s[:] = [at_s + 0.05 for at_s in records[1].pings.due_s]
+    records[1].pings.waited_s[:] = [0.06] * len(records[1].pings.due_s)
+    result = result_of(records)
+    assert "pings were sent up to 50 ms late" in " ".join(formatted(result, "table").split())
+    assert "suspect" not in {case.verdict for case in summarize(result).cases}
+
+
+def test_the_simulated_task_has_its_nominal_duration() -> None:
+    record = NoisyMachine(1, "quiet").measure(Server("1_a"), 1)
+    assert np.mean(record.alone_cpu_s) == pytest.approx(TASK_S, rel=0.05)
+    assert len(record.transactions.took_s) / record.load_s == pytest.approx(1 / TASK_S, rel=0.1)
+
+
+def test_a_task_that_waited_for_a_cpu_counts_as_cpu_bound() -> None:
+    """Rates of CPU-bound tasks are corrected for other programs; rates of I/O-bound tasks are not."""
+    corrected = {}
+    for name, cpu_s in (("computes", [TASK_S] * 3), ("waits", [TASK_S / 100] * 3)):
+        records = [record_of("1_a", round_, workers=1) for round_ in (1, 2)]
+        for record in records:
+            record.samples.processes[:] = [1] * len(record.samples.at_s)
+            record.samples.waited_s[:] = [at_s / 3 for at_s in record.samples.at_s]
+            record.machine = Machine(total_s=2 * record.load_s, busy_s=2 * record.load_s, steal_s=0, idle_s=0)
+            record.alone_wall_s[:], record.alone_cpu_s[:] = [2 * TASK_S, TASK_S, 3 * TASK_S], cpu_s
+            record.samples.cpu_s[:] = [at_s * 2 / 3 for at_s in record.samples.at_s]
+            add_beats(record, 1.0, 1, np.random.default_rng(record.round))
+        comparison = summarize(result_of(records, speed_probe=SPEED_PROBE))
+        corrected[name] = comparison.correction.rate(comparison.rounds[0][0]) / comparison.rounds[0][0].rate.per_s
+    assert corrected["computes"] == pytest.approx(1.5, rel=0.05)
+    assert corrected["waits"] == pytest.approx(1.0, rel=0.01)

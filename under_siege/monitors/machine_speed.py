@@ -1,0 +1,214 @@
+"""Measure the speed of the machine while a case runs: a CPU loop, the task alone, and the load of the CPUs."""
+
+import asyncio
+import contextlib
+import math
+import re
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+
+import psutil
+
+from common.cpus import usable_cpu_numbers
+from under_siege.model.record import Machine, Record, append_row
+from under_siege.monitors.probes import in_background
+from under_siege.paths import script, server_environment
+from under_siege.processes.managed_process import ManagedProcess, until
+from under_siege.processes.process_output import Tail, reading_lines
+from under_siege.targets.interpreter import Interpreter
+
+CPU_TIMES_EVERY_S = 0.25
+RECENT_S = 2.0  # how long samples are kept
+SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
+MOST_RUNS, ENOUGH_S = 3, 0.25  # runs at a time, or as many as start within this time
+FRESH_S = 1.0  # runs after one case that are this recent also count as runs before the next one
+_RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
+
+
+@contextlib.asynccontextmanager
+async def script_process(
+    command: Sequence[str],
+    take: Callable[[str, float], None],
+    *,
+    stdin: int = subprocess.DEVNULL,
+    folder: Path | None = None,
+    may_hide: bool = True,
+) -> AsyncIterator[ManagedProcess]:
+    """Start one of the subprocess scripts and call `take` for each line that it prints; stop it at the end."""
+    process = ManagedProcess(command, environment=server_environment(), stdin=stdin, folder=folder, may_hide=may_hide)
+    try:
+        assert process.process.stdout is not None
+        with reading_lines(process.process.stdout.fileno(), take):
+            yield process
+    finally:
+        await process.stop(grace_s=0)
+
+
+@contextlib.asynccontextmanager
+async def watching_machine(record: Record) -> AsyncIterator[None]:
+    """Record what all CPUs, and this program itself, did while the body ran."""
+    before, own_before_s = psutil.cpu_times(), time.process_time()
+    try:
+        yield
+    finally:
+        record.bench_cpu_s = time.process_time() - own_before_s
+        record.machine = machine_between(before, psutil.cpu_times())
+        record.load_average_after = psutil.getloadavg()[0]
+
+
+def machine_between(before: object, after: object) -> Machine:
+    """Return what the CPUs did between two readings of `psutil.cpu_times()`."""
+    earlier_s = _times_s(before)
+    spent_s = {name: later_s - earlier_s[name] for name, later_s in _times_s(after).items()}
+    return Machine(
+        total_s=sum(spent_s.values()),
+        busy_s=_busy_s(spent_s),
+        steal_s=spent_s.get("steal", 0.0),
+        idle_s=spent_s.get("idle", 0.0) + spent_s.get("iowait", 0.0),
+    )
+
+
+def _times_s(times: object) -> dict[str, float]:
+    """Return the times by name without guest times, which are part of user time already (proc(5))."""
+    names = getattr(times, "_fields", ())
+    return {name: getattr(times, name) for name in names if name not in ("guest", "guest_nice")}
+
+
+def _busy_s(times_s: dict[str, float]) -> float:
+    """Return how long processes ran; interrupts are no process's work."""
+    return sum(times_s.values()) - sum(times_s.get(name, 0.0) for name in ("idle", "iowait", "steal", "irq", "softirq"))
+
+
+class SpeedProbe:
+    """The samples of one process that runs during all cases, so that all are measured by the same probe."""
+
+    def __init__(self) -> None:
+        self._record: Record | None = None
+        self._recent: deque[tuple[float, int, float]] = deque()
+
+    def take(self, line: str, _arrived_s: float) -> None:
+        """Parse a line that the process printed."""
+        at_s, cpu, took_s = line.split(",")
+        sample = float(at_s), int(cpu), float(took_s)
+        self._recent.append(sample)
+        while sample[0] - self._recent[0][0] > RECENT_S:
+            self._recent.popleft()
+        if self._record is not None:
+            append_row(self._record.beats, *sample)
+
+    @contextlib.asynccontextmanager
+    async def beside(self, record: Record, since_s: float = math.inf) -> AsyncIterator[None]:
+        """Record every sample while the body runs; times are of `time.monotonic`.
+
+        Args:
+            since_s: also record the recent samples from then on.
+        """
+        for sample in self._recent:
+            if sample[0] >= since_s:
+                append_row(record.beats, *sample)
+        self._record = record
+        try:
+            async with in_background(_record_cpu_times(record)):
+                yield
+        finally:
+            self._record = None
+
+
+@contextlib.asynccontextmanager
+async def speed_probe() -> AsyncIterator[SpeedProbe]:
+    """Start the speed probe; stop it at the end."""
+    probe = SpeedProbe()
+    async with script_process(SPEED_PROBE, probe.take, may_hide=False):
+        yield probe
+
+
+async def _record_cpu_times(record: Record) -> None:
+    columns, cpus, due_s = record.cpu_times, usable_cpu_numbers(), time.monotonic()
+    while True:
+        columns.at_s.append(time.monotonic())
+        times = psutil.cpu_times(percpu=True)
+        for cpu in cpus:
+            columns.busy_s.setdefault(cpu, []).append(round(_busy_s(_times_s(times[cpu])), 2))
+        due_s += CPU_TIMES_EVERY_S
+        await asyncio.sleep(due_s - time.monotonic())
+
+
+class BaselineWorker:
+    """A process that has imported the task, and runs it for each line that it reads."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self.process: ManagedProcess | None = None
+        self._lines: list[list[float]] = []
+        self._is_lost = False  # it failed or timed out once, and is not used again
+        self._last: list[list[float]] = []  # the runs of the last time
+        self._last_of: Record | None = None
+
+    def take(self, line: str, _arrived_s: float) -> None:
+        """Parse a line that it printed; the task prints other lines."""
+        if _RUN.fullmatch(line):
+            self._lines.append([float(word) for word in line.split(",")])
+
+    def fresh_since_s(self, record: Record) -> float:
+        """Return when the runs started that another case made right before this one; infinite without any."""
+        is_fresh = self._last and self._last_of is not record and time.monotonic() - self._last[0][0] < FRESH_S
+        return self._last[0][0] if is_fresh else math.inf
+
+    async def perform(self, record: Record) -> None:
+        """Record some runs of the task, or none after a failure; times are of `time.monotonic`."""
+        if self.fresh_since_s(record) == math.inf:
+            began_s, self._last = time.monotonic(), []
+            while len(self._last) < MOST_RUNS and (not self._last or time.monotonic() - began_s < ENOUGH_S):
+                self._is_lost = self._is_lost or not await self._run_once()
+                if self._is_lost:
+                    break
+                self._last.append(self._lines[-1])
+        self._last_of = record
+        for at_s, wall_s, cpu_s, cpu in self._last:
+            record.alone_at_s.append(at_s)
+            record.alone_wall_s.append(wall_s)
+            record.alone_cpu_s.append(cpu_s)
+            record.alone_on_cpu.append(int(cpu))
+
+    async def _run_once(self) -> bool:
+        before, process = len(self._lines), self.process
+        assert process is not None
+        assert process.process.stdin is not None
+        try:
+            process.process.stdin.write(b"\n")
+            process.process.stdin.flush()
+        except OSError:  # it has ended
+            return False
+        await until(lambda: len(self._lines) > before or process.ended(), self._patience_s, look_s=0.002)
+        return len(self._lines) > before
+
+
+@contextlib.asynccontextmanager
+async def baseline_worker(
+    task: str, python: Interpreter, patience_s: float, folder: Path | None = None
+) -> AsyncIterator[BaselineWorker]:
+    """Start a baseline worker for the task; stop it at the end."""
+    worker, command = BaselineWorker(patience_s), [python.path, *script("baseline_worker"), task]
+    async with script_process(command, worker.take, stdin=subprocess.PIPE, folder=folder) as process:
+        worker.process = process
+        Tail(process.process.stderr)  # otherwise it would block when the pipe is full
+        yield worker
+
+
+@contextlib.asynccontextmanager
+async def beside_the_machine(record: Record, probe: SpeedProbe, baseline: BaselineWorker | None) -> AsyncIterator[None]:
+    """Record the speed of the machine: the speed probe, and the task alone before and after the body."""
+    began_s = time.monotonic()
+    async with probe.beside(record, baseline.fresh_since_s(record) if baseline else math.inf):
+        if baseline:
+            await baseline.perform(record)
+        yield
+        if baseline:
+            await baseline.perform(record)
+    zero_s = began_s if record.load_began_s is None else record.load_began_s
+    for column in (record.beats.at_s, record.cpu_times.at_s, record.alone_at_s):
+        column[:] = [round(at_s - zero_s, 4) for at_s in column]

@@ -1,0 +1,140 @@
+"""The bench's own requests during the load: pings, and requests for the task whose answers are compared.
+
+Both are open loops: a request is sent when it is due, whether or not the earlier ones were answered, and the latency of
+a ping counts from then. A closed loop would send fewer requests to a server that stalls, and so hide the stall
+(coordinated omission).
+"""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any
+
+import aiohttp
+
+from under_siege.http_client import get
+from under_siege.model.record import CaseFailedError, Checks, Pings, append_row
+from under_siege.model.suite import Ping
+
+PING_INTERVAL_S = 0.05
+_Work = Coroutine[Any, Any, None]
+
+
+async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait until they have ended."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def in_background(work: _Work) -> AsyncIterator[None]:
+    """Do the work while the body runs, then cancel it."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        await cancel([task])
+
+
+@contextlib.asynccontextmanager
+async def _open_loop(
+    send: Callable[[float], _Work], times_s: Iterable[float], timeout_s: float | None
+) -> AsyncIterator[None]:
+    """Start `send(due_s)` at each time while the body runs, then wait for what has not ended yet."""
+    pending: set[asyncio.Task[None]] = set()
+
+    async def send_when_due() -> None:
+        for due_s in times_s:
+            await asyncio.sleep(due_s - time.monotonic())
+            task = asyncio.create_task(send(due_s))
+            pending.add(task)
+            task.add_done_callback(pending.discard)
+
+    try:
+        async with in_background(send_when_due()):
+            yield
+        if pending:
+            await asyncio.wait(pending, timeout=timeout_s)
+    finally:
+        await cancel(pending)
+
+
+def probing(
+    session: aiohttp.ClientSession,
+    url: str,
+    ping: Ping | None,
+    timeout_s: float,
+    pings: Pings,
+    began_s: float,
+    interval_s: float = PING_INTERVAL_S,
+    first_s: float = 0.0,
+) -> AbstractAsyncContextManager[None]:
+    """Send pings at a fixed rate while the body runs, then wait for missing answers for `timeout_s`.
+
+    Args:
+        first_s: when the first one is due, after `began_s`.
+    """
+    if ping is None:
+        return contextlib.nullcontext()
+    times_s = (began_s + first_s + number * interval_s for number in itertools.count())
+    return _open_loop(partial(_ping, session, url, ping, pings, began_s), times_s, timeout_s)
+
+
+async def _ping(
+    session: aiohttp.ClientSession, url: str, ping: Ping, pings: Pings, began_s: float, due_s: float
+) -> None:
+    sent_s, problem = time.monotonic(), "not answered"
+    try:
+        answer = await get(session, url + ping.path)
+        problem = "" if ping.fits(answer.status, answer.body) else answer.described()
+    except aiohttp.ClientConnectorError as error:
+        problem = f"not connected: {error.strerror}"
+    except CaseFailedError as error:
+        problem = str(error)
+    finally:
+        waited_s = time.monotonic() - due_s
+        append_row(pings, round(due_s - began_s, 6), round(sent_s - began_s, 6), round(waited_s, 6), problem)
+
+
+def check_interval_s(task_s: float) -> float:
+    """Return 1 s, or more for long tasks, so that checks take at most 10 % of a server with one worker."""
+    return max(1.0, 10 * task_s)
+
+
+class AnswerCheck:
+    """Request the task and compare the answers, because siege only counts their bytes.
+
+    These requests are work, and are counted as work. They begin together with the users: if they joined later, they
+    would make the queue longer in the middle of the measurement.
+    """
+
+    def __init__(self, verify: Callable[[int], Awaitable[object]], checks: Checks, began_s: float) -> None:
+        self._verify, self._checks, self._began_s = verify, checks, began_s
+
+    async def check(self, in_a_row: int = 1) -> None:
+        """Verify the last of some answers in a row on one connection, and record the outcome."""
+        sent_s, code, problem = time.monotonic() - self._began_s, "no_answer", "GET / was not answered"
+        try:
+            await self._verify(in_a_row)
+            code, problem = "", ""
+        except CaseFailedError as failed:
+            code, problem = failed.code, str(failed)
+        finally:
+            answered_s = time.monotonic() - self._began_s
+            append_row(self._checks, round(sent_s, 6), round(answered_s, 6), code, problem)
+
+    def checking(self, every_s: float, end_s: Callable[[], float]) -> AbstractAsyncContextManager[None]:
+        """Check at a fixed rate while the body runs, then wait for the answers still missing.
+
+        Args:
+            end_s: returns when the load will end, as far as that is known now; nothing is sent after that.
+        """
+        after_s = itertools.takewhile(lambda at_s: at_s < end_s(), (number * every_s for number in itertools.count()))
+        times_s = (self._began_s + at_s for at_s in after_s)
+        return _open_loop(lambda _: self.check(), times_s, timeout_s=None)
