@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+from itertools import pairwise
 
 import pytest
 from command import invoke
@@ -15,7 +16,6 @@ from under_siege.model.record import SCHEMA, load
 
 pytestmark = pytest.mark.figures
 
-LATE_S = 0.05  # allowed delay of a ping
 TOO_LONG_S = 0.3  # stall of the machine after which the run is repeated
 
 KEYS = {
@@ -154,10 +154,13 @@ def test_pings_are_sent_on_schedule_despite_unanswered_pings(measured) -> None:
         )  # the load tool ends at the latest with the case
         assert set(record.pings.problem) == {""}
     blocked = [record for record in load(measured[1]).records if record.server == "2_async"]
-    for record in blocked:  # several pings were in flight
-        assert max(record.pings.waited_s) > 0.05
-        late_s = max(sent - due for sent, due in zip(record.pings.sent_s, record.pings.due_s, strict=True))
-        assert late_s < LATE_S + measured[2]
+    for record in blocked:  # a ping waits about 0.3 s, so the next ones are due before it is answered
+        pings = sorted(zip(record.pings.due_s, record.pings.sent_s, record.pings.waited_s, strict=True))
+        next_sent_s = [
+            (due + waited, sent) for (due, _, waited), (next_due, sent, _) in pairwise(pings) if next_due < due + waited
+        ]
+        assert next_sent_s
+        assert sum(sent < answered for answered, sent in next_sent_s) > len(next_sent_s) / 2
 
 
 def test_the_number_of_transactions_matches_siege(measured) -> None:
