@@ -1,4 +1,4 @@
-"""On a cluster: Dask runs the task in a worker on this machine, or on any of those behind DASK_SCHEDULER_ADDRESS."""
+"""On a cluster: Dask runs the task in a worker on this machine, or in the cluster at DASK_SCHEDULER_ADDRESS."""
 
 from common.cpus import usable_cpus as default_workers
 from common.kits.dask_kit import cluster, result_of

@@ -1,4 +1,4 @@
-"""FastAPI with a plain `def`: it runs in a pool of 40 threads, and under the GIL one of them computes at a time."""
+"""FastAPI with a plain `def`: it runs in a pool of 40 threads, and the GIL lets only one of them compute at a time."""
 
 from fastapi import Request, Response
 

@@ -1,4 +1,4 @@
-"""In a thread pool: threads wait in parallel, but under the GIL only one computes, and the loop waits for it too."""
+"""In a thread pool: threads wait in parallel, but only one at a time holds the GIL, which the event loop needs, too."""
 
 from concurrent.futures import ThreadPoolExecutor
 

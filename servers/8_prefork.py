@@ -1,4 +1,4 @@
-"""Several processes, one request each at a time (gunicorn): every core computes, but pings queue; needs a proxy too."""
+"""Several processes, each with one request at a time (gunicorn): every core computes, but pings queue; needs a proxy."""
 
 from flask import Response
 
