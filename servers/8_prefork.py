@@ -1,4 +1,4 @@
-"""Several processes, each with one request at a time (gunicorn): every core computes, but pings queue; needs a proxy."""
+"""Several processes, one request in each (gunicorn): every core computes, but pings queue; needs a proxy."""
 
 from flask import Response
 

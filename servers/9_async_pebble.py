@@ -1,4 +1,4 @@
-"""In a process pool that can stop a task: at a time limit or when its client disconnects; pebble replaces the worker."""
+"""In a process pool that can stop a task: at a time limit or when its client disconnects; pebble replaces workers."""
 
 from multiprocessing import get_context
 
