@@ -30,6 +30,7 @@ CHECK_USER = -1  # runs a task at intervals, like the bench's own checks of answ
 # Seconds after which a thread must release the GIL. With Python's default of 5 ms, 13 to 100 threads that run a Python
 # loop did 2 to 6 % less work per CPU second than one thread; with 0.1 s at most 1 % less (medians, busy 2-CPU machine).
 SWITCH_S = 0.1
+EXIT_S = 10.0  # the fork server reports the exit code of a killed process late if the CPUs are busy
 READY, GO = "ready", "go"
 FAILING = threading.Lock()  # held by the first thread that reports a failure, and never released
 
@@ -105,7 +106,7 @@ def _receive_messages(user_processes: Sequence[UserProcess]) -> int:
         try:
             message = user_process.pipe.recv() if user_process.pipe.poll() else ""
         except EOFError:
-            user_process.process.join(1.0)
+            user_process.process.join(EXIT_S)
             _give_up(user_processes, _exit_text(user_process.process.exitcode))
         if message == READY:
             ready += 1
