@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_result import next_offer
+from under_siege.capacity.capacity_result import Capacity
 from under_siege.capacity.rate_step import LIMIT_S, Offer, longest_s, typical_arrivals
 from under_siege.environments.services import Services
 from under_siege.model.case import Case, Value
@@ -117,7 +117,8 @@ class CapacityRun:
             self.watcher.say(f"the search takes {in_words(total_s, total_s)}")
             for step_number in count(1):
                 for case in order.sample(remaining, len(remaining)):
-                    offer = next_offer(self.result, case, self._budget_s(case), self.expectations[case.work].task_s)
+                    task_s = self.expectations[case.work].task_s
+                    offer = Capacity(self.result, case, task_s).next_offer(self._budget_s(case))
                     if offer is None:
                         remaining.remove(case)
                         continue
@@ -143,9 +144,8 @@ class CapacityRun:
         due_s, goals = [round(float(at), 6) for at in arrivals / rate], [goal(text) for text in step.goals]
         async with beside_the_machine(record, probe, None):
             expected = self.plan.expected_of(case, self.expectations)
-            await Offer(
-                self.plan, case, expected, self.services, step, due_s, goals, self.watcher.answer_came
-            ).measure()
+            offer = Offer(self.plan, case, expected, self.services, step, due_s, goals, self.watcher.answer_came)
+            await offer.measure()
 
     async def _measure_ceiling(self, case: Case, probe: SpeedProbe) -> Record:
         """Measure the ceiling: the same tasks on every CPU without a server."""
