@@ -405,7 +405,7 @@ def shown_or_refused(folder: Path, told: object) -> bool:
 def test_slow_pings_end_a_step_once_the_goal_is_out_of_reach(slow_pings: int, is_missed: bool) -> None:
     step = offered(SERVERS["M/D/1"], 10.0, 10.0, 2, 1)
     step.record.pings.waited_s[:slow_pings] = [0.2] * slow_pings
-    offer = Offer(None, step.case, None, None, step, [10.0], [goal(text) for text in GOALS], lambda: None)
+    offer = Offer(None, None, None, step, [10.0], [goal(text) for text in GOALS], lambda: None)
     assert offer._are_pings_missed(np.array([10.0])) is is_missed
 
 
