@@ -122,8 +122,9 @@ class Generator:
 
     @property
     def _stdin(self) -> IO[bytes]:
-        assert self._process.process.stdin is not None
-        return self._process.process.stdin
+        stdin: IO[bytes] | None = self._process.process.stdin
+        assert stdin is not None
+        return stdin
 
     def sample(self) -> None:
         """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""

@@ -90,7 +90,8 @@ class MetricChange:
     @property
     def values(self) -> tuple[float | None, float | None]:
         """Return the values of both results as `report` shows them."""
-        return self.base and self.base.as_measured(self.figure), self.new and self.new.as_measured(self.figure)
+        base, new = (None if case is None else case.as_measured(self.figure) for case in (self.base, self.new))
+        return base, new
 
     @property
     def is_testable(self) -> bool:
