@@ -11,7 +11,7 @@ import numpy as np
 from simulated_cpus import Machine
 from simulated_record import record_of, result_of
 
-from under_siege.capacity.capacity_result import Capacity, capacities_of, next_offer
+from under_siege.capacity.capacity_result import Capacity, capacities_of
 from under_siege.capacity.rate_step import CLEARLY, FEWEST_MISSED, LATER, PING_EVERY_S, typical_arrivals
 from under_siege.model.record import Arrivals, Pings, RateStep, Record, Result
 from under_siege.model.threshold import goal
@@ -213,7 +213,7 @@ def searched(
     result, machine = result_of([]), Machine(seed, noisy=noisy)
     case = record_of("3_some", users=25).case
     for number in itertools.count(1):
-        found = next_offer(result, case, budget_s, task_s)
+        found = Capacity(result, case, task_s).next_offer(budget_s)
         if found is None:
             break
         result.steps.append(offered(server, *found, number, seed, ping, goals, machine))

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
@@ -29,39 +29,44 @@ _GAP, _CELL = 2, 9  # columns; the gap between two cells, and the width of a cel
 _TALLEST_S, _LOWEST_S = 10.0, 0.001  # range of a curve, on a logarithmic scale
 
 
-def names_of(capacities: Sequence[Capacity]) -> list[str]:
-    """Return for each capacity a name that distinguishes it from the others."""
+class NamedCapacity(NamedTuple):
+    """A capacity, and names that distinguish it from the others."""
+
+    capacity: Capacity
+    name: str  # 4_async_processexecutor
+    plain: str  # process pool
+    brief: str  # process pool (4)
+
+
+def named(capacities: Sequence[Capacity]) -> list[NamedCapacity]:
+    """Return the capacities with their names."""
     cases = [capacity.case for capacity in capacities]
     axes = [name for name in varying(cases) if name in ("task", "path")]
-    suffixes = [in_words(case, axes) for case in cases]
-    return [
-        name_of(case, cases) + (f" ({suffix})" if suffix else "") for case, suffix in zip(cases, suffixes, strict=True)
-    ]
+    pairs = []
+    for capacity in capacities:
+        server, title, suffix = capacity.case.server, capacity.title, in_words(capacity.case, axes)
+        name = name_of(capacity.case, cases) + (f" ({suffix})" if suffix else "")
+        plain_name = in_plain_words(server, title) + name.removeprefix(server)
+        pairs.append(NamedCapacity(capacity, name, plain_name, in_brief(name, server, title)))
+    return pairs
 
 
-def plain_names_of(capacities: Sequence[Capacity]) -> list[str]:
-    return [
-        f"{in_plain_words(capacity.case.server, capacity.title)}{name.removeprefix(capacity.case.server)}"
-        for capacity, name in zip(capacities, names_of(capacities), strict=True)
-    ]
-
-
-def brief_names_of(capacities: Sequence[Capacity]) -> list[str]:
-    named = zip(names_of(capacities), capacities, strict=True)
-    return [in_brief(name, capacity.case.server, capacity.title) for name, capacity in named]
+def _best(several: Sequence[NamedCapacity]) -> tuple[NamedCapacity | None, list[NamedCapacity]]:
+    """Return the highest capacity, or None without any, and those whose intervals overlap with it."""
+    able = [each for each in several if each.capacity.lower_per_s]
+    if not able:
+        return None, []
+    able.sort(key=lambda each: each.capacity.per_s or each.capacity.lower_per_s or 0.0, reverse=True)
+    least = able[0].capacity.lower_per_s or 0.0
+    return able[0], [each for each in able[1:] if (each.capacity.upper_per_s or math.inf) >= least]
 
 
 def headline(capacities: Sequence[Capacity]) -> str:
-    named = zip(capacities, plain_names_of(capacities), strict=True)
-    able = [(capacity.lower_per_s, capacity, name) for capacity, name in named if capacity.lower_per_s]
-    if not able:
+    best, others = _best(named(capacities))
+    if best is None:
         return "No server meets all goals at any offered rate"
-    most, best, name = max(able, key=lambda item: item[0])
-    others = [
-        other for _, capacity, other in able if capacity is not best and (capacity.upper_per_s or math.inf) > most
-    ]
-    comparison = f"; not significantly different: {listed(others)}" if others else ", more than any other"
-    return f"{capitalized(name)} {_interval(best)}{comparison}"
+    not_different = f"; not significantly different: {listed([other.plain for other in others])}" if others else ""
+    return f"{capitalized(best.plain)} {_interval(best.capacity)}{not_different or ', more than any other'}"
 
 
 def per_s(value: float | None) -> str:
@@ -96,25 +101,20 @@ def cells(capacity: Capacity) -> list[str]:
 
 def _first_missed_goal(capacity: Capacity) -> str:
     """Return the goal that is missed first, and its value at the lowest rate that missed it."""
-    if capacity.breaks is None:
+    goal = capacity.breaks
+    if goal is None:
         return "nothing"
-    step = _first_missed_step(capacity, capacity.breaks)
-    value = f": {goal_value(step, capacity.breaks)} at {per_s(step.per_s)}" if step else ""
-    return f"{_metric_name(capacity.breaks)}{value}"
-
-
-def _first_missed_step(capacity: Capacity, goal: Goal) -> StepMetrics | None:
-    """Return the step with the lowest rate that missed the goal, if possible above the lower bound."""
     missed = [step for step in capacity.steps if goal in capacity.missed_at(step)]
-    beyond = [step for step in missed if not capacity.lower_per_s or step.per_s >= capacity.lower_per_s]
-    return min(beyond or missed, key=lambda step: step.per_s, default=None)
+    beyond = [step for step in missed if step.per_s >= (capacity.lower_per_s or 0.0)]
+    value = "".join(f": {_goal_value(step, goal)} at {per_s(step.per_s)}" for step in (beyond or missed)[:1])
+    return f"{_metric_name(goal)}{value}"
 
 
 def _metric_name(goal: Goal) -> str:
     return goal.text.partition(goal.operator)[0].strip()
 
 
-def goal_value(step: StepMetrics, goal: Goal) -> str:
+def _goal_value(step: StepMetrics, goal: Goal) -> str:
     """Return the metric of a goal in a step, with its unit."""
     value = step.value(goal)
     if value is None:
@@ -129,71 +129,65 @@ def goal_value(step: StepMetrics, goal: Goal) -> str:
 
 def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer] = ()) -> Iterator[str]:
     """Yield the best server, the servers that meet their goals at no rate, and limitations of the measurement."""
-    names = dict(zip(map(id, capacities), brief_names_of(capacities), strict=True))
-    able = [capacity for capacity in capacities if capacity.lower_per_s]
-    able.sort(key=lambda capacity: capacity.per_s or capacity.lower_per_s or 0.0, reverse=True)
-    if able:
-        yield _best_sentence(able, names)
-    for capacity in capacities:
-        yield from _remarks(capacity, with_capital(names[id(capacity)], capacity.case.server))
+    several = named(capacities)
+    best, others = _best(several)
+    if best:
+        of_ceiling = best.capacity.of_ceiling
+        share = f", {formatting.share(of_ceiling)} of the ceiling" if of_ceiling else ""
+        goals = " and ".join(dict.fromkeys(goal.text for goal in best.capacity.goals))
+        not_different = f"; not significantly different: {listed([other.brief for other in others])}" if others else ""
+        yield f"With {goals}, {best.brief} {_interval(best.capacity)}{share}{not_different}."
+    for each in several:
+        name = with_capital(each.brief, each.capacity.case.server)
+        yield from (f"{name}{remark}." for remark in _remarks(each.capacity))
     yield from _disturbances(capacities)
-    wide = [capacity for capacity in capacities if capacity.verdict == UNDECIDED and capacity.lower_per_s]
-    if undecided := [names[id(capacity)] for capacity in wide]:
-        yield f"The interval is wide for {listed(undecided)}: search longer (--time 3m) or on a quieter machine."
+    if wide := [each.brief for each in several if each.capacity.verdict == UNDECIDED and each.capacity.lower_per_s]:
+        yield f"The interval is wide for {listed(wide)}: search longer (--time 3m) or on a quieter machine."
     for skipped in left_out:
         name = in_brief(skipped.server, skipped.server, skipped.title)
         yield f"Not tested: {name}, because it {skipped.reason}."
 
 
-def _remarks(capacity: Capacity, name: str) -> Iterator[str]:
+def _remarks(capacity: Capacity) -> Iterator[str]:
+    """Yield sentences without the name that they begin with."""
     if capacity.verdict == FAILED:
-        yield f"{name}: search failed: {capacity.failure}."
+        yield f": search failed: {capacity.failure}"
         return
     if capacity.is_none:
-        yield f"{name}: no rate meets the goals; {_why_none(capacity)}."
+        yield f": no rate meets the goals; {_why_none(capacity)}"
     elif capacity.lower_per_s is None:
-        yield f"{name} misses a goal at {per_s(capacity.upper_per_s)}, and no lower offered rate meets all goals."
+        yield f" misses a goal at {per_s(capacity.upper_per_s)}, and no lower offered rate meets all goals"
     elif capacity.upper_per_s is None:
-        yield f"{name} meets every goal at every offered rate, up to {_highest_rate(capacity)}."
+        yield f" meets every goal at every offered rate, up to {per_s(capacity.steps[-1].per_s)}"
     if capacity.per_s and capacity.steady_per_s and capacity.steady_per_s > LARGE_GAIN * capacity.per_s:
-        steady, measured = per_s(capacity.steady_per_s), per_s(capacity.per_s)
-        yield f"{name}: on a machine of constant speed, {steady} instead of {measured}."
+        yield f": on a machine of constant speed, {per_s(capacity.steady_per_s)} instead of {per_s(capacity.per_s)}"
     if capacity.limited:
-        yield _limit(capacity, name)
+        yield (
+            f": the load generator was the limit at {per_s(capacity.limited.per_s)}: its requests were "
+            f"{formatting.seconds(capacity.limited.late_s)} late (p99). This step and higher rates are not counted"
+        )
 
 
 def _disturbances(capacities: Sequence[Capacity]) -> Iterator[str]:
-    late_s = max((step.late_s for capacity in capacities for step in capacity.steps), default=0.0)
+    steps = [step for capacity in capacities for step in capacity.steps]
+    late_s = max((step.late_s for step in steps), default=0.0)
     if late_s > LATE_S:
         yield (
             f"The load generator was up to {formatting.seconds(late_s)} late (p99 of a step). "
             "Latency includes this, because it counts from when a request was due."
         )
-    most = max((step.by_others for capacity in capacities for step in capacity.steps), default=0.0)
+    most = max((step.by_others for step in steps), default=0.0)
     if most > MUCH_BY_OTHERS:
         yield f"Other programs used up to {formatting.share(most)} of the CPUs during a step: use a quieter machine."
-
-
-def _best_sentence(able: Sequence[Capacity], names: dict[int, str]) -> str:
-    """Return a sentence about the server with the highest rate, and those whose intervals overlap with it."""
-    best, *others = able
-    overlapping = [names[id(each)] for each in others if (each.upper_per_s or math.inf) >= (best.lower_per_s or 0.0)]
-    share = f", {formatting.share(best.of_ceiling)} of the ceiling" if best.of_ceiling else ""
-    goals = " and ".join(dict.fromkeys(goal.text for goal in best.goals))
-    comparison = f"; not significantly different: {listed(overlapping)}" if overlapping else ""
-    return f"With {goals}, {names[id(best)]} {_interval(best)}{share}{comparison}."
 
 
 def _interval(capacity: Capacity) -> str:
     """Return `sustains 15.2 requests/s (95 % CI 14.1–16.3)`."""  # noqa: RUF002
     lower, upper = capacity.lower_per_s, capacity.upper_per_s
     if capacity.per_s is None or lower is None or upper is None:
-        return f"sustains at least {_number(lower)} requests/s"
-    return f"sustains {_number(capacity.per_s)} requests/s (95 % CI {_number(lower)}{TO}{_number(upper)})"
-
-
-def _number(value: float | None) -> str:
-    return NONE if value is None else significant(value)
+        return f"sustains at least {significant(lower or 0.0)} requests/s"
+    bounds = f"{significant(lower)}{TO}{significant(upper)}"
+    return f"sustains {significant(capacity.per_s)} requests/s (95 % CI {bounds})"
 
 
 def in_one_sentence(capacity: Capacity) -> str:
@@ -208,30 +202,11 @@ def in_one_sentence(capacity: Capacity) -> str:
 
 def _why_none(capacity: Capacity) -> str:
     """Return `even at 1/s ping p99 is 80 ms`."""
-    lowest = min(capacity.steps, key=lambda step: step.per_s, default=None)
-    missed = capacity.missed_at(lowest) if lowest else []
-    if lowest is None or not missed:
+    missed = capacity.missed_at(capacity.steps[0]) if capacity.steps else []
+    if not missed:
         return f"the upper bound is {per_s(capacity.upper_per_s)}"
-    values = " and ".join(f"{_metric_name(goal)} is {goal_value(lowest, goal)}" for goal in missed)
-    return f"even at {per_s(lowest.per_s)} {values}"
-
-
-def _highest_rate(capacity: Capacity) -> str:
-    highest = per_s(max(step.per_s for step in capacity.steps))
-    if capacity.ceiling_per_s and capacity.most_per_s >= capacity.ceiling_per_s * 0.99:
-        return f"{highest}; the ceiling is {per_s(capacity.ceiling_per_s)}"
-    return highest
-
-
-def _limit(capacity: Capacity, name: str) -> str:
-    assert capacity.limited is not None
-    awake = capacity.limited.step.generator_awake
-    busy = f" and it was busy for {formatting.share(awake)} of the time" if awake else ""
-    late = formatting.seconds(capacity.limited.late_s)
-    return (
-        f"{name}: the load generator was the limit at {per_s(capacity.limited.per_s)}: its requests were "
-        f"{late} late (p99){busy}. This step and higher rates are not counted."
-    )
+    values = " and ".join(f"{_metric_name(goal)} is {_goal_value(capacity.steps[0], goal)}" for goal in missed)
+    return f"even at {per_s(capacity.steps[0].per_s)} {values}"
 
 
 def footnote(result: Result, capacities: Sequence[Capacity]) -> str:
@@ -251,29 +226,20 @@ def as_table(result: Result) -> RenderableType:
     """Return the conclusion, the capacity of each server, and a curve for each."""
     capacities = capacities_of(result)
     sentences = (Text(f"{sentence}\n") for sentence in conclusion(capacities, result.left_out))
-    return Group(
-        *sentences,
-        _grid(capacities),
-        Text(),
-        _Curves(capacities),
-        Text(f"\n{footnote(result, capacities)}", style="dim"),
-    )
+    note = Text(f"\n{footnote(result, capacities)}", style="dim")
+    return Group(*sentences, _grid(capacities), Text(), _Curves(capacities), note)
 
 
 def as_markdown(result: Result) -> str:
     """Return the same as Markdown, without the curves."""
     capacities = capacities_of(result)
     sentences = map(plain, conclusion(capacities, result.left_out))
-    return "\n\n".join(
-        [*sentences, _grid(capacities).as_markdown(), small_print(footnote(result, capacities).splitlines())]
-    )
+    note = small_print(footnote(result, capacities).splitlines())
+    return "\n\n".join([*sentences, _grid(capacities).as_markdown(), note])
 
 
 def _grid(capacities: Sequence[Capacity]) -> Grid:
-    rows = [
-        list(map(TableCell, [name, *cells(capacity)]))
-        for name, capacity in zip(names_of(capacities), capacities, strict=True)
-    ]
+    rows = [list(map(TableCell, [each.name, *cells(each.capacity)])) for each in named(capacities)]
     return Grid(["server"], list(map(Heading, COLUMNS)), rows, gap=2)
 
 
@@ -284,32 +250,26 @@ class _Curves:
     """
 
     def __init__(self, capacities: Sequence[Capacity]) -> None:
-        named = zip(names_of(capacities), capacities, strict=True)
-        self._rows = [(name, capacity) for name, capacity in named if capacity.steps]
+        self._named = [each for each in named(capacities) if each.capacity.steps]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        table = Table(box=None, pad_edge=False, show_edge=False, padding=(0, _GAP, 0, 0), show_header=False)
-        for _ in range(2):
-            table.add_column(no_wrap=True)
-        names = max((Text(name).cell_len for name, _ in self._rows), default=0)
-        per_line = max(1, (options.max_width - names - _GAP) // _CELL - 1)  # the first cell is a label
-        for name, capacity in self._rows:
-            for first in range(0, len(capacity.steps), per_line):
-                for index, (label, text) in enumerate(_lines(capacity, capacity.steps[first : first + per_line])):
-                    table.add_row(Text(name if not index and not first else ""), Text(f"{label:<{_CELL}}") + text)
-        yield table
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        width = max((cell_len(each.name) for each in self._named), default=0) + _GAP
+        per_line = max(1, (options.max_width - width) // _CELL - 1)  # the first cell is a label
+        for each in self._named:
+            for first in range(0, len(each.capacity.steps), per_line):
+                lines = _lines(each.capacity, each.capacity.steps[first : first + per_line])
+                for index, (label, line) in enumerate(lines):
+                    name = set_cell_size("" if first or index else each.name, width)
+                    yield Text(f"{name}{label:<{_CELL}}", no_wrap=True) + line
 
 
 def _lines(capacity: Capacity, steps: Sequence[StepMetrics]) -> Iterator[tuple[str, Text]]:
     yield "offered", Text("".join(per_s(step.per_s).rjust(_CELL) for step in steps))
     for label, kind in (("p99", "response"), ("ping p99", "ping")):
-        limits = [goal.limit for goal in capacity.goals if goal.figure == f"{kind}_p99_s"]
-        line = Text()
-        for step in steps:
-            value = step.percentile_s(kind, 99)
-            missed = value is not None and any(value >= limit for limit in limits)
-            line.append(f" {_short(value)}{_block(value)}".rjust(_CELL), style="red" if missed else "")
-        yield label, line
+        limit_s = min((goal.limit for goal in capacity.goals if goal.figure == f"{kind}_p99_s"), default=math.inf)
+        values = [step.percentile_s(kind, 99) for step in steps]
+        bars = [(f" {_short(value)}{_block(value)}".rjust(_CELL), value or 0.0) for value in values]
+        yield label, Text.assemble(*((bar, "red" if value >= limit_s else "") for bar, value in bars))
     yield "goodput", Text("".join(per_s(step.good_per_s(capacity.in_time_s)).rjust(_CELL) for step in steps))
 
 
@@ -332,25 +292,22 @@ _STEP_COLUMNS = (
 
 def as_csv(result: Result) -> str:
     """Return a line for each step of each server; unknown and infinite values are empty."""
-    capacities = capacities_of(result)
     rows = (
-        [name, *(step[column] for column in _STEP_COLUMNS), "; ".join(step["missed"])]
-        for name, capacity in zip(names_of(capacities), capacities, strict=True)
-        for step in _steps(capacity)
+        [each.name, *(step[column] for column in _STEP_COLUMNS), "; ".join(step["missed"])]
+        for each in named(capacities_of(result))
+        for step in _steps(each.capacity)
     )
     return grid.as_csv(["server", *_STEP_COLUMNS, "missed"], rows)
 
 
 def _steps(capacity: Capacity) -> Iterator[dict[str, Any]]:
     for step in capacity.steps:
-        times = {
-            f"{prefix}p{percent}_s": _finite(step.percentile_s(kind, percent))
-            for kind, prefix in (("response", ""), ("ping", "ping_"))
-            for percent in (50, 99)
-        }
         yield {
             "offered_per_s": step.per_s,
-            **times,
+            "p50_s": _finite(step.percentile_s("response", 50)),
+            "p99_s": _finite(step.percentile_s("response", 99)),
+            "ping_p50_s": _finite(step.percentile_s("ping", 50)),
+            "ping_p99_s": _finite(step.percentile_s("ping", 99)),
             "good_per_s": step.good_per_s(capacity.in_time_s),
             "cpu_s_per_transaction": step.cpu_s,
             "memory_bytes": step.memory_bytes,
@@ -365,7 +322,7 @@ def _finite(value: float | None) -> float | None:
 
 def as_data(result: Result) -> list[dict[str, Any]]:
     """Return an object for each server and task; the keys are a contract."""
-    return [_case(capacity) for capacity in capacities_of(result)]
+    return list(map(_case, capacities_of(result)))
 
 
 def _case(capacity: Capacity) -> dict[str, Any]:

@@ -8,7 +8,6 @@ did not.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from under_siege.capacity.knee import Knee, Queue, StepEvidence, estimate_knee, knee_of_replicates, queue_from
 from under_siege.capacity.step_metrics import StepMetrics, percentile_of
 from under_siege.model.case import Case
-from under_siege.model.record import RateStep, Result
+from under_siege.model.record import Result
 from under_siege.model.threshold import Goal, goal
 from under_siege.stats.cpu_speed import speeds_of
 from under_siege.stats.rounds_data import Round
@@ -54,27 +53,30 @@ ENDS = 0.02  # relative difference; a rate this close to the lowest or highest o
 MOST_SPREAD = 0.3  # standard deviation of the replicates' logarithms; with a larger one, the replay is not used
 MOST_PERCENT = 99.9  # percentile that replaces a maximum
 POINTS = 1500  # size of the grid of rates
+WIDE = 1.35  # upper ÷ lower bound; with a wider interval (±15 %), the result is undecided
+USUAL_STEPS = 5  # per server; sets the length of the progress bar
+OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
 
 
-class Search:
-    """The search for the capacity of one server: its steps, and the distribution of its knees."""
+class Capacity:
+    """The capacity of one server: the search for it so far, and the estimate."""
 
     def __init__(self, result: Result, case: Case, task_s: float = 0.0) -> None:
         self.case, self._result = case, result
-        self._own = [step for step in result.steps if step.case == case]
-        self.goals = tuple(goal(text) for text in self._own[0].goals) if self._own else ()
-        steps = [StepMetrics(step) for step in self._own]
+        every_step = [StepMetrics(step) for step in result.steps]
+        self._own = [step for step in every_step if step.case == case]
+        self.goals = tuple(goal(text) for text in self._own[0].step.goals) if self._own else ()
         self.title = self._own[0].record.title if self._own else ""
-        self.failed = [step for step in steps if step.failure]
-        successful = [step for step in steps if not step.failure]
-        self.limited = [step for step in successful if step.is_limited(list(self.goals))]
-        self.sound = [step for step in successful if step not in self.limited]
-        speeds = [step.speed for step in map(StepMetrics, result.steps) if step.speed]
-        self.mean_speed = float(np.mean(speeds)) if speeds else None
-        self.ceiling = self._ceiling()
+        successful = [step for step in self._own if not step.failure]
+        self._limited = [step for step in successful if step.is_limited(self.goals)]
+        self._valid = [step for step in successful if step not in self._limited]
+        self.steps = sorted(self._valid, key=lambda step: step.per_s)  # the valid steps, by increasing rate
+        speeds = [step.speed for step in every_step if step.speed]
+        self._mean_speed = float(np.mean(speeds)) if speeds else None
+        self.ceiling_per_s = self._ceiling()
         self._guess = self._guessed(task_s)
-        self.least = min(LEAST_PER_S, LEAST_OF_GUESS * self._guess)
-        self.most = self._highest()
+        self.least_per_s = min(LEAST_PER_S, LEAST_OF_GUESS * self._guess)
+        self.most_per_s = self._highest()
 
     def _ceiling(self) -> float | None:
         """Return the rate without a server, adjusted to the mean speed of the machine; None if unknown."""
@@ -82,217 +84,215 @@ class Search:
         record = next(records, None)
         if record is None or record.failure is not None or (per_s := Round(record).rate.per_s) is None:
             return None
-        speeds, shares = speeds_of(record), [step.follows_speed for step in self.sound]
-        if not speeds or not self.mean_speed or not shares:
+        speeds, shares = speeds_of(record), [step.follows_speed for step in self.steps]
+        if not speeds or not self._mean_speed or not shares:
             return per_s
-        return per_s * float((self.mean_speed / speeds.mean(0.0, record.load_s or 1.0)) ** np.median(shares))
+        return per_s * float((self._mean_speed / speeds.mean(0.0, record.load_s or 1.0)) ** np.median(shares))
 
     def _guessed(self, task_s: float) -> float:
         """Return the first guess, from the ceiling or the unloaded response time."""
-        if self.ceiling:
-            return GUESS * self.ceiling
-        idle_times = [step.record.idle_answer_s for step in self.sound if step.record.idle_answer_s]
+        if self.ceiling_per_s:
+            return GUESS * self.ceiling_per_s
+        idle_times = [step.record.idle_answer_s for step in self.steps if step.record.idle_answer_s]
         idle_s = min(idle_times, default=task_s or UNKNOWN_S)
         return min(MOST_PER_S / 2, GUESS * self._result.environment.usable_cpus / max(1e-4, idle_s))
 
     def _highest(self) -> float:
         """Return the highest rate to offer, which the ceiling of a CPU-bound task or the generator limits."""
-        shares = [step.follows_speed for step in self.sound]
+        shares = [step.follows_speed for step in self.steps]
         is_cpu_bound = not shares or float(np.median(shares)) >= CPU_BOUND
-        most = ABOVE_CEILING * self.ceiling if self.ceiling and is_cpu_bound else MOST_PER_S
-        return max(2 * self.least, min([most, *(BELOW_LIMIT * step.per_s for step in self.limited)]))
-
-    def adjusted_rate(self, step: StepMetrics) -> float:
-        """Return the rate that would have been the same load at the mean speed of the machine."""
-        if not self.mean_speed or not step.speed:
-            return step.per_s
-        return step.per_s * float((self.mean_speed / step.speed) ** step.follows_speed)
+        most = ABOVE_CEILING * self.ceiling_per_s if self.ceiling_per_s and is_cpu_bound else MOST_PER_S
+        return max(2 * self.least_per_s, min([most, *(BELOW_LIMIT * step.per_s for step in self._limited)]))
 
     @cached_property
-    def queue(self) -> Queue | None:
+    def _queue(self) -> Queue | None:
         """Return the queue whose replay explains the steps; None if there is none."""
-        outcomes = {outcome for step in self.sound for outcome in step.step.arrivals.outcome}
+        outcomes = {outcome for step in self.steps for outcome in step.step.arrivals.outcome}
         if not outcomes or outcomes & {"lost", "wrong"}:
             return None
-        follows = float(np.median([step.follows_speed for step in self.sound]))
+        follows = float(np.median([step.follows_speed for step in self.steps]))
         exponent = EXPONENT * follows if follows > SLEEPS else 0.0
-        queue = queue_from([step.requests(self.mean_speed, exponent) for step in self.sound])
+        queue = queue_from([step.requests(self._mean_speed, exponent) for step in self._valid])
         return queue if queue and queue.is_alike else None
 
     @cached_property
-    def knees(self) -> dict[Goal, Knee]:
+    def _knees(self) -> dict[Goal, Knee]:
         """Return the rate at which each goal is first missed."""
         return {goal: knee for goal in self.goals if (knee := self._knee(goal)) is not None}
 
     def _knee(self, goal: Goal) -> Knee | None:
         kind, percent = percentile_of(goal)
-        if self.queue and kind == "response":
-            rates = self.queue.rates(min(percent, MOST_PERCENT), goal.limit)
+        if self._queue and kind == "response":
+            rates = self._queue.rates(min(percent, MOST_PERCENT), goal.limit)
             if np.std(np.log(rates)) < MOST_SPREAD:
                 return knee_of_replicates(rates)
-        is_counted = any(step.missed(goal)[0] for step in self.sound if step.lost)
+        is_counted = any(step.missed(goal)[0] for step in self.steps if np.isinf(step.waits_s).any())
         evidence = []
-        for step in self.sound:
+        for step in self._valid:
             if (excess := step.excess(goal)) is not None:
                 counts = step.missed(goal) if is_counted else (0, 0.0)
-                evidence.append(StepEvidence(self.adjusted_rate(step), excess, step.step.broke and excess > 0, *counts))
+                rate = step.rate_at(self._mean_speed)
+                evidence.append(StepEvidence(rate, excess, step.step.broke and excess > 0, *counts))
         if not evidence:
             return None
         most, guess = self._saturation(goal)
-        return estimate_knee(evidence, self.least, max(most, 2 * self.least), min(most, max(self.least, guess)))
+        least = self.least_per_s
+        return estimate_knee(evidence, least, max(most, 2 * least), min(most, max(least, guess)))
 
     def _saturation(self, goal: Goal) -> tuple[float, float]:
         """Return an upper limit and a guess for the knee, from the throughput of the server under overload."""
-        missed = [step for step in self.sound if (step.excess(goal) or 0.0) > 0 and step.answered]
+        highest = self._highest_rate
+        missed = [step for step in self.steps if (step.excess(goal) or 0.0) > 0 and step.answered]
         if not missed or not goal.figure.startswith("response_"):
-            return self.highest, self._guess
+            return highest, self._guess
         most = max(missed, key=lambda step: step.answered_per_s)
         if not most.keeps_pace:
-            return self.highest, math.sqrt(most.answered_per_s * most.per_s)
-        held = max((step.per_s for step in self.sound if not self._missed(step)), default=0.0)
-        return min(self.highest, ABOVE_SATURATION * max(most.answered_per_s, held)), OF_SATURATION * most.answered_per_s
+            return highest, math.sqrt(most.answered_per_s * most.per_s)
+        limit = ABOVE_SATURATION * max(most.answered_per_s, *self._met_rates, 0.0)
+        return min(highest, limit), OF_SATURATION * most.answered_per_s
 
     @property
-    def highest(self) -> float:
+    def _highest_rate(self) -> float:
         """Return the highest rate at which a knee may lie, including all rates that were offered."""
-        return max([self.most, *(step.per_s for step in self.sound)])
+        return max([self.most_per_s, *(step.per_s for step in self.steps)])
 
-    def quantile(self, share: float) -> float:
+    def _quantile(self, share: float) -> float:
         """Return a quantile of the lowest knee of all goals; the knees are treated as independent."""
-        rates = np.geomspace(self.least, self.highest, POINTS)
-        above = np.prod([1 - knee.below(rates) for knee in self.knees.values()], axis=0)
+        rates = np.geomspace(self.least_per_s, self._highest_rate, POINTS)
+        above = np.prod([1 - knee.below(rates) for knee in self._knees.values()], axis=0)
         return float(np.exp(np.interp(share, 1 - above, np.log(rates))))
 
     def next_offer(self, budget_s: float) -> tuple[float, float] | None:
-        """Return the next rate and its duration; see the function `next_offer`."""
+        """Return the next rate and its duration; None if the capacity is known or the time is up."""
         used_s = sum(step.record.case_s or 0.0 for step in self._own)
-        startup_s = max((_startup_s(step) for step in self._own), default=STARTUP_S)
-        time_s = budget_s * (LONG if self._is_overloaded else OVERLOAD)
-        time_s = min(time_s, budget_s - used_s - startup_s - self._timeout_s())
-        if self.failed or len(self._own) >= MOST or (time_s < LEAST * budget_s and self._own) or self._is_known():
+        startup_s = max((step.startup_s for step in self._own), default=STARTUP_S)
+        limits_s = [goal.limit for goal in self.goals if goal.figure.startswith("response_")]
+        last_s = TIMEOUT * max(limits_s, default=0.0)  # a step waits this long for its last requests
+        time_s = budget_s * (LONG if self._missed_rates else OVERLOAD)
+        time_s = min(time_s, budget_s - used_s - startup_s - last_s)
+        has_failed, count = any(step.failure for step in self._own), len(self._own)
+        if has_failed or count >= MOST or (time_s < LEAST * budget_s and count) or self._is_known():
             return None
         rate = self._next_rate()
         return rate, min(time_s, max(MOST_REQUESTS / rate, 0.02 * budget_s))
 
-    @property
-    def _is_overloaded(self) -> bool:
-        return any(map(self._missed, self.sound))
-
     def _is_known(self) -> bool:
         """Return whether the interval is narrow enough, or the knee lies beyond all rates that may be offered."""
-        if not self.sound:
+        if not self.steps:
             return False
-        if any(step.per_s <= self.least * (1 + ENDS) and self._missed(step) for step in self.sound):
-            return True
-        if not self._is_overloaded:
-            return any(step.per_s >= self.most * (1 - ENDS) for step in self.sound)
-        low, high = map(self.quantile, INTERVAL)
-        return len(self._own) >= FEWEST and high / low < PRECISE
+        if not self._missed_rates:
+            return self.steps[-1].per_s >= self.most_per_s * (1 - ENDS)
+        low, high = map(self._quantile, INTERVAL)
+        is_below = self._missed_rates[0] <= self.least_per_s * (1 + ENDS)
+        return is_below or (len(self._own) >= FEWEST and high / low < PRECISE)
 
     def _next_rate(self) -> float:
         """Return the next rate: first overload the server, then offer rates near the knee."""
-        count = len(self._own)
-        if not self._is_overloaded:
-            return min(self.most, self._guess * TOO_MUCH ** (1 + len(self.sound)))
-        middle = self.quantile(0.5)
-        if self._first_to_break().is_replayed:
-            return min(self.most, max(self.least, NEAR_KNEE[count % len(NEAR_KNEE)] * middle))
-        low, high = map(self.quantile, INTERVAL)
-        return self._clamped(self._most_informative_rate(low, high, count))
+        if not self._missed_rates:
+            return min(self.most_per_s, self._guess * TOO_MUCH ** (1 + len(self.steps)))
+        if self._is_replayed:
+            rate = NEAR_KNEE[len(self._own) % len(NEAR_KNEE)] * self._quantile(0.5)
+            return min(self.most_per_s, max(self.least_per_s, rate))
+        return self._clamped(self._most_informative_rate())
 
-    def _most_informative_rate(self, low: float, high: float, count: int) -> float:
+    def _most_informative_rate(self) -> float:
         """Return a rate at which the knee may be, or a rate above or below it that has no clear result yet."""
-        middle = self.quantile(0.5)
-        if high > FAR * middle and not any(step.step.broke and step.per_s <= FAR * middle for step in self.sound):
+        low, middle, high = map(self._quantile, (INTERVAL[0], 0.5, INTERVAL[1]))
+        if high > FAR * middle and not any(step.step.broke and step.per_s <= FAR * middle for step in self.steps):
             return NEXT_TO * middle
-        if low < middle / FAR and not any(rate >= middle / FAR for rate in self._met_rates()):
+        if low < middle / FAR and not any(rate >= middle / FAR for rate in self._met_rates):
             return middle / NEXT_TO
-        return self.quantile(QUANTILES[count % len(QUANTILES)])
-
-    def _timeout_s(self) -> float:
-        """Return how long a step waits for its last requests."""
-        return max((TIMEOUT * goal.limit for goal in self.goals if goal.figure.startswith("response_")), default=0.0)
-
-    def _met_rates(self) -> list[float]:
-        """Return the offered rates that met all goals."""
-        return [step.per_s for step in self.sound if not self._missed(step)]
+        return self._quantile(QUANTILES[len(self._own) % len(QUANTILES)])
 
     def _clamped(self, rate: float) -> float:
         """Limit how far a rate is from the rates already offered."""
-        missed_rates = [step.per_s for step in self.sound if self._missed(step)]
-        missed = min(missed_rates, default=math.inf)
-        held = max(self._met_rates(), default=0.0)
-        if 0 < GAP * held < missed < math.inf:  # no rate in this wide gap has been offered yet
-            part = (missed / held) ** INSIDE
-            rate = min(missed / part, max(held * part, rate))
-        if held:
-            rate = min(rate, STEPS_UP * held)
-        elif len(missed_rates) >= TRIED:
+        missed, met = min(self._missed_rates, default=math.inf), max(self._met_rates, default=0.0)
+        if 0 < GAP * met < missed < math.inf:  # no rate in this wide gap has been offered yet
+            part = (missed / met) ** INSIDE
+            rate = min(missed / part, max(met * part, rate))
+        if met:
+            rate = min(rate, STEPS_UP * met)
+        elif len(self._missed_rates) >= TRIED:
             rate = min(rate, STEPS_DOWN * missed)
-        return min(self.most, max(self.least, rate))
+        return min(self.most_per_s, max(self.least_per_s, rate))
 
+    def missed_at(self, step: StepMetrics) -> list[Goal]:
+        """Return the goals that the step missed."""
+        return [goal for goal in self.goals if (excess := step.excess(goal)) is not None and excess >= 0]
+
+    @cached_property
+    def _missed_rates(self) -> list[float]:
+        return [step.per_s for step in self.steps if self.missed_at(step)]
+
+    @cached_property
+    def _met_rates(self) -> list[float]:
+        """Return the offered rates that met all goals."""
+        return [step.per_s for step in self.steps if not self.missed_at(step)]
+
+    @property
+    def failure(self) -> str:
+        """Return why there is no estimate; empty if there is one."""
+        failures = [step.failure for step in self._own if step.failure]
+        failures += [] if self.steps else ["the load generator was too slow for every rate"]
+        return next(iter(failures), "")
+
+    @cached_property
     def interval(self) -> tuple[float | None, float | None]:
         """Return the confidence interval; an end is None if the knee lies beyond all rates that may be offered."""
-        low, high = map(self.quantile, INTERVAL)
-        held = max(self._met_rates(), default=None)
-        if held is None and not self._first_to_break().is_replayed:
-            return None, min(step.per_s for step in self.sound)
-        if held is not None and not self._is_overloaded and max(held, high) >= self.most * (1 - ENDS):
-            return min(low, held), None
+        if self.failure or not self._knees:
+            return None, None
+        low, high = map(self._quantile, INTERVAL)
+        if not self._met_rates and not self._is_replayed:
+            return None, self.steps[0].per_s
+        met = max(self._met_rates, default=0.0)
+        if met and not self._missed_rates and max(met, high) >= self.most_per_s * (1 - ENDS):
+            return min(low, met), None
         return low, high
 
-    def steady(self) -> float | None:
+    @property
+    def lower_per_s(self) -> float | None:
+        """Return the lower bound; None if even the lowest rate misses a goal."""
+        return self.interval[0]
+
+    @property
+    def upper_per_s(self) -> float | None:
+        """Return the upper bound; None if it is higher than all offered rates."""
+        return self.interval[1]
+
+    @cached_property
+    def per_s(self) -> float | None:
+        """Return the estimate; None if it lies outside the offered rates."""
+        return self._quantile(0.5) if all(self.interval) else None
+
+    @cached_property
+    def steady_per_s(self) -> float | None:
         """Return the estimate for a machine of constant speed; None if the speed does not matter."""
-        goal = self.breaks()
-        if not (self.queue and self.knees[goal].is_replayed and self.queue.follows_speed):
+        if not (self.per_s and self._queue and self._is_replayed and self._queue.follows_speed):
             return None
-        percent = percentile_of(goal)[1]
-        return float(np.median(self.queue.rates(min(percent, MOST_PERCENT), goal.limit, is_steady=True)))
+        percent, limit_s = percentile_of(self._weakest_goal)[1], self._weakest_goal.limit
+        return float(np.median(self._queue.rates(min(percent, MOST_PERCENT), limit_s, is_steady=True)))
 
-    def _first_to_break(self) -> Knee:
-        return self.knees[self.breaks()]
+    @property
+    def _is_replayed(self) -> bool:
+        return self._knees[self._weakest_goal].is_replayed
 
-    def breaks(self) -> Goal:
+    @cached_property
+    def _weakest_goal(self) -> Goal:
         """Return the goal that is missed most at the lowest rate; if none is, the goal with the lowest knee."""
-        lowest = min(self.sound, key=lambda step: step.per_s)
-        missed = [
-            goal for goal, knee in self.knees.items() if not knee.is_replayed and (lowest.excess(goal) or -1.0) >= 0
-        ]
+        missed = [goal for goal in self.missed_at(self.steps[0]) if not self._knees[goal].is_replayed]
         if missed:
-            return max(missed, key=lambda goal: lowest.excess(goal) or 0.0)
-        return min(self.knees, key=lambda goal: self.knees[goal].rate(0.5))
+            return max(missed, key=lambda goal: self.steps[0].excess(goal) or 0.0)
+        return min(self._knees, key=lambda goal: self._knees[goal].rate(0.5))
 
-    def _missed(self, step: StepMetrics) -> bool:
-        return any((step.excess(goal) or -1.0) >= 0 for goal in self.goals)
+    @property
+    def breaks(self) -> Goal | None:
+        """Return the goal that is missed first; None if the rates are too low for that."""
+        return self._weakest_goal if self.upper_per_s else None
 
-
-def _startup_s(step: RateStep) -> float:
-    return max(0.0, (step.record.case_s or 0.0) - step.seen_until_s)
-
-
-WIDE = 1.35  # upper ÷ lower bound; with a wider interval (±15 %), the result is undecided
-USUAL_STEPS = 5  # per server; sets the length of the progress bar
-OK, FAILED, UNDECIDED = "ok", "failed", "undecided"
-
-
-@dataclass(frozen=True, slots=True)
-class Capacity:
-    """The capacity of a server."""
-
-    case: Case
-    title: str
-    goals: tuple[Goal, ...]
-    steps: tuple[StepMetrics, ...]  # the valid steps, by increasing rate
-    per_s: float | None  # the estimate; None: outside the offered rates
-    lower_per_s: float | None  # lower bound; None: even the lowest rate misses a goal
-    upper_per_s: float | None  # upper bound; None: higher than all offered rates
-    breaks: Goal | None  # the goal that is missed first
-    ceiling_per_s: float | None
-    least_per_s: float  # the lowest rate that may be offered
-    most_per_s: float  # the highest rate that may be offered
-    limited: StepMetrics | None = None  # the lowest rate that the generator could not offer
-    steady_per_s: float | None = None  # the estimate for a machine of constant speed, where the speed matters
-    failure: str = ""
+    @property
+    def limited(self) -> StepMetrics | None:
+        """Return the step with the lowest rate that the generator could not offer."""
+        return min(self._limited, key=lambda step: step.per_s, default=None)
 
     @property
     def verdict(self) -> str:
@@ -311,12 +311,9 @@ class Capacity:
     @property
     def nearest_step(self) -> StepMetrics | None:
         """Return the step nearest to the lower bound, of those that met all goals; None if there is none."""
-        met = [step for step in self.steps if self.lower_per_s and not self.missed_at(step)]
-        return min(met, key=lambda step: abs(math.log(step.per_s / (self.lower_per_s or 1.0))), default=None)
-
-    def missed_at(self, step: StepMetrics) -> list[Goal]:
-        """Return the goals that the step missed."""
-        return [goal for goal in self.goals if (excess := step.excess(goal)) is not None and excess >= 0]
+        lower = self.lower_per_s
+        met = [step for step in self.steps if not self.missed_at(step)] if lower else []
+        return min(met, key=lambda step: abs(math.log(step.per_s / (lower or 1.0))), default=None)
 
     @property
     def in_time_s(self) -> float:
@@ -332,34 +329,7 @@ class Capacity:
 def capacities_of(result: Result) -> list[Capacity]:
     """Return the capacity of every server and task, ordered by server number."""
     cases = list(dict.fromkeys(step.case for step in result.steps))
-    return [_capacity(Search(result, case)) for case in sorted(cases, key=lambda case: case.sort_key)]
-
-
-def _capacity(search: Search) -> Capacity:
-    failure = search.failed[0].failure if search.failed else ""
-    failure = failure or ("" if search.sound else "the load generator was too slow for every rate")
-    lower, upper = (None, None) if failure or not search.knees else search.interval()
-    return Capacity(
-        case=search.case,
-        title=search.title,
-        goals=search.goals,
-        steps=tuple(sorted(search.sound, key=lambda step: step.per_s)),
-        per_s=search.quantile(0.5) if lower and upper else None,
-        lower_per_s=lower,
-        upper_per_s=upper,
-        breaks=search.breaks() if upper else None,
-        ceiling_per_s=search.ceiling,
-        least_per_s=search.least,
-        most_per_s=search.most,
-        limited=min(search.limited, key=lambda step: step.per_s, default=None),
-        steady_per_s=search.steady() if lower and upper else None,
-        failure=failure,
-    )
-
-
-def next_offer(result: Result, case: Case, budget_s: float, task_s: float) -> tuple[float, float] | None:
-    """Return the next rate and its duration; None if the capacity is known or the time is up."""
-    return Search(result, case, task_s).next_offer(budget_s)
+    return [Capacity(result, case) for case in sorted(cases, key=lambda case: case.sort_key)]
 
 
 def exit_code(result: Result) -> int:

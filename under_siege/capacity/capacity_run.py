@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from common.errors import BadInputError
-from under_siege.capacity.capacity_result import next_offer
+from under_siege.capacity.capacity_result import Capacity
 from under_siege.capacity.rate_step import LIMIT_S, Offer, longest_s, typical_arrivals
 from under_siege.environments.services import Services
 from under_siege.model.case import Case, Value
@@ -20,12 +20,12 @@ from under_siege.run.ceiling import compute_bare
 from under_siege.run.duration import Length, in_words
 from under_siege.run.plan import Plan, ProgressListener, make_plan, new_record
 from under_siege.run.session import Keep, Meanwhile, run_and_save
-from under_siege.targets.expectation import Expectation, Expectations
+from under_siege.targets.expectation import Expectations
 from under_siege.targets.selection import CAPACITY, refuse_unsupported
 from under_siege.targets.strategies import with_default_queue
 
 USERS = 25  # for the ceiling, which is a closed loop; enough to keep every CPU busy
-TIMES_ALONE, PING_LIMIT_S = 10.0, 0.05  # default goals: p99 as a multiple of the time of the task alone, ping p99
+TIMES_ALONE, PING_GOAL = 10.0, "ping p99 < 50ms"  # default goals: p99 is this multiple of the time of the task alone
 FEWEST = 2  # requests per step
 BUDGET_S, MOST_TIMES = 60.0, 30.0  # per server for a goal of 1 s; in proportion for longer goals, up to 30 times
 _NOT_SUPPORTED = ("rate_per_s", "of_ceiling")
@@ -62,18 +62,6 @@ def check_goal(requested: Goal, suite: Suite) -> None:
         raise BadInputError(f"{requested.text!r}: no health check is set; add one, such as --ping /health")
     if requested.limit <= 0 or (requested.figure == "availability_pct" and requested.limit >= 100):
         raise BadInputError(f"{requested.text!r} can't be met at any rate; choose a limit that can be met")
-
-
-def goals_for(expected: Expectation, suite: Suite) -> list[str]:
-    """Return the default goals: p99 below ten times the time of the task alone, but at least 1 s; ping p99 < 50ms."""
-    limit_s = max(LIMIT_S, TIMES_ALONE * expected.task_s)
-    limit_s = round(limit_s, 1 - math.floor(math.log10(limit_s)))  # two significant digits
-    return [f"p99 < {limit_s:g}s", *([f"ping p99 < {PING_LIMIT_S * 1000:g}ms"] if suite.ping else [])]
-
-
-def budget_s(goals: Sequence[Goal]) -> float:
-    """Return the time budget of one server."""
-    return BUDGET_S * min(MOST_TIMES, max(1.0, longest_s(goals) / LIMIT_S))
 
 
 def run_capacity(
@@ -117,7 +105,8 @@ class CapacityRun:
             self.watcher.say(f"the search takes {in_words(total_s, total_s)}")
             for step_number in count(1):
                 for case in order.sample(remaining, len(remaining)):
-                    offer = next_offer(self.result, case, self._budget_s(case), self.expectations[case.work].task_s)
+                    task_s = self.expectations[case.work].task_s
+                    offer = Capacity(self.result, case, task_s).next_offer(self._budget_s(case))
                     if offer is None:
                         remaining.remove(case)
                         continue
@@ -131,10 +120,16 @@ class CapacityRun:
                     return
 
     def _goals_of(self, case: Case) -> list[str]:
-        return self.goals or goals_for(self.expectations[case.work], self.plan.suite)
+        """Return the goals of the user, or the defaults: p99 in proportion to the task, but at least 1 s, and pings."""
+        if self.goals:
+            return self.goals
+        limit_s = max(LIMIT_S, TIMES_ALONE * self.expectations[case.work].task_s)
+        limit_s = round(limit_s, 1 - math.floor(math.log10(limit_s)))  # two significant digits
+        return [f"p99 < {limit_s:g}s", *([PING_GOAL] if self.plan.suite.ping else [])]
 
     def _budget_s(self, case: Case) -> float:
-        return self.time_s or budget_s([goal(text) for text in self._goals_of(case)])
+        longest = longest_s([goal(text) for text in self._goals_of(case)])
+        return self.time_s or BUDGET_S * min(MOST_TIMES, max(1.0, longest / LIMIT_S))
 
     async def _measure_step(self, case: Case, step: RateStep, probe: SpeedProbe) -> None:
         record, rate = step.record, step.arrivals_per_s
@@ -143,9 +138,7 @@ class CapacityRun:
         due_s, goals = [round(float(at), 6) for at in arrivals / rate], [goal(text) for text in step.goals]
         async with beside_the_machine(record, probe, None):
             expected = self.plan.expected_of(case, self.expectations)
-            await Offer(
-                self.plan, case, expected, self.services, step, due_s, goals, self.watcher.answer_came
-            ).measure()
+            await Offer(self.plan, expected, self.services, step, due_s, goals, self.watcher.answer_came).measure()
 
     async def _measure_ceiling(self, case: Case, probe: SpeedProbe) -> Record:
         """Measure the ceiling: the same tasks on every CPU without a server."""

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 import aiohttp
 import numpy as np
@@ -22,15 +23,14 @@ from common.errors import one_line
 from under_siege.capacity.step_metrics import percentile_of
 from under_siege.environments.services import Services
 from under_siege.http_client import client
-from under_siege.model.case import Case
-from under_siege.model.record import Arrivals, CaseFailedError, Failure, RateStep
+from under_siege.model.record import Arrivals, CaseFailedError, Failure, RateStep, append_row
 from under_siege.model.threshold import Goal
-from under_siege.monitors.machine_speed import watching_machine
+from under_siege.monitors.machine_speed import script_process, watching_machine
 from under_siege.monitors.probes import probing
 from under_siege.monitors.resource_usage import Wakefulness, sampling, used_cpu_s
-from under_siege.paths import script, server_environment
+from under_siege.paths import script
 from under_siege.processes.managed_process import ManagedProcess, until
-from under_siege.processes.process_output import Tail, reading_lines
+from under_siege.processes.process_output import Tail
 from under_siege.run.plan import Plan
 from under_siege.run.server import Server, running
 from under_siege.run.warm_up import warm_up
@@ -61,16 +61,11 @@ def _atypical(candidates: Floats) -> Floats:
     """Return for each series how far its percentiles are from those of an infinite series, over all utilizations."""
     distances = np.zeros(len(candidates))
     for busy in UTILISATIONS:
-        waits = _waits(candidates, busy)
+        work = busy * np.arange(candidates.shape[1]) - candidates
+        waits = work - np.minimum.accumulate(work, axis=1)  # Lindley 1952, as a running maximum
         for percent, waited in zip(_PERCENTS, np.percentile(waits, _PERCENTS, axis=1), strict=True):
             distances += np.log((waited + busy) / (usual_wait(busy, percent) + busy)) ** 2
     return distances
-
-
-def _waits(arrivals: Floats, service: float) -> Floats:
-    """Return how long each arrival waits for its service (Lindley 1952, as a running maximum)."""
-    work = service * np.arange(arrivals.shape[1]) - arrivals
-    return np.asarray(work - np.minimum.accumulate(work, axis=1))
 
 
 def usual_wait(busy: float, percent: float) -> float:
@@ -93,7 +88,7 @@ class Generator:
     """A load-generator process that sends one series of requests; `arrivals` records each outcome."""
 
     def __init__(self, process: ManagedProcess, errors: Tail) -> None:
-        self._process, self._errors, self._awake = process, errors, Wakefulness(process.pid)
+        self._process, self._errors, self.awake = process, errors, Wakefulness(process.pid)
         self._due_s: Sequence[float] = ()
         self.ready, self.arrivals, self.done = False, Arrivals(), set[int]()
 
@@ -103,11 +98,7 @@ class Generator:
         if match := _LINE.fullmatch(line):
             number = int(match[1])
             self.done.add(number)
-            columns = self.arrivals
-            columns.due_s.append(self._due_s[number])
-            columns.sent_s.append(float(match[2]))
-            columns.ended_s.append(float(match[3]))
-            columns.outcome.append(match[4])
+            append_row(self.arrivals, self._due_s[number], float(match[2]), float(match[3]), match[4])
 
     async def begin(
         self, url: str, expected: Expectation, begin_s: float, due_s: Sequence[float], *, keep_alive: bool
@@ -126,20 +117,20 @@ class Generator:
             "begin_s": begin_s,
             "due_s": list(due_s),
         }
-        stdin = self._process.process.stdin
+        await asyncio.to_thread(self._stdin.write, json.dumps(order).encode() + b"\n")
+        await asyncio.to_thread(self._stdin.flush)
+
+    @property
+    def _stdin(self) -> IO[bytes]:
+        stdin: IO[bytes] | None = self._process.process.stdin
         assert stdin is not None
-        await asyncio.to_thread(stdin.write, json.dumps(order).encode() + b"\n")
-        await asyncio.to_thread(stdin.flush)
+        return stdin
 
     def sample(self) -> None:
         """Sample the CPU use of the generator; raise CaseFailedError if it has exited."""
-        self._awake.look()
+        self.awake.look()
         if self._process.ended():
             raise CaseFailedError("generator_failed", f"the load generator exited; {self._last_line()}")
-
-    def awake(self, last_s: float) -> float | None:
-        """Return how many CPUs the generator used or waited for."""
-        return self._awake.cpus(last_s)
 
     def cpu_s(self) -> float | None:
         """Return the CPU time of the generator since it started; None if unknown."""
@@ -149,9 +140,7 @@ class Generator:
 
     async def end(self) -> None:
         """Let the generator abandon unanswered requests, report them and exit."""
-        stdin = self._process.process.stdin
-        assert stdin is not None
-        stdin.close()
+        self._stdin.close()
         await until(self._process.ended, END_S)
         await until(lambda: len(self.done) >= len(self._due_s), LAST_LINES_S)
 
@@ -163,15 +152,13 @@ class Generator:
 @contextlib.asynccontextmanager
 async def generator() -> AsyncIterator[Generator]:
     """Run the load generator; stop it at the end."""
-    process = ManagedProcess(COMMAND, environment=server_environment(), stdin=subprocess.PIPE, may_hide=False)
-    errors = Tail(process.process.stderr)
-    try:
-        assert process.process.stdout is not None
-        load_generator = Generator(process, errors)
-        with reading_lines(process.process.stdout.fileno(), load_generator.take):
-            yield load_generator
-    finally:
-        await process.stop(grace_s=0)
+
+    def take(line: str, arrived_s: float) -> None:
+        load_generator.take(line, arrived_s)
+
+    async with script_process(COMMAND, take, stdin=subprocess.PIPE, may_hide=False) as process:
+        load_generator = Generator(process, Tail(process.process.stderr))
+        yield load_generator
 
 
 LIMIT_S = 1.0  # timeout of an answer if no goal sets one
@@ -194,7 +181,6 @@ class Offer:
     """The inputs of a step, and the record that it fills."""
 
     plan: Plan
-    case: Case
     expected: Expectation
     services: Services
     step: RateStep
@@ -207,7 +193,7 @@ class Offer:
         began_s, record = time.monotonic(), self.step.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
         try:
-            starting = running(self.plan, self.case, record, self.services)
+            starting = running(self.plan, self.step.case, record, self.services)
             async with generator() as sending, client() as session, starting as server:
                 await warm_up(server, session, self.expected, record)
                 server.grace_s = STOP_S
@@ -219,22 +205,17 @@ class Offer:
         record.case_s = time.monotonic() - began_s
 
     async def _under_load(self, server: Server, session: aiohttp.ClientSession, sending: Generator) -> None:
-        record, load = self.step.record, self.plan.load_of(self.case)
+        record, load = self.step.record, self.plan.load_of(self.step.case)
         record.load_began_s = began_s = time.monotonic() + LEAD_S
         await sending.begin(server.load_url, self.expected, began_s, self.due_s, keep_alive=load.keep_alive)
         cpu_s = sending.cpu_s() or 0.0
         timeout_s = LATER * max((goal.limit for goal in self.goals if goal.figure.startswith("ping_")), default=0.1)
-        async with contextlib.AsyncExitStack() as monitors:
-            for monitor in (
-                probing(session, server.url, server.ping, timeout_s, record.pings, began_s, PING_EVERY_S),
-                *([sampling(server.pid, record, began_s)] if server.pid is not None else []),
-                watching_machine(record),
-            ):
-                await monitors.enter_async_context(monitor)
+        pings = probing(session, server.url, server.ping, timeout_s, record.pings, began_s, PING_EVERY_S)
+        async with pings, sampling(server.pid, record, began_s), watching_machine(record):
             await server.while_alive(self._until_seen(sending))
             record.load_s = self.step.seen_until_s = time.monotonic() - began_s
         record.tool_cpu_s = max(0.0, (sending.cpu_s() or 0.0) - cpu_s)
-        self.step.generator_awake = sending.awake(record.load_s)
+        self.step.generator_awake = sending.awake.cpus(record.load_s)
         await sending.end()
         self._keep(sending)
 
@@ -268,15 +249,13 @@ class Offer:
         waiting = np.ones(len(due_s), dtype=bool)
         waiting[list(sending.done)] = False
         still = now_s - due_s[waiting]
-        return any(
-            lost + int(np.sum(waits > goal.limit)) + int(np.sum(still > goal.limit)) >= most
-            for goal, most in self._most_missed("response", len(due_s))
-        )
+        most_missed = self._most_missed("response", len(due_s))
+        return any(lost + np.sum(waits > goal.limit) + np.sum(still > goal.limit) >= most for goal, most in most_missed)
 
     def _are_pings_missed(self, due_s: NDArray[np.float64]) -> bool:
         waited_s = np.asarray(self.step.record.pings.waited_s)
         planned = round(due_s[-1] / PING_EVERY_S)
-        return any(int(np.sum(waited_s > goal.limit)) >= most for goal, most in self._most_missed("ping", planned))
+        return any(np.sum(waited_s > goal.limit) >= most for goal, most in self._most_missed("ping", planned))
 
     def _most_missed(self, kind: str, planned: int) -> Iterator[tuple[Goal, int]]:
         """Yield the goals for a percentile of this kind, and the number of misses that ends the step."""
@@ -289,10 +268,10 @@ class Offer:
 
     def _keep(self, sending: Generator) -> None:
         """Record the requests due before the step ended, in the order of their due times."""
-        columns, sent = self.step.arrivals, sending.arrivals
-        for index in np.argsort(sent.due_s, kind="stable"):
-            if sent.due_s[index] <= self.step.seen_until_s:
-                columns.due_s.append(round(sent.due_s[index], 6))
-                columns.sent_s.append(sent.sent_s[index])
-                columns.ended_s.append(min(sent.ended_s[index], max(self.step.seen_until_s, sent.sent_s[index])))
-                columns.outcome.append(sent.outcome[index])
+        seen_until_s, sent = self.step.seen_until_s, sending.arrivals
+        rows = zip(sent.due_s, sent.sent_s, sent.ended_s, sent.outcome, strict=True)
+        for due_s, sent_s, ended_s, outcome in sorted(rows, key=lambda row: row[0]):
+            if due_s <= seen_until_s:
+                append_row(
+                    self.step.arrivals, round(due_s, 6), sent_s, min(ended_s, max(seen_until_s, sent_s)), outcome
+                )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -50,17 +51,15 @@ class StepMetrics:
         """Return the latency of each request from when it was due."""
         arrivals = self.step.arrivals
         lost = np.array([outcome not in ("", "unanswered") for outcome in arrivals.outcome], dtype=bool)
-        waits = np.asarray(arrivals.ended_s, dtype=np.float64) - np.asarray(arrivals.due_s, dtype=np.float64)
-        return np.where(lost, np.inf, np.maximum(waits, 1e-6))
+        return np.where(lost, np.inf, np.maximum(np.subtract(arrivals.ended_s, arrivals.due_s), 1e-6))
 
     @cached_property
     def ping_waits_s(self) -> Floats:
         """Return the latency of each ping that was due before the step ended."""
-        pings, until_s = self.record.pings, self.step.seen_until_s
-        due = np.asarray(pings.due_s, dtype=np.float64)
-        waits = np.asarray(pings.waited_s, dtype=np.float64)
+        pings = self.record.pings
         lost = np.array([problem not in ("", "not answered") for problem in pings.problem], dtype=bool)
-        return np.where(lost, np.inf, np.maximum(waits, 1e-6))[due <= until_s]
+        waits = np.where(lost, np.inf, np.maximum(pings.waited_s, 1e-6))
+        return waits[np.asarray(pings.due_s) <= self.step.seen_until_s]
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:
@@ -108,9 +107,9 @@ class StepMetrics:
         return int(np.sum(self.waits_s > goal.limit)), len(self.waits_s) * (1 - percent / 100)
 
     @property
-    def lost(self) -> int:
-        """Return the number of refused, wrong and lost requests."""
-        return int(np.sum(np.isinf(self.waits_s)))
+    def startup_s(self) -> float:
+        """Return how long it took to start and stop the server."""
+        return max(0.0, (self.record.case_s or 0.0) - self.step.seen_until_s)
 
     @property
     def answered(self) -> int:
@@ -121,6 +120,12 @@ class StepMetrics:
     def answered_per_s(self) -> float:
         """Return the rate of correct answers until the step ended."""
         return self.answered / self.step.seen_until_s if self.step.seen_until_s > 0 else 0.0
+
+    def rate_at(self, mean_speed: float | None) -> float:
+        """Return the rate that would have been the same load at the mean speed of the machine."""
+        if not mean_speed or not self.speed:
+            return self.per_s
+        return self.per_s * float((mean_speed / self.speed) ** self.follows_speed)
 
     @property
     def keeps_pace(self) -> bool:
@@ -178,11 +183,10 @@ class StepMetrics:
     @cached_property
     def late_s(self) -> float:
         """Return the p99 of the delay between the due time and the sending of a request."""
-        arrivals = self.step.arrivals
-        late = np.subtract(arrivals.sent_s, arrivals.due_s)
+        late = np.subtract(self.step.arrivals.sent_s, self.step.arrivals.due_s)
         return max(0.0, float(np.percentile(late, 99))) if len(late) else 0.0
 
-    def is_limited(self, goals: list[Goal]) -> bool:
+    def is_limited(self, goals: Sequence[Goal]) -> bool:
         """Return whether the load generator was the bottleneck, not the server."""
         shortest = min((goal.limit for goal in goals if goal.figure.startswith("response_")), default=1.0)
         awake = self.step.generator_awake

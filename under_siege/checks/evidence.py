@@ -1,5 +1,6 @@
 """Collect what the rules need: the cost of the task at the current CPU speed, and other activity on the machine."""
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from statistics import fmean, median
@@ -52,7 +53,7 @@ class Evidence:
 
     def __init__(self, cases: Sequence[Sequence[Round]], correction: SpeedCorrection) -> None:
         self._runs: dict[object, dict[Round, list[_Run]]] = {}
-        for measured in (measured for case in cases for measured in case):
+        for measured in itertools.chain(*cases):
             if runs := _runs(measured):
                 self._runs.setdefault(measured.case.work, {})[measured] = runs
         self._scatter = {work: _scatter(runs.values()) for work, runs in self._runs.items()}

@@ -69,16 +69,12 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
 
     Each user counts from the start to its last answer, because until then it always waits for an answer.
     """
-    spans, took_s, tool = (
-        measured.spans,
-        np.asarray(measured.record.transactions.took_s, dtype=float),
-        measured.record.tool,
-    )
+    spans, tool, took_s = measured.spans, measured.record.tool, measured.record.transactions.took_s
     there_s = float(spans.ended_s[spans.last].sum())
     if len(took_s) < FEWEST_FOR_A_MEAN or not there_s:
         return None
     users = int(spans.last.sum())
-    inside = users * float(took_s.sum()) / there_s
+    inside = users * float(np.sum(took_s)) / there_s
     allowed = users * (ACCURACY + DRIFT_OF_RATES + measured.record.tool_step_s * len(took_s) / there_s)
     if inside > users + allowed:
         return (
@@ -104,10 +100,8 @@ def littles_law(measured: Round, _: Evidence) -> str | None:
 
 def availability(measured: Round, _: Evidence) -> str | None:
     checks = measured.record.checks
-    missed, sent = (
-        measured.attempts - measured.completed + sum(map(bool, checks.code)),
-        measured.attempts + len(checks.code),
-    )
+    sent = measured.attempts + len(checks.code)
+    missed = measured.attempts - measured.completed + sum(map(bool, checks.code))
     if not missed:
         return None
     problems = [problem for problem in checks.problem if problem]
@@ -122,9 +116,8 @@ def unanswered_pings(measured: Round, _: Evidence) -> str | None:
     problems = [problem for problem in measured.record.pings.problem if problem]
     if not problems:
         return None
-    return (
-        f"{len(problems)} of {len(measured.record.pings.problem)} pings got no correct answer; the first: {problems[0]}"
-    )
+    of_all = f"{len(problems)} of {len(measured.record.pings.problem)}"
+    return f"{of_all} pings got no correct answer; the first: {problems[0]}"
 
 
 def starved_generator(measured: Round, _: Evidence | None = None) -> str | None:
@@ -174,12 +167,11 @@ def no_ports(measured: Round, _: Evidence) -> str | None:
 
 
 def unknown_lines(measured: Round, _: Evidence) -> str | None:
-    if not measured.record.tool_unknown:
+    record = measured.record
+    if not record.tool_unknown:
         return None
-    first = next(iter(measured.record.tool_unknown_lines), "not kept")
-    return (
-        f"{measured.record.tool} printed {measured.record.tool_unknown} lines in an unknown format; the first: {first}"
-    )
+    first = next(iter(record.tool_unknown_lines), "not kept")
+    return f"{record.tool} printed {record.tool_unknown} lines in an unknown format; the first: {first}"
 
 
 def timer(measured: Round, _: Evidence) -> str | None:
@@ -210,13 +202,7 @@ def _usual_wait_s(measured: Round) -> float | None:
 
     The mean includes the time of the tool itself and of other programs; None if that is large.
     """
-    p50_s = measured.response_s(50)
-    if (
-        p50_s is None
-        and measured.totals
-        and measured.completed
-        and not is_busy(measured)
-        and not starved_generator(measured)
-    ):
-        return float(measured.record.users * measured.totals.took_s.sum() / measured.totals.attempts)
-    return p50_s
+    p50_s, totals = measured.response_s(50), measured.totals
+    if p50_s is not None or not totals or not measured.completed or is_busy(measured) or starved_generator(measured):
+        return p50_s
+    return float(measured.record.users * totals.took_s.sum() / totals.attempts)

@@ -63,25 +63,18 @@ class Limits:
         self.rounds = rounds
         self.knows_task = evidence.needs(rounds[0]) is not None  # how long it takes alone
         self.rate = estimates.get("rate_per_s")
-        self.is_settled = all(
-            each.rate.is_settled for measured in rounds for each in (measured, measured.ceiling) if each
-        )
+        both = [each for measured in rounds for each in (measured, measured.ceiling) if each]
+        self.is_settled = all(each.rate.is_settled for each in both)
         self.rate_excess: Excess | None = None  # rate over ceiling
         self.cpu_excess: Excess | None = None  # CPU time of the task over CPU time of an answer
         share, is_paced = estimates.get("of_ceiling"), any(map(suspicions.paced_by_the_tool, rounds))
         if self.rate and share and share.degrees and self.is_settled and not is_paced:
             self.rate_excess = _excess(self.rate.mean, self.rate.mean / share.mean, share)
         cpu, need = estimates.get("cpu_s_per_transaction"), evidence.cpu_need(rounds[0])
-        if cpu and cpu.degrees and need and need.mean >= LEAST_CPU_S and _computes(rounds):
+        wall_s = sum(sum(measured.record.alone_wall_s) for measured in rounds)
+        computes = not wall_s or sum(sum(measured.record.alone_cpu_s) for measured in rounds) > HARDLY * wall_s
+        if cpu and cpu.degrees and need and need.mean >= LEAST_CPU_S and computes:
             self.cpu_excess = _excess(cpu.mean, need.mean, ratio(need, cpu))
-
-
-def _computes(rounds: Sequence[Round]) -> bool:
-    """Return whether a good part of the task is computing."""
-    wall_s, cpu_s = (
-        sum(sum(getattr(measured.record, name)) for measured in rounds) for name in ("alone_wall_s", "alone_cpu_s")
-    )
-    return not wall_s or cpu_s > HARDLY * wall_s
 
 
 def above_ceiling(limits: Limits) -> str | None:
@@ -136,16 +129,13 @@ def too_short(limits: Limits) -> str | None:
 
 def no_ceiling(limits: Limits) -> str | None:
     """Return why there is no ceiling, although there should be one."""
-    first = limits.rounds[0]
-    if not first.record.has_ceiling or any(
-        measured.ceiling and measured.ceiling.rate.per_s for measured in limits.rounds
-    ):
+    first, ceilings = limits.rounds[0], [measured.ceiling for measured in limits.rounds]
+    if not first.record.has_ceiling or any(ceiling and ceiling.rate.per_s for ceiling in ceilings):
         return None
     why = "was not measured"
-    if first.ceiling is not None and first.ceiling.record.failure is not None:
-        why = f"failed: {first.ceiling.record.failure.message}"
-    elif first.ceiling is not None:
-        why = f"has no rate: {first.ceiling.rate.too_short}"
+    if first.ceiling is not None:
+        failure = first.ceiling.record.failure
+        why = f"failed: {failure.message}" if failure else f"has no rate: {first.ceiling.rate.too_short}"
     return f"the ceiling {why}, so the rate can't be verified"
 
 
@@ -190,12 +180,13 @@ _VERDICTS = {rule.code: rule.verdict for rule in RULES}
 
 def judge(rounds: Sequence[Round], estimates: CaseEstimates, evidence: Evidence) -> list[Reason]:
     """Return every reason to distrust the case, the most serious first. Failed cases are not judged further."""
-    failures: dict[str, str] = {}
+    failures: dict[str, Reason] = {}
     for measured in rounds:
         if (failure := _failure(measured)) is not None:
-            failures.setdefault(failure[0], _in_round(measured, rounds, failure[1]))
+            code, message = failure
+            failures.setdefault(code, Reason(code, _in_round(measured, rounds, message)))
     if failures:
-        return [Reason(code, message) for code, message in failures.items()]
+        return list(failures.values())
     limits = Limits(rounds, estimates, evidence)
     return [Reason(rule.code, text) for rule in RULES if (text := _message(rule, limits, evidence))]
 
@@ -227,8 +218,8 @@ def _failure(measured: Round) -> tuple[str, str] | None:
     if wrong := _wrong_answer(measured):
         return "wrong_answer", wrong
     if not measured.completed:
-        wrong_answers = f"; {measured.attempts} requests got no correct answer" if measured.attempts else ""
-        return "no_transactions", f"no transaction completed in {measured.load_s:.1f} s of siege{wrong_answers}"
+        wrong = f"; {measured.attempts} requests got no correct answer" if measured.attempts else ""
+        return "no_transactions", f"no transaction completed in {measured.load_s:.1f} s of siege{wrong}"
     return None
 
 
@@ -240,21 +231,16 @@ def _wrong_answer(measured: Round) -> str | None:
     if expected >= 0 and not measured.good.all():
         answers = zip(record.transactions.size_bytes, record.transactions.status, strict=True)
         if sizes := [size for size, status in answers if status == record.answer_status and size != expected]:
-            return (
-                f"{len(sizes)} of {len(measured.good)} answers under load were wrong: "
-                f"{sizes[0]} bytes long instead of {expected}"
-            )
+            wrong = f"{len(sizes)} of {len(measured.good)} answers under load were wrong"
+            return f"{wrong}: {sizes[0]} bytes long instead of {expected}"
     if contents := sum(columns.wrong_contents):
         return f"{contents} of {measured.attempts} answers under load had a good status but wrong contents"
     if odd := sum(filter(None, columns.odd_bytes)):
-        return (
-            f"the {measured.completed:,} answers under load were wrong: they had {odd:,} bytes more or fewer "
-            "than the requested files"
-        )
+        wrong = f"the {measured.completed:,} answers under load were wrong"
+        return f"{wrong}: they had {odd:,} bytes more or fewer than the requested files"
     size, count = measured.totals.bytes_of_answers()
     # The bytes may include those of requests that were in flight at the end.
     if expected > 0 and count and abs(size - count * expected) > len(columns.took_s) * record.users * expected:
-        return (
-            f"the {count} answers under load were wrong: {size / count:.1f} bytes long on average instead of {expected}"
-        )
+        wrong = f"the {count} answers under load were wrong"
+        return f"{wrong}: {size / count:.1f} bytes long on average instead of {expected}"
     return None

@@ -9,8 +9,8 @@ analysis, JACM 27, 1980). The remaining uncertainty widens the interval of the c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -35,39 +35,19 @@ class Bounds(NamedTuple):
     most: float
 
 
-@dataclass(frozen=True, slots=True)
-class SpeedDependence:
-    """How a metric depends on the speed: the sign, the slope already corrected within a run, and its estimate."""
-
-    sign: int  # -1 if the metric is larger on a faster machine, so that the correction reduces it; else 1
-    corrected: Callable[[SpeedCorrection, Round], float]
-    slope: Callable[[SpeedCorrection, Round], Slope]
-    bounds: Callable[[Case], Bounds]
-
-
 class CrossRunChanges:
     """The changes from the cases of one result to those of another."""
 
     def __init__(self, base: Sequence[Case], new: Sequence[Case], *, is_comparable: bool) -> None:
-        """Estimate all metrics.
-
-        Args:
-            is_comparable: whether both results used the same speed probe.
-        """
+        """Estimate all metrics; `is_comparable`: whether both results used the same speed probe."""
         has_samples = all(any(each.speed for case in cases for each in case) for cases in (base, new))
         self.is_common = is_comparable and has_samples
         self._correction = SpeedCorrection(base, beside=new)
-        if self.is_common:
-            all_estimates = estimates_of([*base, *new], self._correction)
-            parts = [{name: estimates[: len(base)] for name, estimates in all_estimates.items()}]
-            parts.append({name: estimates[len(base) :] for name, estimates in all_estimates.items()})
-        else:
-            parts = [estimates_of(cases, SpeedCorrection(cases)) if cases else {} for cases in (base, new)]
-        self._estimates = {
-            id(case[0]): {name: estimates[index] for name, estimates in part.items()}
-            for cases, part in zip((base, new), parts, strict=True)
-            for index, case in enumerate(cases)
-        }
+        self._estimates: dict[Round, dict[str, Estimate | None]] = {}  # by the first round of the case
+        for cases in [[*base, *new]] if self.is_common else [base, new]:
+            by_metric = estimates_of(cases, self._correction if self.is_common else SpeedCorrection(cases))
+            for index, case in enumerate(cases):
+                self._estimates[case[0]] = {name: estimates[index] for name, estimates in by_metric.items()}
 
     def speed_ratio(self, base: Case, new: Case) -> float | None:
         """Return the speed of the machine during `new`, as a multiple of the speed during `base`."""
@@ -76,27 +56,43 @@ class CrossRunChanges:
 
     def change(self, name: str, base: Case, new: Case) -> Estimate | None:
         """Return the metric in `new` as a multiple of `base`, at the same speed; None if one of them is unknown."""
-        before, after = (self._estimates[id(case[0])][name] for case in (base, new))
+        before, after = (self._estimates[case[0]][name] for case in (base, new))
         if before is None or after is None:
             return None
         return self._at_one_speed(name, ratio_between(before, len(base), after, len(new)), base, new)
 
     def _at_one_speed(self, name: str, change: Estimate, base: Case, new: Case) -> Estimate:
-        dependence, before, after = SPEED_DEPENDENCE.get(name), self._log_speed(base), self._log_speed(new)
-        if dependence is None or before is None or after is None or before == after:
+        before, after = self._log_speed(base), self._log_speed(new)
+        if name == "memory_bytes" or before is None or after is None or before == after:
             return change
         speedup = after - before
-        corrected = [dependence.corrected(self._correction, case[0]) for case in (base, new)]
-        slopes = [dependence.slope(self._correction, case[0]) for case in (base, new)]
-        slope = _combined(slopes, dependence.bounds([*base, *new]))
+        corrected, bounds = self._slopes(name, base, new)  # the metrics are corrected by these slopes already
+        slope = _combined(corrected, bounds)
         noise = SPEED**2 * (1 / len(base) + 1 / len(new))
         trust = max(0.0, 1 - noise / speedup**2)  # don't correct what may be noise of the speed probe
-        remaining = trust * slope.value * speedup - (corrected[1] * after - corrected[0] * before)
-        added = slope.variance * speedup**2 + trust * (slope.value - sum(corrected) / 2) ** 2 * noise
-        variance = change.variance + added
+        remaining = trust * slope.value * speedup - (corrected[1].value * after - corrected[0].value * before)
+        uncertain = slope.value - (corrected[0].value + corrected[1].value) / 2
+        variance = change.variance + (slope.variance * speedup**2 + trust * uncertain**2 * noise)
         # Only the variance of the rounds is estimated (Satterthwaite, Biometrics Bulletin 2, 1946).
         degrees = change.degrees * (variance / change.variance) ** 2 if change.degrees else 0.0
-        return replace(change, log=change.log + dependence.sign * remaining, variance=variance, degrees=degrees)
+        sign = -1 if name == "rate_per_s" else 1  # the rate is larger on a faster machine, so it is reduced
+        return replace(change, log=change.log + sign * remaining, variance=variance, degrees=degrees)
+
+    def _slopes(self, name: str, base: Case, new: Case) -> tuple[list[Slope], Bounds]:
+        """Return how a metric depends on the speed: as estimated within each result, and the theoretical range."""
+        rates, cpus = zip(*(self._correction.slopes(case[0]) for case in (base, new)), strict=True)
+        if name.startswith("ping_"):  # pings may or may not wait for tasks: correct nothing, but widen the interval
+            return [Slope(), Slope()], Bounds(-1.0, 1.0)
+        rounds = [*base, *new]
+        if name == "cpu_s_per_transaction":
+            return list(cpus), Bounds(_cpu_share(rounds), 1.0)
+        cpus_used = [
+            (each.cpu_s_per_transaction() or 0.0) * (each.rate.per_s or 0.0)
+            for each in rounds
+            if each.record.samples.cpu_s
+        ]
+        most = min(1.0, float(np.mean(cpus_used))) if cpus_used else 1.0
+        return list(rates), Bounds(min(_cpu_share(rounds), most), most)
 
     def _log_speed(self, case: Case) -> float | None:
         """Return the mean logarithm over the rounds; 0 is the mean speed of both results."""
@@ -123,44 +119,8 @@ def _combined(slopes: Sequence[Slope], bounds: Bounds) -> Slope:
     return Slope(min(max(value, 0.0), MOST), 1 / sum(weights))
 
 
-def _rate_bounds(rounds: Case) -> Bounds:
-    cpus_used = [
-        (each.cpu_s_per_transaction() or 0.0) * (each.rate.per_s or 0.0) for each in rounds if each.record.samples.cpu_s
-    ]
-    most = min(1.0, float(np.mean(cpus_used))) if cpus_used else 1.0
-    return Bounds(min(_cpu_share(rounds), most), most)
-
-
-def _cpu_bounds(rounds: Case) -> Bounds:
-    return Bounds(_cpu_share(rounds), 1.0)
-
-
 def _cpu_share(rounds: Case) -> float:
     """Return the share of CPU time in a run of the task alone; 0 unless the task is purely CPU-bound."""
-    wall_s, cpu_s = (
-        sum(sum(column) for column in columns)
-        for columns in ([each.record.alone_wall_s for each in rounds], [each.record.alone_cpu_s for each in rounds])
-    )
-    share = min(1.0, cpu_s / wall_s) if wall_s else 0.0
+    wall_s = sum(sum(each.record.alone_wall_s) for each in rounds)
+    share = min(1.0, sum(sum(each.record.alone_cpu_s) for each in rounds) / wall_s) if wall_s else 0.0
     return share if share >= CPU_BOUND else 0.0
-
-
-_RATE = SpeedDependence(
-    -1, SpeedCorrection.coefficient, lambda correction, each: correction.slopes(each)[0], _rate_bounds
-)
-_RESPONSE = replace(_RATE, sign=1)
-_CPU = SpeedDependence(
-    1, SpeedCorrection.cpu_coefficient, lambda correction, each: correction.slopes(each)[1], _cpu_bounds
-)
-# Pings may or may not wait for tasks: correct nothing, but widen the interval.
-_PING = SpeedDependence(1, lambda *_: 0.0, lambda *_: Slope(), lambda _: Bounds(-1.0, 1.0))
-SPEED_DEPENDENCE = {
-    "rate_per_s": _RATE,
-    "response_p50_s": _RESPONSE,
-    "response_p95_s": _RESPONSE,
-    "response_p99_s": _RESPONSE,
-    "cpu_s_per_transaction": _CPU,
-    "ping_p50_s": _PING,
-    "ping_p95_s": _PING,
-    "ping_p99_s": _PING,
-}

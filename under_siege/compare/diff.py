@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,29 +20,25 @@ from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, Step, ch
 from under_siege.stats.metrics import MEASURES
 from under_siege.stats.rounds_data import Round
 
-_OPTIONS = "--task, --users and --style"
+_Side = tuple[Summary, list[Round]]  # a case of one result
+
 SAME_MEMORY = 0.01  # relative difference; usable memory differs by some pages between boots
 
 
 def check_comparable(base: Result, new: Result, *, anyway: bool) -> None:
-    """Raise BadInputError if the results have different tasks or users, or come from different machines.
-
-    Args:
-        anyway: allow different machines; different tasks or users are never allowed.
-    """
+    """Raise BadInputError if the tasks or users differ, or, unless `anyway`, the machines."""
     for result, name in ((base, "first"), (new, "second")):
         if not result.records:
             raise BadInputError(f"can't compare: the {name} result is empty; use results with at least one case")
-    if differences := [*_load_differences(base, new)]:
-        doubt = _described(differences)
-        raise BadInputError(f"can't compare: {doubt}; measure both with the same {_OPTIONS}")
+    if doubt := _described(_load_differences(base, new)):
+        raise BadInputError(f"can't compare: {doubt}; measure both with the same --task, --users and --style")
     if (doubt := machine_difference(base, new)) and not anyway:
         raise BadInputError(f"can't compare: {doubt}; --anyway compares them nevertheless")
 
 
 def machine_difference(base: Result, new: Result) -> str:
     """Return how the machines differ; empty if they do not."""
-    return _described([*_machine_differences(base.environment, new.environment)])
+    return _described(_machine_differences(base.environment, new.environment))
 
 
 def has_comparable_speed(base: Result, new: Result) -> bool:
@@ -51,8 +47,9 @@ def has_comparable_speed(base: Result, new: Result) -> bool:
     return bool(before.speed_probe) and (before.speed_probe, before.cpu_model) == (after.speed_probe, after.cpu_model)
 
 
-def _described(differences: list[str]) -> str:
-    return f"the results were measured with different {', different '.join(differences)}" if differences else ""
+def _described(differences: Iterable[str]) -> str:
+    text = ", different ".join(differences)
+    return f"the results were measured with different {text}" if text else ""
 
 
 def _load_differences(base: Result, new: Result) -> Iterator[str]:
@@ -186,20 +183,20 @@ class ResultComparison:
 def compare_results(base: Result, new: Result) -> ResultComparison:
     """Compare two results case by case: first the cases of `new`, then the cases that are only in `base`."""
     before, after = summarize(base), summarize(new)
-    changes = CrossRunChanges(_all_rounds(before), _all_rounds(after), is_comparable=has_comparable_speed(base, new))
+    # The ceilings help to estimate the noise.
+    rounds = [[*comparison.ceiling_rounds, *comparison.rounds] for comparison in (before, after)]
+    changes = CrossRunChanges(*rounds, is_comparable=has_comparable_speed(base, new))
     ignored = _ignored_axes(before, after)
-    sides = [_by_case(before, ignored), _by_case(after, ignored)]
-    pairs = [
-        _pair(case, sides[0].get(case), sides[1].get(case), changes) for case in dict.fromkeys([*sides[1], *sides[0]])
-    ]
-    required = [*judged_alone(new, after), *_judge_relative(new, after, sides[0], ignored, changes)]
+    old, now = _by_case(before, ignored), _by_case(after, ignored)
+    pairs = [_pair(case, old.get(case), now.get(case), changes) for case in dict.fromkeys([*now, *old])]
+    required = [*judged_alone(new, after), *_judge_relative(new, after, old, ignored, changes)]
     return ResultComparison(base, new, adjusted_for_tests(pairs), changes.is_common, required)
 
 
 def _judge_relative(
     new: Result,
     after: Comparison,
-    base: Mapping[Case, tuple[Summary, list[Round]]],
+    base: Mapping[Case, _Side],
     ignored: Sequence[str],
     changes: CrossRunChanges,
 ) -> Iterator[Judged]:
@@ -209,15 +206,8 @@ def _judge_relative(
         for index in places_of(requirement, after) if goal.of_base else ():
             case, rounds = after.cases[index], after.rounds[index]
             before = base.get(case.case.without(ignored))
-            is_same_kind = before is None or before[0].memory_kind == case.memory_kind
-            is_known = before is not None and (is_same_kind or goal.figure != "memory_bytes")
-            change = changes.change(goal.figure, before[1], rounds) if before and is_known else None
+            change = before and _ratio(goal.figure, before, (case, rounds), changes)
             yield judged_beside(goal, case, before and before[0], change)
-
-
-def _all_rounds(comparison: Comparison) -> list[list[Round]]:
-    """Return the rounds of all cases and ceilings; the ceilings help to estimate the noise."""
-    return [*comparison.ceiling_rounds, *comparison.rounds]
 
 
 def _ignored_axes(*comparisons: Comparison) -> list[str]:
@@ -228,35 +218,28 @@ def _ignored_axes(*comparisons: Comparison) -> list[str]:
     return ["workers"]
 
 
-def _by_case(comparison: Comparison, ignored: Sequence[str]) -> dict[Case, tuple[Summary, list[Round]]]:
+def _by_case(comparison: Comparison, ignored: Sequence[str]) -> dict[Case, _Side]:
     pairs = zip(comparison.cases, comparison.rounds, strict=True)
     return {summary.case.without(ignored): (summary, rounds) for summary, rounds in pairs}
 
 
-_Side = tuple[Summary, list[Round]] | None
-
-
-def _pair(case: Case, base: _Side, new: _Side, cross_run: CrossRunChanges) -> CasePair:
+def _pair(case: Case, base: _Side | None, new: _Side | None, cross_run: CrossRunChanges) -> CasePair:
     before, after = base and base[0], new and new[0]
     changes = [MetricChange(figure, before, after) for figure in FIGURES]
     if base is None or new is None:
         return CasePair(case, before, after, tuple(changes))
     is_judged = base[0].verdict == new[0].verdict == OK
-    ratios = [_ratio(change, base, new, cross_run) for change in changes]
-    both = zip(changes, ratios, strict=True)
-    changes = [replace(change, ratio=ratio, is_judged=is_judged) for change, ratio in both]
+    for index, change in enumerate(changes):
+        ratio = None if None in change.values else _ratio(change.figure, base, new, cross_run)
+        changes[index] = replace(change, ratio=ratio, is_judged=is_judged)
     return CasePair(case, before, after, tuple(changes), cross_run.speed_ratio(base[1], new[1]))
 
 
-def _ratio(
-    change: MetricChange,
-    base: tuple[Summary, list[Round]],
-    new: tuple[Summary, list[Round]],
-    cross_run: CrossRunChanges,
-) -> Estimate | None:
-    if None in change.values or (change.figure == "memory_bytes" and base[0].memory_kind != new[0].memory_kind):
+def _ratio(figure: str, base: _Side, new: _Side, cross_run: CrossRunChanges) -> Estimate | None:
+    """Return the change; None if it is unknown or the memory is not of the same kind."""
+    if figure == "memory_bytes" and base[0].memory_kind != new[0].memory_kind:
         return None
-    return cross_run.change(change.figure, base[1], new[1])
+    return cross_run.change(figure, base[1], new[1])
 
 
 def adjusted_for_tests(cases: Sequence[CasePair]) -> list[CasePair]:

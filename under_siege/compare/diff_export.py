@@ -147,20 +147,16 @@ def _cell(change: MetricChange) -> TableCell:
     texts = ["" if case is None else column_of(change.figure).text(case) for case in (change.base, change.new)]
     if not any(texts):
         return TableCell("")
-    parts = [
-        " → ".join(text or NOTHING for text in texts),
-        f"({percent(change.fraction)})" if change.fraction is not None else "",
-        _MARKS.get(change.judgement or "", ""),
-    ]
-    is_strong = change.judgement in (WORSE, BETTER)
-    return TableCell(" ".join(filter(None, parts)), _STYLES.get(change.judgement or "", ""), is_strong)
+    values = " → ".join(text or NOTHING for text in texts)
+    fraction = "" if change.fraction is None else f"({percent(change.fraction)})"
+    judgement = change.judgement or ""
+    text = " ".join(filter(None, [values, fraction, _MARKS.get(judgement)]))
+    return TableCell(text, _STYLES.get(judgement, ""), judgement in (WORSE, BETTER))
 
 
 def _visible(changes: list[MetricChange]) -> str:
     sizes = [change.smallest_visible for change in changes if change.smallest_visible is not None]
-    if not sizes:
-        return ""
-    return formatting.span([min(sizes), max(sizes)], _size)
+    return formatting.span([min(sizes), max(sizes)], _size) if sizes else ""
 
 
 def _size(fraction: float) -> str:
@@ -203,16 +199,12 @@ def _remarks(comparison: ResultComparison) -> Iterator[str]:
 
 def _flags(case: CasePair) -> Iterator[tuple[str, list[str]]]:
     """Yield when the case was not `ok`, and why."""
-    verdicts = [
-        (side.verdict, [reason.message for reason in side.reasons]) if side and side.verdict != OK else None
-        for side in (case.base, case.new)
-    ]
-    if verdicts[0] is not None and verdicts[0] == verdicts[1]:
-        yield f"{verdicts[0][0]} before and now", verdicts[0][1]
-        return
-    for verdict, when in zip(verdicts, ("before", "now"), strict=True):
-        if verdict is not None:
-            yield f"{verdict[0]} {when}", verdict[1]
+    sides = [("before", case.base), ("now", case.new)]
+    if case.base and case.new and (case.base.verdict, case.base.reasons) == (case.new.verdict, case.new.reasons):
+        sides = [("before and now", case.new)]
+    for when, side in sides:
+        if side and side.verdict != OK:
+            yield f"{side.verdict} {when}", [reason.message for reason in side.reasons]
 
 
 def _changed_settings(base: Summary, new: Summary) -> Iterator[str]:
@@ -225,18 +217,12 @@ def _changed_settings(base: Summary, new: Summary) -> Iterator[str]:
 
 def _speed_remarks(comparison: ResultComparison) -> Iterator[str]:
     both = [case for case in comparison.cases if case.base and case.new]
-    if not both:
-        return
-    if not comparison.has_common_speed:
+    if both and not comparison.has_common_speed:
         yield "The speed of the machine in the two runs can't be compared, so the changes are not speed-adjusted."
-        return
-    corrected = [change for case in both for change in case.changes if _is_corrected(change)]
     ratios = sorted(case.speed_ratio for case in both if case.speed_ratio is not None)
-    if corrected and ratios:
-        yield (
-            f"The machine was {formatting.span(ratios, formatting.significant)} times as fast now as before; "
-            "the changes in % are speed-adjusted."
-        )
+    if ratios and any(_is_corrected(change) for case in both for change in case.changes):
+        times = formatting.span(ratios, formatting.significant)
+        yield f"The machine was {times} times as fast now as before; the changes in % are speed-adjusted."
 
 
 def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[str]:
@@ -244,14 +230,9 @@ def _noise_remarks(comparison: ResultComparison, cases: list[Case]) -> Iterator[
     if any(side and side.rounds < 2 for case in comparison.cases for side in (case.base, case.new)):
         yield "One round is not enough to tell a change from noise: measure both with --rounds 3 or more."
     for figure in FIGURES:
-        blind = [
-            full_name(case.case, cases)
-            for case in comparison.cases
-            for change in case.changes
-            if change.figure == figure and (change.smallest_visible or 0) > 1
-        ]
-        if blind:
-            names = "; ".join(blind)
+        pairs = [(case, change) for case in comparison.cases for change in case.changes if change.figure == figure]
+        blind = [full_name(case.case, cases) for case, change in pairs if (change.smallest_visible or 0) > 1]
+        if names := "; ".join(blind):
             yield f"Too noisy to detect even a doubling of {column_of(figure).name}: {names}. Measure more rounds."
 
 

@@ -102,11 +102,7 @@ class SpeedProbe:
 
     @contextlib.asynccontextmanager
     async def beside(self, record: Record, since_s: float = math.inf) -> AsyncIterator[None]:
-        """Record every sample while the body runs; times are of `time.monotonic`.
-
-        Args:
-            since_s: also record the recent samples from then on.
-        """
+        """Record every sample while the body runs, and the recent ones since `since_s` (`time.monotonic`)."""
         for sample in self._recent:
             if sample[0] >= since_s:
                 append_row(record.beats, *sample)

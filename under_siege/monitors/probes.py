@@ -75,11 +75,7 @@ def probing(
     interval_s: float = PING_INTERVAL_S,
     first_s: float = 0.0,
 ) -> AbstractAsyncContextManager[None]:
-    """Send pings at a fixed rate while the body runs, then wait for missing answers for `timeout_s`.
-
-    Args:
-        first_s: when the first one is due, after `began_s`.
-    """
+    """Send pings from `began_s + first_s` on while the body runs, then wait for missing answers for `timeout_s`."""
     if ping is None:
         return contextlib.nullcontext()
     times_s = (began_s + first_s + number * interval_s for number in itertools.count())
@@ -130,11 +126,7 @@ class AnswerCheck:
             append_row(self._checks, round(sent_s, 6), round(answered_s, 6), code, problem)
 
     def checking(self, every_s: float, end_s: Callable[[], float]) -> AbstractAsyncContextManager[None]:
-        """Check at a fixed rate while the body runs, then wait for the answers still missing.
-
-        Args:
-            end_s: returns when the load will end, as far as that is known now; nothing is sent after that.
-        """
+        """Check at a fixed rate until `end_s()`, which may change, then wait for the answers still missing."""
         after_s = itertools.takewhile(lambda at_s: at_s < end_s(), (number * every_s for number in itertools.count()))
         times_s = (self._began_s + at_s for at_s in after_s)
         return _open_loop(lambda _: self.check(), times_s, timeout_s=None)

@@ -23,11 +23,8 @@ _PROC = Path("/proc")
 def used_cpu_s(process: psutil.Process) -> float:
     """Return the CPU time of all its threads, including those that have ended, without its children.
 
-    Linux gives them in nanoseconds by a clock of each process (clock_getcpuclockid(3)). What /proc has of it, and so
-    psutil, is cut to steps of 10 ms, twice: in a short siege that is a good part of what a light task takes.
-
-    Raises:
-        psutil.NoSuchProcess: it is gone.
+    Linux reports it in nanoseconds (clock_getcpuclockid(3)); psutil rounds it down to steps of 10 ms, twice. Raise
+    psutil.NoSuchProcess if it is gone.
     """
     if sys.platform != "linux":
         times = process.cpu_times()
@@ -94,15 +91,15 @@ class Usage(NamedTuple):
 
 
 @contextlib.asynccontextmanager
-async def sampling(pid: int, record: Record, began_s: float, *, memory: bool = True) -> AsyncIterator[None]:
-    """Sample the process and its children while the body runs, and once more at its end."""
+async def sampling(pid: int | None, record: Record, began_s: float, *, memory: bool = True) -> AsyncIterator[None]:
+    """Sample the process and its children, if any, while the body runs, and once more at its end."""
 
     async def sample() -> bool:
         usage = await asyncio.to_thread(tree_usage, pid, memory=memory)  # reading /proc must not delay a ping
         if usage is None:
             return False
-        samples = record.samples
-        samples.at_s.append(round(time.monotonic() - began_s, 6))
+        at_s, samples = time.monotonic() - began_s, record.samples
+        samples.at_s.append(round(at_s, 6))
         samples.cpu_s.append(round(usage.cpu_s, 6))
         samples.processes.append(usage.processes)
         samples.waited_s.append(round(usage.waited_s, 6))
@@ -111,24 +108,25 @@ async def sampling(pid: int, record: Record, began_s: float, *, memory: bool = T
             record.memory_kind = usage.memory_kind
         return True
 
-    async def sample_until_it_is_gone() -> None:
+    async def sample_until_gone() -> None:
         while True:
             if not await sample():
                 return
             await asyncio.sleep(INTERVAL_S)
 
     try:
-        async with in_background(sample_until_it_is_gone()):
+        async with in_background(sample_until_gone()):
             yield
     finally:
         await sample()
 
 
-def tree_usage(pid: int, *, memory: bool = True) -> Usage | None:
-    """Return what the process and all below it use now; None if it is gone."""
+def tree_usage(pid: int | None, *, memory: bool = True) -> Usage | None:
+    """Return what the process and all below it use now; None if it is gone or unknown."""
+    if pid is None:
+        return None
     try:
-        root = psutil.Process(pid)
-        processes = [root, *offspring(pid)]
+        processes = [psutil.Process(pid), *offspring(pid)]
     except psutil.NoSuchProcess:
         return None
     used_s, waited_s, memory_bytes, kinds, counted = 0.0, 0.0, 0, set(), 0
@@ -164,14 +162,14 @@ async def watching_ports(record: Record, began_s: float) -> AsyncIterator[None]:
     if len(span) == 2 and all(word.isdecimal() for word in span):
         record.port_range = max(1, int(span[1]) - int(span[0]) + 1)
         record.ports_are_reused = reuse not in ([], ["0"])  # 1: always, 2: on the loopback interface, where we are
-    async with in_background(_record_taken_ports(record, began_s)):
+
+    async def sample() -> None:
+        while (taken := _taken_ports()) is not None:
+            append_row(record.ports, round(time.monotonic() - began_s, 4), taken)
+            await asyncio.sleep(INTERVAL_S)
+
+    async with in_background(sample()):
         yield
-
-
-async def _record_taken_ports(record: Record, began_s: float) -> None:
-    while (taken := _taken_ports()) is not None:
-        append_row(record.ports, round(time.monotonic() - began_s, 4), taken)
-        await asyncio.sleep(INTERVAL_S)
 
 
 def _taken_ports() -> int | None:

@@ -14,6 +14,7 @@ from statistics import median_low
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import special
 
 CONFIDENCE = 0.95
 ACCURACY = 0.02  # tested accuracy of the rate estimator: smaller differences are never reported
@@ -33,20 +34,14 @@ MOST_REQUESTS = 10**9
 WeightedLogs = Sequence[tuple[float, float]]  # for each round: the logarithm, and the variance added by disturbances
 
 
-def _special() -> Any:
-    from scipy import special  # takes longer to load than a small result to report; scipy.stats twice as long
-
-    return special
-
-
 def student_at(degrees: float, share: float) -> float:
     """Return a quantile of Student's t distribution."""
-    return float(_special().stdtrit(degrees, share))
+    return float(special.stdtrit(degrees, share))
 
 
 def beyond_f(degrees: float, others: float, f: float) -> float:
     """Return the probability that Fisher's F lies above a value."""
-    return float(_special().fdtrc(degrees, others, f))
+    return float(special.fdtrc(degrees, others, f))
 
 
 class Step(NamedTuple):
@@ -99,7 +94,7 @@ def more_needed(hits: Sequence[int], counts: Sequence[int], least: float) -> int
 
 def _exact(hits: float, count: float) -> tuple[float, float]:
     """Return the interval of Clopper and Pearson for numbers that need not be whole."""
-    misses, tail, quantile = count - hits, (1 - CONFIDENCE) / 2, _special().betaincinv
+    misses, tail, quantile = count - hits, (1 - CONFIDENCE) / 2, special.betaincinv
     low = float(quantile(hits, misses + 1, tail)) if hits > 0 else 0.0
     high = float(quantile(hits + 1, misses, 1 - tail)) if misses > 0 else 1.0
     return low, high
@@ -122,28 +117,22 @@ class Spread(NamedTuple):
     degrees: float
 
 
-def _own_spreads(cases: Sequence[Sequence[Any]], variance_of: Callable[[Any], float]) -> list[Spread]:
-    return [
-        Spread(max(variance_of(case), LEAST_VARIANCE), len(case) - 1.0) if len(case) > 1 else Spread(0.0, 0.0)
-        for case in cases
-    ]
+def _own_spread(case: Sequence[Any], variance_of: Callable[[Any], float]) -> Spread:
+    return Spread(max(variance_of(case), LEAST_VARIANCE), len(case) - 1.0) if len(case) > 1 else Spread(0.0, 0.0)
 
 
 def moderated(cases: Sequence[Sequence[float]]) -> list[Spread]:
     """Return the spread of each case, given the logarithms of its rounds."""
-    own = _own_spreads(cases, _variance)
+    own = [_own_spread(case, _variance) for case in cases]
     known = [spread for spread in own if spread.degrees]
     if not known:
         return [Spread(math.nan, 0.0)] * len(cases)
-    prior = _prior(known)
+    prior, spreads = _prior(known), []
     weight, all_degrees = min(prior.degrees, 1e9), sum(spread.degrees for spread in own)
-    return [
-        Spread(
-            (weight * prior.variance + degrees * variance) / (weight + degrees) if degrees else prior.variance,
-            min(max(weight + degrees, LEAST_DEGREES), (all_degrees + degrees) / 2),
-        )
-        for variance, degrees in own
-    ]
+    for variance, degrees in own:
+        mean = (weight * prior.variance + degrees * variance) / (weight + degrees) if degrees else prior.variance
+        spreads.append(Spread(mean, min(max(weight + degrees, LEAST_DEGREES), (all_degrees + degrees) / 2)))
+    return spreads
 
 
 def pooled(cases: Sequence[WeightedLogs]) -> list[Spread]:
@@ -152,7 +141,7 @@ def pooled(cases: Sequence[WeightedLogs]) -> list[Spread]:
     A case that varies much more than the others keeps its own variance. A case with a single round has that of the
     others, and a result with few rounds starts from `USUAL_DEVIATION`.
     """
-    own = _own_spreads(cases, _undisturbed_variance)
+    own = [_own_spread(case, _undisturbed_variance) for case in cases]
     known = [spread for spread in own if spread.degrees]
     alike = [spread for spread in known if not _is_odd(spread, [other for other in known if other is not spread])]
     common = _common(alike)
@@ -215,13 +204,13 @@ def _variance(values: Sequence[float]) -> float:
 @lru_cache(1000)
 def _expected_log(degrees: float) -> float:
     """Return the expected logarithm of an estimate of the variance 1 with this many degrees of freedom."""
-    return float(_special().digamma(degrees / 2)) - math.log(degrees / 2)
+    return float(special.digamma(degrees / 2)) - math.log(degrees / 2)
 
 
 @lru_cache(1000)
 def _trigamma(value: float) -> float:
     """Return the derivative of digamma, a Hurwitz zeta function (Abramowitz and Stegun 6.4.10)."""
-    return float(_special().zeta(2, value))
+    return float(special.zeta(2, value))
 
 
 def _inverse_trigamma(value: float) -> float:
@@ -229,7 +218,7 @@ def _inverse_trigamma(value: float) -> float:
     root = 0.5 + 1 / value
     for _ in range(50):
         trigamma = _trigamma(root)
-        step = trigamma * (1 - trigamma / value) / (-2 * float(_special().zeta(3, root)))
+        step = trigamma * (1 - trigamma / value) / (-2 * float(special.zeta(3, root)))
         root += step
         if -step / root < 1e-8:
             break
@@ -321,7 +310,7 @@ def chance_of(between: Estimate) -> float:
     """Return the two-sided p-value of a ratio, if the truth is 1; 1 where that is unknown."""
     if not between.degrees or not between.variance > 0:
         return 1.0
-    return 2 * float(_special().stdtr(between.degrees, -abs(between.log) / between.variance**0.5))
+    return 2 * float(special.stdtr(between.degrees, -abs(between.log) / between.variance**0.5))
 
 
 def differ(one: Estimate, other: Estimate, comparisons: int) -> bool:

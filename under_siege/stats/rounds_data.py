@@ -70,11 +70,10 @@ class Round:
         self.record = record
         self.case = record.case
         self.load_s = record.load_s or 0.0
-        by_round = sorted(
-            ceilings,
-            key=lambda run: (run.rate.per_s is None, abs(run.record.round - record.round)),
+        nearest = min(
+            ceilings, key=lambda run: (run.rate.per_s is None, abs(run.record.round - record.round)), default=None
         )
-        self.ceiling = self if record.is_ceiling else next(iter(by_round), None)
+        self.ceiling = self if record.is_ceiling else nearest
         columns = record.transactions
         right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
         self.good: Flags = right & (np.asarray(columns.status, dtype=int) == record.answer_status)
@@ -245,27 +244,24 @@ class Round:
 def cases_of(records: Iterable[Record]) -> Iterator[list[Round]]:
     """Yield the rounds of each case and ceiling, in the order of the servers' numbers."""
     ordered = sorted(((record.case, record) for record in records), key=lambda pair: (_order(*pair), pair[1].round))
-    ceilings = [Round(record) for _, record in ordered if record.is_ceiling]
-    of_record = {id(ceiling.record): ceiling for ceiling in ceilings}
+    ceilings = {id(record): Round(record) for _, record in ordered if record.is_ceiling}
     cases: dict[Case, list[Round]] = {}
     for case, record in ordered:
-        above = [ceiling for ceiling in ceilings if ceiling.case.covers(case)]
-        cases.setdefault(case, []).append(of_record.get(id(record)) or Round(record, above))
+        above = [ceiling for ceiling in ceilings.values() if ceiling.case.covers(case)]
+        cases.setdefault(case, []).append(ceilings.get(id(record)) or Round(record, above))
     yield from cases.values()
 
 
 def _order(case: Case, record: Record) -> tuple[object, ...]:
     """Sort by the load and the work, then the ceiling before the servers, then by the servers' numbers."""
+
+    def sortable(pairs: Iterable[tuple[str, Value]]) -> list[tuple[str, float, str]]:
+        return [(name, value, "") if isinstance(value, int) else (name, 0, value) for name, value in pairs]
+
     number = record.server.rpartition("/")[2].split("_")[0]
     place = -1 if record.is_ceiling else int(number) if number.isdecimal() else 10**9
     first = (*case.load, *(pair for pair in case.work if pair not in case.load))
-    rest = [pair for pair in case.values if pair not in first]
-    return [*map(_sortable, first)], place, record.server, [*map(_sortable, rest)]
-
-
-def _sortable(pair: tuple[str, Value]) -> tuple[str, float, str]:
-    name, value = pair
-    return (name, value, "") if isinstance(value, int) else (name, 0, value)
+    return sortable(first), place, record.server, sortable(pair for pair in case.values if pair not in first)
 
 
 def alone_wall_s(rounds: Sequence[Round]) -> float | None:

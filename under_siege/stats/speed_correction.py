@@ -8,7 +8,8 @@ correction is returned as variance, so a disturbed round counts less.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
@@ -86,9 +87,8 @@ class SpeedCorrection:
         """Return the extremes of the speed over the steady part, as multiples of the usual speed."""
         if run.lowest_and_highest is None or not self.usual:
             return None
-        lowest, highest = run.lowest_and_highest
         usual = self.usual * self._effect_of_load(run)
-        return lowest / usual, highest / usual
+        return run.lowest_and_highest[0] / usual, run.lowest_and_highest[1] / usual
 
     def coefficient(self, run: Round) -> float:
         """Return how far the rate follows the speed: 0 if it does not, about 1 if it is proportional."""
@@ -172,34 +172,25 @@ class SpeedCorrection:
     def _fit(self, cases: Sequence[Case]) -> None:
         for job in dict.fromkeys(case[0].case.job for case in cases):
             of_job = [case for case in cases if case[0].case.job == job]
-            known = [[run for run in case if run.speed and run.rate.per_s] for case in of_job]
-            cpu_s = [[(run, run.cpu_s_per_transaction()) for run in case] for case in known]
-            cpu = self._slope([[(run, used_s and 1 / used_s) for run, used_s in case] for case in cpu_s], COMPUTES)
+            cpu = self._slope(of_job, _work_per_cpu_s, COMPUTES)
             task = _kind_of_task(of_job)
             kinds = [task or _kind_of_server(case) for case in of_job]
             for kind in dict.fromkeys(kinds):
-                alike = [case for case, of_case in zip(known, kinds, strict=True) if of_case is kind]
-                rate = self._slope([[(run, _undisturbed(run, kind)) for run in case] for case in alike], kind)
+                alike = [case for case, of_case in zip(of_job, kinds, strict=True) if of_case is kind]
+                rate = self._slope(alike, partial(_undisturbed, kind=kind), kind)
                 if kind is WAITS and rate.value < HARDLY:
                     rate = NOT_CORRECTED
-                fitted = [case for case, of_case in zip(of_job, kinds, strict=True) if of_case is kind]
-                self._fits |= {run: _Fit(kind, rate, cpu) for case in fitted for run in case}
+                self._fits |= {run: _Fit(kind, rate, cpu) for case in alike for run in case}
 
-    def _slope(self, cases: Sequence[Sequence[tuple[Round, float | None]]], prior: Prior) -> Slope:
+    def _slope(self, cases: Sequence[Case], value_of: Callable[[Round], float | None], prior: Prior) -> Slope:
         """Return the slope within the cases, shrunk towards the prior if there is little data."""
         products = squares = 0.0
         for case in cases:
-            rows = [
-                (
-                    math.log(self._speed_of(run)),
-                    math.log(value),
-                    1 / (1 + _variance_of_loss(run) / BETWEEN_ROUNDS**2),
-                )
-                for run, value in case
-                if value
-            ]
-            if len(rows) > 1:
-                x, y, weights = (np.array(column) for column in zip(*rows, strict=True))
+            known = [(run, value) for run in case if run.speed and run.rate.per_s and (value := value_of(run))]
+            if len(known) > 1:
+                x = np.array([math.log(self._speed_of(run)) for run, _ in known])
+                y = np.array([math.log(value) for _, value in known])
+                weights = np.array([1 / (1 + _variance_of_loss(run) / BETWEEN_ROUNDS**2) for run, _ in known])
                 x, y = (column - float(weights @ column / weights.sum()) for column in (x, y))
                 products, squares = products + float(x * weights @ y), squares + float(x * weights @ x)
         trust = BETWEEN_ROUNDS**2 / prior.deviation**2
@@ -210,11 +201,9 @@ class SpeedCorrection:
 def _variance_of_loss(run: Round) -> float:
     """Return the variance of the logarithm of the share of its CPU time that a server has lost."""
     uncertain_wait = UNCERTAIN_LOSS if run.cpu_wanted() is None else UNCERTAIN_WAIT
-    of_stolen, of_taken = (
-        UNCERTAIN_LOSS * math.log1p(-stolen(run)),
-        uncertain_wait * math.log1p(-taken_by_others(run)),
-    )
-    return float(of_stolen**2 + of_taken**2)
+    of_stolen = UNCERTAIN_LOSS * math.log1p(-stolen(run))
+    of_taken = uncertain_wait * math.log1p(-taken_by_others(run))
+    return of_stolen**2 + of_taken**2
 
 
 def stolen(run: Round) -> float:
@@ -277,6 +266,11 @@ def _with_speed(cases: Sequence[Case]) -> list[Round]:
     """Return the rounds of a result whose speed is known, in the order in which they were measured."""
     known = [run for case in cases for run in case if run.speed and run.completed]
     return sorted(known, key=lambda run: run.record.load_began_s or 0.0)
+
+
+def _work_per_cpu_s(run: Round) -> float | None:
+    used_s = run.cpu_s_per_transaction()
+    return used_s and 1 / used_s
 
 
 def _undisturbed(run: Round, kind: Prior) -> float | None:

@@ -124,7 +124,7 @@ class RequestTracer:
 
     def _cpu_s(self, server: Server, case: Case, services: Services | None) -> float | None:
         """Return the CPU time that the server and its services have used; None if unknown."""
-        usage = tree_usage(server.pid, memory=False) if server.pid is not None else None
+        usage = tree_usage(server.pid, memory=False)
         needs = [name for name in self._plan.targets[case.server].needs if name in SERVICES]
         if usage is None or (needs and services is None):
             return None

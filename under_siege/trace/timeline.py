@@ -35,10 +35,9 @@ def other_work(trace: Trace) -> float | None:
 def is_crowded(trace: Trace) -> bool:
     """Return whether other programs left too little of several CPUs for two parallel tasks."""
     share, requests = other_work(trace), trace.requests
-    duration_s = max(requests.answered_s, default=0.0) - min(requests.sent_s, default=0.0)
-    if share is None or trace.machine is None or duration_s <= 0:
+    if share is None or trace.machine is None or not requests.sent_s:
         return False
-    cpus = round(trace.machine.total_s / duration_s)
+    cpus = round(trace.machine.total_s / max(1e-9, max(requests.answered_s) - min(requests.sent_s)))
     return cpus > 1 and cpus * (1 - share) < ROOM_FOR_TWO
 
 
@@ -61,6 +60,7 @@ class Bar(NamedTuple):
     sent_s: float
     answered_s: float
     spans: tuple[TaskSpan, ...]  # empty if the server doesn't report them
+    io_waits: tuple[tuple[float, float], ...] = ()  # when its task was idle and no other task of its process ran
 
     def cpu_share_between(self, from_s: float, to_s: float) -> float:
         overlaps = (span.cpu_share * max(0.0, min(to_s, span.to_s) - max(from_s, span.from_s)) for span in self.spans)
@@ -72,7 +72,7 @@ class Bar(NamedTuple):
 
     @property
     def late_s(self) -> float:
-        """Return the time from the end of the task to the answer; 0 if the server doesn't report when it ended."""
+        """Return the time from the end of the task to the answer; 0 if the end is unknown."""
         return 0.0 if self.done_s is None else self.answered_s - self.done_s
 
     @property
@@ -96,19 +96,17 @@ class Lane(NamedTuple):
 
 
 class PingSpan(NamedTuple):
-    """When a ping was due, and how long after that it was answered."""
-
     due_s: float
-    waited_s: float
+    waited_s: float  # from then on
 
 
 class TimelinePattern(NamedTuple):
     """What the timelines of a group have in common."""
 
-    is_parallel: bool | None  # None: unknown
+    is_parallel: bool | None = None  # None: unknown
     is_stuck: bool = False  # whether pings waited for tasks
-    is_crowded: bool = False  # whether other programs are the reason that `is_parallel` is unknown
     is_failed: bool = False
+    is_crowded: bool = False  # whether other programs are the reason that `is_parallel` is unknown
 
 
 class Timeline(NamedTuple):
@@ -163,9 +161,9 @@ class Timeline(NamedTuple):
     @property
     def pattern(self) -> TimelinePattern:
         if self.failure:
-            return TimelinePattern(None, is_failed=True)
+            return TimelinePattern(is_failed=True)
         if (count := self.parallelism) is None and self.other_work is not None:
-            return TimelinePattern(None, is_crowded=True)
+            return TimelinePattern(is_crowded=True)
         waited_s = [ping.waited_s for ping in self.pings if 0 <= ping.due_s <= self.done_s]
         is_stuck = bool(waited_s) and float(np.percentile(waited_s, 90)) > STUCK * self.done_s
         return TimelinePattern(None if count is None else count > 1, is_stuck)
@@ -181,46 +179,31 @@ class Timeline(NamedTuple):
         late_s = max((bar.late_s for bar in self.bars), default=0.0)
         return late_s if late_s > LATE * self.done_s else 0.0
 
-    def io_waits(self) -> dict[int, list[tuple[float, float]]]:
-        """Return by request number when a task was idle although no other task of its process ran."""
-        waits: dict[int, list[tuple[float, float]]] = {}
-        for lane in self.lanes:
-            bars = [bar for other in self.lanes if other.process == lane.process for bar in other.bars]
-            if not all(bar.spans for bar in bars) or sum(bar.cpu_s for bar in bars) >= IDLE * _duration_s(bars):
-                continue
-            for bar in lane.bars:
-                others = [(*span[:2], span.cpu_share) for each in bars if each is not bar for span in each.spans]
-                waits[bar.number] = list(_io_waits_of(bar, np.array(others).reshape(-1, 3)))
-        return waits
-
     def described(self) -> str:
         """Return the text alternative of the chart."""
         if self.failure:
             return f"{self.name}: failed, {self.failure}"
-        workers, unreported = f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}", ""
-        if self.is_unreported:
-            workers, unreported = "", f", but {NOT_REPORTED}"
-        return (
-            f"{self.name}: {len(self.bars)} requests{workers} done after {formatting.seconds(self.done_s)}{unreported}"
-            f"; pings took up to {formatting.seconds(self.longest_ping_s)}"
-        )
+        workers = "" if self.is_unreported else f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}"
+        done = f"{len(self.bars)} requests{workers} done after {formatting.seconds(self.done_s)}"
+        unreported = f", but {NOT_REPORTED}" if self.is_unreported else ""
+        return f"{self.name}: {done}{unreported}; pings took up to {formatting.seconds(self.longest_ping_s)}"
 
 
 def timelines(traces: Sequence[Trace]) -> list[Timeline]:
-    differing = varying([trace.case for trace in traces])
-    return [_timeline(trace, differing) for trace in traces]
-
-
-def _timeline(trace: Trace, differing: Sequence[str]) -> Timeline:
-    settings = tuple(axis(name).label(value) for name, value in trace.case.values if name in differing)
-    if trace.failure is not None or not trace.requests.sent_s:
-        failure = trace.failure.message if trace.failure else "no request was sent"
-        return Timeline(trace.server, settings, trace.title, failure=failure)
-    zero_s = min(trace.requests.sent_s)
-    pings = sorted(zip(trace.pings.due_s, trace.pings.waited_s, strict=True))
-    spans = tuple(PingSpan(due_s - zero_s, waited_s) for due_s, waited_s in pings)
-    share = other_work(trace) if is_crowded(trace) else None
-    return Timeline(trace.server, settings, trace.title, _lanes(trace, zero_s), spans, other_work=share)
+    differing, drawn = varying([trace.case for trace in traces]), []
+    for trace in traces:
+        settings = tuple(axis(name).label(value) for name, value in trace.case.values if name in differing)
+        timeline = Timeline(trace.server, settings, trace.title)
+        if trace.failure is not None or not trace.requests.sent_s:
+            failure = trace.failure.message if trace.failure else "no request was sent"
+            drawn.append(timeline._replace(failure=failure))
+            continue
+        zero_s = min(trace.requests.sent_s)
+        pairs = sorted(zip(trace.pings.due_s, trace.pings.waited_s, strict=True))
+        pings = tuple(PingSpan(due_s - zero_s, waited_s) for due_s, waited_s in pairs)
+        share = other_work(trace) if is_crowded(trace) else None
+        drawn.append(timeline._replace(lanes=_lanes(trace, zero_s), pings=pings, other_work=share))
+    return drawn
 
 
 def _lanes(trace: Trace, zero_s: float) -> tuple[Lane, ...]:
@@ -237,7 +220,8 @@ def _lanes(trace: Trace, zero_s: float) -> tuple[Lane, ...]:
     names = _lane_names(list(bars))
     if "" in bars and not any(bar.spans for bar in bars[""]):
         names[list(bars).index("")] = "requests"
-    return tuple(Lane(name, tuple(lane)) for name, lane in zip(names, bars.values(), strict=True))
+    lanes = [Lane(name, tuple(lane)) for name, lane in zip(names, bars.values(), strict=True)]
+    return tuple(lane._replace(bars=tuple(_with_io_waits(lane, lanes))) for lane in lanes)
 
 
 def _lane_names(workers: Sequence[str]) -> list[str]:
@@ -261,8 +245,7 @@ def grouped(drawn: Sequence[Timeline]) -> list[tuple[TimelinePattern, list[Timel
     for timeline in drawn:
         groups.setdefault(timeline.pattern, []).append(timeline)
     order = (True, False, None).index
-    kinds = sorted(groups, key=lambda kind: (kind.is_failed, kind.is_crowded, order(kind.is_parallel), kind.is_stuck))
-    return [(kind, groups[kind]) for kind in kinds]
+    return sorted(groups.items(), key=lambda pair: (*pair[0][2:], order(pair[0].is_parallel), pair[0].is_stuck))
 
 
 def _running(bars: Sequence[Bar]) -> float:
@@ -273,6 +256,15 @@ def _running(bars: Sequence[Bar]) -> float:
 def _duration_s(bars: Sequence[Bar]) -> float:
     """Return the time from the start of the first task to the end of the last one."""
     return max(1e-9, max(bar.spans[-1].to_s for bar in bars) - min(bar.spans[0].from_s for bar in bars))
+
+
+def _with_io_waits(lane: Lane, lanes: Sequence[Lane]) -> Iterator[Bar]:
+    bars = [bar for other in lanes if other.process == lane.process for bar in other.bars]
+    is_known = all(bar.spans for bar in bars) and sum(bar.cpu_s for bar in bars) < IDLE * _duration_s(bars)
+    for bar in lane.bars:
+        others = [(*span[:2], span.cpu_share) for each in bars if each is not bar for span in each.spans]
+        waits = _io_waits_of(bar, np.array(others).reshape(-1, 3)) if is_known else ()
+        yield bar._replace(io_waits=tuple(waits))
 
 
 def _io_waits_of(bar: Bar, others: NDArray[np.float64]) -> Iterator[tuple[float, float]]:

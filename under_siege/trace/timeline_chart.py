@@ -76,39 +76,38 @@ class _Canvas:
         self._left = column * (self._wide + _COLUMN_GAP)
         name = full_name(timeline, is_narrow=self.look.is_narrow, is_plain=self.look.is_slide)
         self._lines("names", name, 7.4, _LINE, middle=7)
-        is_alone = self._columns == 1
-        titles = [] if is_alone else [heading(timeline.pattern, [timeline])]
-        for text in [*titles, summary_line(timeline, is_short=not is_alone)]:
-            self._lines("results", text, _LETTER * 0.95, 0.9 * _LINE)
+        if self._columns > 1:
+            self._lines("results", heading(timeline.pattern, [timeline]), _LETTER * 0.95, 0.9 * _LINE)
+        summary = summary_line(timeline, is_short=self._columns > 1)
+        self._lines("results", summary, _LETTER * 0.95, 0.9 * _LINE)
         if not timeline.failure:
             self._lanes(timeline)
         self.height += _GAP
 
     def _lanes(self, timeline: Timeline) -> None:
         self.height += _LINE
-        top, waits = self.height, timeline.io_waits()
+        top = self.height
         for lane in timeline.lanes:
             below_label = self.height + _LABEL
             self._label(lane.worker)
             for bar in lane.bars:
-                self._request(bar, waits.get(bar.number, ()))
+                self._request(bar)
             self.height = max(self.height, below_label) + _LANE_GAP * self._bar / _BAR
         if timeline.pings:
             self._pings(timeline)
         for at_s in self._ticks:
-            tick = {"x": self._x(at_s), "y": top - 7, "text": formatting.seconds(at_s) if at_s else "sent"}
-            self.rows["ticks"].append(tick)
-            self.rows["grid"].append({"x": self._x(at_s), "y": top, "y2": self.height})
+            x, text = self._x(at_s), formatting.seconds(at_s) if at_s else "sent"
+            self.rows["ticks"].append({"x": x, "y": top - 7, "text": text})
+            self.rows["grid"].append({"x": x, "y": top, "y2": self.height})
 
-    def _request(self, bar: Bar, waits: Sequence[tuple[float, float]]) -> None:
-        edges = {"y": self.height, "y2": self.height + self._bar - 1}
-        middle = self.height + self._bar / 2
+    def _request(self, bar: Bar) -> None:
+        edges, middle = {"y": self.height, "y2": self.height + self._bar - 1}, self.height + self._bar / 2
         sent, answered = self._x(bar.sent_s), self._x(bar.answered_s)
         if bar.done_s is None:
             self.rows["unreported"].append({"x": sent, "x2": answered, "y": middle})
         else:
             done = self._x(bar.done_s)
-            changes = [sent, *(self._x(at_s) for span in sorted(waits) for at_s in span), done]
+            changes = [sent, *(self._x(at_s) for span in sorted(bar.io_waits) for at_s in span), done]
             for since, to in zip(changes[::2], changes[1::2], strict=True):
                 self.rows["waiting"].append({**edges, "x": since, "x2": to})
             for since, to in zip(changes[1:-1:2], changes[2:-1:2], strict=True):
@@ -116,9 +115,8 @@ class _Canvas:
             if answered - done > 0.5:
                 self.rows["late"].append({**edges, "x": done, "x2": answered})
         for span in bar.spans:
-            share = 0.6 if span.share is None else span.share
-            row = {**edges, "x": self._x(span.from_s), "x2": self._x(span.to_s), "share": share}
-            self.rows["computing"].append(row)
+            row = {**edges, "x": self._x(span.from_s), "x2": self._x(span.to_s)}
+            self.rows["computing"].append({**row, "share": 0.6 if span.share is None else span.share})
         if self._bar >= 8:
             self.rows["numbers"].append({"y": middle, "x": answered + 3, "text": str(bar.number)})
         self.height += self._bar
@@ -185,7 +183,7 @@ def _canvas(drawn: Sequence[Timeline], look: Look, columns: int, bar: float, mis
     used = {
         "late": any(each.late_s > 0.0005 for timeline in drawn for each in timeline.bars),
         "unreported": any(timeline.is_unreported for timeline in drawn),
-        "elsewhere": any(any(timeline.io_waits().values()) for timeline in drawn),
+        "elsewhere": any(bar.io_waits for timeline in drawn for bar in timeline.bars),
     }
     canvas.legend([layer for layer, is_used in used.items() if not is_used])
     if columns == 1 and not look.is_slide:

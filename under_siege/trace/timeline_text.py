@@ -87,18 +87,17 @@ def summary_line(timeline: Timeline, *, is_short: bool = False) -> str:
 def headline(drawn: Sequence[Timeline]) -> str:
     groups = grouped(drawn)
     kind, members = groups[0]
-    crowded = [timeline for each, several in groups if each.is_crowded for timeline in several]
+    crowded = [timeline for timeline in drawn if timeline.pattern.is_crowded]
     if crowded and (not kind.is_parallel or kind.is_stuck):
         return f"{', '.join(timeline.name for timeline in crowded)}: other programs {_too_crowded(crowded)}"
     if len(groups) == 1:
         return heading(kind, members)
-    if kind.is_parallel and not kind.is_stuck:
-        *names, last = (full_name(timeline, is_plain=True) for timeline in members)
-        listed = " and ".join(filter(None, [", ".join(names), last]))
-        if len(members) > _MOST_NAMES:
-            return f"{heading(kind, members)} ({len(members)} of {len(drawn)})\n{listed}"
-        return f"{heading(kind, members)}: {listed}"
-    return "None of these runs tasks in parallel and keeps pings quick"
+    if not kind.is_parallel or kind.is_stuck:
+        return "None of these runs tasks in parallel and keeps pings quick"
+    names = formatting.listed([full_name(timeline, is_plain=True) for timeline in members])
+    if len(members) > _MOST_NAMES:
+        return f"{heading(kind, members)} ({len(members)} of {len(drawn)})\n{names}"
+    return f"{heading(kind, members)}: {names}"
 
 
 def missing(result: Result) -> list[str]:
@@ -203,7 +202,8 @@ def _side_by_side(drawn: Sequence[Timeline], scale: tuple[float, float], last: i
 
 def _group_heading(members: Sequence[Timeline]) -> str:
     kind = members[0].pattern
-    return "" if kind.is_parallel is None and not kind.is_failed and not kind.is_crowded else heading(kind, members)
+    is_unknown = kind.is_parallel is None and not kind.is_failed and not kind.is_crowded
+    return "" if is_unknown else heading(kind, members)
 
 
 class _Chart:
@@ -218,7 +218,6 @@ class _Chart:
         self._label_width = 14 if options.max_width > _NARROW else 11
         self._columns = max(_LEAST, options.max_width - self._label_width - _MARGIN)
         self._column_s = self._end_s / self._columns
-        self._io_waits = timeline.io_waits()
         yield Text(full_name(timeline), style="bold")
         if self._last is None or timeline.failure:
             yield Text(summary_line(timeline), style="red" if timeline.failure else "")
@@ -244,7 +243,7 @@ class _Chart:
             from_s = column * self._column_s
             share = bar.cpu_share_between(from_s, from_s + self._column_s)
             pause, style = _QUEUED if bar.spans else _UNREPORTED, _WAITING
-            if any(since <= from_s + self._column_s / 2 < to for since, to in self._io_waits.get(bar.number, ())):
+            if any(since <= from_s + self._column_s / 2 < to for since, to in bar.io_waits):
                 pause = _ELSEWHERE
             if bar.spans and column > done:
                 pause, style = _READY, _LATE
@@ -254,12 +253,11 @@ class _Chart:
 
     def _pings(self) -> Text:
         """Return a bar for each column in which a ping was due; its height is the longest latency in that column."""
-        longest_s: dict[int, float] = {}
-        for ping in self._timeline.pings:
-            if ping.due_s >= 0:
-                column = self._column(ping.due_s)
-                longest_s[column] = max(ping.waited_s, longest_s.get(column, 0.0))
-        marks = {at: _HEIGHTS[min(7, int(8 * wait_s / self._tallest_s))] for at, wait_s in longest_s.items()}
+        marks = {
+            self._column(ping.due_s): _HEIGHTS[min(7, int(8 * ping.waited_s / self._tallest_s))]
+            for ping in sorted(self._timeline.pings, key=lambda ping: ping.waited_s)
+            if ping.due_s >= 0
+        }
         line = "".join(marks.get(column, " ") for column in range(self._columns))
         return Text(f"{line} {formatting.seconds(self._timeline.longest_ping_s)}", style=_PINGS)
 

@@ -25,9 +25,34 @@ MOST_CPUS = 0.75  # share of all CPUs; if one task uses more, a second process i
 MULTITHREADED = 1.2  # CPUs on average; more than one thread can use
 
 
+class TaskTraits:
+    """Those properties of a task that decide which strategies suit it."""
+
+    def __init__(self, profile: TaskProfile) -> None:
+        self.profile, threads = profile, profile.threads
+        again = self.again = None if profile.again is None or profile.again.error else profile.again
+        self.is_io_bound = again is not None and again.cpu_s < IO_BOUND * again.wall_s
+        self.is_brief = again is not None and again.wall_s < BRIEF_S  # takes less time than a request itself
+        uses_threads = again is not None and not self.is_brief and again.cpu_s > MULTITHREADED * again.wall_s
+        self.cpus = again.cpu_s / again.wall_s if again and uses_threads else 0.0  # of its own threads; 0: at most one
+        self.yields = profile.yields is not None and profile.yields.yields > 0
+        self.holds_gil: bool | None = None  # whether two threads can't run it in parallel; None: unknown
+        is_unclear = self.is_io_bound or self.is_brief or self.cpus or profile.cpus < 2
+        if threads is not None and not threads.error and not is_unclear:
+            self.holds_gil = threads.two_s > HELD * threads.alone_s
+
+    @property
+    def is_cached(self) -> bool:
+        """Return whether the first run took so much longer that later runs may be cache hits."""
+        first_run, again = self.profile.alone, self.again
+        if first_run is None or again is None or first_run.error:
+            return False
+        return first_run.wall_s > max(CACHED * again.wall_s, again.wall_s + CACHED_S)
+
+
 def as_advice(profile: TaskProfile, strategies: Sequence[Target]) -> RenderableType:
     facts, advice = Table.grid(padding=(0, 2, 0, 0)), Table.grid(padding=(0, 2, 0, 0))
-    for name, fact in _facts(profile):
+    for name, fact in _facts(TaskTraits(profile)):
         facts.add_row(Text(name, style="dim", no_wrap=True), Text(fact))
     worth = []
     for server, judgement, reason in recommendations(profile, strategies):
@@ -42,13 +67,13 @@ def is_worth_a_run(profile: TaskProfile, strategies: Sequence[Target]) -> bool:
     return any(judgement == YES for _, judgement, _ in recommendations(profile, strategies))
 
 
-def _facts(profile: TaskProfile) -> Iterator[tuple[str, str]]:
+def _facts(task: TaskTraits) -> Iterator[tuple[str, str]]:
+    profile, yields = task.profile, task.profile.yields
     yield "task", f"{profile.task}, under Python {profile.python}"
     if profile.alone is not None:
-        yield from [("fails", profile.alone.error)] if profile.alone.error else _single_task(profile, profile.alone)
+        yield from [("fails", profile.alone.error)] if profile.alone.error else _single_task(task, profile.alone)
     if profile.threads is not None:
-        yield "GIL", profile.threads.error or _gil(profile, profile.threads)
-    yields = profile.yields
+        yield "GIL", profile.threads.error or _gil(task, profile.threads)
     if yields is not None and not yields.error:
         waiting = f", {yields.waits} of them to wait" if yields.waits else ""
         times = f"{yields.yields} times{waiting}; at most {formatting.seconds(yields.longest_s)} in between"
@@ -62,30 +87,24 @@ def _facts(profile: TaskProfile) -> Iterator[tuple[str, str]]:
     yield from (("warning", warning) for warning in _warnings(profile))
 
 
-def _single_task(profile: TaskProfile, first_run: FirstRun) -> Iterator[tuple[str, str]]:
-    again, machine = _again(profile), profile.machine
+def _single_task(task: TaskTraits, first_run: FirstRun) -> Iterator[tuple[str, str]]:
+    again, machine = task.again, task.profile.machine
     best = again or first_run
-    time = (
-        f"less than {formatting.seconds(SHORTEST_S)}" if best.wall_s < SHORTEST_S else formatting.seconds(best.wall_s)
-    )
-    if cpus := cpus_used(profile):
-        share = f"using {formatting.significant(cpus, 2)} CPUs with threads of its own"
-    else:
-        share = f"{min(100.0, 100 * best.cpu_s / best.wall_s) if best.wall_s else 0:.0f} % of it on the CPU"
-    slow_start = (
-        f"; the first run took {formatting.seconds(first_run.wall_s)}" if first_run.wall_s > 1.5 * best.wall_s else ""
-    )
-    yield "takes", f"{time}, {share}{slow_start}"
-    if is_cached(profile) and first_run.has_cache:
-        path, bracket, rest = profile.task.partition("(")
+    time = formatting.seconds(max(best.wall_s, SHORTEST_S))
+    share = f"{min(100.0, 100 * best.cpu_s / best.wall_s) if best.wall_s else 0:.0f} % of it on the CPU"
+    if task.cpus:
+        share = f"using {formatting.significant(task.cpus, 2)} CPUs with threads of its own"
+    is_slower = first_run.wall_s > 1.5 * best.wall_s
+    slow_start = f"; the first run took {formatting.seconds(first_run.wall_s)}" if is_slower else ""
+    yield "takes", f"{'less than ' if best.wall_s < SHORTEST_S else ''}{time}, {share}{slow_start}"
+    if task.is_cached and first_run.has_cache:
+        path, bracket, rest = task.profile.task.partition("(")
         uncached = f"{PROGRAM} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
         yield "cached?", f"it has a cache, so all figures here are of cache hits; to try it without: {uncached}"
-    elif is_cached(profile):
-        yield (
-            "cached?",
-            "later runs may be cache hits: try the task without its cache. If the first run only loaded something, "
-            "only the first request of a worker takes that long",
-        )
+    elif task.is_cached:
+        hits = "later runs may be cache hits: try the task without its cache"
+        loads = "If the first run only loaded something, only the first request of a worker takes that long"
+        yield "cached?", f"{hits}. {loads}"
     if machine is not None and machine.is_busy:
         remedy = "so all times are too long; close other programs and try again"
         yield "machine", f"other programs used {machine.others_pct:.0f} % of the CPUs, {remedy}"
@@ -94,17 +113,16 @@ def _single_task(profile: TaskProfile, first_run: FirstRun) -> Iterator[tuple[st
     yield "answer", f"{first_run.answer!r} ({first_run.answer_bytes:,} bytes{same})"
 
 
-def _gil(profile: TaskProfile, threads: ThreadRuns) -> str:
-    held = holds_gil(profile)
-    if is_io_bound(profile):
+def _gil(task: TaskTraits, threads: ThreadRuns) -> str:
+    if task.is_io_bound:
         state = "hardly needed: the task is I/O-bound"
-    elif held is not None:
+    elif task.holds_gil is not None:
         times = formatting.significant(threads.two_s / threads.alone_s, 2)
-        state = f"{'held' if held else 'released or disabled'}: two threads take {times} times as long as one"
-    elif is_brief(profile):
+        state = f"{'held' if task.holds_gil else 'released or disabled'}: two threads take {times} times as long as one"
+    elif task.is_brief:
         state = "unknown: the task is too short"
     else:
-        state = f"unknown: {'the task has threads of its own' if cpus_used(profile) else 'there is only one CPU'}"
+        state = f"unknown: {'the task has threads of its own' if task.cpus else 'there is only one CPU'}"
     return f"{state}; other threads wait up to {formatting.seconds(threads.stalled_s)} for their turn"
 
 
@@ -126,94 +144,54 @@ def _warnings(profile: TaskProfile) -> Iterator[str]:
         yield f"it leaves {profile.threads.threads_left} threads behind"
 
 
-def _again(profile: TaskProfile) -> RepeatedRuns | None:
-    """Return the later runs, unless they failed."""
-    return None if profile.again is None or profile.again.error else profile.again
-
-
-def is_io_bound(profile: TaskProfile) -> bool:
-    again = _again(profile)
-    return again is not None and again.cpu_s < IO_BOUND * again.wall_s
-
-
-def is_brief(profile: TaskProfile) -> bool:
-    """Return whether the task takes less time than a request itself."""
-    again = _again(profile)
-    return again is not None and again.wall_s < BRIEF_S
-
-
-def is_cached(profile: TaskProfile) -> bool:
-    """Return whether the first run took so much longer that later runs may be cache hits."""
-    first_run, again = profile.alone, _again(profile)
-    if first_run is None or again is None or first_run.error:
-        return False
-    return first_run.wall_s > max(CACHED * again.wall_s, again.wall_s + CACHED_S)
-
-
-def cpus_used(profile: TaskProfile) -> float:
-    """Return how many CPUs a single task uses with its own threads; 0 if it uses no more than one."""
-    again = _again(profile)
-    if again is None or is_brief(profile) or again.cpu_s <= MULTITHREADED * again.wall_s:
-        return 0.0
-    return again.cpu_s / again.wall_s
-
-
-def holds_gil(profile: TaskProfile) -> bool | None:
-    """Return whether two threads can't run the task in parallel; None if unknown."""
-    threads = profile.threads
-    if threads is None or threads.error or profile.cpus < 2:
-        return None
-    if is_io_bound(profile) or is_brief(profile) or cpus_used(profile):
-        return None
-    return threads.two_s > HELD * threads.alone_s
-
-
 def recommendations(profile: TaskProfile, strategies: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
     """Yield the name of each strategy of a known kind, whether it is worth a run, and why."""
+    task = TaskTraits(profile)
     for strategy in strategies:
         if strategy.kind != Kind.UNKNOWN:
-            judgement, reason = _recommendation(profile, strategy.kind)
-            prefix = "after its first run: " if is_cached(profile) and judgement != CANNOT else ""
+            judgement, reason = _recommendation(task, strategy.kind)
+            prefix = "after its first run: " if task.is_cached and judgement != CANNOT else ""
             yield strategy.name, judgement, prefix + reason
 
 
-def _recommendation(profile: TaskProfile, kind: Kind) -> tuple[str, str]:
-    if profile.alone is None or profile.alone.error:
+def _recommendation(task: TaskTraits, kind: Kind) -> tuple[str, str]:
+    again = task.profile.again
+    if task.profile.alone is None or task.profile.alone.error:
         return CANNOT, "the task itself does not work"
-    if profile.again is not None and profile.again.answers > 1:
+    if again is not None and again.answers > 1:
         return CANNOT, "its answer differs from run to run, so no answer could be verified"
-    if profile.again is not None and profile.again.error:
+    if again is not None and again.error:
         return CANNOT, "it works only once"
-    if is_brief(profile) and kind == Kind.IN_LINE:
-        return YES, "it takes less time than a request itself, so the simplest strategy is enough"
-    if is_brief(profile):
-        return NO, "it takes less time than a request itself, so a simpler strategy is enough"
-    if obstacle := _obstacle(profile, kind):
+    if task.is_brief:
+        simplest = kind == Kind.IN_LINE
+        enough = f"so {'the simplest' if simplest else 'a simpler'} strategy is enough"
+        return YES if simplest else NO, f"it takes less time than a request itself, {enough}"
+    if obstacle := _obstacle(task.profile, kind):
         return CANNOT, obstacle
     if kind == Kind.IN_LINE:
         return NO, "all other requests queue; a baseline for the other strategies"
-    yields = profile.yields is not None and profile.yields.yields > 0
-    return _if_io_bound(kind, yields) if is_io_bound(profile) else _if_cpu_bound(profile, kind, yields)
+    return _if_io_bound(task, kind) if task.is_io_bound else _if_cpu_bound(task, kind)
 
 
 def _obstacle(profile: TaskProfile, kind: Kind) -> str:
     """Return why the task can't work with this kind of strategy; empty if it can."""
+    if kind == Kind.GREENLETS and "gevent" in profile.missing:
+        return f"there is no gevent for Python {profile.python}"
     trials = {
         Kind.THREADS: ("in threads", profile.threads),
         Kind.PROCESSES: ("in another process", profile.process),
         Kind.INTERPRETERS: ("in a sub-interpreter", profile.interpreter),
     }
-    where, trial = trials.get(kind, ("", None))
-    if trial is not None and trial.error:
-        return f"it fails {where}: {trial.error}"
-    if where and trial is None:
-        needed = f"it needs Python 3.14 or later, and this is {profile.python}; use --python PATH"
-        return needed if kind == Kind.INTERPRETERS else f"it did not end {where}"
-    is_missing = kind == Kind.GREENLETS and "gevent" in profile.missing
-    return f"there is no gevent for Python {profile.python}" if is_missing else ""
+    if kind not in trials:
+        return ""
+    where, trial = trials[kind]
+    if trial is not None:
+        return f"it fails {where}: {trial.error}" if trial.error else ""
+    needed = f"it needs Python 3.14 or later, and this is {profile.python}; use --python PATH"
+    return needed if kind == Kind.INTERPRETERS else f"it did not end {where}"
 
 
-def _if_io_bound(kind: Kind, yields: bool) -> tuple[str, str]:
+def _if_io_bound(task: TaskTraits, kind: Kind) -> tuple[str, str]:
     match kind:
         case Kind.THREADS:
             return YES, "threads can wait in parallel; --workers sets their number"
@@ -221,34 +199,34 @@ def _if_io_bound(kind: Kind, yields: bool) -> tuple[str, str]:
             return NO, "waiting needs no process of its own, and each takes memory"
         case Kind.INTERPRETERS:
             return NO, "waiting needs no interpreter of its own"
-        case Kind.GREENLETS if not yields:
+        case Kind.GREENLETS if not task.yields:
             return YES, "if it waits in calls that gevent can patch: sockets, sleep and locks of Python"
-    if yields:
+    if task.yields:
         return YES, "it yields while it waits, so any number of tasks can wait on one thread"
     return NO, "it waits without yielding, which blocks the event loop"
 
 
-def _if_cpu_bound(profile: TaskProfile, kind: Kind, yields: bool) -> tuple[str, str]:
-    cpus, held, again = cpus_used(profile), holds_gil(profile), _again(profile)
+def _if_cpu_bound(task: TaskTraits, kind: Kind) -> tuple[str, str]:
+    again, process = task.again, task.profile.process
     match kind:
-        case Kind.THREADS if cpus:
-            return YES, f"one task uses {formatting.significant(cpus, 2)} CPUs, and the server can still respond"
-        case Kind.THREADS if held is None:
+        case Kind.THREADS if task.cpus:
+            return YES, f"one task uses {formatting.significant(task.cpus, 2)} CPUs, and the server can still respond"
+        case Kind.THREADS if task.holds_gil is None:
             return YES, "whether it holds the GIL could not be measured here"
-        case Kind.THREADS if held:
+        case Kind.THREADS if task.holds_gil:
             return NO, "it holds the GIL, so only one thread computes at a time"
         case Kind.THREADS:
             return YES, "it releases the GIL, so threads compute in parallel"
-        case Kind.PROCESSES | Kind.PREFORK if cpus > MOST_CPUS * profile.cpus:
+        case Kind.PROCESSES | Kind.PREFORK if task.cpus > MOST_CPUS * task.profile.cpus:
             return NO, "one task uses nearly all CPUs with threads of its own"
         case Kind.PREFORK:
             return YES, "it uses every core, and nothing is sent between processes; but health checks queue"
-        case Kind.PROCESSES if again and profile.process and profile.process.costs_s > 0.2 * again.wall_s:
+        case Kind.PROCESSES if again and process and process.costs_s > 0.2 * again.wall_s:
             return YES, "but sending the task and its answer costs more than a fifth of its time"
         case Kind.PROCESSES:
             return YES, "it uses every core"
         case Kind.INTERPRETERS:
             return YES, "it uses every core, with less memory than processes"
-    if yields:
+    if task.yields:
         return YES, "not faster, but it yields, so other requests are served in between"
     return NO, "it never yields, so all other requests wait until it is done"

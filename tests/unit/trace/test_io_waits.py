@@ -21,8 +21,7 @@ def trace_of(*requests: tuple[str, list[Stretch]]) -> Trace:
 
 def waits(*requests: tuple[str, list[Stretch]]) -> list[list[tuple[float, float]]]:
     [drawn] = timelines([trace_of(*requests)])
-    found = drawn.io_waits()
-    return [found.get(number, []) for number in range(1, len(requests) + 1)]
+    return [list(bar.io_waits) for bar in sorted(drawn.bars)]
 
 
 PAUSING = [(0.0, 0.01, 0.001), (0.31, 0.32, 0.001)]
