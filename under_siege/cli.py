@@ -96,10 +96,14 @@ def init(app: str, out: Path) -> None:
 
 @bench.command()
 @target_options
-@click.option("--users", type=click.IntRange(1), multiple=True, help="Concurrent users; 25 unless a suite sets them.")
+@click.option(
+    "--users", type=click.IntRange(1), multiple=True, help="Number of concurrent users; 25 unless a suite sets it."
+)
 @click.option("--style", type=click.Choice(["waiting", "jobs"]), default="waiting", help="jobs: POST, then poll.")
 @click.option("--time", "time_s", type=SiegeTime(), default="auto", help="Duration of each siege; auto: as needed.")
-@click.option("--rounds", type=Rounds(), default="auto", help="Per case; auto: 2, more for close or unclear cases.")
+@click.option(
+    "--rounds", type=Rounds(), default="auto", help="Rounds per case; auto: 2, or more for close or unclear cases."
+)
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="Run the quick profile of a suite, if it has one.")
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
@@ -282,7 +286,7 @@ def trace(
 @click.option("--limit", "limit_s", type=Duration(), default="30s", help="Stop the first run if it takes longer.")
 @click.option("--python", default=sys.executable, show_default="this one", help="Path of the Python that runs TASK.")
 def try_tasks(tasks: tuple[str, ...], limit_s: float, python: str) -> None:
-    """Show in seconds which strategies suit a task.
+    """Show within seconds which strategies suit a task.
 
     TASK is primes, digest, sign_up, or your own function: module:function, with literals as arguments if it needs any:
     "module:function('acme', 3)". Without one, all three are tried. Exit 1 if no strategy is worth a run.
@@ -340,7 +344,7 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
 
 @bench.command()
 def doctor() -> None:
-    """Check whether this machine is fit for a run.
+    """Check whether this machine is ready for a run.
 
     Each problem is printed with a remedy. Exit 1 if there is a problem.
     """

@@ -105,7 +105,7 @@ def test_a_busy_load_tool_is_the_bottleneck(tool: str) -> None:
     record = burst_record_of("1_x", tool=tool, tool_awake=0.93)
     assert codes(judged(record)) == ["generator"]
     assert message_of(record).startswith(
-        f"the load tool was the limit: {tool} reports how fast it is itself, because its only thread was busy 93 %"
+        f"the load tool was the limit: {tool} reports its own speed, because its only thread was busy 93 %"
     )
     assert codes(judged(burst_record_of("1_x", tool=tool, tool_awake=0.6))) == []
     threads = burst_record_of("1_x", tool=tool, tool_awake=0.93)

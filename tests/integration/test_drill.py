@@ -320,7 +320,7 @@ def test_servers_without_pings_are_not_dead_by_health_check() -> None:
     cells = outcomes(never, incident("slow", ping_s=math.inf, left=0.0, from_s=1.0))
     assert [(one.mark, cell_lines(one)[1]) for one in cells] == [(DEAD, "no answer"), (DEAD, "–")]  # noqa: RUF001
     assert list(conclusion(cells))[1:3] == [
-        "Dead, and a health check would detect it: 4_pool (50 slow connections).",
+        "Dead, but a health check would detect it: 4_pool (50 slow connections).",
         "Dead: shop (50 slow connections).",
     ]
 

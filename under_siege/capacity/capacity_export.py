@@ -20,7 +20,7 @@ from under_siege.report.labels import in_brief, in_plain_words, in_words, name_o
 
 COLUMNS = (
     *("sustained", "lower", "upper", "of ceiling", "p99", "ping p99"),
-    *("breaks first", "CPU per answer", "memory"),
+    *("first goal missed", "CPU per answer", "memory"),
 )
 NONE = TO = "–"  # noqa: RUF001 (an en dash, as in a table)
 LARGE_GAIN = 1.03  # ratio of the estimate at constant speed to the estimate; a smaller gain is not mentioned
@@ -145,7 +145,7 @@ def conclusion(capacities: Sequence[Capacity], left_out: Sequence[SkippedServer]
         yield f"The interval is wide for {listed(wide)}: search longer (--time 3m) or on a quieter machine."
     for skipped in left_out:
         name = in_brief(skipped.server, skipped.server, skipped.title)
-        yield f"Not tested: {name}, because it {skipped.reason}."
+        yield f"Not tested: {name}: {skipped.reason}."
 
 
 def _remarks(capacity: Capacity) -> Iterator[str]:
@@ -160,7 +160,7 @@ def _remarks(capacity: Capacity) -> Iterator[str]:
     elif capacity.upper_per_s is None:
         yield f" meets every goal at every offered rate, up to {per_s(capacity.steps[-1].per_s)}"
     if capacity.per_s and capacity.steady_per_s and capacity.steady_per_s > LARGE_GAIN * capacity.per_s:
-        yield f": on a machine of constant speed, {per_s(capacity.steady_per_s)} instead of {per_s(capacity.per_s)}"
+        yield f": at a constant CPU speed, {per_s(capacity.steady_per_s)} instead of {per_s(capacity.per_s)}"
     if capacity.limited:
         yield (
             f": the load generator was the limit at {per_s(capacity.limited.per_s)}: its requests were "
@@ -174,7 +174,7 @@ def _disturbances(capacities: Sequence[Capacity]) -> Iterator[str]:
     if late_s > LATE_S:
         yield (
             f"The load generator was up to {formatting.seconds(late_s)} late (p99 of a step). "
-            "Latency includes this, because it counts from when a request was due."
+            "Latency includes this delay, because it is measured from when a request was due."
         )
     most = max((step.by_others for step in steps), default=0.0)
     if most > MUCH_BY_OTHERS:
@@ -214,10 +214,10 @@ def footnote(result: Result, capacities: Sequence[Capacity]) -> str:
     count = sum(len(capacity.steps) for capacity in capacities)
     steps = f"{count} step{'s' if count != 1 else ''}"
     return (
-        "Poisson arrivals; latency counts from when a request was due; it is infinite if the request was refused, lost "
-        "or answered wrongly · sustained (lower, upper): the highest rate that meets all goals, with its 95 % "
-        "confidence interval, speed-adjusted · p99, ping p99, CPU, memory: from the step nearest to the sustained "
-        "rate, of those that met all goals\n"
+        "Poisson arrivals; latency is measured from when a request was due; it is infinite if the request was refused, "
+        "lost or answered wrongly · sustained (lower, upper): the highest rate that meets all goals, with its 95 % "
+        "confidence interval, speed-adjusted · p99, ping p99, CPU, memory: from the step that met all goals and is "
+        "nearest to the sustained rate\n"
         f"{machine.usable_cpus} CPUs · Python {', '.join(machine.pythons)} · {steps} · seed {result.seed}"
     )
 

@@ -60,7 +60,7 @@ def too_fast(measured: Round, evidence: Evidence) -> str | None:
     return (
         f"an answer came after {formatting.seconds(soonest_s)}, "
         f"but the task alone takes {formatting.seconds(alone_s)}: "
-        "it was sent without the work; check for a cache, or for a result that is not awaited"
+        "it was sent without doing the work; check for a cache, or for a result that is not awaited"
     )
 
 
@@ -145,7 +145,7 @@ def _busy_tool(measured: Round) -> str | None:
         return None
     threads = "its only thread was" if cpus == 1 else f"its {cpus} threads were"
     return (
-        f"the load tool was the limit: {record.tool} reports how fast it is itself, because {threads} busy "
+        f"the load tool was the limit: {record.tool} reports its own speed, because {threads} busy "
         f"{100 * min(1.0, awake):.0f} % of the time; use another tool, more threads, or a longer task"
     )
 

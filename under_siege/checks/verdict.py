@@ -84,7 +84,7 @@ def above_ceiling(limits: Limits) -> str | None:
         return None
     return (
         f"{formatting.rate(excess.value)}/s is {_times(excess.estimate)} times the ceiling of "
-        f"{formatting.rate(excess.limit)}/s: answers are sent without the work, or before it is done; "
+        f"{formatting.rate(excess.limit)}/s: answers are sent before the work is done, or without doing it; "
         "check that every result is awaited"
     )
 

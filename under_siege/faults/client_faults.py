@@ -221,7 +221,7 @@ CLIENT_FAULTS = (
         "overload",
         "ten times as many users as before",
         "10 times the users",
-        ("right/refused/lost", "quick after"),
+        ("correct/refused/lost", "quick after"),
         overload,
         _overload_texts,
         _mark_overload,

@@ -21,7 +21,7 @@ from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
 from under_siege.report.labels import in_brief, in_plain_words, name_of, short, with_capital, with_name
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
-LEGEND = f"~ degraded · ✗ dead · ✗! ping fine, work dead · {NOT_POSSIBLE} not applicable"
+LEGEND = f"~ degraded · ✗ dead · ✗! pings answered, tasks not · {NOT_POSSIBLE} not applicable"
 _WIDE = 23  # columns; longer names are wrapped, because cells have two lines anyway
 _STYLES = {HURT: "yellow", DEAD: "red", HIDDEN: "bold red"}
 Rows = list[tuple[str, str, list[FaultOutcome | None]]]
@@ -70,7 +70,7 @@ def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServe
     yield from _dead_servers(outcomes)
     replaced = [_name_and_fault(outcome) for outcome in outcomes if _was_replaced(outcome)]
     if replaced:
-        yield f"Did not recover in time and was replaced before the next fault: {listed(replaced)}."
+        yield f"Not recovered in time, and replaced before the next fault: {listed(replaced)}."
     for name, reason in {_name(outcome): outcome.unusable for outcome in outcomes if outcome.unusable}.items():
         yield f"Not judged: {name}: {reason}."
     failed = [outcome for outcome in outcomes if outcome.failure and not outcome.unusable]
@@ -79,14 +79,14 @@ def conclusion(outcomes: Sequence[FaultOutcome], left_out: Sequence[SkippedServe
         yield f"Could not be measured: {reasons}."
     for skipped in left_out:
         name = in_brief(skipped.server, skipped.server, skipped.title)
-        yield f"Not tested: {name}, because it {skipped.reason}."
+        yield f"Not tested: {name}: {skipped.reason}."
 
 
 def _dead_servers(outcomes: Sequence[FaultOutcome]) -> Iterator[str]:
     pinged = {each.case.server for each in outcomes if any(incident.pings.due_s for incident in each.incidents)}
     for mark, is_pinged, sentence in (
-        (HIDDEN, True, "A health check would keep a broken server in service: {}."),
-        (DEAD, True, "Dead, and a health check would detect it: {}."),
+        (HIDDEN, True, "A health check would keep these broken servers in service: {}."),
+        (DEAD, True, "Dead, but a health check would detect it: {}."),
         (DEAD, False, "Dead: {}."),
     ):
         dead = [outcome for outcome in outcomes if outcome.mark == mark]

@@ -15,10 +15,10 @@ DEFAULT_FOLDER = Path("lesson-progress")
 @click.command()
 @click.argument("args", metavar="[STEP | check FILE]", nargs=-1)
 @click.option(
-    "--answer", "answers", default="", help="Predictions instead of prompts: one letter, or one per question."
+    "--answer", "answers", default="", help="Predict here instead of at the prompts: one letter, or one per question."
 )
 @click.option("--all", "everything", is_flag=True, help="Run all steps.")
-@click.option("--list", "listed", is_flag=True, help="List all steps, and which are done.")
+@click.option("--list", "listed", is_flag=True, help="List all steps, and show which are done.")
 @click.option("--html", type=FILE, help="Write a page with all completed steps.")
 @click.option(
     "--keep", type=FILE, default=DEFAULT_FOLDER, show_default=True, help="Folder for progress and raw values."

@@ -241,7 +241,7 @@ class _Field:
         degrees = median(rate.degrees for rate in rates)
         needed = (student_at(degrees, 1 - self._alpha) + student_at(degrees, POWER)) * error
         difference, power = formatting.share(math.expm1(needed)), formatting.share(POWER)
-        return f" (differences from {difference} on are detected with a power of {power})"
+        return f" (differences of {difference} or more are detected with a power of {power})"
 
     def _fastest_verified(self) -> Iterator[str]:
         if self._first:

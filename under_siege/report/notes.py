@@ -85,8 +85,8 @@ def _of_connections(comparison: Comparison) -> Iterator[tuple[str, str]]:
             reported.add(asked[0].server)
             yield (
                 asked[0].server,
-                f"{asked[0].tool} was set to keep connections alive, but the server closed each one: the rate includes "
-                "a new connection for every request",
+                f"{asked[0].tool} was set to keep connections alive, but the server closed each one, so the rate "
+                "includes a new connection for every request",
             )
 
 
@@ -232,7 +232,7 @@ def footnote(result: Result, comparison: Comparison) -> list[str]:
 def _of_single_rounds(rounds: Sequence[int]) -> str:
     if min(rounds) > 1:
         return ""
-    return f"± of a single round assumes {'5 % noise' if max(rounds) == 1 else 'the noise of the others'}"
+    return f"± of a case with one round assumes {'5 % noise' if max(rounds) == 1 else 'the noise of the others'}"
 
 
 def _adjustment(comparison: Comparison) -> str:

@@ -157,7 +157,7 @@ def test_the_rate_at_constant_speed_is_reported_if_it_differs() -> None:
     one, _, _ = found("M/D/1 cpu", 0, noisy=True)
     changed = copy(one)
     changed.per_s, changed.steady_per_s = 16.1, 17.7
-    assert "on a machine of constant speed, 17.7/s instead of 16.1/s" in " ".join(conclusion([changed]))
+    assert "at a constant CPU speed, 17.7/s instead of 16.1/s" in " ".join(conclusion([changed]))
     changed.per_s = 17.6
     assert "constant speed" not in " ".join(conclusion([changed]))
 

@@ -25,7 +25,7 @@ def test_rates_above_the_ceiling_are_suspect() -> None:
     assert case.verdict == "suspect"
     assert "above_ceiling" in codes(case)
     assert (
-        "/s is 41.0 times the ceiling of 20.0/s: answers are sent without the work, or before it is done"
+        "/s is 41.0 times the ceiling of 20.0/s: answers are sent before the work is done, or without doing it"
         in case.reasons[0].message
     )
 

@@ -111,7 +111,7 @@ def test_two_line_columns_stay_complete_next_to_a_long_name() -> None:
     ("rounds_of_2_b", "expected"),
     [
         ([1, 2], ["± 95 % confidence interval\n", "2 rounds of"]),
-        ([1], ["± of a single round assumes the noise of the others\n", "1 to 2 rounds of"]),
+        ([1], ["± of a case with one round assumes the noise of the others\n", "1 to 2 rounds of"]),
     ],
 )
 def test_the_footnote_shows_how_many_rounds_the_cases_have(rounds_of_2_b: list[int], expected: list[str]) -> None:
@@ -120,7 +120,7 @@ def test_the_footnote_shows_how_many_rounds_the_cases_have(rounds_of_2_b: list[i
 
 
 def test_the_footnote_shows_what_the_interval_of_a_single_round_assumes() -> None:
-    assert "± of a single round assumes 5 % noise\n" in footnote_of([record_of("1_a", 1), record_of("2_b", 1)])
+    assert "± of a case with one round assumes 5 % noise\n" in footnote_of([record_of("1_a", 1), record_of("2_b", 1)])
 
 
 def footnote_of(records: list[Record]) -> str:
