@@ -175,7 +175,7 @@ def test_a_suspect_server_does_not_solve_the_exercise_and_the_reason_is_explaine
     assert "above_ceiling" in [one.code for one in found.faults]
     report = "\n".join(found.lines())
     assert "\nNot solved yet: more answers than this machine can compute.\n✗ " in report
-    assert "What that means: The ceiling is what the same users reach" in report
+    assert "What that means: The ceiling is the throughput of the same users" in report
 
 
 def test_a_good_server_solves_the_exercise_on_a_busy_machine() -> None:
