@@ -82,7 +82,7 @@ class Findings:
 
     def noted(self, server: str, text: str) -> bool:
         """Return whether a note about the server contains this text."""
-        return any(about == server and text in note for about, note in notes(self.result, self.comparison))
+        return any(about == server and text in note for about, note in notes(self.comparison))
 
     def served(self, server: str) -> bool:
         """Return whether each case of the server has a rate of correct answers."""

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from under_siege.model.record import load
-from under_siege.render import write_picture
+from under_siege.render import Report
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, SLIDES = ROOT / "results" / "sample.json", ROOT / "docs" / "slides"
@@ -33,10 +33,10 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     result = load(options.result)
     for name in PICTURES:
-        write_picture(result, name, options.out / f"{name}.svg", options.aspect)
+        Report(result).write_picture(name, options.out / f"{name}.svg", options.aspect)
         print(options.out / f"{name}.svg")
     result.traces = [trace for trace in result.traces if trace.server in TRACED] or result.traces
-    write_picture(result, "timeline", options.out / "timeline.svg", options.aspect, columns=2)
+    Report(result).write_picture("timeline", options.out / "timeline.svg", options.aspect, columns=2)
     print(options.out / "timeline.svg")
 
 

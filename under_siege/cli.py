@@ -196,10 +196,11 @@ def _measure(count: int, measure: Callable[..., Any], options: CommonOptions, *,
     with ProgressBar(count, quiet=options.quiet) as progress:
         load = partial(import_module, "under_siege.render")  # slow, so it is imported while the first server starts
         result, stopped_by, is_saved = measure(out, progress, COMMAND, meanwhile=load)
-    from under_siege.render import exit_code, show_all
+    from under_siege.render import Report
 
-    show_all(result, out if is_saved else None, page, wide=wide)
-    sys.exit(128 + stopped_by if stopped_by else exit_code(result))
+    measured = Report(result)
+    measured.show_all(out if is_saved else None, page, wide=wide)
+    sys.exit(128 + stopped_by if stopped_by else measured.exit_code())
 
 
 @bench.command()
@@ -228,18 +229,18 @@ def report(
     """Show the result of an earlier run."""
     from under_siege.analysis.threshold_check import exit_code_of
     from under_siege.model.record import load
-    from under_siege.render import add_requirements, show_report
+    from under_siege.render import Report
 
     if page is not None:
         if out is not None or picture is not None or across is not None:
             raise BadInputError("--html writes one file: leave out --out, --picture and --across, or use --format")
         output_format, out = "html", page
     gc.disable()  # a result may have millions of numbers, which slow down each collection
-    measured = load(result)
+    measured = Report(load(result), corrected=not uncorrected)
     with one_line_read_errors(result):
-        judged = add_requirements(measured, wanted) if wanted else []
+        judged = measured.add_requirements(wanted) if wanted else []
         file = writable(out or Path(f"{picture}.svg")) if out or picture else None
-        show_report(measured, output_format, file, picture, aspect, across, corrected=not uncorrected, wide=wide)
+        measured.show(output_format, file, picture, aspect, across, wide=wide)
     sys.exit(exit_code_of(judged))
 
 
@@ -264,7 +265,7 @@ def trace(
 
     Pings are drawn, too. TARGET is the same as for run.
     """
-    from under_siege.render import check_suffix, show_traces
+    from under_siege.render import Report, check_suffix
     from under_siege.report.progress_bar import ProgressBar
     from under_siege.run.plan import make_plan
     from under_siege.targets.selection import suite_of
@@ -277,7 +278,7 @@ def trace(
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
         result, stopped_by = trace_servers(plan, requests, progress, COMMAND)
     if result.traces:
-        show_traces(result, out, side_by_side=side_by_side, step=step)
+        Report(result).show_traces(out, side_by_side=side_by_side, step=step)
     sys.exit(128 + stopped_by if stopped_by else int(any(trace.failure for trace in result.traces)))
 
 
@@ -326,14 +327,14 @@ def compare(base: Path, new: Path, output_format: str, wanted: tuple[str, ...], 
     from under_siege.compare.diff import check_comparable, compare_results
     from under_siege.compare.diff_export import as_table, formatted
     from under_siege.model.record import load
-    from under_siege.render import add_requirements, print_text, show
+    from under_siege.render import Report, print_text, show
 
     gc.disable()  # as in `report`
     before, after = load(base), load(new)
     check_comparable(before, after, anyway=anyway)
     with one_line_read_errors(base, new):
         if wanted:
-            add_requirements(after, wanted, has_base=True)
+            Report(after).add_requirements(wanted, has_base=True)
         comparison = compare_results(before, after)
         if output_format == "table":
             show(as_table(comparison))

@@ -2,8 +2,8 @@
 
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from common.errors import BadInputError
-from under_siege.analysis.report_data import summarize
+from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.threshold_check import Judged, check_has, exit_code_of, judged
 from under_siege.capacity import capacity_export, capacity_result
 from under_siege.checks.verdict import FAILED, OK
@@ -30,85 +30,221 @@ if TYPE_CHECKING:
     from under_siege.charts.html import Picture
 
 WIDTH = 136  # columns, if the output is not a terminal
+_SUFFIXES = (".svg", ".png", ".html", ".json")
 
 
-def for_terminal(
-    result: Result, output_format: str = "table", *, corrected: bool = True, wide: bool = False
-) -> RenderableType:
-    """Return the result as a table or as timelines; `wide` adds columns to the table of a comparison."""
-    if output_format == "table" and (result.records or result.incidents or result.steps or not result.traces):
-        table: RenderableType = _exporter(result, corrected=corrected, wide=wide)["table"]()
-        return table
-    if result.traces:
-        return TimelinesAsText(result)
-    return Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
+class Report:
+    """A result in each output format. Its statistics are computed once, when they are needed."""
 
+    def __init__(self, result: Result, *, corrected: bool = True) -> None:
+        """If `corrected`, rates and intervals are those at the machine's usual speed."""
+        self.result = result
+        self._corrected = corrected
 
-def _exporter(result: Result, *, corrected: bool, wide: bool = False) -> dict[str, Callable[[], Any]]:
-    module: Any = capacity_export if result.steps else comparison_export
-    if result.incidents:
-        from under_siege.faults import drill_export  # a slow import
+    @cached_property
+    def comparison(self) -> Comparison:
+        return summarize(self.result, corrected=self._corrected)
 
-        module = drill_export
-    options = {"corrected": corrected} if module is comparison_export else {}
-    exporters: dict[str, Callable[[], Any]] = {
-        name: partial(getattr(module, f"as_{name}"), result, **options) for name in ("table", "markdown", "csv")
-    }
-    if wide and module is comparison_export:
-        exporters["table"] = partial(comparison_export.as_table, result, corrected=corrected, wide=True)
-    return exporters
+    def for_terminal(self, output_format: str = "table", *, wide: bool = False) -> RenderableType:
+        """Return the result as a table or as timelines; `wide` adds columns to the table of a comparison."""
+        result = self.result
+        if output_format == "table" and (result.records or result.incidents or result.steps or not result.traces):
+            table: RenderableType = self._export("table", wide=wide)
+            return table
+        if result.traces:
+            return TimelinesAsText(result)
+        return Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
+
+    def formatted(self, output_format: str) -> str:
+        """Return the result as `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
+        if output_format in ("table", "timeline"):
+            return _plain(self.for_terminal(output_format))
+        if output_format in ("json", "html"):
+            return self._as_json() if output_format == "json" else self._as_html()
+        text: str = self._export(output_format)
+        return text
+
+    def _export(self, output_format: str, *, wide: bool = False) -> Any:
+        if self.result.incidents:
+            from under_siege.faults import drill_export  # a slow import
+
+            return getattr(drill_export, f"as_{output_format}")(self.result)
+        if self.result.steps:
+            return getattr(capacity_export, f"as_{output_format}")(self.result)
+        if output_format == "table":
+            return comparison_export.as_table(self.comparison, wide=wide)
+        return getattr(comparison_export, f"as_{output_format}")(self.comparison)
+
+    def _as_json(self) -> str:
+        """Return the environment and an object for each case; the keys are a contract."""
+        result = self.result
+        data = {
+            "schema": result.schema,
+            "command": result.command,
+            "began_at": result.began_at,
+            "environment": result.environment,
+            "cases": capacity_export.as_data(result) if result.steps else self.comparison.cases,
+        }
+        if sweeps := sweeps_as_data(self.comparison):
+            data["sweeps"] = sweeps
+        if result.requirements:
+            data["requirements"] = required_as_data(judged(self.comparison))
+        if result.incidents:
+            from under_siege.faults import drill_export
+
+            data["cells"] = drill_export.as_data(result)
+        return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+
+    def _as_html(self) -> str:
+        """Return one self-contained HTML page, including the charts."""
+        if self.result.incidents:
+            from under_siege.faults.drill_export import drill_as_html
+
+            return drill_as_html(self.result)
+        if self.result.steps:
+            from under_siege.capacity.capacity_page import capacity_as_html
+
+            return capacity_as_html(self.result)
+        from under_siege.pages.comparison_page import as_html  # a slow import, because of the charts
+
+        return as_html(self.comparison)
+
+    def write_picture(self, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
+        """Draw the picture of that name, for the first task if there are several, in the format of the suffix.
+
+        Args:
+            aspect: the shape of a slide, such as `16:9`; None: as high as needed.
+            columns: the number of columns of timelines.
+
+        Raises:
+            BadInputError: the result has no data for this picture, or the suffix or the aspect is unknown.
+        """
+        from under_siege.charts.chart_file import as_png, check_aspect
+
+        check_suffix(path)
+        check_aspect(aspect)
+        if path.suffix == ".html":
+            write_atomically(path, self._as_html().encode())
+            return
+        if path.suffix == ".json":
+            save(self.result, path)
+            return
+        from under_siege.pages.page_sections import traced
+
+        pictures = [traced(self.result, columns)] if columns > 1 and self.result.traces else self._pictures()
+        picture = next((picture for picture in pictures if picture.name == name), None)
+        if picture is None:
+            remedies = {"timeline": "run with --trace", "capacity": f"use a result of {PROGRAM} capacity"}
+            remedy = remedies.get(name, "use a result in which cases have not failed")
+            raise BadInputError(f"this result has no data for the picture {name}: {remedy}")
+        svg = picture.alone(aspect)
+        write_atomically(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
+
+    def _pictures(self) -> "Iterator[Picture]":
+        from under_siege.pages.page_sections import sections
+
+        if self.result.steps:
+            from under_siege.capacity.capacity_page import capacity_pictures
+
+            return capacity_pictures(capacity_result.capacities_of(self.result))
+        return (picture for section in sections(self.comparison) for picture in section.pictures)
+
+    def show(
+        self,
+        output_format: str,
+        out: Path | None,
+        picture: str | None = None,
+        aspect: str | None = None,
+        across: str | None = None,
+        *,
+        wide: bool = False,
+    ) -> None:
+        """Draw one picture, print the result along an axis, write it to a file, or print it.
+
+        Raises:
+            BadInputError: the result has no data for it, or the picture or the aspect is unknown.
+        """
+        if picture is not None and out is not None:
+            self.write_picture(picture, out, aspect)
+        elif aspect is not None:
+            raise BadInputError("--aspect without a picture; expected --picture NAME, too")
+        elif across is not None:
+            show(comparison_export.as_across(self.comparison, across))
+        elif out is not None:
+            write_atomically(out, f"{self.formatted(output_format)}\n".encode())
+        elif output_format in ("table", "timeline"):
+            show(self.for_terminal(output_format, wide=wide))
+        else:
+            print_text(self.formatted(output_format))
+
+    def show_traces(self, out: Path | None, *, side_by_side: bool = False, step: bool = False) -> None:
+        """Print timelines or draw them to a file; with `step`, wait for a key after each request."""
+        if out is not None:
+            self.write_picture("timeline", out, columns=min(2, len(self.result.traces)) if side_by_side else 1)
+        elif step:
+            for number, state in enumerate(steps(self.result, side_by_side=side_by_side)):
+                show(state)
+                if number:
+                    click.pause("(press a key for the next request)")  # does nothing without a terminal
+        elif self.result.traces:
+            show(TimelinesAsText(self.result, side_by_side=side_by_side))
+
+    def show_all(self, out: Path | None, page: Path | None, *, wide: bool = False) -> None:
+        """Print the result on stdout and the names of the written files on stderr, and write the HTML page.
+
+        Args:
+            out: the file with the raw values; None if they could not be saved.
+            page: the file for the HTML page, or None.
+        """
+        if not self.result.records and not self.result.incidents and not self.result.steps:
+            return
+        try:
+            show(self.for_terminal(wide=wide))
+            if self.result.traces:
+                show(TimelinesAsText(self.result))
+        finally:  # stdout may be on a full disk
+            print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
+        if page is not None:
+            write_atomically(page, self._as_html().encode())
+            print(f"Page: {page}", file=sys.stderr)  # noqa: T201
+
+    def exit_code(self) -> int:
+        """Return 0 if every case is `ok` and meets all requirements.
+
+        Return 1 if a case failed or misses a requirement; else 3 if one is suspect or unclear, or a requirement is
+        undecided.
+        """
+        if self.result.incidents:
+            from under_siege.faults import drill_result
+
+            return drill_result.exit_code(self.result)
+        if self.result.steps:
+            return capacity_result.exit_code(self.result)
+        verdicts = {summary.verdict for summary in self.comparison.cases}
+        requirements_code = exit_code_of(judged(self.comparison))
+        return 1 if FAILED in verdicts or requirements_code == 1 else 3 if verdicts - {OK} or requirements_code else 0
+
+    def add_requirements(self, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
+        """Add requirements to the result, and judge all that need no base.
+
+        Raises:
+            BadInputError: a requirement is invalid, or the result lacks its metric.
+        """
+        added = required(texts)
+        for requirement in added:
+            if requirement.goal.of_base and not has_base:
+                raise BadInputError(
+                    f"{requirement.text!r} needs a base to compare with; use it with {PROGRAM} compare BASE NEW"
+                )
+        check_has(self.comparison, added)
+        self.result.requirements = list(dict.fromkeys((*self.result.requirements, *added)))
+        return judged(self.comparison)
 
 
 def _plain(renderable: RenderableType) -> str:
     output = io.StringIO()
     Console(file=output, width=WIDTH, color_system=None).print(renderable)
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
-
-
-def as_json(result: Result, *, corrected: bool = True) -> str:
-    """Return the environment and an object for each case; the keys are a contract."""
-    comparison = summarize(result, corrected=corrected)
-    data = {
-        "schema": result.schema,
-        "command": result.command,
-        "began_at": result.began_at,
-        "environment": result.environment,
-        "cases": capacity_export.as_data(result) if result.steps else comparison.cases,
-    }
-    if sweeps := sweeps_as_data(comparison):
-        data["sweeps"] = sweeps
-    if result.requirements:
-        data["requirements"] = required_as_data(judged(result, comparison))
-    if result.incidents:
-        from under_siege.faults import drill_export
-
-        data["cells"] = drill_export.as_data(result)
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
-
-
-def as_html(result: Result, *, corrected: bool = True) -> str:
-    """Return one self-contained HTML page, including the charts."""
-    if result.incidents:
-        from under_siege.faults.drill_export import drill_as_html
-
-        return drill_as_html(result)
-    if result.steps:
-        from under_siege.capacity.capacity_page import capacity_as_html
-
-        return capacity_as_html(result)
-    from under_siege.pages.comparison_page import as_html  # a slow import, because of the charts
-
-    return as_html(result, corrected=corrected)
-
-
-def formatted(result: Result, output_format: str, *, corrected: bool = True) -> str:
-    """Return the result as `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
-    if output_format in ("table", "timeline"):
-        return _plain(for_terminal(result, output_format, corrected=corrected))
-    if output_format in ("json", "html"):
-        return (as_json if output_format == "json" else as_html)(result, corrected=corrected)
-    text: str = _exporter(result, corrected=corrected)[output_format]()
-    return text
 
 
 def show(renderable: RenderableType) -> None:
@@ -124,151 +260,7 @@ def print_text(text: str) -> None:
     print(text)  # noqa: T201
 
 
-_SUFFIXES = (".svg", ".png", ".html", ".json")
-
-
 def check_suffix(path: Path) -> None:
     """Raise BadInputError if the suffix is no picture format."""
     if path.suffix not in _SUFFIXES:
         raise BadInputError(f"can't draw {path.name!r}: expected a file name that ends in {', '.join(_SUFFIXES)}")
-
-
-def write_picture(result: Result, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
-    """Draw the picture of that name, for the first task if there are several, in the format of the suffix.
-
-    Args:
-        aspect: the shape of a slide, such as `16:9`; None: as high as needed.
-        columns: the number of columns of timelines.
-
-    Raises:
-        BadInputError: the result has no data for this picture, or the suffix or the aspect is unknown.
-    """
-    from under_siege.charts.chart_file import as_png, check_aspect
-
-    check_suffix(path)
-    check_aspect(aspect)
-    if path.suffix == ".html":
-        write_atomically(path, as_html(result).encode())
-        return
-    if path.suffix == ".json":
-        save(result, path)
-        return
-    from under_siege.pages.page_sections import traced
-
-    pictures = [traced(result, columns)] if columns > 1 and result.traces else _pictures(result)
-    picture = next((picture for picture in pictures if picture.name == name), None)
-    if picture is None:
-        remedies = {"timeline": "run with --trace", "capacity": f"use a result of {PROGRAM} capacity"}
-        remedy = remedies.get(name, "use a result in which cases have not failed")
-        raise BadInputError(f"this result has no data for the picture {name}: {remedy}")
-    svg = picture.alone(aspect)
-    write_atomically(path, svg.encode() if path.suffix == ".svg" else as_png(svg, is_slide=aspect is not None))
-
-
-def _pictures(result: Result) -> "Iterator[Picture]":
-    from under_siege.pages.page_sections import sections
-
-    if result.steps:
-        from under_siege.capacity.capacity_page import capacity_pictures
-
-        return capacity_pictures(capacity_result.capacities_of(result))
-    return (picture for section in sections(result, summarize(result)) for picture in section.pictures)
-
-
-def show_report(
-    result: Result,
-    output_format: str,
-    out: Path | None,
-    picture: str | None = None,
-    aspect: str | None = None,
-    across: str | None = None,
-    *,
-    corrected: bool = True,
-    wide: bool = False,
-) -> None:
-    """Draw one picture, print the result along an axis, write it to a file, or print it.
-
-    Raises:
-        BadInputError: the result has no data for it, or the picture or the aspect is unknown.
-    """
-    if picture is not None and out is not None:
-        write_picture(result, picture, out, aspect)
-    elif aspect is not None:
-        raise BadInputError("--aspect without a picture; expected --picture NAME, too")
-    elif across is not None:
-        show(comparison_export.as_across(result, across, corrected=corrected))
-    elif out is not None:
-        write_atomically(out, f"{formatted(result, output_format, corrected=corrected)}\n".encode())
-    elif output_format in ("table", "timeline"):
-        show(for_terminal(result, output_format, corrected=corrected, wide=wide))
-    else:
-        print_text(formatted(result, output_format, corrected=corrected))
-
-
-def show_traces(result: Result, out: Path | None, *, side_by_side: bool = False, step: bool = False) -> None:
-    """Print timelines or draw them to a file; with `step`, wait for a key after each request."""
-    if out is not None:
-        write_picture(result, "timeline", out, columns=min(2, len(result.traces)) if side_by_side else 1)
-    elif step:
-        for number, state in enumerate(steps(result, side_by_side=side_by_side)):
-            show(state)
-            if number:
-                click.pause("(press a key for the next request)")  # does nothing without a terminal
-    elif result.traces:
-        show(TimelinesAsText(result, side_by_side=side_by_side))
-
-
-def show_all(result: Result, out: Path | None, page: Path | None, *, wide: bool = False) -> None:
-    """Print the result on stdout and the names of the written files on stderr, and write the HTML page.
-
-    Args:
-        out: the file with the raw values; None if they could not be saved.
-        page: the file for the HTML page, or None.
-    """
-    if not result.records and not result.incidents and not result.steps:
-        return
-    try:
-        show(for_terminal(result, wide=wide))
-        if result.traces:
-            show(TimelinesAsText(result))
-    finally:  # stdout may be on a full disk
-        print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
-    if page is not None:
-        write_atomically(page, as_html(result).encode())
-        print(f"Page: {page}", file=sys.stderr)  # noqa: T201
-
-
-def exit_code(result: Result) -> int:
-    """Return 0 if every case is `ok` and meets all requirements.
-
-    Return 1 if a case failed or misses a requirement; else 3 if one is suspect or unclear, or a requirement is
-    undecided.
-    """
-    if result.incidents:
-        from under_siege.faults import drill_result
-
-        return drill_result.exit_code(result)
-    if result.steps:
-        return capacity_result.exit_code(result)
-    comparison = summarize(result)
-    verdicts = {summary.verdict for summary in comparison.cases}
-    requirements_code = exit_code_of(judged(result, comparison))
-    return 1 if FAILED in verdicts or requirements_code == 1 else 3 if verdicts - {OK} or requirements_code else 0
-
-
-def add_requirements(result: Result, texts: Sequence[str], *, has_base: bool = False) -> list[Judged]:
-    """Add requirements to the result, and judge all that need no base.
-
-    Raises:
-        BadInputError: a requirement is invalid, or the result lacks its metric.
-    """
-    added = required(texts)
-    for requirement in added:
-        if requirement.goal.of_base and not has_base:
-            raise BadInputError(
-                f"{requirement.text!r} needs a base to compare with; use it with {PROGRAM} compare BASE NEW"
-            )
-    comparison = summarize(result)
-    check_has(comparison, added)
-    result.requirements = list(dict.fromkeys((*result.requirements, *added)))
-    return judged(result, comparison)

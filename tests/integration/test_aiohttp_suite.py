@@ -16,7 +16,7 @@ from common.errors import BadInputError
 from under_siege.analysis.axis_differences import across_of
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Machine, Record
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.report.comparison_export import as_across
 
 SUITE = """
@@ -165,12 +165,12 @@ def test_the_table_reports_its_noise_and_requires_an_axis(capsys: pytest.Capture
     from rich.console import Console
 
     result = result_of(versions(1.25))
-    Console(width=136).print(as_across(result, "aiohttp"))
+    Console(width=136).print(as_across(summarize(result), "aiohttp"))
     printed = capsys.readouterr().out
     assert re.search(r"\d  +\+2[45] %", printed)
     assert "differences are from aiohttp 3.8.6; blank" in printed
     assert "the same version twice differed by up to" in printed
-    assert "1_x" in formatted(result, "table")
+    assert "1_x" in Report(result).formatted("table")
     with pytest.raises(BadInputError, match="has fewer than two values of 'size'; use one of its axes: task, users"):
         across_of(summarize(result), "size")
 
@@ -180,7 +180,7 @@ def test_narrow_terminals_get_several_tables_without_truncated_figures(width: in
     from rich.console import Console
 
     console = Console(width=width, record=True, file=io.StringIO())
-    shown = as_across(result_of(versions(1.25)), "aiohttp")
+    shown = as_across(summarize(result_of(versions(1.25))), "aiohttp")
     console.print(shown)
     printed = console.export_text()
     assert "…" not in printed

@@ -7,7 +7,7 @@ from verdicts import codes, judged
 
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Machine, Ports, Record, load, save
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.report.comparison_export import as_csv
 from under_siege.report.notes import notes
 from under_siege.run.duration import Length
@@ -164,7 +164,7 @@ def test_connections_closed_despite_keep_alive_are_noted() -> None:
         record = burst_record_of("1_x", kept_alive=kept)
         record.keep_alive = True
         result = result_of([bare_record(), record])
-        found = [message for _, message in notes(result, summarize(result)) if "keep connections alive" in message]
+        found = [message for _, message in notes(summarize(result)) if "keep connections alive" in message]
         assert len(found) == notes_expected
         assert summarize(result).cases[0].verdict == "ok"
 
@@ -182,8 +182,8 @@ def test_a_result_with_bursts_is_saved_loaded_and_shown(tmp_path) -> None:
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json") == result
     for dress in ("markdown", "json", "html"):
-        assert "1_x" in formatted(result, dress)
-    assert "1_x" in as_csv(result)
+        assert "1_x" in Report(result).formatted(dress)
+    assert "1_x" in as_csv(summarize(result))
 
 
 @pytest.mark.parametrize(("column", "value"), [("took_s", 0.0), ("right", -1), ("p50_s", -1.0), ("tool_awake", -0.1)])

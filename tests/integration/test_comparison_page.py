@@ -16,7 +16,7 @@ from simulated_record import bare_record, record_of, result_of
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Result
 from under_siege.pages.comparison_page import _facts
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.report.conclusion import answers
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for names in OF_THEIR_OWN:
         with each_kind_drawn_once():
             for name in names:
-                (folder / f"{name}.html").write_text(formatted(result(name), "html"))
+                (folder / f"{name}.html").write_text(Report(result(name)).formatted("html"))
     return {name: folder / f"{name}.html" for name in RESULTS}
 
 
@@ -226,20 +226,20 @@ def test_a_large_result_makes_a_page_of_a_reasonable_size() -> None:
     result = large(rounds=5)
     assert len(result.records) == 500
     with each_kind_drawn_once():
-        assert len(formatted(result, "html")) < 1_000_000
+        assert len(Report(result).formatted("html")) < 1_000_000
 
 
 @pytest.mark.slow
 def test_a_page_does_not_grow_with_the_rounds() -> None:
     result = large(rounds=100)
     assert len(result.records) == 10_000
-    assert len(formatted(result, "html")) < 1_000_000
+    assert len(Report(result).formatted("html")) < 1_000_000
 
 
 def test_the_packages_are_told_for_each_python_that_served() -> None:
     def facts(**environment) -> dict[str, str]:
         result = result_of([bare_record(), record_of("1_sync")], **environment)
-        return {name: value for name, value in _facts(result, summarize(result)) if "packages" in name}
+        return {name: value for name, value in _facts(summarize(result)) if "packages" in name}
 
     assert facts(packages={"flask": "3.0"}) == {"packages": "flask 3.0"}  # an older file
     assert facts(packages_of={"3.11.7": {"flask": "3.1"}}) == {"packages": "flask 3.1"}

@@ -35,7 +35,7 @@ from under_siege.model.record import (
     load,
     save,
 )
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.report.progress_bar import ProgressBar
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.selection import suite_of
@@ -311,7 +311,7 @@ def test_inapplicable_and_failed_faults_have_different_marks() -> None:
     lacking = result(never)
     lacking.left_out.append(SkippedServer("7_interpreters", "In interpreters", "3.11.7", "needs Python 3.14 or later"))
     for dress in ("table", "markdown", "html"):
-        assert ": needs Python 3.14 or later" in " ".join(formatted(lacking, dress).split())
+        assert ": needs Python 3.14 or later" in " ".join(Report(lacking).formatted(dress).split())
 
 
 def test_servers_without_pings_are_not_dead_by_health_check() -> None:
@@ -329,12 +329,12 @@ def test_every_output_format_shows_a_drill() -> None:
     drill = result(*(one for one, _ in MARKS.values()))
     hidden = incident(gap_s=5.0, server="<b>shop</b>")
     drill.incidents.append(hidden)
-    assert "never" in formatted(drill, "table")
-    assert "✗!" in formatted(drill, "markdown")
-    cells = json.loads(formatted(drill, "json"))["cells"]
+    assert "never" in Report(drill).formatted("table")
+    assert "✗!" in Report(drill).formatted("markdown")
+    cells = json.loads(Report(drill).formatted("json"))["cells"]
     assert {"server", "fault", "figures", "mark"} <= cells[0].keys()
-    assert "worker,whole_s" in formatted(drill, "csv")
-    page = formatted(drill, "html")
+    assert "worker,whole_s" in Report(drill).formatted("csv")
+    page = Report(drill).formatted("html")
     assert "<b>shop</b>" not in page
     assert "&lt;b&gt;shop&lt;/b&gt;" in page
     assert page.count("<figure>") == len({one.fault for one in drill.incidents})

@@ -13,7 +13,7 @@ from under_siege.analysis.stopping_rule import wanted
 from under_siege.compare import diff
 from under_siege.compare.diff_export import as_table
 from under_siege.model.record import Failure, Record, Result, Trace
-from under_siege.render import formatted
+from under_siege.render import Report
 
 ROUNDS = (1, 2, 3)
 WHY = "the bare case ended with exit code 1; its last line: the task raised ValueError: out of luck"
@@ -66,7 +66,7 @@ def with_failed(make, rounds) -> dict[int, object]:
 
 
 def text_of(result: Result, format_: str) -> str:
-    return " ".join(formatted(result, format_).split())
+    return " ".join(Report(result).formatted(format_).split())
 
 
 @pytest.mark.parametrize("tasks", [("primes",), ("primes", "digest")], ids=len)
@@ -89,7 +89,7 @@ def test_every_report_shows_a_failed_ceiling(make, rounds, tasks, request) -> No
 @pytest.mark.parametrize("format_", FORMATS)
 def test_every_report_works_without_a_ceiling(format_, rounds, undrawn) -> None:
     result = result_with({number: measured for number in ROUNDS if number not in rounds})
-    assert "4_two" in formatted(result, format_) or format_ == "timeline"
+    assert "4_two" in Report(result).formatted(format_) or format_ == "timeline"
 
 
 @pytest.mark.parametrize("make", FAILED)
@@ -105,7 +105,7 @@ def test_measurements_of_a_failed_ceiling_are_ignored(make) -> None:
 
 @pytest.mark.parametrize("make", FAILED)
 def test_the_csv_has_a_row_for_a_failed_ceiling(make) -> None:
-    rows = formatted(result_with(with_failed(make, (2,))), "csv").splitlines()
+    rows = Report(result_with(with_failed(make, (2,)))).formatted("csv").splitlines()
     assert [",failed,died," in row for row in rows if row.startswith("bare")] == [False, True, False]
 
 

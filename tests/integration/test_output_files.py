@@ -21,7 +21,7 @@ from simulated_record import record_of, result_of
 from bench import bench as commands
 from under_siege.model.record import save
 from under_siege.model.result_file import UnwritableError, write_atomically
-from under_siege.render import show_all
+from under_siege.render import Report
 from under_siege.report.progress_bar import ProgressBar
 
 RESULT = str(TESTS / "data" / "schema-1.json")
@@ -179,7 +179,7 @@ def test_a_full_disk_at_stdout_of_a_run_still_shows_the_raw_values_path(
     with os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0) as full:
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(full, write_through=True))
         with pytest.raises(OSError, match="No space left on device"):
-            show_all(result_of([record_of("1_a", 1)]), Path("r.json"), None)
+            Report(result_of([record_of("1_a", 1)])).show_all(Path("r.json"), None)
     assert capsys.readouterr().err == "Raw values: r.json\n"
 
 
@@ -187,7 +187,7 @@ def test_a_full_disk_at_stdout_of_a_run_still_shows_the_raw_values_path(
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_shows_its_table_before_writing_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UnwritableError, match="'/dev/full' can't be written: No space left on device"):
-        show_all(result_of([record_of("1_a", 1)]), None, Path("/dev/full"))
+        Report(result_of([record_of("1_a", 1)])).show_all(None, Path("/dev/full"))
     shown = capsys.readouterr()
     assert "1_a" in shown.out
     assert shown.err == "Raw values could not be saved.\n"

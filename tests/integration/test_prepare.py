@@ -107,7 +107,7 @@ def warm_up_notes(answers: int, cpu_s: float | None) -> list[str]:
     result = result_of([bare_record(), record])
     one = summarize(result).cases[0].cpu_s_per_transaction
     assert one == pytest.approx(0.1)
-    return [message for _, message in notes(result, summarize(result)) if "the warm-up is not part" in message]
+    return [message for _, message in notes(summarize(result)) if "the warm-up is not part" in message]
 
 
 def test_a_server_that_needs_less_cpu_after_warming_up_is_named() -> None:

@@ -12,7 +12,7 @@ from load_tool_checks import needed
 from under_siege.analysis.report_data import summarize
 from under_siege.analysis.summary import Summary
 from under_siege.model.record import Record, Result
-from under_siege.render import formatted
+from under_siege.render import Report
 
 pytestmark = pytest.mark.figures
 
@@ -89,7 +89,7 @@ def test_wsgi_detects_wrong_bodies_and_closed_connections(tmp_path: Path) -> Non
     assert records["waitress"].tool_command[:2] == ["ab", "-q"]
     assert codes(cases["dishonest"]) == {"wrong_answer"}
     assert "asked for as ab does, gives 200 with 973 bytes 'xxx" in messages(cases["dishonest"])
-    page = formatted(result, "markdown")
+    page = Report(result).formatted("markdown")
     assert re.search(r"gunicorn-sync.*the server closed each one", page)
     assert not re.search(r"waitress.*the server closed each one", page)
     if "node-own" in servers:

@@ -27,7 +27,7 @@ from under_siege.model.record import CaseFailedError, Result
 from under_siege.model.suite import ANY, JSON, SAME
 from under_siege.processes import ports
 from under_siege.processes.ports import must_be_its_own
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.run import server
 from under_siege.run.plan import make_plan
 from under_siege.run.server import running as server_running
@@ -94,13 +94,13 @@ def test_last_output_falls_back_to_stdout(shop: Shop) -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_every_output_format_shows_a_suite(shop: Shop) -> None:
     result = shop[1]
-    page = formatted(result, "html")
+    page = Report(result).formatted("html")
     assert "Which &lt;b&gt;shop&lt;/b&gt; is quick?" in page
     assert "<b>shop</b>" not in page
-    assert "/report?customer=acme" in formatted(result, "markdown")
-    case = next(one for one in json.loads(formatted(result, "json"))["cases"] if one["server"] == "plain")
+    assert "/report?customer=acme" in Report(result).formatted("markdown")
+    case = next(one for one in json.loads(Report(result).formatted("json"))["cases"] if one["server"] == "plain")
     assert case["parameters"] == {"path": "/report?customer=acme", "customer": "acme"}
-    assert "plain" in formatted(result, "csv")
+    assert "plain" in Report(result).formatted("csv")
 
 
 RIGHT = b'{"a": 1,    "b": 2}'
@@ -133,11 +133,11 @@ def test_missing_comparisons_and_measurements_are_reported(tmp_path: Path) -> No
     assert found["json"].memory_bytes
     assert not found["told"].memory_bytes  # the server's process may not be a child of its command
     assert is_free(port)  # but the server was stopped
-    assert "compared as JSON, not byte for byte" in formatted(result, "markdown")
-    assert "none was measured, so rates above what is physically possible" in formatted(result, "markdown")
-    assert "none were sent" in formatted(result, "markdown")  # of pings
+    assert "compared as JSON, not byte for byte" in Report(result).formatted("markdown")
+    assert "none was measured, so rates above what is physically possible" in Report(result).formatted("markdown")
+    assert "none were sent" in Report(result).formatted("markdown")  # of pings
     anything = msgspec.structs.replace(result, suite=msgspec.structs.replace(result.suite, body=ANY))
-    assert "only the status was checked" in formatted(anything, "markdown")
+    assert "only the status was checked" in Report(anything).formatted("markdown")
 
 
 @pytest.fixture

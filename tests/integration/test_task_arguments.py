@@ -16,7 +16,7 @@ from common.task import BadCallError, perform, resolve
 from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_export import formatted as compared_as
 from under_siege.model.record import Result, load, save
-from under_siege.render import formatted, write_picture
+from under_siege.render import Report
 from under_siege.report.grid import plain
 
 TASK_WITH_MARKUP = (
@@ -116,14 +116,15 @@ def test_the_result_file_keeps_the_task_name(result: Result) -> None:
 
 
 def test_csv_and_json_keep_the_task_name(result: Result) -> None:
-    rows = list(csv.DictReader(io.StringIO(formatted(result, "csv"))))
+    rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
     assert {row["task"] for row in rows} == {TASK_WITH_MARKUP, "primes"}
-    assert {case["task"] for case in json.loads(formatted(result, "json"))["cases"]} == {TASK_WITH_MARKUP, "primes"}
+    cases = json.loads(Report(result).formatted("json"))["cases"]
+    assert {case["task"] for case in cases} == {TASK_WITH_MARKUP, "primes"}
 
 
 def test_the_terminal_keeps_the_task_name(result: Result) -> None:
     for format_ in ("table", "timeline"):
-        assert "".join(TASK_WITH_MARKUP.split()) in "".join(formatted(result, format_).split()), format_
+        assert "".join(TASK_WITH_MARKUP.split()) in "".join(Report(result).formatted(format_).split()), format_
 
 
 def test_underscores_are_escaped_for_markdown() -> None:
@@ -131,7 +132,7 @@ def test_underscores_are_escaped_for_markdown() -> None:
 
 
 def test_the_task_name_is_escaped_in_markdown(result: Result) -> None:
-    for shown in (formatted(result, "markdown"), compared_as(compare_results(result, result), "markdown")):
+    for shown in (Report(result).formatted("markdown"), compared_as(compare_results(result, result), "markdown")):
         assert plain(TASK_WITH_MARKUP) in shown
         assert "<i>" not in shown
         cells = {len(re.findall(r"(?<!\\)\|", line)) for line in shown.splitlines() if line.startswith("|")}
@@ -140,13 +141,13 @@ def test_the_task_name_is_escaped_in_markdown(result: Result) -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_task_name_is_escaped_on_the_page(result: Result) -> None:
-    page = formatted(result, "html")
+    page = Report(result).formatted("html")
     assert "<i>" not in page
     assert TASK_WITH_MARKUP in html.unescape(page)
 
 
 def test_the_task_name_is_escaped_in_charts(result: Result, tmp_path: Path) -> None:
-    write_picture(result, "timeline", tmp_path / "p.svg")
+    Report(result).write_picture("timeline", tmp_path / "p.svg")
     drawn = (tmp_path / "p.svg").read_text()
     assert "<i>" not in drawn
     assert TASK_WITH_MARKUP in html.unescape(drawn)

@@ -20,7 +20,7 @@ from common.cpus import usable_cpus
 from under_siege.charts.canvas import FILE
 from under_siege.http_client import HttpResponse
 from under_siege.model.record import CaseFailedError, Trace, load, save
-from under_siege.render import WIDTH, formatted, write_picture
+from under_siege.render import WIDTH, Report
 from under_siege.report.progress_bar import ProgressBar
 from under_siege.run.session import run_plan
 from under_siege.trace import request_trace
@@ -65,7 +65,7 @@ def test_the_height_of_a_ping_shows_its_latency() -> None:
     """On a common scale, pings that wait for all tasks get shorter over time; pings that do not wait are minimal."""
     result = result_of([])
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
-    drawn = [line for line in formatted(result, "timeline").splitlines() if line.startswith("pings ")]
+    drawn = [line for line in Report(result).formatted("timeline").splitlines() if line.startswith("pings ")]
     served, stopped = ([mark for mark in line if mark in "▁▂▃▄▅▆▇█"] for line in drawn)  # the better server comes first
     assert set(served) == {"▁"}
     assert stopped == sorted(stopped, reverse=True)
@@ -77,7 +77,7 @@ def test_a_chart_is_written_as(suffix: str, tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
     out = tmp_path / f"picture{suffix}"
-    write_picture(result, "timeline", out)
+    Report(result).write_picture("timeline", out)
     begins = {".svg": b"<svg", ".png": b"\x89PNG", ".html": b"<!doctype html>"}[suffix]
     assert out.read_bytes().startswith(begins)
 
@@ -143,7 +143,7 @@ def test_traces_are_saved_and_shown_again(run_cli: RunCli, tmp_path: Path) -> No
     save(result, tmp_path / "r.json")
     assert load(tmp_path / "r.json").traces == result.traces
     shown = run_cli("report", "r.json").stdout
-    assert shown == formatted(result, "timeline") + "\n"
+    assert shown == Report(result).formatted("timeline") + "\n"
     assert "thread 1" in shown
 
 
@@ -157,7 +157,7 @@ def unreported() -> Trace:
 def test_unreported_requests_are_dotted_lines_on_the_terminal() -> None:
     result = result_of([])
     result.traces.append(unreported())
-    shown = formatted(result, "timeline")
+    shown = Report(result).formatted("timeline")
     drawn, legend = shown.split("█ computes")
     drawn = drawn.splitlines()
     assert "the server doesn't report when it computes" in shown
@@ -169,7 +169,7 @@ def test_unreported_requests_are_dotted_lines_on_the_terminal() -> None:
 def test_unreported_requests_are_dotted_lines_in_charts(tmp_path: Path) -> None:
     result = result_of([])
     result.traces.append(unreported())
-    write_picture(result, "timeline", tmp_path / "p.svg")
+    Report(result).write_picture("timeline", tmp_path / "p.svg")
     drawn = (tmp_path / "p.svg").read_text()
     assert ">all 2 answered after 100 ms; the server doesn't report when it computes; pings took up to 1.0 ms<" in drawn
     assert ">not reported<" in drawn
@@ -191,9 +191,9 @@ def test_unreported_requests_are_dotted_lines_in_charts(tmp_path: Path) -> None:
 def test_the_page_explains_dotted_lines() -> None:
     result = result_of([bare_record(), record_of("1_sync")])
     result.traces.append(unreported())
-    assert "A dotted line is a request to a server that doesn&#39;t report" in formatted(result, "html")
+    assert "A dotted line is a request to a server that doesn&#39;t report" in Report(result).formatted("html")
     result.traces[:] = [trace_of(["1/MainThread"])]
-    assert "A dotted line" not in formatted(result, "html")
+    assert "A dotted line" not in Report(result).formatted("html")
 
 
 LAYERS = ("waiting", "computing", "unreported")
@@ -202,7 +202,7 @@ LAYERS = ("waiting", "computing", "unreported")
 def test_dotted_lines_are_mentioned_only_if_present() -> None:
     result = result_of([])
     result.traces.append(trace_of(["1/MainThread"]))
-    assert "doesn't report" not in formatted(result, "timeline")
+    assert "doesn't report" not in Report(result).formatted("timeline")
     assert not timelines(result.traces)[0].is_unreported
 
 

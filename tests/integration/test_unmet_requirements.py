@@ -11,7 +11,7 @@ from conftest import ROOT, WAITING
 from common.errors import BadInputError
 from common.server_contract import unmet
 from under_siege.model.record import load
-from under_siege.render import formatted
+from under_siege.render import Report
 
 Bench = Callable[..., subprocess.CompletedProcess[str]]
 too_old = pytest.mark.skipif(sys.version_info >= (3, 14), reason="this Python can run everything")
@@ -77,4 +77,4 @@ def test_a_run_leaves_out_servers_that_cannot_run_with_a_note(run_cli: Bench, tm
     assert [one.server for one in result.left_out] == ["7_async_interpreters"]
     assert {record.server for record in result.records} == {"bare", "2_async"}
     for dress in ("markdown", "html"):
-        assert f"not run: it {NEEDS}" in formatted(result, dress)
+        assert f"not run: it {NEEDS}" in Report(result).formatted(dress)

@@ -12,7 +12,7 @@ from conftest import SUPPORT, TESTS
 from under_siege.analysis.report_data import summarize
 from under_siege.analysis.summary import Summary
 from under_siege.model.record import Record, Result, load
-from under_siege.render import exit_code
+from under_siege.render import Report
 from under_siege.targets import strategies
 
 SERVERS_DIRECTORY = TESTS / "servers"
@@ -57,7 +57,7 @@ def run_servers(folder: Path, servers: Sequence[str]) -> dict[str, MeasuredCase]
     with without_a_ceiling():
         ran = invoke(*words, folder=folder, env={"PYTHONPATH": str(SUPPORT)})
     result = load(folder / "r.json")
-    assert ran.returncode == exit_code(result), ran.stderr
+    assert ran.returncode == Report(result).exit_code(), ran.stderr
     records = {record.server: record for record in result.records}
     return {case.server: MeasuredCase(records[case.server], case) for case in summarize(result).cases}
 

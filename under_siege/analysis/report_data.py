@@ -88,6 +88,7 @@ def stars_of(
 class Comparison:
     """The cases of a result, and their ceilings."""
 
+    result: Result
     cases: list[Summary]
     ceilings: list[Summary]
     rounds: list[list[Round]]  # for each case
@@ -152,6 +153,7 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     of_servers = {name: [estimates[index] for index in servers] for name, estimates in measured.items()}
     looks = LOOKS if result.until_certain else 1
     return Comparison(
+        result=result,
         cases=_ranked([summaries[index] for index in servers], of_servers, looks),
         ceilings=[summaries[index] for index in ceilings],
         rounds=[everything[index] for index in servers],

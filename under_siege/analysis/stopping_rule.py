@@ -24,7 +24,7 @@ def wanted(result: Result) -> list[Case]:
     """Return the cases to be measured in the next round, the most urgent first; none if nothing is open."""
     comparison = summarize(result)
     unclear = [summary.case for summary in comparison.cases if summary.verdict == UNCLEAR]
-    undecided = [check.case.case for check in judged(result, comparison) if check.outcome == UNDECIDED]
+    undecided = [check.case.case for check in judged(comparison) if check.outcome == UNDECIDED]
     sound = [summary for summary in comparison.cases if summary.verdict != FAILED]
     too_few = [summary.case for summary in sound if summary.rounds < LEAST_ROUNDS]
     return list(dict.fromkeys([*_contenders(comparison), *unclear, *undecided, *too_few]))

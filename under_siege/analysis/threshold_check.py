@@ -8,7 +8,6 @@ from under_siege.analysis.metric_value import MetricValue, known
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import FAILED
-from under_siege.model.record import Result
 from under_siege.model.threshold import Goal, Required, goal_names
 from under_siege.stats.estimates import Estimate, more_needed
 
@@ -29,11 +28,11 @@ class Judged:
     more: int | None = None  # requests that would decide it, with the same share of failures
 
 
-def judged(result: Result, comparison: Comparison) -> list[Judged]:
+def judged(comparison: Comparison) -> list[Judged]:
     """Return each requirement that is not relative to a base, with each case that it is about."""
     return [
         _judged(required.goal, comparison, place)
-        for required in result.requirements
+        for required in comparison.result.requirements
         if not required.goal.of_base
         for place in places_of(required, comparison)
     ]

@@ -189,19 +189,15 @@ def compare_results(base: Result, new: Result) -> ResultComparison:
     ignored = _ignored_axes(before, after)
     old, now = _by_case(before, ignored), _by_case(after, ignored)
     pairs = [_pair(case, old.get(case), now.get(case), changes) for case in dict.fromkeys([*now, *old])]
-    required = [*judged_alone(new, after), *_judge_relative(new, after, old, ignored, changes)]
+    required = [*judged_alone(after), *_judge_relative(after, old, ignored, changes)]
     return ResultComparison(base, new, adjusted_for_tests(pairs), changes.is_common, required)
 
 
 def _judge_relative(
-    new: Result,
-    after: Comparison,
-    base: Mapping[Case, _Side],
-    ignored: Sequence[str],
-    changes: CrossRunChanges,
+    after: Comparison, base: Mapping[Case, _Side], ignored: Sequence[str], changes: CrossRunChanges
 ) -> Iterator[Judged]:
     """Judge the requirements that are relative to the base."""
-    for requirement in new.requirements:
+    for requirement in after.result.requirements:
         goal = requirement.goal
         for index in places_of(requirement, after) if goal.of_base else ():
             case, rounds = after.cases[index], after.rounds[index]

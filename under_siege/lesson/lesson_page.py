@@ -101,5 +101,5 @@ def _pictures(question: Question, result: Result) -> Iterator[Picture]:
     elif result.incidents:
         yield from drill_pictures(result)
     else:
-        pictures = [picture for section in sections(result, summarize(result)) for picture in section.pictures]
+        pictures = [picture for section in sections(summarize(result)) for picture in section.pictures]
         yield from (picture for name in question.pictures for picture in pictures if picture.name == name)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from under_siege import formatting
-from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.threshold_check import judged
 from under_siege.charts.html import page
@@ -24,9 +24,8 @@ from under_siege.report.threshold_text import HEADINGS, in_short, lines
 MOST_ROWS = 400
 
 
-def as_html(result: Result, *, corrected: bool = True) -> str:
-    comparison = summarize(result, corrected=corrected)
-    found = judged(result, comparison)
+def as_html(comparison: Comparison) -> str:
+    result, found = comparison.result, judged(comparison)
     ordered, found_answers = comparison.by_rank(), answers(comparison)
     columns = columns_for([summary for summary in ordered if summary.verdict != FAILED], wide=True)
     differing = columned(cases_of(comparison.cases))
@@ -43,15 +42,15 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
             for summary in ordered[:MOST_ROWS]
         ],
         left_out=max(0, len(ordered) - MOST_ROWS),
-        caption=" · ".join(footnote(result, comparison)[:-1]).replace("* not", "★ not") if ordered else "",
+        caption=" · ".join(footnote(comparison)[:-1]).replace("* not", "★ not") if ordered else "",
         columns=columns,
         differing=differing,
         required=lines(found),
         required_in_short=in_short(found),
         required_headings=HEADINGS,
-        notes=list(_notes(result, comparison)),
-        sections=list(sections(result, comparison)),
-        facts=list(_facts(result, comparison)),
+        notes=list(_notes(comparison)),
+        sections=list(sections(comparison)),
+        facts=list(_facts(comparison)),
         flags=[
             f"{verdict}: {', '.join(names)}: {message}"
             for verdict, names, message in flags(ordered[:MOST_ROWS], comparison.cases)
@@ -59,10 +58,13 @@ def as_html(result: Result, *, corrected: bool = True) -> str:
     )
 
 
-def _notes(result: Result, comparison: Comparison) -> Iterator[str]:
+def _notes(comparison: Comparison) -> Iterator[str]:
     """Yield each note after its subject, with a plain name for servers that have no row in the table."""
-    plain = {case.server: with_name(in_plain_words(case.server, case.title), case.server) for case in result.left_out}
-    for names, note in notes(result, comparison):
+    plain = {
+        case.server: with_name(in_plain_words(case.server, case.title), case.server)
+        for case in comparison.result.left_out
+    }
+    for names, note in notes(comparison):
         yield f"{', '.join(plain.get(name, name) for name in names.split(', '))}: {note}"
 
 
@@ -101,12 +103,12 @@ def _row(
     }
 
 
-def _facts(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
+def _facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield name and value of all facts that are needed to reproduce the result."""
-    machine = result.environment
+    result, machine = comparison.result, comparison.result.environment
     yield "command", shlex.join(result.command)
     if comparison.cases or comparison.ceilings:
-        conditions = [footnote(result, comparison)[-1], load_tool_share(result), f"seed {result.seed}"]
+        conditions = [footnote(comparison)[-1], load_tool_share(result), f"seed {result.seed}"]
         yield "conditions", " · ".join(filter(None, conditions))
     yield "CPU", f"{machine.cpu_model}, {machine.usable_cpus} of {machine.cpus} CPUs"
     yield "memory", f"{machine.memory_bytes / 1e9:.0f} GB"

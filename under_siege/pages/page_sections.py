@@ -49,12 +49,12 @@ _WHY = (
 _CEILING = "The dashed line is the ceiling, the rate that the same users reach {}; the grey band is its 95 % interval."
 
 
-def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
+def sections(comparison: Comparison) -> Iterator[Section]:
     """Yield all sections that a result has charts for."""
     loads = list(dict.fromkeys(summary.case.load for summary in comparison.cases))
-    if result.traces:
-        yield Section("What ran when", [traced(result)])
-    if overview := list(_overview(result, comparison)):
+    if comparison.result.traces:
+        yield Section("What ran when", [traced(comparison.result)])
+    if overview := list(_overview(comparison)):
         yield Section("All cases", overview)
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]
     rows = sum(summary.case.load in drawn for summary in comparison.cases)
@@ -66,7 +66,7 @@ def sections(result: Result, comparison: Comparison) -> Iterator[Section]:
             if case.case.load == load and case.verdict != FAILED and case.rate_per_s
         ][:MOST_CASES]
         if places:
-            field = Field(result, comparison, places, detail)
+            field = Field(comparison, places, detail)
             yield Section(load_in_words(field.cases[0].case), list(siege_pictures(field)))
 
 
@@ -89,7 +89,7 @@ def traced(result: Result, columns: int = 1) -> Picture:
     )
 
 
-def _overview(result: Result, comparison: Comparison) -> Iterator[Picture]:
+def _overview(comparison: Comparison) -> Iterator[Picture]:
     """Yield a heat map if there are several axes or loads, and the charts along numeric axes."""
     cases, noun = comparison.cases, comparison.noun
     points = cases_of(cases)
@@ -101,12 +101,12 @@ def _overview(result: Result, comparison: Comparison) -> Iterator[Picture]:
             "to the ceiling. ★ marks cases that are not significantly slower than the fastest one with the same load.",
             lambda look: heat_map(cases, look),
             "Rates: " + ", ".join(f"{full_name(summary.case, points)} {_rate(summary)}" for summary in cases),
-            conditions=of_siege(result, cases),
+            conditions=of_siege(comparison.result, cases),
         )
-    yield from _sweeps(result, comparison)
+    yield from _sweeps(comparison)
 
 
-def _sweeps(result: Result, comparison: Comparison) -> Iterator[Picture]:
+def _sweeps(comparison: Comparison) -> Iterator[Picture]:
     """Yield a chart of each figure along each numeric axis, for each load unless the axis is part of the load."""
     points = cases_of(comparison.cases)
     for number, sweep in enumerate(sweeps(comparison)):
@@ -126,7 +126,7 @@ def _sweeps(result: Result, comparison: Comparison) -> Iterator[Picture]:
                     ),
                     f"{capitalized(over.title)}. Rates: {rates}",
                     on_page=number < MOST_SETTINGS and over.name in ON_PAGE,
-                    conditions=of_siege(result, [comparison.cases[place] for place in places]),
+                    conditions=of_siege(comparison.result, [comparison.cases[place] for place in places]),
                 )
 
 
@@ -153,7 +153,6 @@ def _rate(case: Summary) -> str:
 class Field:
     """Cases with the same load and a rate, as indices into the comparison."""
 
-    result: Result
     comparison: Comparison
     places: list[int]
     detail: float  # share of all marks that is drawn
@@ -163,7 +162,7 @@ class Field:
         if not look.is_slide:
             return self
         by_rate = sorted(self.places, key=lambda place: -self.comparison.cases[place].usual_rate_per_s)
-        return Field(self.result, self.comparison, by_rate[:MOST_ON_SLIDE], self.detail)
+        return Field(self.comparison, by_rate[:MOST_ON_SLIDE], self.detail)
 
     @property
     def cases(self) -> list[Summary]:
@@ -192,7 +191,7 @@ class Field:
 
 
 def siege_pictures(field: Field) -> Iterator[Picture]:
-    conditions = of_siege(field.result, field.cases)
+    conditions = of_siege(field.comparison.result, field.cases)
     yield from (*_work(field, conditions), *_costs(field, conditions))
 
 
@@ -300,8 +299,8 @@ def _by_the_clock(field: Field) -> str:
 
 def _why(field: Field) -> str:
     """Return the explanation of the GIL, for strategies with a task that holds it, on several cores."""
-    holds = {case.task for case in field.cases} == {"primes"} and field.result.suite is None
-    return _WHY if holds and field.result.environment.usable_cpus > 1 else ""
+    holds = {case.task for case in field.cases} == {"primes"} and field.comparison.result.suite is None
+    return _WHY if holds and field.comparison.result.environment.usable_cpus > 1 else ""
 
 
 def _pings(field: Field, dots: int, look: Look) -> Drawing:

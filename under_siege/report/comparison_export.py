@@ -10,12 +10,11 @@ from rich.text import Text
 from under_siege import formatting
 from under_siege.analysis import axis_differences
 from under_siege.analysis.axis_differences import Across, across_of
-from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.threshold_check import judged
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, axis
-from under_siege.model.record import Result
 from under_siege.paths import PROGRAM
 from under_siege.report import grid
 from under_siege.report.columns import COLUMNS, STYLES, columns_for, name_in_table, rank_of
@@ -31,13 +30,10 @@ from under_siege.stats.rounds_data import Round
 NOTHING = "Nothing was measured."
 
 
-def as_table(result: Result, *, corrected: bool = True, wide: bool = False) -> RenderableType:
+def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
     """Return the conclusion, the figures, what is wrong with them, and how they were measured."""
-    comparison = summarize(result, corrected=corrected)
     cases = comparison.cases
-    noted = _lines(
-        (Text("note", style="cyan"), Text(f"{server}: {note}")) for server, note in notes(result, comparison)
-    )
+    noted = _lines((Text("note", style="cyan"), Text(f"{server}: {note}")) for server, note in notes(comparison))
     if not cases and not comparison.ceilings:
         return Group(Text(NOTHING), *noted)
     answers_by_load = answers(comparison)
@@ -48,13 +44,13 @@ def as_table(result: Result, *, corrected: bool = True, wide: bool = False) -> R
         Text(),
         *_figures(comparison, answers_by_load, wide=wide),
         *_lines(_failed(cases), is_apart=False),
-        *required_as_table(judged(result, comparison)),
+        *required_as_table(judged(comparison)),
         *_lines(
             (Text(verdict, style="yellow"), Text(f"{', '.join(names)}: {message}"))
             for verdict, names, message in flags(sound, cases)
         ),
         *noted,
-        Text("\n".join(["", *footnote(result, comparison)]), style="dim"),
+        Text("\n".join(["", *footnote(comparison)]), style="dim"),
     )
 
 
@@ -102,9 +98,8 @@ def _lines(rows: Iterable[Sequence[Text]], *, is_apart: bool = True) -> Iterator
         yield table
 
 
-def as_markdown(result: Result, *, corrected: bool = True) -> str:
+def as_markdown(comparison: Comparison) -> str:
     """Return the same for a comment on a pull request."""
-    comparison = summarize(result, corrected=corrected)
     everything = [*comparison.ceilings, *comparison.cases]
     if not everything:
         return NOTHING
@@ -113,14 +108,14 @@ def as_markdown(result: Result, *, corrected: bool = True) -> str:
     remarks = [
         f"- **{verdict}** {plain(', '.join(names))}: {plain(message)}"
         for verdict, names, message in flags(everything, comparison.cases)
-    ] + [f"- note: {plain(server)}: {plain(note)}" for server, note in notes(result, comparison)]
+    ] + [f"- note: {plain(server)}: {plain(note)}" for server, note in notes(comparison)]
     parts = [
         *(part for answer in answers_by_load for part in _answer_as_markdown(answer)),
         *map(plain, in_sentences(comparison)),
         table.as_markdown() if table.rows else "",
-        required_as_markdown(judged(result, comparison)),
+        required_as_markdown(judged(comparison)),
         "\n".join(remarks),
-        grid.small_print(line.replace("* not", "bold: not") for line in footnote(result, comparison)),
+        grid.small_print(line.replace("* not", "bold: not") for line in footnote(comparison)),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -131,9 +126,8 @@ def _answer_as_markdown(answer: Answer) -> Iterator[str]:
         yield "\n".join(f"- {plain(bullet)}" for bullet in bullets)
 
 
-def as_csv(result: Result, *, corrected: bool = True) -> str:
+def as_csv(comparison: Comparison) -> str:
     """Return a row for each case in each round, with units in the headings."""
-    comparison = summarize(result, corrected=corrected)
     rows = [_row(measured, comparison) for measured in comparison.every_round()]
     headings = list(dict.fromkeys(heading for row in rows for heading in row)) or ["server"]
     return grid.as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
@@ -235,13 +229,13 @@ def _rate_and_ping(case: Summary | None, ceilings: set[int]) -> TableCell:
     return TableCell("\n".join(lines), "bold green" if best else STYLES.get(case.verdict, ""))
 
 
-def as_across(result: Result, axis_name: str, *, corrected: bool = True) -> RenderableType:
+def as_across(comparison: Comparison, axis_name: str) -> RenderableType:
     """Return the rate and the CPU time per transaction for each value of an axis.
 
     Raises:
         BadInputError: fewer than two values of the axis were measured.
     """
-    table = across_of(summarize(result, corrected=corrected), axis_name)
+    table = across_of(comparison, axis_name)
     parts = [part for figure in SPEED_CORRECTED for part in (_along(table, figure), Text())]
     return Group(*parts, Text(_legend(table), "dim"))
 

@@ -32,8 +32,9 @@ LATE_S = 0.010  # pings that are sent later than this measure the bench, not the
 WARMING = 1.4  # a server needs a warm-up if its first answers use this many times the CPU time of later ones
 
 
-def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
+def notes(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Yield the subject of each note, a server or the machine, and its text."""
+    result = comparison.result
     several = len({*(absent.python for absent in result.left_out), *(case.python for case in comparison.cases)}) > 1
     alike: dict[tuple[str, str], list[str]] = {}
     for absent in result.left_out:
@@ -41,7 +42,7 @@ def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     for (python, reason), servers in alike.items():
         it = "each" if len(servers) > 1 else "it"
         yield ", ".join(servers), f"not run{f' under Python {python}' if several else ''}: {it} {reason}"
-    yield from _of_the_suite(result, comparison)
+    yield from _of_the_suite(comparison)
     yield from _of_ceilings(comparison)
     yield from _of_connections(comparison)
     yield from _of_warm_ups(comparison)
@@ -50,7 +51,8 @@ def notes(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
     yield from _of_the_machine(comparison)
 
 
-def _of_the_suite(result: Result, comparison: Comparison) -> Iterator[tuple[str, str]]:
+def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    result = comparison.result
     if result.suite is None or not comparison.cases:
         return
     if result.suite.body == "any":
@@ -209,9 +211,9 @@ def _briefly(value_s: float) -> str:
     return formatting.duration(round(value_s) if value_s >= 2 else round(value_s, 1))
 
 
-def footnote(result: Result, comparison: Comparison) -> list[str]:
+def footnote(comparison: Comparison) -> list[str]:
     """Return lines on how to read the figures; the last line has the conditions under which they were measured."""
-    records = result.records
+    result, records = comparison.result, comparison.result.records
     kinds = {kind for record in records for kind in record.memory_kind.split("+") if kind}
     shown = [*comparison.cases, *comparison.ceilings]
     conditions = [

@@ -6,7 +6,7 @@ from simulated import constant, queue, siege_of, uniform
 from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.report_data import summarize
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.stats.rounds_data import CensoredSamples, Round, together
 
 
@@ -80,9 +80,9 @@ def test_every_output_format_marks_percentiles_that_were_not_reached() -> None:
     (case,) = summarize(result).cases
     assert case.response_s.p50 is None
     for dress in ("table", "markdown", "html"):
-        assert "4.00 s" in formatted(result, dress).split("1_x", 1)[1]
-    assert any(mark in formatted(result, "html") for mark in ("&gt; 4.00 s",))
-    row = formatted(result, "csv").splitlines()[-1]
+        assert "4.00 s" in Report(result).formatted(dress).split("1_x", 1)[1]
+    assert any(mark in Report(result).formatted("html") for mark in ("&gt; 4.00 s",))
+    row = Report(result).formatted("csv").splitlines()[-1]
     assert ",," in row  # unknown values are empty
 
 

@@ -17,7 +17,7 @@ from under_siege.analysis.threshold_check import judged, outcome_of
 from under_siege.compare.diff import compare_results
 from under_siege.model.record import Record, Result, load, save
 from under_siege.model.threshold import Required, goal
-from under_siege.render import exit_code, formatted
+from under_siege.render import Report
 from under_siege.stats.estimates import estimates, more_needed, share_between
 from under_siege.targets.selection import suite_of, with_required
 from under_siege.targets.suite_file import read_suite
@@ -28,7 +28,7 @@ SAVED = str(ROOT / "results" / "tasks.json")
 def outcomes(result: Result, *texts: str) -> dict[str, str]:
     """Return the outcome of each requirement for the first server."""
     result.requirements[:] = [Required(text) for text in texts]
-    found = judged(result, summarize(result))
+    found = judged(summarize(result))
     return {one.goal.text: one.outcome for one in found if one.case.server == found[0].case.server}
 
 
@@ -138,9 +138,10 @@ def test_full_availability_of_few_requests_is_undecided() -> None:
         "availability >= 99.9%": "undecided",
         "availability >= 90%": "met",
     }
-    (one, _) = judged(result, summarize(result))
-    assert f"{one.more:,} more requests like these would decide it" in " ".join(formatted(result, "table").split())
-    assert exit_code(result) == 3
+    (one, _) = judged(summarize(result))
+    report = Report(result)
+    assert f"{one.more:,} more requests like these would decide it" in " ".join(report.formatted("table").split())
+    assert report.exit_code() == 3
 
 
 def test_availability_of_a_suspect_case_is_decided() -> None:
@@ -153,15 +154,15 @@ def test_failed_cases_miss_everything_and_one_round_has_no_interval_of_pings() -
     assert outcomes(failed, "rate >= 1/s", "memory < 1GB") == {"rate >= 1/s": "missed", "memory < 1GB": "missed"}
     once = result_of([bare_record(1), record_of("1_a", 1)])
     assert outcomes(once, "rate >= 1/s", "ping p99 < 9s") == {"rate >= 1/s": "met", "ping p99 < 9s": "undecided"}
-    assert "no interval after one round; use --rounds 2 or more" in formatted(once, "table")
+    assert "no interval after one round; use --rounds 2 or more" in Report(once).formatted("table")
 
 
 def test_requirements_apply_to_their_server_and_never_to_the_ceiling() -> None:
     result = a_result(*SERVERS)
     result.requirements += [Required("rate >= 1/s"), Required("rate >= 100/s", "3_c")]
-    found = judged(result, summarize(result))
+    found = judged(summarize(result))
     assert [(one.case.server, one.outcome) for one in found] == [("1_a", "met"), ("3_c", "met"), ("3_c", "missed")]
-    assert exit_code(result) == 1
+    assert Report(result).exit_code() == 1
 
 
 def test_requirements_are_saved_and_every_output_format_shows_them(tmp_path, undrawn) -> None:
@@ -170,11 +171,11 @@ def test_requirements_are_saved_and_every_output_format_shows_them(tmp_path, und
     save(result, tmp_path / "r.json")
     shown = load(tmp_path / "r.json")
     for dress in ("table", "markdown", "html"):
-        told = formatted(shown, dress)
+        told = Report(shown).formatted(dress)
         assert "missed" in told
         assert "met" in told
-    assert "`rate >= 15/s` | **missed** | 1_a | 10." in formatted(shown, "markdown")
-    told = json.loads(formatted(shown, "json"))["requirements"]
+    assert "`rate >= 15/s` | **missed** | 1_a | 10." in Report(shown).formatted("markdown")
+    told = json.loads(Report(shown).formatted("json"))["requirements"]
     assert [(one["requirement"], one["server"], one["outcome"]) for one in told] == [
         ("rate >= 15/s", "1_a", "missed"),
         ("rate >= 15/s", "3_c", "met"),

@@ -11,7 +11,7 @@ from simulated_record import bare_record, record_of, result_of
 from under_siege.analysis.report_data import summarize
 from under_siege.analysis.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
 from under_siege.model.record import Result, save
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.report.sweep_text import in_sentences
 from under_siege.stats.estimates import Estimate, estimates
 
@@ -127,14 +127,15 @@ def test_one_round_has_no_sentences() -> None:
 def test_a_sentence_names_servers_that_still_grow_at_the_last_number() -> None:
     result = along_workers()
     result.records[:] = [one for one in result.records if one.case.get("workers") <= 4]
-    assert "with 4_law throughput grows up to 4 workers, the most that was measured" in formatted(result, "markdown")
+    text = Report(result).formatted("markdown")
+    assert "with 4_law throughput grows up to 4 workers, the most that was measured" in text
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_every_output_format_describes_sweeps() -> None:
     for dress in ("table", "markdown", "html"):
-        assert "beyond 2 workers throughput does not grow" in formatted(along_workers(), dress)
-    told = {one["server"]: one for one in json.loads(formatted(along_workers(), "json"))["sweeps"]}
+        assert "beyond 2 workers throughput does not grow" in Report(along_workers()).formatted(dress)
+    told = {one["server"]: one for one in json.loads(Report(along_workers()).formatted("json"))["sweeps"]}
     assert (told["3_wall"]["knee"], told["4_law"]["knee"]) == (2, 8)
     assert told["3_wall"]["scaling"]["fits"] is False
     assert told["3_wall"]["scaling"]["peak"] is None

@@ -29,7 +29,7 @@ from under_siege.capacity.step_metrics import StepMetrics
 from under_siege.cli_options import one_line_read_errors
 from under_siege.model.record import Failure, Result, SkippedServer, load, save
 from under_siege.model.threshold import goal
-from under_siege.render import for_terminal, formatted, write_picture
+from under_siege.render import Report
 
 RunCli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -189,7 +189,7 @@ def test_pings_slow_at_every_rate_leave_no_capacity() -> None:
     assert any(
         "no rate meets the goals; even at" in sentence and "ping p99 is" in sentence for sentence in conclusion([one])
     )
-    assert json.loads(formatted(result, "json"))["cases"][0]["capacity_per_s"]["holds"] is None
+    assert json.loads(Report(result).formatted("json"))["cases"][0]["capacity_per_s"]["holds"] is None
 
 
 def test_goals_met_at_every_rate_are_reported() -> None:
@@ -197,7 +197,7 @@ def test_goals_met_at_every_rate_are_reported() -> None:
     assert one.upper_per_s is None
     assert one.lower_per_s
     assert "meets every goal at every offered rate" in " ".join(conclusion([one]))
-    assert json.loads(formatted(result, "json"))["cases"][0]["capacity_per_s"]["fails"] is None
+    assert json.loads(Report(result).formatted("json"))["cases"][0]["capacity_per_s"]["fails"] is None
 
 
 def test_steps_limited_by_the_load_generator_are_ignored() -> None:
@@ -246,27 +246,27 @@ def test_a_failed_search_is_reported_with_its_reason() -> None:
     result.left_out.append(SkippedServer("7_some", "In interpreters", "3.11.7", "needs Python 3.14"))
     assert exit_code(result) == 1
     for dress in ("table", "markdown", "html", "csv", "json"):
-        assert "<b>" not in formatted(result, dress) or dress in ("table", "json")
-    assert "search failed: it <b>died</b>" in formatted(result, "table")
+        assert "<b>" not in Report(result).formatted(dress) or dress in ("table", "json")
+    assert "search failed: it <b>died</b>" in Report(result).formatted("table")
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_every_output_format_shows_a_capacity() -> None:
     one, result, _ = found("M/D/1", 0)
-    table = formatted(result, "table")
+    table = Report(result).formatted("table")
     for word in ("sustained", "goodput", "ping p99", f"{one.per_s:.1f}/s", "95 % CI"):
         assert word in table
-    assert f"{one.lower_per_s:.1f}/s" in formatted(result, "markdown")
-    assert formatted(result, "csv").count("\n") == len(result.steps)
-    (case,) = json.loads(formatted(result, "json"))["cases"]
+    assert f"{one.lower_per_s:.1f}/s" in Report(result).formatted("markdown")
+    assert Report(result).formatted("csv").count("\n") == len(result.steps)
+    (case,) = json.loads(Report(result).formatted("json"))["cases"]
     assert case["capacity_per_s"] == {"holds": one.lower_per_s, "fails": one.upper_per_s}
     assert case["goals"] == list(GOALS)
-    assert "<figure>" in formatted(result, "html")
+    assert "<figure>" in Report(result).formatted("html")
 
 
 def test_a_capacity_has_a_chart(tmp_path: Path) -> None:
     _, result, _ = found("M/D/1", 0)
-    write_picture(result, "capacity", tmp_path / "capacity.svg")
+    Report(result).write_picture("capacity", tmp_path / "capacity.svg")
     assert "requests offered per second" in (tmp_path / "capacity.svg").read_text()
 
 
@@ -274,7 +274,7 @@ def test_narrow_terminals_do_not_truncate_rates() -> None:
     one, result, _ = found("M/D/1", 0)
     wide, narrow = io.StringIO(), io.StringIO()
     for page, width in ((wide, 200), (narrow, 34)):
-        Console(file=page, width=width).print(for_terminal(result))
+        Console(file=page, width=width).print(Report(result).for_terminal())
     rates = [[line for line in page.getvalue().splitlines() if "offered" in line] for page in (wide, narrow)]
     assert len(rates[0]) < len(rates[1])
     told = [" ".join(line.partition("offered")[2] for line in lines).split() for lines in rates]
@@ -394,8 +394,8 @@ def shown_or_refused(folder: Path, told: object) -> bool:
     try:
         with one_line_read_errors(folder / "changed.json"):
             result = load(folder / "changed.json")
-            formatted(result, "table")
-            formatted(result, "json")
+            Report(result).formatted("table")
+            Report(result).formatted("json")
     except BadInputError as error:
         return "\n" not in str(error)
     return True

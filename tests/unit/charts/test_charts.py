@@ -30,7 +30,7 @@ UNDRAWN = '<svg width="9" height="9"></svg>'
 
 @functools.cache
 def pictures(name: str) -> list[Picture]:
-    return [picture for section in sections(result(name), summarize(result(name))) for picture in section.pictures]
+    return [picture for section in sections(summarize(result(name))) for picture in section.pictures]
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from verdicts import codes, judged
 from under_siege.analysis.report_data import summarize
 from under_siege.checks.verdict import RULES, Reason, verdict_of
 from under_siege.model.record import Failure, Machine
-from under_siege.render import exit_code
+from under_siege.render import Report
 from under_siege.stats.rounds_data import Round
 
 
@@ -307,7 +307,7 @@ def test_requests_of_the_bench_count_as_work() -> None:
 def test_the_worst_verdict_sets_the_exit_code() -> None:
     fine, flawed = record_of("1_x"), record_of("2_x", socket_failures=1)
     failed, unclear = record_of("3_x", failure=Failure("died", "it died")), record_of("4_x", users=6)
-    assert exit_code(result_of([bare_record(), fine])) == 0
-    assert exit_code(result_of([bare_record(), fine, flawed])) == 3
-    assert exit_code(result_of([bare_record(), fine, unclear])) == 3  # six users have no ceiling
-    assert exit_code(result_of([bare_record(), fine, flawed, failed])) == 1
+    assert Report(result_of([bare_record(), fine])).exit_code() == 0
+    assert Report(result_of([bare_record(), fine, flawed])).exit_code() == 3
+    assert Report(result_of([bare_record(), fine, unclear])).exit_code() == 3  # six users have no ceiling
+    assert Report(result_of([bare_record(), fine, flawed, failed])).exit_code() == 1

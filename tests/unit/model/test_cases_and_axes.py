@@ -15,7 +15,7 @@ from under_siege.compare.diff_export import as_markdown
 from under_siege.model.case import case_of
 from under_siege.model.record import Result, load, save
 from under_siege.model.suite import Kind
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.run.start_command import start_of
 from under_siege.targets import strategies
 from under_siege.targets.strategies import all_strategies, read_strategy
@@ -93,19 +93,19 @@ def test_cases_of_a_server_are_ranked_and_named_by_their_values() -> None:
     assert (two.rank, one.rank, loop.rank) == (1, 2, 2)
     assert (one.parameters, two.parameters, loop.parameters) == ({"workers": 1}, {"workers": 2}, {})
     assert {one.ceiling_per_s for one in (one, two, loop)} == {two.ceiling_per_s}
-    assert formatted(result, "table").startswith("Use 4_pool with 2 workers.\n")
-    cases = json.loads(formatted(result, "json"))["cases"]
+    assert Report(result).formatted("table").startswith("Use 4_pool with 2 workers.\n")
+    cases = json.loads(Report(result).formatted("json"))["cases"]
     assert [case["parameters"] for case in cases] == [{}, {"workers": 1}, {"workers": 2}]
 
 
 def test_one_axis_is_a_column_and_two_axes_are_a_matrix() -> None:
-    table = formatted(along(), "table")
+    table = Report(along()).formatted("table")
     assert re.search(r"^→ 1 +4_pool .* 2$", table, re.MULTILINE)  # rank ... workers
     assert re.search(r"^2 +4_pool .* 1$", table, re.MULTILINE)
-    by_users = formatted(along(users=(5, 10)), "table")
+    by_users = Report(along(users=(5, 10))).formatted("table")
     assert re.search(r"^strategy +5 users +10 users$", by_users, re.MULTILINE)
     assert re.search(r"^4_pool with 2 workers +[\d.]+\* +[\d.]+\*$", by_users, re.MULTILINE)
-    by_python = formatted(along(pythons=("3.11.7", "3.14.7")), "table")
+    by_python = Report(along(pythons=("3.11.7", "3.14.7"))).formatted("table")
     assert re.search(r"^strategy +1 worker +2 workers$", by_python, re.MULTILINE)
     assert re.search(r"^4_pool on 3.14.7 +[\d.]+ +[\d.]+\*$", by_python, re.MULTILINE)
     assert re.search(r"^2_loop on 3.11.7 +([\d.]+) +\1$", by_python, re.MULTILINE)  # equal for all numbers of workers
@@ -114,7 +114,7 @@ def test_one_axis_is_a_column_and_two_axes_are_a_matrix() -> None:
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("format_", ["table", "markdown", "csv", "json", "html"])
 def test_every_output_format_shows_all_cases(format_: str) -> None:
-    shown = " ".join(formatted(along(users=(5, 10), pythons=("3.11.7", "3.14.7")), format_).split())
+    shown = " ".join(Report(along(users=(5, 10), pythons=("3.11.7", "3.14.7"))).formatted(format_).split())
     for word in ("4_pool", "2_loop", "3.14.7", "10"):
         assert word in shown
 

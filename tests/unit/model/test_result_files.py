@@ -37,7 +37,7 @@ from under_siege.model.record import (
     save,
 )
 from under_siege.model.result_file import read_limited
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.run.warm_up import _workers_told
 from under_siege.trace.request_trace import assumed_span, reported_spans
 
@@ -66,7 +66,7 @@ def is_shown(path: Path, formats: list[str] = FORMATS) -> bool:
         try:
             result = load(path)
             for dress in formats:
-                formatted(result, dress)
+                Report(result).formatted(dress)
             check_comparable(result, result, anyway=True)
             compared_as(compare_results(result, result), "markdown")
         except BadInputError as error:

@@ -10,7 +10,7 @@ from under_siege.analysis.stopping_rule import wanted
 from under_siege.model.case import case_of
 from under_siege.model.record import Result
 from under_siege.model.threshold import Required
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.report.conclusion import Answer, answers
 from under_siege.stats.estimates import Estimate
 from under_siege.stats.metrics import MEASURES
@@ -100,8 +100,8 @@ def test_the_conclusion_comes_first_with_plain_names_and_conditions() -> None:
         "Slower (by 2.0×): 2, 1.",
     ]
     assert len(answer.lines()) <= 9  # with empty lines
-    assert formatted(result, "table").startswith("Use a process pool (3_c).")
-    assert formatted(result, "markdown").startswith("**Use a process pool (3_c).**")
+    assert Report(result).formatted("table").startswith("Use a process pool (3_c).")
+    assert Report(result).formatted("markdown").startswith("**Use a process pool (3_c).**")
 
 
 def test_two_cases_are_compared_by_their_ratio() -> None:
@@ -188,7 +188,7 @@ def test_an_unverified_tied_case_is_named() -> None:
 def test_the_table_is_sorted_by_rank_and_ping_and_ends_with_the_ceiling() -> None:
     servers = (("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0), ("4_d", 2, 41.0), ("5_e", 1, 1.0))
     result = with_pings(with_pings(three_rounds(*servers), 0.4, "1_a"), 0.3, "2_b")
-    rows = [line.split() for line in formatted(result, "table").split("─\n")[1].splitlines()[:6]]
+    rows = [line.split() for line in Report(result).formatted("table").split("─\n")[1].splitlines()[:6]]
     assert [row[:3] if row[0] == "→" else row[:2] for row in rows[:4]] == [
         ["→", "1", "3_c"],
         ["2", "5_e"],
@@ -206,7 +206,7 @@ def test_flags_name_what_differs_between_the_cases() -> None:
         record.values["task"] = "digest"
     result.records += more.records
     for dress in ("table", "markdown", "html"):
-        text = " ".join(formatted(result, dress).split())
+        text = " ".join(Report(result).formatted(dress).split())
         assert any(names in text for names in ("3_c (primes), 3_c (digest): ", "3_c (digest), 3_c (primes): "))
 
 
@@ -220,10 +220,10 @@ def test_figures_and_markers_are_never_truncated(width: int) -> None:
 
     result = with_pings(three_rounds(("1_a", 1, 1.0), ("2_b", 1, 1.0), ("3_c", 2, 1.0)), 0.4, "1_a", "2_b")
     page = io.StringIO()
-    Console(file=page, width=width, color_system=None).print(as_table(result))
+    Console(file=page, width=width, color_system=None).print(as_table(summarize(result)))
     lines = page.getvalue().splitlines()
     assert max(map(len, lines)) <= width
-    whole = formatted(result, "table")
+    whole = Report(result).formatted("table")
     assert page.getvalue().count("*") == whole.count("*")
     assert "…" not in page.getvalue()
     for figure in ("20.0 ± 0.27*", "10.0", "2.0 ms*", "412 ms", "25 MB*", "50 MB"):

@@ -13,7 +13,7 @@ from simulated_record import bare_record, record_of, result_of
 
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Failure, Record, load, save
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.report.columns import columns_for
 from under_siege.report.notes import footnote
 
@@ -47,7 +47,7 @@ def hostile_result():
 
 
 def test_markdown_shows_hostile_text_as_it_is() -> None:
-    text = formatted(hostile_result(), "markdown")
+    text = Report(hostile_result()).formatted("markdown")
     assert "<script" not in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     shown = columns_for(summarize(hostile_result()).cases, wide=True)
@@ -58,7 +58,7 @@ def test_markdown_shows_hostile_text_as_it_is() -> None:
 
 def test_csv_has_a_row_per_record_and_no_formulas() -> None:
     result = hostile_result()
-    rows = list(csv.DictReader(io.StringIO(formatted(result, "csv"))))
+    rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
     assert len(rows) == len(result.records)
     assert not [cell for row in rows for cell in row.values() if cell[:1] in "=+-@" and cell]
     assert [row["server"] for row in rows if "script" in row["server"]] == ["'" + hostile()] * 3
@@ -66,14 +66,14 @@ def test_csv_has_a_row_per_record_and_no_formulas() -> None:
 
 def test_the_csv_has_the_figures_of_the_json() -> None:
     result = load(ROOT / "results" / "sample.json")
-    rows = list(csv.DictReader(io.StringIO(formatted(result, "csv"))))
-    for case in json.loads(formatted(result, "json"))["cases"]:
+    rows = list(csv.DictReader(io.StringIO(Report(result).formatted("csv"))))
+    for case in json.loads(Report(result).formatted("json"))["cases"]:
         rates = [float(row["rate_per_s"]) for row in rows if row["server"] == case["server"]]
         assert sum(rates) / len(rates) == pytest.approx(case["rate_per_s"]["mean"], rel=1e-5)
 
 
 def test_markdown_fits_into_a_comment() -> None:
-    assert len(formatted(load(ROOT / "results" / "sample.json"), "markdown")) < 65_536
+    assert len(Report(load(ROOT / "results" / "sample.json")).formatted("markdown")) < 65_536
 
 
 @pytest.mark.parametrize("dress", ["table", "markdown", "csv", "json", "html"])
@@ -88,16 +88,15 @@ def test_all_output_formats_name_the_same_fastest_server() -> None:
     result = load(ROOT / "results" / "published.json")
     first = [case.server for case in summarize(result).cases if case.rank == 1]
     assert "4_async_processexecutor" in first
-    for dress in ("table", "markdown", "html"):
-        assert "Use a thread pool (3_async_threadexecutor)." in re.sub("<[^>]*>", "", formatted(result, dress)).replace(
-            "\\", ""
-        )
+    for output_format in ("table", "markdown", "html"):
+        text = re.sub(r"<[^>]*>|\\", "", Report(result).formatted(output_format))
+        assert "Use a thread pool (3_async_threadexecutor)." in text
 
 
 def test_two_line_columns_stay_complete_next_to_a_long_name() -> None:
     broken = 0
     for length in range(10, 110, 4):
-        text = formatted(result_of([record_of("x" * length, number) for number in (1, 2)]), "table")
+        text = Report(result_of([record_of("x" * length, number) for number in (1, 2)])).formatted("table")
         lines = text.splitlines()
         for place, line in enumerate(lines):
             if line.startswith("────") and "p99" in (names := lines[place - 1]):
@@ -125,4 +124,4 @@ def test_the_footnote_shows_what_the_interval_of_a_single_round_assumes() -> Non
 
 def footnote_of(records: list[Record]) -> str:
     result = result_of(records)
-    return "\n".join(footnote(result, summarize(result)))
+    return "\n".join(footnote(summarize(result)))

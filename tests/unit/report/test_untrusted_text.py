@@ -12,7 +12,7 @@ from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_export import formatted as compared_as
 from under_siege.model.record import Failure, Pings, Trace, TracedRequests, load, save
 from under_siege.model.result_file import legible, made_legible
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.targets.strategies import read_strategy
 
 NASTY = "a\x1b[31mb\x07c\x00d\u202ee\u2066f\u200eg\u200bh\ufeffi\x9bj\u2028k\r\nl\tm\x7fn\u00ado\u3164p\U000e0041q"
@@ -44,13 +44,13 @@ def hostile_result(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("format_", ["table", "timeline", "markdown", "csv", "json"])
 def test_reports_have_no_invisible_characters(format_: str, hostile_result: Path) -> None:
-    shown = formatted(load(hostile_result), format_)
+    shown = Report(load(hostile_result)).formatted(format_)
     assert "\ufffd" in shown
     assert hidden(shown) == set()
 
 
 def test_pages_have_no_invisible_characters(hostile_result: Path) -> None:
-    page = formatted(load(hostile_result), "html")
+    page = Report(load(hostile_result)).formatted("html")
     assert page.count("<svg") >= 4
     assert hidden(page) <= {"\xad"}  # the page's own soft hyphen in a heading
 

@@ -16,7 +16,7 @@ from simulated_results import SPEED_PROBE, add_beats
 
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Machine
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.run.duration import LIMIT_S
 from under_siege.stats.cpu_speed import speeds_of
 from under_siege.stats.rounds_data import Round
@@ -183,7 +183,7 @@ def test_disturbances_are_notes_with_their_size() -> None:
     result = NoisyMachine(2).run(HONEST[:2], rounds=2)
     for record in result.records:
         record.machine = Machine(total_s=10, busy_s=5, steal_s=1.2, idle_s=3.8)
-    text = " ".join(formatted(result, "table").split())
+    text = " ".join(Report(result).formatted("table").split())
     assert "CPU speed varied by up to 1." in text
     assert "noisy neighbours took up to 12 % of CPU time in 6 of 6 rounds" in text
     assert "ok" in {case.verdict for case in summarize(result).cases}
@@ -194,7 +194,7 @@ def test_a_slow_ping_sender_is_a_note_and_no_verdict() -> None:
     records[1].pings.sent_s[:] = [at_s + 0.05 for at_s in records[1].pings.due_s]
     records[1].pings.waited_s[:] = [0.06] * len(records[1].pings.due_s)
     result = result_of(records)
-    assert "pings were sent up to 50 ms late" in " ".join(formatted(result, "table").split())
+    assert "pings were sent up to 50 ms late" in " ".join(Report(result).formatted("table").split())
     assert "suspect" not in {case.verdict for case in summarize(result).cases}
 
 

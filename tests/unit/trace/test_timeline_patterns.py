@@ -19,7 +19,7 @@ from simulated_trace import (
 )
 
 from under_siege.model.record import Failure, Result, Trace, load, save
-from under_siege.render import formatted
+from under_siege.render import Report
 from under_siege.trace.timeline import (
     Timeline,
     TimelinePattern,
@@ -100,7 +100,8 @@ def test_other_work_that_left_one_cpu_is_reported() -> None:
     assert headline([crowded]) == f"4_pool: {CANT_SHOW}"
     assert heading(crowded.pattern, [crowded]) == CANT_SHOW.capitalize().replace("cpus", "CPUs")
     assert CANT_SHOW in summary_line(crowded)
-    assert CANT_SHOW[1:] in " ".join(formatted(result_with(beside_other_work(in_turn(), 0.5)), "timeline").split())
+    text = Report(result_with(beside_other_work(in_turn(), 0.5))).formatted("timeline")
+    assert CANT_SHOW[1:] in " ".join(text.split())
 
 
 def result_with(*traces: Trace) -> Result:
@@ -154,7 +155,7 @@ def test_the_headline_names_the_best_group(result: Result) -> None:
 
 
 def test_the_terminal_shows_groups_conditions_and_missing_strategies(result: Result) -> None:
-    shown = formatted(result, "timeline")
+    shown = Report(result).formatted("timeline")
     places = [
         shown.index(text)
         for text in ("Two at once, and", "Two at once, but", "One at a time, but", "One at a time, and")
@@ -179,10 +180,10 @@ def test_each_request_has_a_sentence(result: Result) -> None:
 def test_step_prints_all_requests_without_a_terminal(
     side_by_side: bool, result: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from under_siege.render import show_traces
+    from under_siege.render import Report
 
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
-    show_traces(result, None, side_by_side=side_by_side, step=True)
+    Report(result).show_traces(None, side_by_side=side_by_side, step=True)
     shown = capsys.readouterr().out
     assert shown.count("Request 8 waited ") == 2
     first, second = shown.index("Request 1 waited"), shown.index("Request 2 waited")
@@ -191,10 +192,10 @@ def test_step_prints_all_requests_without_a_terminal(
 
 
 def test_side_by_side_draws_one_chart(result: Result, tmp_path) -> None:
-    from under_siege.render import show_traces
+    from under_siege.render import Report
 
     result.traces[:] = [one_by_one(1.0), by_two(0.0)]
-    show_traces(result, tmp_path / "p.svg", side_by_side=True)
+    Report(result).show_traces(tmp_path / "p.svg", side_by_side=True)
     text = (tmp_path / "p.svg").read_text()
     for said in ("One at a time, and pings wait until all are done", "Two at once, and pings are quick"):
         assert f">{said}<" in text
