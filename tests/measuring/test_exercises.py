@@ -124,7 +124,7 @@ def test_blocking_the_event_loop_is_detected(tmp_path: Path) -> None:
     assert_exercises_differ_from_solutions(measured_exercises(tmp_path / "r.json", *WAITING, time_s=1.0))
 
 
-@pytest.mark.figures
+@pytest.mark.measures
 def test_skipped_or_unawaited_work_is_detected(tmp_path: Path) -> None:
     names = ("cached", "forgotten_await")
     assert_exercises_differ_from_solutions(
