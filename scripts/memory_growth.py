@@ -25,6 +25,7 @@ from under_siege.faults.fault_context import FaultContext, warm_server
 from under_siege.faults.users import REFUSED, Users, send_and_disconnect
 from under_siege.model.case import Case
 from under_siege.model.record import CaseFailedError, Incident, Requests
+from under_siege.model.suite import GET
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.run.plan import Plan
 from under_siege.targets.expectation import try_task
@@ -79,7 +80,7 @@ async def _send(context: FaultContext, requests: Requests, count: int, users: in
             elif number % 3 == 1:
                 await _ping(context)
             else:
-                await send_and_disconnect(*context.address, "/", 1, STAY_S)
+                await send_and_disconnect(*context.address, "/", GET, 1, STAY_S)
 
     await asyncio.gather(*(user(context.users) for _ in range(users)))
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -12,8 +12,9 @@ from yarl import URL
 from common.errors import one_line
 from under_siege.model.record import CaseFailedError
 from under_siege.model.result_file import legible
+from under_siege.model.suite import GET, Request
 
-ACCEPTED, POLL_S = 202, 0.05
+ACCEPTED, POLL_S, POLL = 202, 0.05, Request(headers=(("Prefer", "wait=10"),))
 MORE_BYTES = 65536  # accepted beyond the expected size, so that an error can quote a wrong body
 
 
@@ -61,38 +62,64 @@ def _case_fails(request: str, timeout_message: str, limit_s: float | None) -> It
         raise CaseFailedError("no_answer", f"{request}: {one_line(error)}") from None
 
 
-async def get(
+async def fetch(
     session: aiohttp.ClientSession,
     url: str,
     limit_s: float | None = None,
     expected_bytes: int = 0,
-    headers: Mapping[str, str] | None = None,
+    request: Request = GET,
 ) -> HttpResponse:
-    """Return the response to a GET.
+    """Return the response to one request.
 
     Raises:
         aiohttp.ClientConnectorError: the connection was refused.
         CaseFailedError: the response did not arrive in time, is too long, or is not HTTP.
     """
-    timeout = aiohttp.ClientTimeout(total=limit_s)
-    with _case_fails(f"GET {url}", f"GET {url} was not answered", limit_s):
-        async with session.get(raw_url(url), timeout=timeout, allow_redirects=False, headers=headers) as response:
+    name = f"{request.method} {url}"
+    with _case_fails(name, f"{name} was not answered", limit_s):
+        async with open_request(session, url, request, limit_s) as response:
             return await read_response(response, expected_bytes)
 
 
-async def get_job(
-    session: aiohttp.ClientSession, url: str, limit_s: float | None = None, expected_bytes: int = 0
+def open_request(
+    session: aiohttp.ClientSession, url: str, request: Request = GET, limit_s: float | None = None
+) -> "aiohttp.client._RequestContextManager":
+    """Return the context in which the request is sent and its response can be read."""
+    return session.request(
+        request.method,
+        raw_url(url),
+        headers=request.headers,
+        data=request.body or None,
+        timeout=aiohttp.ClientTimeout(total=limit_s),
+        allow_redirects=False,
+    )
+
+
+async def must_accept_connections(url: str) -> None:
+    """Open a connection and close it; raise ConnectionError if nothing listens."""
+    parts = urlsplit(url)
+    _, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
+    writer.close()
+    await writer.wait_closed()
+
+
+async def fetch_job(
+    session: aiohttp.ClientSession,
+    url: str,
+    limit_s: float | None = None,
+    expected_bytes: int = 0,
+    request: Request = GET,
 ) -> HttpResponse:
-    """Post a job and return its result; raise the same errors as `get`."""
+    """Post a job and return its result; raise the same errors as `fetch`."""
     with _case_fails(f"POST {url}", f"the job of POST {url} was not done", limit_s):
         async with asyncio.timeout(limit_s):
-            async with session.post(raw_url(url), allow_redirects=False) as response:
+            async with open_request(session, url, replace(request, method="POST")) as response:
                 answer = await read_response(response, expected_bytes)
             job_url = urljoin(url, answer.headers.get("location", "nowhere:"))
             if answer.status == ACCEPTED and urlsplit(job_url)[:2] != urlsplit(url)[:2]:
                 raise CaseFailedError("wrong_answer", f"POST {url}: Location is missing or names another server")
             while answer.status == ACCEPTED:
-                answer = await get(session, job_url, limit_s, expected_bytes, {"Prefer": "wait=10"})
+                answer = await fetch(session, job_url, limit_s, expected_bytes, POLL)
                 await asyncio.sleep(POLL_S * (answer.status == ACCEPTED))
             return answer
 
@@ -104,5 +131,5 @@ async def read_response(response: aiohttp.ClientResponse, expected_bytes: int) -
         body += chunk
         if len(body) > most_bytes:
             response.close()
-            raise CaseFailedError("wrong_answer", f"GET {response.url} answered more than {most_bytes:,} bytes")
+            raise CaseFailedError("wrong_answer", f"{response.url} answered more than {most_bytes:,} bytes")
     return HttpResponse(response.status, bytes(body), {name.lower(): value for name, value in response.headers.items()})

@@ -15,7 +15,7 @@ from typing import IO
 import pytest
 from conftest import TESTS, WAITING, bench_command
 
-from under_siege.http_client import HttpResponse, client, get
+from under_siege.http_client import HttpResponse, client, fetch
 from under_siege.model.record import CaseFailedError, load
 from under_siege.processes.managed_process import until
 from under_siege.processes.process_output import LONGEST_BYTES, reading_lines
@@ -72,7 +72,7 @@ class EndlessServer:
 
         async def ask() -> HttpResponse:
             async with client() as session:
-                return await get(session, self.url, limit_s, expected_bytes=4)
+                return await fetch(session, self.url, limit_s, expected_bytes=4)
 
         self._thread.start()
         try:

@@ -18,7 +18,7 @@ from conftest import LIMIT_S, ROOT, TESTS, WAITING, serving, wait_until
 from load_tool_checks import skip_version_lookup
 
 from common.errors import BadInputError
-from under_siege.http_client import HttpResponse, get_job
+from under_siege.http_client import HttpResponse, fetch_job
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import ToolResponse
 from under_siege.model.record import CaseFailedError, load, save
@@ -163,7 +163,7 @@ def test_endless_answers_and_foreign_job_locations_are_rejected(monkeypatch: pyt
     with pytest.raises(ValueError, match="the job is on another server"):
         job_of(location="http://127.0.0.2/jobs/1")
     with pytest.raises(CaseFailedError, match="Location is missing or names another server"):
-        job_of(location="http://127.0.0.2/jobs/1", poll=get_job)
+        job_of(location="http://127.0.0.2/jobs/1", poll=fetch_job)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def pinged(monkeypatch: pytest.MonkeyPatch, body: Body, answer: asyncio.Event | 
         async with probing(None, "http://x", Ping(), patience_s, pings, time.monotonic(), interval_s=INTERVAL_S):
             await body(sent)
 
-    monkeypatch.setattr(probes, "get", get)
+    monkeypatch.setattr(probes, "fetch", get)
     asyncio.run(go())
     return pings
 

@@ -16,7 +16,7 @@ from load_tool_checks import needed
 
 from under_siege.analysis.report_data import summarize
 from under_siege.environments.tool_install import isolated_tool
-from under_siege.http_client import MORE_BYTES, client, get
+from under_siege.http_client import MORE_BYTES, client, fetch
 from under_siege.load_tools import DRIVERS
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.record import CaseFailedError
@@ -198,7 +198,7 @@ def test_other_requests_of_the_bench_are_not_compressed_either() -> None:
     async def ask() -> list[bytes]:
         seen: list[bytes] = []
         async with answering([RIGHT], seen) as url, client() as session:
-            await get(session, url, 10.0)
+            await fetch(session, url, 10.0)
         return seen
 
     assert b"\r\nAccept-Encoding: identity\r\n" in asyncio.run(ask())[0]

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import IO
 
 import aiohttp
@@ -111,7 +111,10 @@ class Generator:
             "url": url,
             "keep_alive": keep_alive,
             "status": expected.status,
-            "body": expected.body,
+            "method": expected.request.method,
+            "sent_headers": expected.request.headers,
+            "sent_body": base64.b64encode(expected.request.body).decode(),
+            "rule": asdict(expected.rule),
             "headers": expected.headers,
             "answer": base64.b64encode(expected.answer).decode(),
             "begin_s": begin_s,

@@ -102,10 +102,10 @@ async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
     return str(environment / "bin" / driver.program)
 
 
-def _write(home: Path, files: Mapping[str, str]) -> None:
-    for path, text in files.items():
+def _write(home: Path, files: Mapping[str, str | bytes]) -> None:
+    for path, contents in files.items():
         (home / path).parent.mkdir(exist_ok=True)
-        (home / path).write_text(text)
+        (home / path).write_bytes(contents.encode() if isinstance(contents, str) else contents)
 
 
 def check(driver: Driver, orders: Iterable[LoadSpec], status: int = 200) -> None:

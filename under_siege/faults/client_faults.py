@@ -54,7 +54,7 @@ async def disconnect_clients(context: FaultContext) -> None:
     context.began_s = time.monotonic()
     cpu_s, before = context.cpu_s(), context.started_tasks()
     context.mark_fault()
-    await send_and_disconnect(*context.address, path, LEAVERS, STAY_S)
+    await send_and_disconnect(*context.address, path, expected.request, LEAVERS, STAY_S)
     sent_s = time.monotonic()
     outcome = await context.users.send(incident.requests, context.began_s, timeout_s=CPU_LIMIT_S)
     next_s = time.monotonic() - sent_s

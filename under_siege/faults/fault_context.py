@@ -16,7 +16,7 @@ from under_siege.environments.services import Services
 from under_siege.faults.fault_broker import RestartableBroker, separate_broker
 from under_siege.faults.incident_metrics import SETTLE_S, WINDOW_S, rate_between, recovery_s
 from under_siege.faults.users import Users
-from under_siege.http_client import client, get
+from under_siege.http_client import client, fetch
 from under_siege.model.case import Case
 from under_siege.model.record import FAILED_OUTCOMES, CaseFailedError, Incident, Record
 from under_siege.monitors.probes import probing
@@ -217,7 +217,7 @@ class ServerFixture:
         if (ping := self.server.ping) is None:
             return True
         try:
-            pong = await get(self.session, self.server.url + ping.path, FINE_S)
+            pong = await fetch(self.session, self.server.url + ping.path, FINE_S)
         except (CaseFailedError, aiohttp.ClientError):
             return False
         return ping.fits(pong.status, pong.body)

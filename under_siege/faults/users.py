@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
 
-from under_siege.http_client import raw_url, read_response
+from under_siege.http_client import open_request, read_response
 from under_siege.model.record import CaseFailedError, Recovery, Requests
+from under_siege.model.suite import Request
 from under_siege.monitors.probes import cancel
 from under_siege.targets.expectation import Expectation
 
@@ -86,9 +87,8 @@ class Users:
 
     async def _outcome(self, session: aiohttp.ClientSession, timeout_s: float) -> tuple[str, str]:
         """Send a request; return its outcome and the id of the process that answered, if known."""
-        timeout = aiohttp.ClientTimeout(total=timeout_s)
         try:
-            async with session.get(raw_url(self._url), timeout=timeout, allow_redirects=False) as response:
+            async with open_request(session, self._url, self.expected.request, timeout_s) as response:
                 answer = await read_response(response, len(self.expected.answer))
                 process = answer.headers.get("x-worker", "").partition("/")[0][:_LONGEST_ID]
                 if not self.expected.problem(answer):
@@ -198,13 +198,16 @@ async def incomplete_requests(host: str, port: int, count: int) -> AsyncIterator
             writer.transport.abort()
 
 
-async def send_and_disconnect(host: str, port: int, path: str, count: int, stay_s: float) -> None:
+async def send_and_disconnect(host: str, port: int, path: str, request: Request, count: int, stay_s: float) -> None:
     """Open connections that send a request, and close them after `stay_s`, before the answer."""
+    length = [("Content-Length", len(request.body))] if request.body else []
+    lines = [f"{name}: {value}\r\n" for name, value in (("Host", host), *length, *request.headers)]
+    head = f"{request.method} {path} HTTP/1.1\r\n{''.join(lines)}\r\n".encode()
     writers = []
     for _ in range(count):
         with contextlib.suppress(OSError):
             _, writer = await asyncio.open_connection(host, port)
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            writer.write(head + request.body)
             writers.append(writer)
     await asyncio.sleep(stay_s)
     for writer in writers:

@@ -1,5 +1,6 @@
 """Load tools: their command lines and the parsers of their output, one module for each. Nothing is started here."""
 
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ from under_siege.load_tools.tool import Driver, LoadSpec
 from under_siege.load_tools.wrk import Wrk
 from under_siege.model.suite import JOBS
 from under_siege.paths import script
+
+_BODY, _HEADERS = "body", "headers.json"
 
 
 class JobsTool(Driver):
@@ -31,8 +34,12 @@ class JobsTool(Driver):
     def refusal(self, spec: LoadSpec) -> str:
         return "jobs are posted without further options; remove options" if spec.options else super().refusal(spec)
 
-    def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:  # noqa: ARG002
+    def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
+        return {_BODY: spec.request.body, _HEADERS: json.dumps(dict(spec.request.headers))}
+
+    def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         options = ["--users", str(spec.users), "--patience", f"{spec.patience_s:.1f}"]
+        options += ["--headers", str(home / _HEADERS), "--body", str(home / _BODY)]
         return [program, *script("job_load"), *options, *["--keep-alive"] * spec.keep_alive, spec.url]
 
     def failures(self, report: str, statuses: Sequence[int]) -> int:  # noqa: ARG002

@@ -9,7 +9,7 @@ from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, wh
 
 REQUESTS_PER_S = 500_000  # more than any server answers; ab allocates some 40 bytes for each
 PATIENCE_S = 30  # timeout of a response, beyond the time of the burst
-_PERCENTILES = "percentiles.csv"
+_PERCENTILES, _BODY = "percentiles.csv", "body"
 _REFUSED, _TIMED_OUT = 111, 119  # exit statuses: error numbers of Linux and of the Apache Portable Runtime
 
 _LABEL = re.compile(r"^([A-Z][A-Za-z0-9 -]{1,40}):[ \t]+(\d{1,15}(?:\.\d{1,9})?)(?: |$)", re.MULTILINE | re.ASCII)
@@ -32,6 +32,9 @@ class Ab(Driver):
             return f"ab can't share {spec.requests} requests among {spec.users} users; send more requests"
         return super().refusal(spec)
 
+    def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
+        return {_BODY: spec.request.body} if spec.request.body else {}
+
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         """Return the command; `-l` accepts bodies of different lengths, `-r` continues after a broken connection."""
         seconds = whole_seconds(spec.time_s)
@@ -40,7 +43,12 @@ class Ab(Driver):
             length = ["-n", str(spec.requests)]
         timeout = ["-s", str(math.ceil(spec.time_s) + PATIENCE_S)]
         keep_alive = ["-k"] if spec.keep_alive else []
-        options = ["-q", "-l", "-r", "-c", str(spec.users), *length, *timeout, *keep_alive]
+        request = spec.request
+        body = ["-p", str(home / _BODY), "-T", request.content_type] if request.body else []
+        method = [] if request.method == "GET" else ["-m", request.method]
+        others = [(name, value) for name, value in request.headers if not body or name.lower() != "content-type"]
+        headers = [word for name, value in others for word in ("-H", f"{name}: {value}")]
+        options = ["-q", "-l", "-r", "-c", str(spec.users), *length, *timeout, *keep_alive, *body, *method, *headers]
         return [program, *options, "-e", str(home / _PERCENTILES), *spec.options, spec.url]
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:

@@ -42,7 +42,7 @@ class Locust(Driver):
     runs_scripts = True
     least_s, start_s = 3.0, 1.5
 
-    def files(self, spec: LoadSpec) -> dict[str, str]:
+    def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         text = _LOCUSTFILE.format(
             url=json.dumps(spec.url),
             headers=json.dumps(spec.headers),
@@ -50,10 +50,12 @@ class Locust(Driver):
             has_script=bool(spec.script),
             folder=json.dumps(spec.folder),
             expected=spec.expected,
+            method=json.dumps(spec.request.method),
+            body=spec.request.body or None,
             wrong=WRONG,
             longer_s=LONGER_S,
         )
-        return {_FILE: text} | ({_SCRIPT: spec.script} if spec.script else {})
+        return {_FILE: text, **({_SCRIPT: spec.script} if spec.script else {})}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         """Return the command. All users start at once; the locustfile ends the run, as -t includes the startup time."""

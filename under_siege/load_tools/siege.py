@@ -10,6 +10,8 @@ from under_siege.load_tools.tool import Driver, LoadSpec
 
 # The user's own siege.conf changes every default, so siege gets its own settings and home.
 _SETTINGS = Path(__file__).with_name("siegerc.template").read_text(encoding="utf-8")
+_BODY = "body"
+MAX_HEADER_BYTES = 2000  # siege has a buffer of 2,048 bytes
 _MARGIN_S = 30  # siege's own time limit, in case it is not stopped before
 
 
@@ -40,16 +42,25 @@ class Siege(Driver):
                 f"siege lets each user send the same number of requests: {spec.requests} can't be shared by "
                 f"{spec.users} users; use a multiple of {spec.users}"
             )
+        size = sum(len(f"{name}: {value}\r\n".encode()) for name, value in spec.request.headers)
+        if size > MAX_HEADER_BYTES:
+            return f"siege can't send more than {MAX_HEADER_BYTES:,} bytes of headers, and these have {size:,}; use wrk"
+        if spec.request.body != spec.request.body.strip() or b"\0" in spec.request.body:
+            return "siege can't send a body that contains NUL or begins or ends with white space; use wrk"
         return super().refusal(spec)
 
-    def files(self, spec: LoadSpec) -> dict[str, str]:
-        return {"siegerc": _SETTINGS.format(connection="keep-alive" if spec.keep_alive else "close")}
+    def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
+        settings = _SETTINGS.format(connection="keep-alive" if spec.keep_alive else "close")
+        return {"siegerc": settings, _BODY: spec.request.body}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         limit = f"-t{math.ceil(spec.time_s) + _MARGIN_S}S"
         if spec.requests is not None:
             limit = f"-r{spec.requests // spec.users}"
-        return [program, f"--rc={home / 'siegerc'}", f"-c{spec.users}", limit, *spec.options, spec.url]
+        headers = [word for name, value in spec.request.headers for word in _header(name, value)]
+        has_get = spec.request.method == "GET"
+        url = spec.url if has_get else f"{spec.url} {spec.request.method} <{home / _BODY}"
+        return [program, f"--rc={home / 'siegerc'}", f"-c{spec.users}", limit, *headers, *spec.options, url]
 
     def cpus(self, spec: LoadSpec) -> int:
         return spec.users
@@ -58,3 +69,9 @@ class Siege(Driver):
         match = re.search(r"Failed transactions:\s*(\d{1,15})\b", report, re.ASCII)
         server_errors = sum(status >= 500 for status in statuses)  # siege counts these as failures, too
         return max(0, int(match[1]) - server_errors) if match else 0
+
+
+def _header(name: str, value: str) -> list[str]:
+    """Return the options for a header; siege adds its own value if these two are not set with options of their own."""
+    option = {"content-type": "-T", "user-agent": "-A"}.get(name.lower())
+    return [option, value] if option else ["-H", f"{name}: {value}"]

@@ -11,7 +11,7 @@ _FILE = "load.yaml"
 # A complete scenario, because stressor silently ignores `-o sessions.count:2`. Values are JSON, which is valid YAML.
 _SCENARIO = Path(__file__).with_name("stressor.yaml.template").read_text(encoding="utf-8")
 # A script may replace this. It can use `$(url)`, `$(headers)`, `$(folder)`, and `$(expected)`, a pattern of the body.
-_REQUEST = "- {activity: GetRequest, url: $(url), monitor: true, headers: $(headers)}"
+_REQUEST = "- {{activity: HTTPRequest, method: {method}, url: $(url), monitor: true, headers: $(headers){data}}}"
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _TIME = r"(?:(?P<m>\d{1,9}):)?(?P<s>\d{1,9}\.\d{1,9}) (?:sec|min)"  # `1.011 sec`, `2:05.40 min`
 _RUN_TIME = re.compile(rf"^Run time {_TIME},", re.MULTILINE | re.ASCII)
@@ -35,15 +35,21 @@ class Stressor(Driver):
     fixed_threads = "one thread"  # at a time, because of the GIL
     least_s, start_s = 2.0, 1.0
 
-    def files(self, spec: LoadSpec) -> dict[str, str]:
+    def refusal(self, spec: LoadSpec) -> str:
+        if not spec.request.body.isascii() or b"$(" in spec.request.body:
+            return "stressor can only send bodies of ASCII text without $(; use siege"
+        return super().refusal(spec)
+
+    def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         expected = re.escape(spec.expected.decode(errors="replace")) or r"[\s\S]*"
         context = {"url": spec.url, "headers": spec.headers, "folder": spec.folder, "expected": expected}
+        data = f", data: {json.dumps(spec.request.body.decode())}" if spec.request.body else ""
         text = _SCENARIO.format(
             url=json.dumps(spec.url),
             users=spec.users,
             time_s=spec.time_s,
             context=json.dumps(context),
-            activities=indent(spec.script or _REQUEST, "    "),
+            activities=indent(spec.script or _REQUEST.format(method=spec.request.method, data=data), "    "),
         )
         return {_FILE: text}
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from under_siege.model.suite import GET, Request
+
 
 @dataclass(frozen=True, slots=True)
 class LoadSpec:
@@ -28,11 +30,13 @@ class LoadSpec:
     expected: bytes = b""  # the right body, for scripts; empty if right bodies differ
     port: int | None = None  # a free port for communication between the tool's own processes
     patience_s: float = 3600.0  # timeout of a response
+    request: Request = GET
 
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of each request, for a tool that does not set them itself."""
-        return {"Accept-Encoding": "identity"} | ({} if self.keep_alive else {"Connection": "close"})
+        own = {"Accept-Encoding": "identity"} | ({} if self.keep_alive else {"Connection": "close"})
+        return own | dict(self.request.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class Driver:
             return f"{self.name} has {self.fixed_threads}, not {spec.threads}; remove threads, or use wrk"
         return ""
 
-    def files(self, spec: LoadSpec) -> dict[str, str]:  # noqa: ARG002
+    def files(self, spec: LoadSpec) -> dict[str, str | bytes]:  # noqa: ARG002
         """Return the contents of the files that this load needs in the tool's home, by name."""
         return {}
 

@@ -11,7 +11,8 @@ from under_siege.model.record import Count
 _FOLDER = Path(__file__).parent
 _TOTALS_LUA = (_FOLDER / "wrk_totals.lua").read_text(encoding="utf-8")
 _PATHS_LUA = (_FOLDER / "wrk_paths.lua").read_text(encoding="utf-8")
-_SINGLE, _SEVERAL, _PATHS, _EXPECTED = "report.lua", "several.lua", "paths.txt", "expected.lua"
+_SINGLE, _SEVERAL, _PATHS = "report.lua", "several.lua", "paths.txt"
+_EXPECTED, _REQUEST = "expected.lua", "request.lua"
 
 
 class WrkTotals(msgspec.Struct, frozen=True):
@@ -53,9 +54,9 @@ class Wrk(Driver):
             )
         return super().refusal(spec)
 
-    def files(self, spec: LoadSpec) -> dict[str, str]:
-        body = "".join(f"\\{byte:03d}" for byte in spec.expected)
-        files = {_EXPECTED: f'return "{body}"\n' if body else "return nil\n"}
+    def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
+        files: dict[str, str | bytes] = {_EXPECTED: f"return {_lua(spec.expected)}\n"}
+        files[_REQUEST] = f'wrk.method, wrk.body = "{spec.request.method}", {_lua(spec.request.body)}\n'
         return files | ({_PATHS: "".join(f"{size} {path}\n" for path, size in spec.paths)} if spec.paths else {})
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
@@ -63,8 +64,9 @@ class Wrk(Driver):
         seconds = whole_seconds(spec.time_s)
         options = [f"-t{spec.threads}", f"-c{spec.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
         close = [] if spec.keep_alive else ["-H", "Connection: close"]
+        headers = [word for name, value in spec.request.headers for word in ("-H", f"{name}: {value}")]
         lua = str(home / (_SEVERAL if spec.paths else _SINGLE))
-        return [program, *options, *close, "-s", lua, *spec.options, spec.url]
+        return [program, *options, *close, *headers, "-s", lua, *spec.options, spec.url]
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
         """Return the totals. A response below 400 counts as right; wrk does not report requests without a response."""
@@ -93,6 +95,11 @@ class Wrk(Driver):
             wrong_contents=contents,
             odd_bytes=_odd_bytes(reported, spec),
         )
+
+
+def _lua(text: bytes) -> str:
+    """Return a Lua string; nil for an empty one."""
+    return f'"{"".join(f"{chr(92)}{byte:03d}" for byte in text)}"' if text else "nil"
 
 
 def _odd_bytes(reported: WrkTotals, spec: LoadSpec) -> int | None:

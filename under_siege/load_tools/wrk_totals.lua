@@ -6,6 +6,7 @@ setup = function(thread)
   threads[#threads + 1] = thread
 end
 body_bytes, asked_bytes, wrong_bodies = 0, 0, 0
+dofile(os.getenv("HOME") .. "/request.lua")
 local expected = dofile(os.getenv("HOME") .. "/expected.lua")
 response = function(status, headers, body)
   body_bytes = body_bytes + #body

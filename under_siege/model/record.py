@@ -375,7 +375,9 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
 
     title: str
     source: str = ""  # path of the suite file
-    body: str = "same"  # how bodies were compared: "same", "json" or "any"
+    body: str = "same"  # how bodies were compared: "same", "json", "any", "fields" or "pattern"
+    checked: str = ""  # what was compared, in words; empty for every byte
+    request: str = ""  # the method, and type and size of the body; empty for a plain GET
     ping: str = ""  # path of the health check; empty without one
 
 

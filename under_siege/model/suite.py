@@ -7,10 +7,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
+from under_siege.model.body_rule import BYTES, BodyRule
 from under_siege.model.case import Case, Value
 from under_siege.model.threshold import Required
 
-SAME, JSON, ANY = "same", "json", "any"  # how bodies are compared: byte by byte, as JSON, not at all
 READY_WITHIN_S = 15.0
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
 OPEN = "open"  # load tool: requests arrive at a rate, whether or not earlier ones were answered
@@ -113,11 +113,38 @@ NO_SERVER = Target(
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """What a user sends, besides the URL."""
+
+    method: str = "GET"
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+    @property
+    def content_type(self) -> str:
+        return next((value for name, value in self.headers if name.lower() == "content-type"), "")
+
+    def described(self) -> str:
+        """Return the method, and the size and type of the body; empty for a plain GET."""
+        size = f" with {len(self.body):,} bytes of {self.content_type}" if self.body else ""
+        return "" if self.method == "GET" else f"{self.method}{size}"
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Return whether repeating it changes nothing (RFC 9110, 9.2.1: safe methods)."""
+        return self.method in ("GET", "HEAD", "OPTIONS")
+
+
+GET = Request()
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """The requests to send. The number of users is an axis instead."""
 
     tool: str = "siege"
     path: str = "/"  # may contain axes: `/report?size={size}`
+    request: Request = GET
     time_s: float | None = None  # None: as long as each case needs
     requests: int | None = None  # if set, replaces the time
     keep_alive: bool = False
@@ -139,7 +166,7 @@ class Expect:
     """The right response."""
 
     status: int = 200
-    body: str = SAME
+    rule: BodyRule = BYTES
     reference: bytes | None = None  # None: the body of the first response
     check: tuple[str, ...] = ()  # a command that checks the target after each load
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import aiohttp
 
-from under_siege.http_client import get
+from under_siege.http_client import fetch
 from under_siege.model.record import CaseFailedError, Checks, Pings, append_row
 from under_siege.model.suite import Ping
 
@@ -87,7 +87,7 @@ async def _ping(
 ) -> None:
     sent_s, problem = time.monotonic(), "not answered"
     try:
-        answer = await get(session, url + ping.path)
+        answer = await fetch(session, url + ping.path)
         problem = "" if ping.fits(answer.status, answer.body) else answer.described()
     except aiohttp.ClientConnectorError as error:
         problem = f"not connected: {error.strerror}"

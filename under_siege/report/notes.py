@@ -8,6 +8,7 @@ from under_siege import formatting
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import FAILED, verdict_of
+from under_siege.model.body_rule import BodyRule
 from under_siege.model.case import axis
 from under_siege.model.record import Record, Result
 from under_siege.report.labels import cases_of, full_name, in_words, varying
@@ -55,10 +56,8 @@ def _of_the_suite(comparison: Comparison) -> Iterator[tuple[str, str]]:
     result = comparison.result
     if result.suite is None or not comparison.cases:
         return
-    if result.suite.body == "any":
-        yield "answers", "only the status was checked, because bodies may differ (body = any)"
-    elif result.suite.body == "json":
-        yield "answers", "compared as JSON, not byte for byte"
+    if checked := result.suite.checked or BodyRule(result.suite.body).checked():  # older files only have the mode
+        yield "answers", checked
     if not any(record.has_ceiling for record in result.records):
         yield (
             "the ceiling",
@@ -217,7 +216,7 @@ def footnote(comparison: Comparison) -> list[str]:
     kinds = {kind for record in records for kind in record.memory_kind.split("+") if kind}
     shown = [*comparison.cases, *comparison.ceilings]
     conditions = [
-        result.suite.source if result.suite else "",
+        *([result.suite.source, result.suite.request] if result.suite else []),
         *in_common(comparison.cases or comparison.ceilings),
         rounds_of(shown, records),
         cores(result),

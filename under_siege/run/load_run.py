@@ -41,6 +41,7 @@ def spec_of(load: Load, users: int) -> LoadSpec:
         users,
         time_s=0.0,
         url="",
+        request=load.request,
         requests=load.requests,
         keep_alive=load.keep_alive,
         threads=load.threads,

@@ -86,7 +86,9 @@ class Plan:
         """Return the expected answer of this case, including the required headers."""
         values = dict(case.values)
         headers = tuple((name, filled(text, values)) for name, text in self.targets[case.server].headers)
-        return replace(expectations[case.work], headers=headers, of_a_job=self.load.posts_jobs)
+        return replace(
+            expectations[case.work], headers=headers, request=self.load.request, of_a_job=self.load.posts_jobs
+        )
 
     def turns(self) -> int:
         """Return the maximum number of measurements."""

@@ -12,9 +12,9 @@ from common.errors import BadInputError
 from under_siege.environments.services import Services
 from under_siege.environments.venvs import environment_with, run_command, with_packages
 from under_siege.http_client import HttpResponse, client
+from under_siege.model.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule
 from under_siege.model.case import Case
 from under_siege.model.record import CaseFailedError
-from under_siege.model.suite import ANY, SAME
 from under_siege.paths import ROOT
 from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
@@ -159,15 +159,30 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
         except CaseFailedError:
             continue  # its own measurement will fail with the reason
         first = answers[0].body if expect.reference is None else expect.reference
-        expectation = Expectation(first, took_s, 0.0, expect.status, expect.body)
+        if path := expect.rule.unused(first):
+            raise BadInputError(
+                f"{plan.suite.source}: expect.ignore: the right answer has nothing at {path!r}; "
+                f"it is {HttpResponse(expect.status, first, {}).described()}"
+            )
+        expectation = Expectation(first, took_s, 0.0, expect.status, expect.rule)
         if odd := next((answer for answer in answers[1:] if not expectation.fits(answer.status, answer.body)), None):
             watcher.warn(
                 f"{case.server} does not give the same answer twice: {odd.described()} after {answers[0].described()}; "
-                f'if that is by design, put body = "json" or body = "any" under [expect]'
+                f"if that is by design, put {_looser(expect.rule, odd.body, first)} under [expect]"
             )
         return expectation
-    body = ANY if expect.reference is None else SAME
-    return Expectation(expect.reference or b"", UNKNOWN_S, 0.0, expect.status, body)
+    is_known = expect.reference is not None or expect.rule.mode in (FIELDS, PATTERN)
+    return Expectation(
+        expect.reference or b"", UNKNOWN_S, 0.0, expect.status, expect.rule if is_known else BodyRule(ANY)
+    )
+
+
+def _looser(rule: BodyRule, body: bytes, right: bytes) -> str:
+    """Return the key that would accept both answers."""
+    if paths := rule.differing_paths(body, right):
+        names = ", ".join(f'"{path}"' for path in (*rule.ignored, *paths))
+        return f"ignore = [{names}]"
+    return 'body = "json" or body = "any"' if rule.mode == SAME else 'body = "any"'
 
 
 def _files(plan: Plan) -> Files:
@@ -193,9 +208,9 @@ async def _answers(plan: Plan, case: Case, services: Services) -> tuple[list[Htt
 
 async def _answer(server: Server, session: aiohttp.ClientSession, status: int) -> HttpResponse:
     try:
-        answer = await server.asking(session, server.load_url, 60.0, MOST_BYTES)
+        answer = await server.send_load_request(session, 60.0, MOST_BYTES)
     except aiohttp.ClientConnectorError as error:
-        raise CaseFailedError("refused", f"GET {server.load_url} was refused: {error.strerror}") from None
+        raise CaseFailedError("refused", f"{server.load_url} was refused: {error.strerror}") from None
     if answer.status != status:
-        raise CaseFailedError("error_answer", f"GET {server.load_url} gives {answer.described()} instead of {status}")
+        raise CaseFailedError("error_answer", f"{server.load_url} gives {answer.described()} instead of {status}")
     return answer

@@ -32,13 +32,17 @@ class ReplayedRequest:
     address: str
     in_a_row: int = 1  # on one connection
 
+    @property
+    def method(self) -> str:
+        return self.request.partition(b" ")[0].decode(errors="replace")
+
     async def ask(self, url: str, limit_s: float, expected_bytes: int) -> HttpResponse:
         """Send the request `in_a_row` times on one connection; return the last answer.
 
         Raises:
             CaseFailedError: no listener, no answer in time, or something that isn't HTTP.
         """
-        parts, what = urlsplit(url), f"GET {url}, asked for as {self.tool} does"
+        parts, what = urlsplit(url), f"{self.method} {url}, asked for as {self.tool} does"
         target, tls = (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), parts.scheme == "https"
         request = self.request.replace(self.address.encode(), parts.netloc.encode())
         request = re.sub(rb"\A(\S+) \S+", lambda match: match[1] + b" " + target.encode(), request, count=1)

@@ -14,7 +14,7 @@ import aiohttp
 
 from common.server_contract import default_port
 from under_siege.environments.services import Services
-from under_siege.http_client import HttpResponse, get, get_job
+from under_siege.http_client import HttpResponse, fetch, fetch_job, must_accept_connections
 from under_siege.model.case import Case
 from under_siege.model.record import CaseFailedError, Record
 from under_siege.model.suite import filled
@@ -46,7 +46,7 @@ class Server:
         self.url, self._port, self._python = url, port, plan.python_of(case)
         self._has_requirements = bool(target.requirements)
         self.load_url = url + plan.load_of(case).path
-        self.asking = get_job if plan.load.posts_jobs else get  # for what the load asks for
+        self._load_request, self._posts_jobs = plan.load.request, plan.load.posts_jobs
         self.ping, self._status = suite.ping, suite.expect.status
         self.folder = start.own_folder if start is not None else ""
         self.grace_s = GRACE_S  # how long it may take to end
@@ -162,26 +162,43 @@ class Server:
         because = f": {why}" if why else f"; {what_to_do}"
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
-    async def ready(self, session: aiohttp.ClientSession) -> HttpResponse:
-        """Return the first correct answer to a ping or, without a ping, to the request of the load.
+    async def send_load_request(
+        self, session: aiohttp.ClientSession, limit_s: float, expected_bytes: int = 0
+    ) -> HttpResponse:
+        """Send the request of the load once and return its answer; raise the same errors as `fetch`."""
+        send = fetch_job if self._posts_jobs else fetch
+        return await send(session, self.load_url, limit_s, expected_bytes, self._load_request)
+
+    async def _ready_answer(self, session: aiohttp.ClientSession, limit_s: float) -> HttpResponse | None:
+        """Return the answer that shows whether the server is ready, or None if it only accepts connections."""
+        if self.ping is not None:
+            return await fetch(session, self.url + self.ping.path, limit_s)
+        if self._load_request.may_be_repeated or self._posts_jobs:
+            return await self.send_load_request(session, limit_s)
+        await must_accept_connections(self.url)
+        return None
+
+    async def ready(self, session: aiohttp.ClientSession) -> HttpResponse | None:
+        """Wait until the server is ready, and return the answer to the ping or, without one, to the load's request.
+
+        A request that must not be repeated, such as a POST, is not sent: the server is ready when it listens.
 
         Raises:
             CaseFailedError: there is none in time, or another process gives it.
         """
-        url, ask = (self.load_url, self.asking) if self.ping is None else (self.url + self.ping.path, get)
-        seen = ""
+        path, seen = self.load_url.removeprefix(self.url) if self.ping is None else self.ping.path, ""
         while (left_s := self._limit_s - self.age_s()) > 0:
             try:
-                answer = await ask(session, url, left_s)
-                if self._is_right(answer):
+                answer = await self._ready_answer(session, left_s)
+                if answer is None or self._is_right(answer):
                     if self._started is not None and self._port is not None:
                         must_be_its_own(self._started.pid, self._port, self._started.process.supervisor.pid)
                     return answer
-                seen = f"GET {url.removeprefix(self.url)} gives {answer.described()}"
+                seen = f"GET {path} gives {answer.described()}"
             except aiohttp.ClientConnectorDNSError as error:
                 if self._started is None:
                     raise CaseFailedError("not_ready", f"unknown host {error.host!r}") from None
-            except aiohttp.ClientConnectorError:
+            except (aiohttp.ClientConnectorError, ConnectionError):
                 pass  # it doesn't listen yet
             except CaseFailedError as failed:
                 if failed.code == "stranger":

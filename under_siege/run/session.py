@@ -209,7 +209,15 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
     suite, measured_suite = plan.suite, None
     if suite.title:
         ping = suite.ping.path if suite.ping else ""
-        measured_suite = MeasuredSuite(title=suite.title, source=suite.source, body=suite.expect.body, ping=ping)
+        rule = suite.expect.rule
+        measured_suite = MeasuredSuite(
+            title=suite.title,
+            source=suite.source,
+            body=rule.mode,
+            checked=rule.checked(),
+            request=suite.load.request.described(),
+            ping=ping,
+        )
     result = Result(
         environment=describe_environment(plan.pythons.values()),
         command=list(command),

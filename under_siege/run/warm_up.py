@@ -9,7 +9,7 @@ import aiohttp
 
 from common.cpus import usable_cpus
 from common.server_contract import MOST_WORKERS
-from under_siege.http_client import HttpResponse, get, get_job
+from under_siege.http_client import HttpResponse, fetch, fetch_job
 from under_siege.model.record import CaseFailedError, Record
 from under_siege.run.request_replay import ReplayedRequest
 from under_siege.run.server import Server
@@ -69,9 +69,9 @@ def _are_threads(workers: Collection[str | None]) -> bool:
     return len(workers) > len(_processes(workers))
 
 
-def _workers_told(pong: HttpResponse) -> int | None:
-    """Return the reported number of workers; None if it is invalid."""
-    workers = re.fullmatch(r"[0-9]{1,4}", pong.headers.get("x-workers", ""))
+def _workers_told(pong: HttpResponse | None) -> int | None:
+    """Return the reported number of workers; None if it is missing or invalid."""
+    workers = re.fullmatch(r"[0-9]{1,4}", pong.headers.get("x-workers", "") if pong else "")
     return int(workers[0]) if workers and 1 <= int(workers[0]) <= MOST_WORKERS else None
 
 
@@ -84,12 +84,13 @@ async def verify(
         CaseFailedError: it isn't the right one, or there is none.
     """
     url, expected = expected.for_request(url)
-    method, limits = "POST" if expected.of_a_job else "GET", (expected.patience_s(users), len(expected.answer))
+    limits = expected.patience_s(users), len(expected.answer)
+    method = "POST" if expected.of_a_job else expected.request.method
     try:
         if replay is not None:
             answer = await replay.ask(url, *limits)
         else:
-            answer = await (get_job if expected.of_a_job else get)(session, url, *limits)
+            answer = await (fetch_job if expected.of_a_job else fetch)(session, url, *limits, expected.request)
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"{method} {url} was refused: {error.strerror}") from None
     if problem := expected.problem(answer):
@@ -105,6 +106,6 @@ async def last_pong(session: aiohttp.ClientSession, server: Server, patience_s: 
     if server.ping is None:
         return None
     try:
-        return await get(session, server.url + server.ping.path, patience_s)
+        return await fetch(session, server.url + server.ping.path, patience_s)
     except (aiohttp.ClientConnectorError, CaseFailedError):
         return None

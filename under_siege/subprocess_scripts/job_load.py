@@ -9,11 +9,13 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import json
 import os
 import resource
 import signal
 import sys
 import time
+from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -28,8 +30,9 @@ JobOutcome = tuple[int, int]  # status, and size of the body in bytes
 class JobLoad:
     """Users that post jobs to a URL, one after the other."""
 
-    def __init__(self, url: str, timeout_s: float) -> None:
+    def __init__(self, url: str, timeout_s: float, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         self._url, self._timeout_s, self.lost = url, timeout_s, 0
+        self._headers, self._body = headers, body or None
 
     async def visit(self, session: aiohttp.ClientSession, user: int) -> None:
         """Post jobs, one after the other, until cancelled."""
@@ -47,7 +50,7 @@ class JobLoad:
 
     async def _job(self, session: aiohttp.ClientSession) -> JobOutcome:
         """Post a job, poll until it is done, and return its outcome; raise ValueError if it is on another server."""
-        async with session.post(self._url, allow_redirects=False) as posted:
+        async with session.post(self._url, headers=self._headers, data=self._body, allow_redirects=False) as posted:
             if posted.status != 202:
                 return await _read(posted)
             job_url = urljoin(self._url, posted.headers.get("Location", "nowhere:"))
@@ -78,7 +81,7 @@ def _pause_s(retry_after: str) -> float:
     return min(LATEST_S, max(SOONEST_S, seconds))
 
 
-async def _main(url: str, users: int, timeout_s: float, *, keep_alive: bool) -> None:
+async def _main(load: JobLoad, users: int, *, keep_alive: bool) -> None:
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     os.write(1, b"ready\n")
@@ -86,7 +89,6 @@ async def _main(url: str, users: int, timeout_s: float, *, keep_alive: bool) -> 
         return
     loop.add_reader(0, stop.set)
     gc.freeze()
-    load = JobLoad(url, timeout_s)
     connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout, auto_decompress=False) as session:
@@ -103,10 +105,15 @@ if __name__ == "__main__":
     parser.add_argument("--users", type=int, required=True)
     parser.add_argument("--patience", type=float, required=True)
     parser.add_argument("--keep-alive", action="store_true")
+    parser.add_argument("--headers", type=Path, help="a JSON file")
+    parser.add_argument("--body", type=Path)
     parser.add_argument("url")
     options = parser.parse_args()
     with contextlib.suppress(ValueError, OSError):
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with contextlib.suppress(BrokenPipeError):
-        asyncio.run(_main(options.url, options.users, options.patience, keep_alive=options.keep_alive))
+        headers = json.loads(options.headers.read_text()) if options.headers else None
+        body = options.body.read_bytes() if options.body else b""
+        jobs = JobLoad(options.url, options.patience, headers, body)
+        asyncio.run(_main(jobs, options.users, keep_alive=options.keep_alive))

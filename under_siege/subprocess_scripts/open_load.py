@@ -2,7 +2,8 @@
 
 It prints `ready`, and reads one line of JSON:
     url, keep_alive     the URL, and whether connections stay open
-    status, body        status of a correct answer, and how bodies are compared: `same`, `json` or `any`
+    method, sent_headers, sent_body     the request; the body as base64
+    status, rule        status of a correct answer, and the fields of the `BodyRule` for its body
     headers             name and value of headers that each correct answer has
     answer              the correct answer, as base64
     begin_s, due_s      the start in seconds of `time.monotonic`, and when each request is due after it
@@ -18,10 +19,14 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 from yarl import URL
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from under_siege.model.body_rule import BodyRule
 
 MORE_BYTES = 65536  # read beyond the size of the right answer
 REPORT_INTERVAL_S = 0.05
@@ -33,10 +38,15 @@ class OpenLoad:
     """Requests for one URL at given times."""
 
     def __init__(self, order: dict[str, Any]) -> None:
-        self._url, self._status, self._body = order["url"], order["status"], order["body"]
+        self._target, self._status, self._rule = (
+            URL(order["url"], encoded=True),
+            order["status"],
+            BodyRule(**order["rule"]),
+        )
+        self._request = {"method": order["method"], "headers": order["sent_headers"]}
+        self._request["data"] = base64.b64decode(order["sent_body"]) or None
         self._answer, self._begin_s, self._due_s = base64.b64decode(order["answer"]), order["begin_s"], order["due_s"]
         self._keep_alive, self._headers = order["keep_alive"], order["headers"]
-        self._as_json = _as_json(self._answer) if self._body == "json" else None
         self._lines: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -69,19 +79,15 @@ class OpenLoad:
 
     async def _outcome(self, session: aiohttp.ClientSession) -> str:
         try:
-            async with session.get(URL(self._url, encoded=True), allow_redirects=False) as response:
+            async with session.request(url=self._target, allow_redirects=False, **self._request) as response:
                 body = await _read(response, len(self._answer) + MORE_BYTES)
                 has_headers = all(response.headers.get(name) == value for name, value in self._headers)
-                if response.status == self._status and has_headers and self._fits(body):
+                is_right = response.status == self._status and has_headers
+                if is_right and not self._rule.problem(body, self._answer):
                     return NONE
                 return REFUSED if response.status == 503 and "Retry-After" in response.headers else WRONG
         except (aiohttp.ClientError, ValueError, OSError):
             return LOST
-
-    def _fits(self, body: bytes) -> bool:
-        if self._body == "any":
-            return True
-        return body == self._answer if self._body == "same" else _as_json(body) == self._as_json
 
     async def _report(self) -> None:
         """Write several lines at once, to wake the reader less often."""
@@ -104,13 +110,6 @@ async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
         if len(body) > most_bytes:
             break
     return bytes(body)
-
-
-def _as_json(body: bytes) -> object:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return body
 
 
 async def _main() -> None:

@@ -10,9 +10,10 @@ from urllib.parse import quote
 
 from common.errors import BadInputError
 from under_siege.http_client import HttpResponse
+from under_siege.model.body_rule import BYTES, SAME, BodyRule, as_json
 from under_siege.model.case import Value
 from under_siege.model.result_file import legible
-from under_siege.model.suite import ANY, SAME
+from under_siege.model.suite import GET, Request
 from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import ManagedProcess, until
 from under_siege.processes.process_output import Tail
@@ -53,7 +54,8 @@ class Expectation:
     task_s: float
     cpu_s: float
     status: int = 200
-    body: str = SAME  # how bodies are compared
+    rule: BodyRule = BYTES
+    request: Request = GET
     headers: tuple[tuple[str, str], ...] = ()
     files: Files | None = None  # their names complete the URL
     of_a_job: bool = False
@@ -61,7 +63,7 @@ class Expectation:
     @property
     def size_bytes(self) -> int:
         """Return the size of every right body; -1 if it differs."""
-        return len(self.answer) if self.body == SAME and self.files is None else -1
+        return len(self.answer) if self.rule.mode == SAME and self.files is None else -1
 
     def for_request(self, url: str) -> tuple[str, "Expectation"]:
         """Return the URL of the next request, and its right response."""
@@ -73,9 +75,12 @@ class Expectation:
 
     def problem(self, answer: HttpResponse) -> str:
         """Return how a response differs from the right one; empty if it is right."""
-        if not self.fits(answer.status, answer.body):
-            is_equal_as_json = answer.status == self.status and _as_json(answer.body) == _as_json(self.answer)
-            note = " (equal as JSON, not in bytes)" if is_equal_as_json else ""
+        if answer.status != self.status:
+            return f"{answer.described()} instead of {self.described()}"
+        if difference := self.rule.problem(answer.body, self.answer):
+            if self.rule.mode != SAME:
+                return f"{answer.described()}: {difference}"
+            note = " (equal as JSON, not in bytes)" if as_json(answer.body) == as_json(self.answer) else ""
             return f"{answer.described()} instead of {self.described()}{note}"
         for name, expected in self.headers:
             if (value := answer.headers.get(name.lower())) != expected:
@@ -85,13 +90,12 @@ class Expectation:
 
     def fits(self, status: int, body: bytes) -> bool:
         """Return whether status and body are right."""
-        if status != self.status or self.body == ANY:
-            return status == self.status
-        return body == self.answer if self.body == SAME else _as_json(body) == _as_json(self.answer)
+        return status == self.status and not self.rule.problem(body, self.answer)
 
     def described(self) -> str:
         """Return a short text for a message."""
-        return str(self.status) if self.body == ANY else HttpResponse(self.status, self.answer, {}).described()
+        has_right_body = self.rule.mode == SAME
+        return HttpResponse(self.status, self.answer, {}).described() if has_right_body else str(self.status)
 
     def patience_s(self, users: int) -> float:
         """Return the timeout of a response, for a server that queues the requests of all users."""
@@ -99,14 +103,6 @@ class Expectation:
 
 
 Expectations = dict[Work, Expectation]  # by `Case.work`
-
-
-def _as_json(body: bytes) -> object:
-    """Return the JSON value, or the bytes if they are not JSON."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return body
 
 
 async def try_task(task: str, python: Interpreter, folder: Path | None = None) -> Expectation:

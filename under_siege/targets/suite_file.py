@@ -16,12 +16,10 @@ from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Value
 from under_siege.model.result_file import legible, read_limited
 from under_siege.model.suite import (
-    ANY,
-    JSON,
+    GET,
     NO_SERVER,
     OPEN,
     READY_WITHIN_S,
-    SAME,
     SERVICES,
     Expect,
     Load,
@@ -33,6 +31,7 @@ from under_siege.model.suite import (
     placeholders,
 )
 from under_siege.model.threshold import Required, required
+from under_siege.targets.suite_request import body_rule, contents, request_of
 from under_siege.targets.suite_schema import (
     PATH,
     ExpectTable,
@@ -53,7 +52,7 @@ from under_siege.targets.suite_schema import (
 )
 
 NAME = "suite.toml"
-MAX_BYTES, MAX_RESPONSE_BYTES = 1_000_000, 64_000_000
+MAX_BYTES = 1_000_000
 PLACEHOLDERS = ("host", "port", "folder", "suite", "files", "python", *SERVICES)  # besides the axes
 LOAD_AXES = ("task", "users", "path", "keep_alive")  # every server depends on these
 ALL = "all"  # servers, under [require]
@@ -193,8 +192,13 @@ def _load(table: LoadTable, folder: Path) -> Load:
         raise BadInputError(f'load has files, and {tool} requests one path only: expected tool = "wrk"')
     if table.locust_workers and (tool != "locust" or table.threads):
         raise BadInputError('load has locust_workers: expected them with tool = "locust", and no threads')
+    request = request_of(table, folder)
+    if request != GET and (table.files or table.script):
+        key = "files" if table.files else "script"
+        raise BadInputError(f"load.{key} replaces the request: remove method, headers, body and content_type")
     return Load(
         tool=tool,
+        request=request,
         time_s=None if table.time in (None, "auto") else time_s("load.time", table.time or 0),
         requests=table.requests,
         keep_alive=_distinct(table.keep_alive)[0],
@@ -204,27 +208,19 @@ def _load(table: LoadTable, folder: Path) -> Load:
         ports=None if isinstance(table.own_network, bool) else table.own_network,
         warm_up=warm_up("load.warm_up", table.warm_up),
         files=table.files,
-        script=_contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
+        script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
     )
 
 
 def _expect(table: ExpectTable, folder: Path, axes: Axes) -> Expect:
     return Expect(
         table.status,
-        choice("expect.body", table.body, (SAME, JSON, ANY)),
-        _contents("expect.file", folder / table.file) if table.file else None,
+        body_rule(table),
+        contents("expect.file", folder / table.file) if table.file else None,
         command_words(
             "expect.check", table.check, ("url", "answers", "bytes", "folder", "suite", "python", *SERVICES, *axes)
         ),
     )
-
-
-def _contents(key: str, path: Path) -> bytes:
-    try:
-        return read_limited(path, most_bytes=MAX_RESPONSE_BYTES)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise BadInputError(f"{key} = {str(path)!r} can't be read: {reason}") from None
 
 
 @contextlib.contextmanager

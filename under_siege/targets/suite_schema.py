@@ -4,22 +4,24 @@ import difflib
 import re
 import shlex
 from collections.abc import Collection, Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 from msgspec import Meta
 
 from common.errors import BadInputError
+from under_siege.model.body_rule import SAME
 from under_siege.model.result_file import legible
-from under_siege.model.suite import SAME, WarmUp, parse_time_s, placeholders
+from under_siege.model.suite import WarmUp, parse_time_s, placeholders
 
 PATH = "one that begins with /, with the characters of a URL, others as %20 or %C3%A9, and without /../"
 MAX_REQUESTS, MAX_USERS, MAX_THREADS = 10_000_000, 10_000, 64
 # RFC 3986, with brackets, which all tools send unchanged, and braces for placeholders. Tools differ in how they send
 # other characters, and some of them resolve dots.
 _URL_PATH = r"(?a)\A(?![^?]*/\.\.?(?:[/?]|\Z))/[\w/?%.~!$&'()*+,;=:@\[\]{}-]*\Z"
-_VARIABLES = re.compile(r"(servers\..+\.)?(environment|headers)")  # keys whose tables have free names
+_VARIABLES = re.compile(r"(servers\..+\.|load\.)?(environment|headers)")  # keys whose tables have free names
+_JSON_VALUES = ("load.body", "expect.json")  # keys that may have any value
 _TOML_TERMS = {  # for those of msgspec
     " of length >= 1": " of at least one value",
     "`": "",
@@ -48,6 +50,11 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class LoadTable(_Table, frozen=True):
     tool: str = "siege"
     path: str | Annotated[list[str], Meta(min_length=1)] = "/"
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] | None = None
+    headers: dict[str, str | int] = {}
+    body: str | list[Any] | dict[str, Any] | None = None  # a list or a table: JSON
+    body_file: str | None = None
+    content_type: str | None = None
     files: str = ""
     script: str | None = None
     users: UserCount | Annotated[list[UserCount], Meta(min_length=1)] = 25
@@ -65,6 +72,9 @@ class LoadTable(_Table, frozen=True):
 class ExpectTable(_Table, frozen=True):
     status: Annotated[int, Meta(ge=100, le=599)] = 200
     body: str = SAME
+    json: dict[str, Any] = {}  # by path: the right value
+    ignore: list[str] = []
+    pattern: str | None = None
     file: str | None = None
     check: str = ""
 
@@ -156,7 +166,11 @@ def _is_valid(path: Sequence[str], value: Any) -> bool:
 
 def _check_texts(key: str, value: Any, *, may_be_empty: bool = False) -> None:
     """Raise BadInputError for an empty text, or one that no command, file or address can have."""
+    if key in _JSON_VALUES:
+        return
     if isinstance(value, str):
+        if ".headers." in f".{key}" and re.search(r"[\r\n]", value):
+            raise invalid_value(key, value, "a text without line breaks")
         if "\0" in value:
             raise invalid_value(key, value, "a text without NUL")
         if not value.strip() and not may_be_empty:

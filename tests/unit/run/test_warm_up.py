@@ -33,7 +33,7 @@ class SingleQueueServer:
     async def while_alive(self, work):
         return await work
 
-    async def get(self, _session, _url: str, limit_s: float, _expected_bytes: int) -> HttpResponse:
+    async def fetch(self, _session, _url: str, limit_s: float, _expected_bytes: int, _request: object) -> HttpResponse:
         self.waiting += 1
         self.requests += 1
         place = self.longest = self.waiting
@@ -47,7 +47,7 @@ class SingleQueueServer:
 def warmed_up(server: SingleQueueServer, monkeypatch: pytest.MonkeyPatch) -> Record:
     plan = plan_of("2", users=1)
     record = new_record(plan, plan.cases[0], 1.0, 1)
-    monkeypatch.setattr(warm_up, "get", server.get)
+    monkeypatch.setattr(warm_up, "fetch", server.fetch)
     asyncio.run(warm_up.warm_up(server, None, Expectation(b"right", TASK_S, TASK_S), record))
     return record
 
@@ -98,7 +98,7 @@ class SlowSingleWorker(SingleQueueServer):
     def age_s(self) -> float:
         return self.requests * TASK_S
 
-    async def get(self, *_) -> HttpResponse:
+    async def fetch(self, *_) -> HttpResponse:
         self.requests += 1
         return HttpResponse(200, b"right", {"x-worker": "1/MainThread"})
 

@@ -125,7 +125,8 @@ def test_drill_checks_response_headers(value: str, outcome: str) -> None:
 @pytest.mark.parametrize(("value", "outcome"), [("it", ""), ("another", WRONG)])
 def test_capacity_checks_response_headers(value: str, outcome: str) -> None:
     async def ask() -> str:
-        order = {"keep_alive": False, "status": 200, "body": "same", "answer": "cG9uZw==", "due_s": []}
+        order = {"keep_alive": False, "status": 200, "rule": {}, "answer": "cG9uZw==", "due_s": []}
+        order |= {"method": "GET", "sent_headers": [], "sent_body": ""}
         async with answering([]) as url, client() as session:
             headers = [["X-Served-By", value]]
             return await OpenLoad({**order, "url": url, "headers": headers, "begin_s": time.monotonic()})._outcome(

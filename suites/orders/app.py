@@ -1,0 +1,27 @@
+"""A shop: a POST takes an order, computes its price, and answers with a new id and the time."""
+
+import time
+import uuid
+from datetime import UTC, datetime
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+app = FastAPI()
+
+
+class Order(BaseModel):
+    customer: str
+    items: list[int]
+
+
+@app.post("/orders", status_code=201)
+def order(order: Order) -> dict[str, object]:
+    price = sum(item * number for item in order.items for number in range(100_000))
+    time.sleep(0.01)  # where the database would be asked
+    return {"id": uuid.uuid4(), "created_at": datetime.now(UTC), "customer": order.customer, "price": price}
+
+
+@app.get("/health")
+async def health() -> dict[str, str]:
+    return {"status": "ok"}

@@ -1,0 +1,100 @@
+"""Requests other than a plain GET: what each load tool sends, and that nothing else reaches the server."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+from bench_runs import run_once
+from command import invoke
+from conftest import TESTS
+from load_tool_checks import needed
+
+from under_siege.analysis.report_data import summarize
+from under_siege.environments.tool_install import isolated_tool
+from under_siege.load_tools import DRIVERS
+from under_siege.load_tools.tool import LoadSpec
+from under_siege.model.suite import Request
+from under_siege.render import Report
+from under_siege.run.request_replay import _capture
+
+PUT = Request(
+    "PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}'
+)
+ORDER = '/orders?shop=1 7 application/json {"items": 50000, "customer": "acme"}'
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    shutil.copytree(TESTS / "suites/orders", tmp_path / "orders")
+    return tmp_path / "orders"
+
+
+@pytest.mark.parametrize("name", ["siege", "ab", "wrk", "locust", "stressor"])
+def test_load_tool_sends_method_headers_and_body(name: str) -> None:
+    needed(name)
+
+    async def captured() -> bytes:
+        with isolated_tool(DRIVERS[name]) as tool:
+            requests = 2 if name in ("ab", "stressor") else None
+            return (await _capture(tool, LoadSpec(2, 1.0, "http://127.0.0.1/", requests=requests, request=PUT))).request
+
+    first, _, rest = asyncio.run(captured()).partition(b"\r\n")
+    lines, _, body = rest.partition(b"\r\n\r\n")
+    headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines.decode().split("\r\n"))}
+    assert first.startswith(b"PUT / HTTP/1.")
+    assert (headers["content-type"], headers["x-shop"]) == ("application/json", "7; a='b'")
+    assert (body, int(headers["content-length"])) == (PUT.body, len(PUT.body))
+
+
+@pytest.mark.parametrize(("body", "has_refusal"), [(b"a", False), (b"a\n", True), (b"a\0b", True)])
+def test_siege_refuses_a_body_that_it_would_change(body: bytes, has_refusal: bool) -> None:
+    refusal = DRIVERS["siege"].refusal(LoadSpec(2, 1.0, "http://127.0.0.1/", request=Request("PUT", (), body)))
+    assert ("siege can't send" in refusal) == has_refusal
+
+
+def test_only_the_post_of_the_suite_reaches_the_server(orders: Path, tmp_path: Path) -> None:
+    result, ran = run_once(tmp_path, "orders", "--time", "1s")
+    assert [case.verdict for case in summarize(result).cases] == ["ok", "ok"], ran.stdout + ran.stderr
+    for words in (
+        ("trace", "orders"),
+        ("capacity", "orders:one", "--time", "5s"),
+        ("drill", "orders:one", "--fault", "leave", "--rounds", "1"),
+    ):
+        ran = invoke(*words, folder=tmp_path)
+        assert ran.returncode in (0, 1, 3), ran.stderr
+    assert set((orders / "access.log").read_text().splitlines()) == {ORDER}
+
+
+def test_request_and_checked_parts_are_in_the_result(orders: Path, tmp_path: Path) -> None:
+    result, _ = run_once(tmp_path, "orders:one", "--time", "1s")
+    assert result.suite.request == "POST with 36 bytes of application/json"
+    text = Report(result).formatted("markdown")
+    assert "compared as JSON, not byte for byte, and without id, created_at" in text
+    assert "POST with 36 bytes of application/json" in text
+
+
+def test_wrong_field_is_named(orders: Path, tmp_path: Path) -> None:
+    app, suite = orders / "app.py", orders / "suite.toml"
+    (orders / "wrong.py").write_text(app.read_text().replace("json.loads(body)", "{'items': 3}"))
+    suite.write_text(
+        suite.read_text().replace('other]\ncommand = "python app.py', 'other]\ncommand = "python wrong.py')
+    )
+    result, _ = run_once(tmp_path, "orders", "--time", "1s")
+    right, wrong = summarize(result).cases
+    assert (right.verdict, wrong.verdict) == ("ok", "failed")
+    assert "total is 3 instead of 1249975000" in wrong.reasons[0].message
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("", 'ignore = ["id", "created_at"]'),
+        ('ignore = ["id", "created_at", "customer.name"]', "customer.name"),
+    ],
+)
+def test_ignored_fields_must_fit_the_answers(line: str, why: str, orders: Path, tmp_path: Path) -> None:
+    suite = orders / "suite.toml"
+    suite.write_text(suite.read_text().replace('ignore = ["id", "created_at"]', line))
+    ran = invoke("run", "orders", "--rounds", "1", "--time", "1s", folder=tmp_path)
+    assert why in ran.stdout + ran.stderr

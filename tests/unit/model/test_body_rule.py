@@ -1,0 +1,65 @@
+"""How a body is compared with the right one."""
+
+import json
+
+import pytest
+
+from under_siege.model.body_rule import ANY, FIELDS, JSON, PATTERN, SAME, BodyRule
+
+RIGHT = json.dumps({"id": 1, "items": [{"id": 7, "name": "pen"}, {"id": 8, "name": "ink"}], "status": "done"}).encode()
+
+
+def changed(**values: object) -> bytes:
+    return json.dumps({**json.loads(RIGHT), **values}).encode()
+
+
+PENS = [{"id": 3, "name": "pen"}, {"id": 4, "name": "ink"}]
+PROBLEMS = {
+    "same": (BodyRule(), RIGHT, ""),
+    "other_bytes": (BodyRule(SAME), RIGHT + b" ", "other bytes"),
+    "any": (BodyRule(ANY), b"\xff", ""),
+    "spaces_in_json": (BodyRule(JSON), RIGHT.replace(b" ", b""), ""),
+    "json_value": (BodyRule(JSON), changed(id=2), "id is 2 instead of 1"),
+    "json_missing": (BodyRule(JSON), b'{"id": 1, "status": "done"}', "items is missing instead of"),
+    "json_extra": (BodyRule(JSON), changed(debug=True), "debug should not be there"),
+    "no_json": (BodyRule(JSON), b"Oops", "it is b'Oops' instead of {"),
+    "true_is_not_1": (BodyRule(JSON), changed(id=True), "id is true instead of 1"),
+    "ignored": (BodyRule(JSON, ignored=("id",)), changed(id=2), ""),
+    "ignored_in_a_list": (BodyRule(JSON, ignored=("items.*.id",)), changed(items=PENS), ""),
+    "ignored_elsewhere": (BodyRule(JSON, ignored=("items.0.id",)), changed(items=PENS), "items.1.id is 4 instead of 8"),
+    "ignored_as_a_whole": (BodyRule(JSON, ignored=("items",)), changed(items="none"), ""),
+    "right_field": (BodyRule(FIELDS, (("status", "done"), ("items.1.id", 8))), changed(id=5), ""),
+    "wrong_field": (BodyRule(FIELDS, (("items.1.id", 9),)), RIGHT, "items.1.id is 8 instead of 9"),
+    "field_of_each": (BodyRule(FIELDS, (("items.*.name", "pen"),)), RIGHT, 'items.*.name is "ink" instead of "pen"'),
+    "missing_field": (BodyRule(FIELDS, (("total", 3),)), RIGHT, "total is missing instead of 3"),
+    "field_of_text": (BodyRule(FIELDS, (("total", 3),)), b"Oops", "total is missing instead of 3"),
+    "pattern": (BodyRule(PATTERN, pattern=r'"status": "\w+"'), RIGHT, ""),
+    "no_pattern": (BodyRule(PATTERN, pattern=r"total: \d+"), RIGHT, "nothing matches 'total: \\\\d+'"),
+    "deep": (BodyRule(FIELDS, (("a", 1),)), b"[" * 100_000, "a is missing instead of 1"),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_problem_of_a_body_names_the_field(name: str) -> None:
+    rule, body, problem = PROBLEMS[name]
+    assert rule.problem(body, RIGHT)[: len(problem) or None] == problem
+
+
+def test_long_values_are_shortened() -> None:
+    assert len(BodyRule(JSON).problem(changed(id="x" * 10_000), RIGHT)) < 100
+
+
+def test_differing_fields_are_listed_once() -> None:
+    assert BodyRule(JSON).differing_paths(changed(id=2, items=PENS), RIGHT) == ["id", "items.*.id"]
+    assert BodyRule(JSON).differing_paths(b"Oops", b"Oh") == []
+
+
+def test_path_that_leads_nowhere_is_reported() -> None:
+    assert BodyRule(JSON, ignored=("id", "items.*.id", "items.*.color")).unused(RIGHT) == "items.*.color"
+    assert BodyRule(JSON, ignored=("id", "items.1.id")).unused(RIGHT) == ""
+
+
+def test_what_was_checked_is_described() -> None:
+    assert BodyRule().checked() == ""
+    assert BodyRule(JSON, ignored=("id", "at")).checked().endswith("without id, at")
+    assert BodyRule(FIELDS, (("status", "done"),)).checked().endswith("fields were checked: status")

@@ -1,0 +1,93 @@
+"""Read the request and the rule for right bodies from the tables [load] and [expect] of a suite file."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from common.errors import BadInputError
+from under_siege.model.body_rule import ANY, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
+from under_siege.model.result_file import legible, read_limited
+from under_siege.model.suite import GET, Request
+from under_siege.targets.suite_schema import ExpectTable, LoadTable, choice, invalid_value
+
+MAX_BODY_BYTES = 64_000_000
+_TOOL_HEADERS = ("connection", "content-length", "transfer-encoding", "accept-encoding")
+_LONGEST_PATH = 200  # characters of a path to a value in JSON
+
+
+def contents(key: str, path: Path) -> bytes:
+    """Return the contents of a file; raise BadInputError if it can't be read."""
+    try:
+        return read_limited(path, most_bytes=MAX_BODY_BYTES)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BadInputError(f"{key} = {str(path)!r} can't be read: {reason}") from None
+
+
+def request_of(table: LoadTable, folder: Path) -> Request:
+    """Return the method, headers and body of the request; a body is JSON if it is a table or a list, or reads so."""
+    if table.body is not None and table.body_file is not None:
+        raise BadInputError("load has body and body_file: expected one of them")
+    body = b""
+    if table.body_file is not None:
+        body = contents("load.body_file", folder / table.body_file)
+    elif table.body is not None:
+        body = (table.body if isinstance(table.body, str) else _json("load.body", table.body)).encode()
+    is_json = isinstance(as_json(body), dict | list)
+    if is_json:
+        body = body.strip()  # such as the line break at the end of a file, which siege doesn't send
+    method = table.method or ("POST" if body else GET.method)
+    if body and method == GET.method:
+        raise BadInputError('load.body: a GET has no body: expected method = "POST", "PUT", "PATCH" or "DELETE"')
+    headers = tuple((name, str(value)) for name, value in table.headers.items())
+    for name, value in headers:
+        if name.lower() in _TOOL_HEADERS:
+            raise BadInputError(f"load.headers.{name}: load tools set it; remove it, or use load.keep_alive")
+        if not (name + value).isascii():
+            raise invalid_value(f"load.headers.{legible(name)[:60]}", value, "ASCII characters only")
+    if (table.content_type or body) and not any(name.lower() == "content-type" for name, _ in headers):
+        default = "application/json" if is_json else "application/octet-stream"
+        headers = (*headers, ("Content-Type", table.content_type or default))
+    return Request(method, headers, body)
+
+
+def _json(key: str, value: object) -> str:
+    try:
+        return json.dumps(value)
+    except TypeError:  # a date or a time
+        raise invalid_value(key, value, "values that JSON has; put dates and times in quotes") from None
+
+
+def body_rule(table: ExpectTable) -> BodyRule:
+    """Return how bodies are compared."""
+    body = choice("expect.body", table.body, (SAME, JSON, ANY))
+    ways = {"json": table.json, "pattern": table.pattern, "ignore": table.ignore, f'body = "{body}"': body != SAME}
+    given = [key for key, is_set in ways.items() if is_set]
+    if len(given) > 1 and given != ["ignore", 'body = "json"']:
+        raise BadInputError(f"expect has {given[0]} and {given[1]}: expected one of them")
+    if table.file and given and given[0] in ("json", "pattern"):
+        raise BadInputError(f"expect has file and {given[0]}: expected one of them")
+    fields = tuple(_fields(table.json))
+    for key, paths in (("json", [path for path, _ in fields]), ("ignore", table.ignore)):
+        for path in paths:
+            if not all(path.split(".")) or len(path) > _LONGEST_PATH:
+                raise invalid_value(f"expect.{key}", path, "a path such as items.0.id or items.*.id")
+    if table.pattern is not None:
+        try:
+            re.compile(table.pattern)
+        except re.error as error:
+            raise invalid_value("expect.pattern", table.pattern, f"a regular expression ({error})") from None
+        return BodyRule(PATTERN, pattern=table.pattern)
+    return BodyRule(FIELDS if fields else JSON if table.ignore else body, fields, tuple(table.ignore))
+
+
+def _fields(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path of each value; a table inside stands for paths, too."""
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _fields(value, f"{prefix}{name}.")
+        else:
+            _json(f"expect.json.{prefix}{name}", value)
+            yield f"{prefix}{name}", value
