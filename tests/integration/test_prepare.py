@@ -191,8 +191,9 @@ def test_wrk_tolerates_bytes_of_responses_in_flight(got: int, errors: int, odd: 
     order = LoadSpec(10, 1.0, "http://here/", threads=2, paths=(("/a", 5000), ("/b", 1)))
     totals = Wrk().totals(ToolOutput(0, LINE.format(got=got, errors=errors)), order)
     assert (totals.body_bytes, totals.odd_bytes) == (got, odd)
-    assert Wrk().files(order) == {"paths.txt": "5000 /a\n1 /b\n", "expected.lua": "return nil\n"}
-    assert Wrk().files(replace(order, paths=(), expected=b'"\n')) == {"expected.lua": 'return "\\034\\010"\n'}
+    get = {"request.lua": 'wrk.method, wrk.body = "GET", nil\n'}
+    assert Wrk().files(order) == {"paths.txt": "5000 /a\n1 /b\n", "expected.lua": "return nil\n", **get}
+    assert Wrk().files(replace(order, paths=(), expected=b'"\n')) == {"expected.lua": 'return "\\034\\010"\n', **get}
 
 
 def test_answers_of_other_lengths_than_the_files_are_wrong() -> None:

@@ -18,9 +18,7 @@ from under_siege.model.suite import Request
 from under_siege.render import Report
 from under_siege.run.request_replay import _capture
 
-PUT = Request(
-    "PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}'
-)
+PUT = Request("PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}')
 ORDER = '/orders?shop=1 7 application/json {"items": 50000, "customer": "acme"}'
 
 
