@@ -150,6 +150,7 @@ BAD = {
         SERVER + "[quick]\nservers = ['two']",
         "no server 'two' to compare: expected one of one",
     ),
+    "no_folder": ('folder = "gone"\n' + SERVER, "folder = 'gone': expected a directory, relative to that of the suite"),
     "no_body_file": (SERVER + '[load]\nbody_file = "gone.json"', "load.body_file = 'gone.json' can't be read: No such"),
     "two_bodies": (SERVER + '[load]\nbody = "x"\nbody_file = "y"', "load has body and body_file: expected one of them"),
     "body_of_a_get": (SERVER + '[load]\nmethod = "GET"\nbody = "x"', "load.body: a GET has no body: expected method ="),
@@ -257,6 +258,17 @@ def test_axis_value_is_filled_into_path_and_command(tmp_path: Path) -> None:
     text = '[load]\npath = "/{size}"\n[axes]\nsize = [1, 2]\n[servers.one]\ncommand = "serve {port} {size}"'
     plan = make_plan(read_suite(suite_in(tmp_path, text)), {"python": ["python3"]}, time_s=None, rounds=1)
     assert [(case.get("size"), plan.load_of(case).path) for case in plan.cases] == [(1, "/1"), (2, "/2")]
+
+
+def test_commands_run_in_the_folder_of_the_suite(tmp_path: Path) -> None:
+    (tmp_path / "perf").mkdir()
+    (tmp_path / "order.json").write_text('{"items": [1]}\n')
+    text = 'folder = ".."\n[load]\nbody_file = "order.json"\n[servers.one]\ncommand = "serve {port} {suite}"'
+    suite = read_suite(suite_in(tmp_path / "perf", text))
+    plan = make_plan(suite, {"python": ["python3"]}, time_s=None, rounds=1)
+    with start_of(plan, plan.cases[0], 8123, {}) as start:
+        assert (start.folder, start.words[-1]) == (tmp_path, str(tmp_path))
+    assert (suite.load.request.method, suite.load.request.body) == ("POST", b'{"items": [1]}')
 
 
 def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:

@@ -177,6 +177,28 @@ def test_an_address_without_a_server_is_reported(tmp_path: Path) -> None:
     assert f"nothing listens at http://127.0.0.1:{port}" in result.records[0].failure.message
 
 
+WORKER_FAILS = """
+import subprocess, sys, time
+subprocess.run([sys.executable, "-c", "import os; os.environ['SHOP_TAX']"])
+print("[ERROR] Worker failed to boot.", file=sys.stderr, flush=True)
+if sys.argv[1] == "stays":
+    time.sleep(60)
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(("parent", "code"), [("stays", "not_ready"), ("ends", "died")])
+def test_error_of_a_worker_process_is_reported(parent: str, code: str, tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(WORKER_FAILS)
+    (tmp_path / "s.toml").write_text(
+        f'[load]\ntime = "1s"\n[ping]\nready_within = 1\n[servers.x]\ncommand = "python parent.py {parent} {{port}}"'
+    )
+    result, _ = run_once(tmp_path, "s.toml")
+    failure = result.records[0].failure
+    assert failure.code == code
+    assert failure.message.endswith("KeyError: 'SHOP_TAX'")
+
+
 class FailingDns:
     """A client session in which every DNS lookup fails."""
 

@@ -113,7 +113,8 @@ class Server:
         try:
             return await work
         except CaseFailedError as failed:
-            if failed.code != "error_answer" or not await until(lambda: bool(self._last_error()), STDERR_LIMIT_S):
+            may_say = failed.code in ("error_answer", "not_ready")
+            if not may_say or not await until(lambda: bool(self._last_error()), STDERR_LIMIT_S):
                 raise
             raise CaseFailedError(failed.code, f"{failed}; its stderr says: {self._last_error()}") from None
 
@@ -149,10 +150,13 @@ class Server:
         lines = [line for line in stderr.text().splitlines() if re.search(r"\w", line)]
         if not lines and self._stdout:
             lines = [line for line in self._stdout.text().splitlines() if re.search(r"\w", line)]
-        if lines and (missing := re.match(r"ModuleNotFoundError: No module named '([\w]+)", lines[-1])):
+        error = self._last_error()
+        if missing := re.match(r"ModuleNotFoundError: No module named '([\w]+)", error or (lines or [""])[-1]):
             return self._missing(missing[1])
         said = f"; its last line: {lines[-1].strip()[:300]}" if lines else "; it said nothing"
-        if status == 0 and self.age_s() < self._limit_s:
+        if error and error not in said:  # a parent process, such as that of gunicorn, says more after the traceback
+            said += f"; its last error: {error}"
+        if status == 0 and not error and self.age_s() < self._limit_s:
             said += "; if it went to the background, tell it to stay in the foreground"
         return CaseFailedError("died", f"the server {how_it_ended(status)} after {self.age_s():.1f} s{said}")
 

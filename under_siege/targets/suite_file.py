@@ -113,7 +113,9 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
         top = suite_table(data)
         if not top.servers:
             raise BadInputError("no server: expected a table such as [servers.uvicorn] with a command")
-        axes, folder = _axes(top), path.parent
+        axes, folder = _axes(top), path.parent / top.folder
+        if not folder.is_dir():
+            raise invalid_value("folder", top.folder, "a directory, relative to that of the suite file")
         servers = {name: _server(name, table, top, folder, axes) for name, table in top.servers.items()}
         _check_axes_are_used(axes, top, list(servers.values()))
         if top.load.files and top.ping is None:

@@ -108,6 +108,7 @@ class SuiteTable(_Table, frozen=True):
     """The whole file."""
 
     title: str = ""
+    folder: str = "."
     requirements: list[str] = []
     environment: dict[str, str | int] = {}
     prepare: str = ""

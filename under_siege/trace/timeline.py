@@ -186,7 +186,8 @@ class Timeline(NamedTuple):
         workers = "" if self.is_unreported else f" on {len(self.lanes)} worker{'s'[: len(self.lanes) != 1]}"
         done = f"{len(self.bars)} requests{workers} done after {formatting.seconds(self.done_s)}"
         unreported = f", but {NOT_REPORTED}" if self.is_unreported else ""
-        return f"{self.name}: {done}{unreported}; pings took up to {formatting.seconds(self.longest_ping_s)}"
+        pings = f"; pings took up to {formatting.seconds(self.longest_ping_s)}" if self.pings else ""
+        return f"{self.name}: {done}{unreported}{pings}"
 
 
 def timelines(traces: Sequence[Trace]) -> list[Timeline]:
