@@ -88,10 +88,10 @@ def init(app: str, out: Path) -> None:
 
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
-    text = first_suite(app, str(out), Path.cwd())
+    text = first_suite(app, out, Path.cwd())
     write_atomically(writable(out), text.encode())
     python_option = f" --python {python}" if (python := own_python(Path.cwd())) else ""
-    click.echo(f"{out} written: check the path and the ping in it, then run: {PROGRAM} run {out}{python_option}")
+    click.echo(f"{out} written: check the request and the ping in it, then run: {PROGRAM} run {out}{python_option}")
 
 
 @bench.command()

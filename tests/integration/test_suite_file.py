@@ -401,6 +401,32 @@ def test_init_writes_a_valid_suite(source: str, servers: list[str], ping, tmp_pa
     assert {target.requirements for target in suite.targets} == {expected}
 
 
+@pytest.mark.parametrize(
+    ("decorators", "method", "path"),
+    [
+        (["post('/orders')"], "POST", "/orders"),
+        (["put('/orders/{id}')", "route('/orders', methods=['PUT'])"], "PUT", "/orders"),
+        (["post('/orders')", "route('/report', methods=['GET', 'POST'])"], "GET", "/report"),
+    ],
+)
+def test_init_offers_routes_of_every_method(
+    decorators: list[str], method: str, path: str, tmp_path: Path, run_cli: RunCli
+) -> None:
+    routes = "".join(f"@app.{decorator}\ndef route(): ...\n" for decorator in decorators)
+    (tmp_path / "shop.py").write_text(f"from fastapi import FastAPI\napp = FastAPI()\n{routes}")
+    assert run_cli("init", "shop:app").returncode == 0
+    suite = read_suite(tmp_path / "suite.toml")
+    assert (suite.load.request.method, suite.axes["path"]) == (method, (path,))
+    assert suite.load.request.body == (b"" if method == "GET" else b"{}")
+
+
+def test_init_writes_a_suite_in_a_subdirectory(tmp_path: Path, run_cli: RunCli) -> None:
+    (tmp_path / "shop.py").write_text(FASTAPI)
+    (tmp_path / "perf").mkdir()
+    assert run_cli("init", "shop:app", "--out", "perf/suite.toml").returncode == 0
+    assert read_suite(tmp_path / "perf/suite.toml").folder == tmp_path
+
+
 def test_init_uses_existing_requirements_and_environments(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "shop.py").write_text(FASTAPI + "def make_app(): return app\n")
     (tmp_path / "requirements.txt").write_text("fastapi\n")
