@@ -5,7 +5,7 @@ all others (Edwards and Hsu, JASA 78, 1983). That takes fewer comparisons than a
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -13,12 +13,14 @@ import msgspec
 from under_siege.analysis.summary import Summary, summary_of
 from under_siege.checks.evidence import Evidence
 from under_siege.checks.verdict import FAILED, OK
+from under_siege.model.case import Value, load_axes
 from under_siege.model.record import Result
 from under_siege.stats.estimates import CONFIDENCE, Estimate, is_below, ratio
 from under_siege.stats.metrics import MEASURES, Estimates, Measure, estimates_of, shares_of_ceiling
 from under_siege.stats.rounds_data import Round, cases_of
 from under_siege.stats.speed_correction import SpeedCorrection
 
+Values = tuple[tuple[str, Value], ...]  # by axis
 Load = object  # identifies comparable cases; None for a case that can't be trusted
 # How often `--rounds auto` may test the ranks to decide on another round.
 LOOKS = 4
@@ -98,15 +100,23 @@ class Comparison:
     evidence: Evidence
     looks: int  # how often the ranks were tested to decide on another round
     noun: str  # what is compared
+    load_axes: frozenset[str]
+
+    def load(self, summary: Summary) -> Values:
+        """Return the values that competing cases have in common."""
+        return summary.case.on(self.load_axes)
+
+    def loads(self) -> list[Values]:
+        return list(dict.fromkeys(map(self.load, self.cases)))
 
     def by_rank(self) -> list[Summary]:
         """Return all cases of each load by rank and then by ping p99, unranked ones last; after them the ceilings."""
-        loads = list(dict.fromkeys(summary.case.load for summary in self.cases))
+        loads = self.loads()
 
         def order(summary: Summary) -> tuple[float, ...]:
             ping = summary.ping_s
             ping_s = math.inf if ping is None else ping.p99 or ping.max
-            return loads.index(summary.case.load), summary.verdict == FAILED, summary.rank or math.inf, ping_s
+            return loads.index(self.load(summary)), summary.verdict == FAILED, summary.rank or math.inf, ping_s
 
         return [*sorted(self.cases, key=order), *self.ceilings]
 
@@ -152,9 +162,11 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
     servers = [index for index in range(len(everything)) if index not in ceilings]
     of_servers = {name: [estimates[index] for index in servers] for name, estimates in measured.items()}
     looks = LOOKS if result.until_certain else 1
+    cases = [summaries[index] for index in servers]
+    of_load = load_axes([summary.case for summary in cases])
     return Comparison(
         result=result,
-        cases=_ranked([summaries[index] for index in servers], of_servers, looks),
+        cases=_ranked(cases, of_servers, of_load, looks),
         ceilings=[summaries[index] for index in ceilings],
         rounds=[everything[index] for index in servers],
         ceiling_rounds=[everything[index] for index in ceilings],
@@ -163,11 +175,12 @@ def summarize(result: Result, *, corrected: bool = True) -> Comparison:
         evidence=evidence,
         looks=looks,
         noun="strategy" if result.suite is None else "server",
+        load_axes=of_load,
     )
 
 
-def _ranked(cases: Sequence[Summary], measured: Estimates, looks: int) -> list[Summary]:
-    loads = [case.case.load if case.verdict == OK else None for case in cases]
+def _ranked(cases: Sequence[Summary], measured: Estimates, of_load: Collection[str], looks: int) -> list[Summary]:
+    loads = [case.case.on(of_load) if case.verdict == OK else None for case in cases]
     by_rate = ranks(loads, measured["rate_per_s"], looks=looks)
     best = {}
     for name, measure in MEASURES.items():

@@ -33,11 +33,11 @@ def wanted(result: Result) -> list[Case]:
 def _contenders(comparison: Comparison) -> Iterator[Case]:
     """Yield the cases that may still be the best, unless there is only one, or they are nearly equal."""
     rates = comparison.measured["rate_per_s"]
-    for load in dict.fromkeys(summary.case.load for summary in comparison.cases):
+    for load in comparison.loads():
         field = {
             summary.case: rate
             for summary, rate in zip(comparison.cases, rates, strict=True)
-            if summary.case.load == load and summary.verdict in (OK, UNCLEAR) and rate is not None
+            if comparison.load(summary) == load and summary.verdict in (OK, UNCLEAR) and rate is not None
         }
         alpha = level(len(field), LOOKS)
         unbeaten = {

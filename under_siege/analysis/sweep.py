@@ -177,7 +177,7 @@ def sweeps(comparison: Comparison) -> Iterator[Sweep]:
         for place, summary in enumerate(comparison.cases):
             if summary.case.get(along) is not None and summary.verdict == OK:
                 rest = summary.case.without([along])
-                loads.setdefault(rest.load, {}).setdefault(rest, []).append(place)
+                loads.setdefault(rest.on(comparison.load_axes), {}).setdefault(rest, []).append(place)
         for load, places_of in loads.items():
             lines = [_line(comparison, along, places) for places in places_of.values()]
             if lines := [line for line in lines if len(line.numbers) > 1]:

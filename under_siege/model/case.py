@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 Value = str | int
@@ -13,7 +13,7 @@ Value = str | int
 class Axis:
     """A parameter that may have several values in a run.
 
-    Axes of the load describe the requests, and cases with the same load compete. Other axes describe how the target is
+    Axes of the load describe the requests; `load_axes` tells which cases compete. Other axes describe how the target is
     run. Axes of the work determine how long a single response takes.
     """
 
@@ -79,7 +79,7 @@ class Case:
 
     @property
     def load(self) -> tuple[tuple[str, Value], ...]:
-        """Return the values that competing cases have in common."""
+        """Return the values that describe the requests."""
         return tuple(pair for pair in self.values if axis(pair[0]).of_load)
 
     @property
@@ -103,12 +103,16 @@ class Case:
         number = self.server.rpartition("/")[2].split("_")[0]
         return (int(number) if number.isdecimal() else math.inf), self.server, repr(self.values)
 
+    def on(self, names: Collection[str]) -> tuple[tuple[str, Value], ...]:
+        """Return the values on these axes."""
+        return tuple(pair for pair in self.values if pair[0] in names)
+
     def without(self, names: Iterable[str]) -> Case:
         return Case(self.server, tuple(pair for pair in self.values if pair[0] not in names))
 
-    def for_target(self, server: str, axes: Iterable[str]) -> Case:
+    def for_target(self, server: str, axes: Collection[str]) -> Case:
         """Return the case of another target that depends on these axes only."""
-        return Case(server, tuple(pair for pair in self.values if pair[0] in axes))
+        return Case(server, self.on(axes))
 
     def covers(self, other: Case) -> bool:
         """Return whether the other case has all values of this one."""
@@ -119,3 +123,17 @@ def case_of(server: str, values: Mapping[str, Value | None]) -> Case:
     """Return the case with these values, in a canonical order; None and an empty text mean no value."""
     order = [*_AXES, *sorted(set(values) - set(_AXES))]
     return Case(server, tuple((name, value) for name in order if (value := values.get(name)) not in (None, "")))
+
+
+def load_axes(cases: Collection[Case]) -> frozenset[str]:
+    """Return the axes of the load: cases with the same values on them compete.
+
+    The paths and settings of an only server compete with each other, and so do servers that have one path each.
+    """
+    names = {name for case in cases for name, _ in case.load}
+    paths: dict[str, set[Value | None]] = {}
+    for case in cases:
+        paths.setdefault(case.server, set()).add(case.get("path"))
+    if len(paths) == 1:
+        return frozenset(names - {"path", "style", "keep_alive"})
+    return frozenset(names if any(len(of_server) > 1 for of_server in paths.values()) else names - {"path"})

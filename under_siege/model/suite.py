@@ -87,6 +87,7 @@ class Target:
     prepare: tuple[str, ...] = ()  # a command to run in the environment before the first start
     headers: tuple[tuple[str, str], ...] = ()  # required in each right response
     warm_up: WarmUp | None = None  # None: the suite's
+    requests_path: str = ""  # empty: the suite's
     takes_jobs: bool = True  # False if the source code has no route for jobs
 
     @property

@@ -19,7 +19,7 @@ from under_siege.checks.verdict import FAILED
 from under_siege.formatting import capitalized
 from under_siege.model.record import Result
 from under_siege.report import headlines
-from under_siege.report.labels import across, cases_of, full_name, in_words, label, load_in_words
+from under_siege.report.labels import across, cases_of, full_name, in_words, label
 from under_siege.report.notes import of_siege, of_traces
 from under_siege.stats.estimates import Estimate
 from under_siege.stats.rounds_data import Round, alone_wall_s
@@ -51,23 +51,24 @@ _CEILING = "The dashed line is the ceiling, the rate that the same users reach {
 
 def sections(comparison: Comparison) -> Iterator[Section]:
     """Yield all sections that a result has charts for."""
-    loads = list(dict.fromkeys(summary.case.load for summary in comparison.cases))
+    loads = comparison.loads()
     if comparison.result.traces:
         yield Section("What ran when", [traced(comparison.result)])
     if overview := list(_overview(comparison)):
         yield Section("All cases", overview)
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]
-    rows = sum(summary.case.load in drawn for summary in comparison.cases)
+    rows = sum(comparison.load(summary) in drawn for summary in comparison.cases)
     detail = min(1.0, MOST_ROWS / max(1, rows))
     for load in drawn:
         places = [
             place
             for place, case in enumerate(comparison.cases)
-            if case.case.load == load and case.verdict != FAILED and case.rate_per_s
+            if comparison.load(case) == load and case.verdict != FAILED and case.rate_per_s
         ][:MOST_CASES]
         if places:
             field = Field(comparison, places, detail)
-            yield Section(load_in_words(field.cases[0].case), list(siege_pictures(field)))
+            names = [name for name, _ in load]
+            yield Section(in_words(field.cases[0].case, names), list(siege_pictures(field)))
 
 
 def traced(result: Result, columns: int = 1) -> Picture:
@@ -96,7 +97,7 @@ def _overview(comparison: Comparison) -> Iterator[Picture]:
     if across(points):
         yield Picture(
             "heatmap",
-            f"Which {noun} for which load" if len({case.load for case in points}) > 1 else f"Which {noun} run how",
+            f"Which {noun} for which load" if len(comparison.loads()) > 1 else f"Which {noun} run how",
             "Each cell shows requests per second, and below that the share of the ceiling. Stronger colours are nearer "
             "to the ceiling. ★ marks cases that are not significantly slower than the fastest one with the same load.",
             lambda look: heat_map(cases, look),

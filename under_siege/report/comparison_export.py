@@ -20,7 +20,7 @@ from under_siege.report import grid
 from under_siege.report.columns import COLUMNS, STYLES, columns_for, name_in_table, rank_of
 from under_siege.report.conclusion import Answer, answers
 from under_siege.report.grid import CsvValue, Grid, Heading, TableCell, plain
-from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, varying
+from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, told_apart, varying
 from under_siege.report.notes import flags, footnote, notes
 from under_siege.report.sweep_text import in_sentences
 from under_siege.report.threshold_text import required_as_markdown, required_as_table
@@ -28,6 +28,7 @@ from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.rounds_data import Round
 
 NOTHING = "Nothing was measured."
+WIDEST_HEADING, WIDEST_VALUE = 24, 40  # letters of a value
 
 
 def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
@@ -67,12 +68,19 @@ def _grid(comparison: Comparison, answers_by_load: Sequence[Answer], *, wide: bo
     shown = [summary for summary in comparison.by_rank() if summary.verdict != FAILED]
     differing = columned(cases_of(comparison.cases))
     recommended = [answer.case for answer in answers_by_load if answer.case]
+    shorts = {
+        name: told_apart((str(value) for one in shown if (value := one.case.get(name))), WIDEST_VALUE)
+        for name in differing
+    }
     columns = columns_for(shown, wide=wide)
     rows = []
     for summary in shown:
         flag = "" if summary.verdict == OK else f" ({summary.verdict})"
         name = name_in_table(summary, comparison.ceilings)
-        values = (TableCell(str(value or "")) for value in at(summary.case, differing))
+        values = (
+            TableCell(str(value or ""), in_terminal=shorts[name].get(str(value), ""))
+            for name, value in zip(differing, at(summary.case, differing), strict=True)
+        )
         server = TableCell(name + flag, STYLES.get(summary.verdict, ""), in_terminal=name)
         cells = (column.cell(summary) for column in columns)
         rows.append([rank_of(summary, recommended), server, *values, *cells])
@@ -190,8 +198,13 @@ def _matrix(comparison: Comparison) -> Grid:
     for summary in comparison.ceilings:
         rows.setdefault(name_in_table(summary, comparison.ceilings), []).append(summary)
     ceilings = set(map(id, comparison.ceilings))
+    columns = list(zip(*settings, strict=True))
+    shorts = [told_apart((str(value) for value in column), WIDEST_HEADING) for column in columns]
     headings = [
-        "\n".join(axis(name).label(value) for name, value in zip(axes, setting, strict=True) if value is not None)
+        "\n".join(
+            axis(name).label(value if isinstance(value, int) else short[str(value)])
+            for name, value, short in zip(axes, setting, shorts, strict=True)
+        )
         for setting in settings
     ]
     return Grid(

@@ -12,7 +12,7 @@ from under_siege.checks.verdict import OK, UNCLEAR
 from under_siege.formatting import listed
 from under_siege.model.case import Case
 from under_siege.report.columns import half_width
-from under_siege.report.labels import BRIEF, cases_of, load_in_words, name_of, short, without_capital
+from under_siege.report.labels import BRIEF, cases_of, load_in_words, name_of, short, varying, without_capital
 from under_siege.stats.estimates import Estimate, differ, ratio, student_at
 from under_siege.stats.rounds_data import alone_wall_s
 
@@ -42,7 +42,7 @@ class Answer:
 
 def answers(comparison: Comparison) -> list[Answer]:
     """Return the answer for each load; with several loads, each is one line."""
-    loads = list(dict.fromkeys(summary.case.load for summary in comparison.cases))
+    loads = comparison.loads()
     if len(loads) == 1:
         return [_Field(comparison, loads[0]).answer()]
     lines = [_Field(comparison, load).one_line() for load in loads]
@@ -101,8 +101,8 @@ class _Field:
     """The cases with the same load."""
 
     def __init__(self, comparison: Comparison, load: object) -> None:
-        self._all, self._noun = cases_of(comparison.cases), comparison.noun
-        indices = [index for index, case in enumerate(self._all) if case.load == load]
+        self._all, self._noun = cases_of(comparison.cases), noun_of(comparison)
+        indices = [index for index, case in enumerate(comparison.cases) if comparison.load(case) == load]
         self._summaries = [comparison.cases[index] for index in indices]
         works = {summary.case.work for summary in self._summaries}
         self._alone_s = {work: alone_wall_s(comparison.rounds_of(work)) for work in works}
@@ -262,6 +262,14 @@ class _Field:
                 names.setdefault(why, []).append(_number(summary.server, name_of(summary.case, self._all)))
         if names:
             yield f"Not ranked: {'; '.join(f'{_names(of_why)} ({why})' for why, of_why in names.items())}."
+
+
+def noun_of(comparison: Comparison) -> str:
+    """Return what the rows of a comparison are: `strategy`, `server`, or of one server `route` or `setting`."""
+    cases = cases_of(comparison.cases)
+    if comparison.noun == "strategy" or len({case.server for case in cases}) > 1 or len(cases) < 2:
+        return comparison.noun
+    return "route" if "path" in varying(cases) else "setting"
 
 
 def _number(server: str, name: str) -> str:

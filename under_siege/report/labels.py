@@ -1,13 +1,14 @@
 """Name cases by their server and the axes in which they differ."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from under_siege.analysis.summary import Summary
 from under_siege.formatting import capitalized
-from under_siege.model.case import Case, Value, axis
+from under_siege.model.case import Case, Value, axis, load_axes
 
 SHORT = 8  # letters
+_WORD = r"[\w.]+|[^\w.]"  # of a path
 LONGEST_PLAIN, BRIEF = 70, 30  # letters of a plain name in text, and in a chart
 
 
@@ -24,20 +25,29 @@ def columned(cases: Sequence[Case]) -> list[str]:
 
 
 def across(cases: Sequence[Case]) -> list[str]:
-    """Return the axes that form the columns of a matrix: those of the load, else the last of several, or none."""
-    differing = varying(cases)
-    of_load = [name for name in differing if axis(name).of_load]
-    return of_load or (differing[-1:] if len(differing) > 1 else [])
+    """Return the axes that form the columns of a matrix: those of the load, or that with the fewest values.
+
+    The values of an only axis are rows.
+    """
+    differing, of_load = varying(cases), load_axes(cases)
+    if columns := [name for name in differing if name in of_load]:
+        return columns
+    values = {name: {case.get(name) for case in cases} - {None} for name in reversed(differing)}
+    return [min(values, key=lambda name: len(values[name]))] if len(values) > 1 else []
 
 
 def name_of(case: Case, cases: Sequence[Case], without: Collection[str] = ()) -> str:
     """Return the server and the values in which the cases differ: `2_async on 3.14.0 with 4 workers`.
 
+    A route of the only server is named by its path.
+
     Args:
         without: axes to omit; those of the load are always omitted.
     """
-    axes = [axis(name) for name in varying(cases) if name not in without and not axis(name).of_load]
+    axes = [axis(name) for name in varying(cases) if name not in (*without, *load_axes(cases))]
     values = [differing.suffix(value) for differing in axes if (value := case.get(differing.name)) is not None]
+    if axes and axes[0].name == "path" and len({beside.server for beside in cases}) == 1:
+        return " ".join([str(case.get("path")), *values[1:]])
     return " ".join([case.server, *values])
 
 
@@ -61,10 +71,32 @@ def in_words(case: Case, names: Sequence[str]) -> str:
     return ", ".join(axis(name).label(value) for name in names if (value := case.get(name)) is not None)
 
 
-def load_in_words(case: Case, beside: Sequence[Case] = ()) -> str:
-    """Return the load, or only the values in which the loads of the other cases differ: `digest, 5 users`."""
-    differing = varying(beside)
-    return in_words(case, [name for name, _ in case.load if name in differing or not beside])
+def load_in_words(case: Case, beside: Sequence[Case]) -> str:
+    """Return the values in which the loads of the cases differ: `digest, 5 users`."""
+    of_load = load_axes(beside)
+    return in_words(case, [name for name in varying(beside) if name in of_load])
+
+
+def told_apart(texts: Iterable[str], most: int) -> dict[str, str]:
+    """Return a short form of each text, if one is longer than `most`: without what all begin and end with."""
+    longs = list(dict.fromkeys(texts))
+    if len(longs) < 2 or max(map(len, longs)) <= most:
+        return {text: text for text in longs}
+    begin = _common([re.findall(_WORD, text) for text in longs])
+    end = _common([re.findall(_WORD, text[len(begin) :])[::-1] for text in longs])
+    shorts = {text: f"{'…' * bool(begin)}{text[len(begin) : len(text) - len(end)]}{'…' * bool(end)}" for text in longs}
+    cut = {
+        text: short if len(short) <= most else f"{short[: most // 2]}…{short[-(most // 2) + 1 :]}"
+        for text, short in shorts.items()
+    }
+    return cut if len(set(cut.values())) == len(longs) else shorts
+
+
+def _common(lists: Sequence[Sequence[str]]) -> str:
+    """Return the words that all lists begin with, as one text."""
+    least = min(map(len, lists)) - 1
+    count = next((place for place in range(least) if len({words[place] for words in lists}) > 1), least)
+    return "".join(lists[0][: max(0, count)])
 
 
 def at(case: Case, names: Sequence[str]) -> tuple[Value | None, ...]:
@@ -114,8 +146,8 @@ def without_capital(what: str) -> str:
 
 def plain_name(summary: Summary, beside: Sequence[Summary]) -> str:
     """Return the plain name and the values in which the cases differ: `process pool with 4 workers`."""
-    name = label(summary, beside)
-    return f"{in_plain_words(summary.server, summary.title)}{name.removeprefix(summary.server)}"
+    name, plain = label(summary, beside), in_plain_words(summary.server, summary.title)
+    return f"{plain}{name.removeprefix(summary.server)}" if name.startswith(summary.server) else name
 
 
 def with_file(summary: Summary, beside: Sequence[Summary], *, is_narrow: bool = False) -> str:

@@ -140,7 +140,13 @@ def _cases(
     targets: Sequence[Target], points: Sequence[Mapping[str, Value]], left_out: Sequence[SkippedServer]
 ) -> tuple[Case, ...]:
     skipped = {(skip.server, skip.python) for skip in left_out}
-    cases = (case_of(target.name, point).for_target(target.name, target.axes) for target in targets for point in points)
+    cases = (
+        case_of(target.name, {**point, "path": target.requests_path or point.get("path")}).without(
+            set(point) - set(target.axes)
+        )
+        for target in targets
+        for point in points
+    )
     return tuple(case for case in dict.fromkeys(cases) if (case.server, case.python) not in skipped)
 
 

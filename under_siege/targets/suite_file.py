@@ -287,12 +287,28 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         prepare=command_words(f"{key}.prepare", table.prepare),
         headers=tuple((header, str(value)) for header, value in table.headers.items()),
         warm_up=None if table.warm_up is None else warm_up(f"{key}.warm_up", table.warm_up),
+        requests_path=table.path,
     )
+    if table.path:
+        _check_server_path(f"{key}.path", table, top.load)
     if command and not url:
         _check_port(f"{key}.command", table, command, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
     needs_python = uses_suite_environment or bool(target.requirements) or "task" in axes
     return _with_axes(key, target, axes, needs_python=needs_python)
+
+
+def _check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
+    if not is_path(table.path):
+        raise invalid_value(key, table.path, PATH)
+    if placeholders(table.path):
+        raise invalid_value(key, table.path, "a path without placeholders; load.path may have them")
+    if isinstance(load.path, list) or load.files:
+        raise BadInputError(
+            f"{key} with {'files' if load.files else 'several paths'} under [load]: expected one of them"
+        )
+    if table.ceiling:
+        raise BadInputError(f"{key}: expected no path, because a ceiling gets the requests of each server")
 
 
 def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> Target:

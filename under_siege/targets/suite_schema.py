@@ -94,6 +94,7 @@ class ServerTable(_Table, frozen=True):
     title: str = ""
     command: str | None = None
     url: str = ""
+    path: str = ""
     requirements: list[str] = []
     environment: dict[str, str | int] = {}
     needs: list[str] = []

@@ -1,8 +1,10 @@
 """Cases: identified by their server and their values on all axes, in plans, records and reports."""
 
+import itertools
 import json
 import re
 
+import msgspec
 import pytest
 from conftest import SERVERS, TESTS
 from plans import plan_of
@@ -12,10 +14,11 @@ from under_siege.analysis.report_data import summarize
 from under_siege.checks.verdict import RULES, judge
 from under_siege.compare.diff import compare_results
 from under_siege.compare.diff_export import as_markdown
-from under_siege.model.case import case_of
-from under_siege.model.record import Result, load, save
+from under_siege.model.case import case_of, load_axes
+from under_siege.model.record import MeasuredSuite, Result, load, save
 from under_siege.model.suite import Kind
 from under_siege.render import Report
+from under_siege.report.labels import across, told_apart
 from under_siege.run.start_command import start_of
 from under_siege.targets import strategies
 from under_siege.targets.strategies import all_strategies, read_strategy
@@ -109,6 +112,63 @@ def test_one_axis_is_a_column_and_two_axes_are_a_matrix() -> None:
     assert re.search(r"^strategy +1 worker +2 workers$", by_python, re.MULTILINE)
     assert re.search(r"^4_pool on 3.14.7 +[\d.]+ +[\d.]+\*$", by_python, re.MULTILINE)
     assert re.search(r"^2_loop on 3.11.7 +([\d.]+) +\1$", by_python, re.MULTILINE)  # equal for all numbers of workers
+
+
+def routes(**axes: tuple) -> Result:
+    """Return a result of one server with three paths; the rate at `/def` is twice that at the others."""
+    records = []
+    for round_ in (1, 2, 3):
+        for values in (dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values())):
+            for path in ("/report/async", "/report/def", "/report/pool"):
+                parameters = {"path": path, **values}
+                users = parameters.pop("users", 5)
+                workers = 2 if path == "/report/def" else 1
+                records.append(bare_record(round_, users=users, parameters=parameters))
+                records.append(record_of("shop", round_, workers=workers, users=users, parameters=parameters))
+    return msgspec.structs.replace(result_of(records), suite=MeasuredSuite(title="shop"))
+
+
+def test_routes_of_the_only_server_compete() -> None:
+    result = routes()
+    assert [case.rank for case in summarize(result).cases] == [2, 1, 2]
+    table = Report(result).formatted("table")
+    assert table.startswith("Use /report/def.\n")
+    assert re.search(r"^→ 1 +shop +/report/def ", table, re.MULTILINE)
+    result.records.append(record_of("other", parameters={"path": "/report/def"}))
+    assert [case.rank for case in summarize(result).cases if case.server == "shop"] == [1, 1, 1]
+
+
+def test_routes_and_users_make_one_table() -> None:
+    table = Report(routes(users=(5, 10))).formatted("table")
+    assert re.search(r"^server +5 users +10 users$", table, re.MULTILINE)
+    assert re.search(r"^/report/def +[\d.]+\* +[\d.]+\*$", table, re.MULTILINE)
+    assert table.count("─\n") == 1
+
+
+def test_servers_with_a_path_each_compete() -> None:
+    paths = {"one": "/a", "two": "/b"}
+    cases = [case_of(server, {"path": path, "users": 5}) for server, path in paths.items()]
+    assert load_axes(cases) == {"users"}
+    assert load_axes([*cases, case_of("two", {"path": "/a", "users": 5})]) == {"path", "users"}
+
+
+def test_the_axis_with_fewer_values_has_the_columns() -> None:
+    cases = [case_of("x", {"path": path, "workers": workers}) for path in "abc" for workers in (1, 2)]
+    assert across(cases) == ["workers"]
+    cases = [case_of("x", {"path": path, "workers": workers}) for path in "ab" for workers in (1, 2, 3)]
+    assert across(cases) == ["path"]
+
+
+def test_long_values_are_shortened_to_what_tells_them_apart() -> None:
+    long = "/api/v1/customers/reports"
+    assert told_apart([f"{long}/async", f"{long}/def"], 24) == {f"{long}/async": "…async", f"{long}/def": "…def"}
+    assert told_apart(["/a/async?size=10", "/a/def?size=10"], 10) == {
+        "/a/async?size=10": "…async…",
+        "/a/def?size=10": "…def…",
+    }
+    assert told_apart(["/a", "/b"], 24) == {"/a": "/a", "/b": "/b"}
+    same_ends = [f"a{'b' * 30}{middle}{'c' * 30}" for middle in "12"]
+    assert len(set(told_apart(same_ends, 24).values())) == 2
 
 
 @pytest.mark.usefixtures("undrawn")
