@@ -37,6 +37,7 @@ PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "mem
 ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
 TRACED_REQUESTS = 8
 USUAL_ROUNDS = 3  # typical with --rounds auto; sets the length of the progress bar
+REVISION_ROUNDS = 8  # with --against; the number must not depend on what was measured
 WIDE = "Add columns: ping p50, workers, CPU per transaction, rate as measured, CPU speed, time until ready."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
@@ -106,6 +107,9 @@ def init(app: str, out: Path) -> None:
 )
 @click.option("--require", "wanted", multiple=True, help=REQUIRE)
 @click.option("--quick", is_flag=True, help="Run the quick profile of a suite, if it has one.")
+@click.option(
+    "--against", metavar="BASE", help="Compare with this git revision, or the directory of another work tree."
+)
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
 @click.option("--wide", is_flag=True, help=WIDE)
 @measuring_options
@@ -116,6 +120,7 @@ def run(
     rounds: int | None,
     wanted: tuple[str, ...],
     quick: bool,
+    against: str | None,
     traced: bool,
     wide: bool,
     options: CommonOptions,
@@ -127,17 +132,21 @@ def run(
     strategies are compared. --task, --users, --workers and --python may be repeated.
 
     Exit 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a requirement is
-    undecided; else 0.
+    undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
     from under_siege.analysis.stopping_rule import MOST_ROUNDS
     from under_siege.analysis.stopping_rule import wanted as still_open
     from under_siege.run.plan import make_plan
+    from under_siege.run.revision import with_base
     from under_siege.run.session import run_plan
     from under_siege.targets.selection import suite_of, with_required
     from under_siege.trace.request_trace import RequestTracer
 
     command = "run --trace" if traced else "run"
-    suite = with_required(suite_of(servers, options.ping, quick=quick, style=style, command=command), wanted)
+    suite = suite_of(servers, options.ping, quick=quick, style=style, command=command)
+    suite = with_required(suite, wanted, has_base=against is not None)
+    if against is not None:
+        suite, rounds = with_base(suite, against, options.axes["python"]), rounds or REVISION_ROUNDS
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=options.seed)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + traced * len(plan.cases)
     measure = partial(run_plan, plan, wanted=still_open if rounds is None else None, is_bounded=rounds is None)

@@ -28,6 +28,7 @@ from under_siege.trace.timeline_text import TimelinesAsText, steps
 
 if TYPE_CHECKING:
     from under_siege.charts.html import Picture
+    from under_siege.compare.diff import ResultComparison
 
 WIDTH = 136  # columns, if the output is not a terminal
 _SUFFIXES = (".svg", ".png", ".html", ".json")
@@ -44,6 +45,15 @@ class Report:
     @cached_property
     def comparison(self) -> Comparison:
         return summarize(self.result, corrected=self._corrected)
+
+    @cached_property
+    def revisions(self) -> "ResultComparison | None":
+        """The changes between the revisions that were measured; None unless there are two."""
+        if self.result.suite is None or not self.result.suite.against:
+            return None
+        from under_siege.compare.diff import compare_revisions
+
+        return compare_revisions(self.result)
 
     def for_terminal(self, output_format: str = "table", *, wide: bool = False) -> RenderableType:
         """Return the result as a table or as timelines; `wide` adds columns to the table of a comparison."""
@@ -71,6 +81,10 @@ class Report:
             return getattr(drill_export, f"as_{output_format}")(self.result)
         if self.result.steps:
             return getattr(capacity_export, f"as_{output_format}")(self.result)
+        if (revisions := self.revisions) is not None and output_format in ("table", "markdown"):
+            from under_siege.compare import diff_export
+
+            return getattr(diff_export, f"as_{output_format}")(revisions)
         if output_format == "table":
             return comparison_export.as_table(self.comparison, wide=wide)
         return getattr(comparison_export, f"as_{output_format}")(self.comparison)
@@ -87,7 +101,11 @@ class Report:
         }
         if sweeps := sweeps_as_data(self.comparison):
             data["sweeps"] = sweeps
-        if result.requirements:
+        if self.revisions is not None:
+            from under_siege.compare import diff_export
+
+            data["revisions"] = diff_export.as_data(self.revisions)
+        elif result.requirements:
             data["requirements"] = required_as_data(judged(self.comparison))
         if result.incidents:
             from under_siege.faults import drill_export
@@ -220,6 +238,8 @@ class Report:
             return drill_result.exit_code(self.result)
         if self.result.steps:
             return capacity_result.exit_code(self.result)
+        if self.revisions is not None:
+            return self.revisions.exit_code
         verdicts = {summary.verdict for summary in self.comparison.cases}
         requirements_code = exit_code_of(judged(self.comparison))
         return 1 if FAILED in verdicts or requirements_code == 1 else 3 if verdicts - {OK} or requirements_code else 0

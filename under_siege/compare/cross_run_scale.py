@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from under_siege.stats.estimates import Estimate, ratio
-from under_siege.stats.metrics import estimates_of
+from under_siege.stats.metrics import Estimates, estimates_of
 from under_siege.stats.rounds_data import Round
 from under_siege.stats.speed_correction import Slope, SpeedCorrection
 
@@ -33,6 +33,29 @@ class Bounds(NamedTuple):
 
     least: float
     most: float
+
+
+class Changes(Protocol):
+    """The changes between two sides."""
+
+    def speed_ratio(self, base: Case, new: Case) -> float | None: ...
+    def change(self, name: str, base: Case, new: Case) -> Estimate | None: ...
+
+
+class ChangesInOneRun:
+    """The changes between cases of one result, whose rounds were interleaved on the same machine."""
+
+    def __init__(self, cases: Sequence[Case], measured: Estimates) -> None:
+        self._places = {case[0]: place for place, case in enumerate(cases)}  # by the first round
+        self._measured = measured
+
+    def speed_ratio(self, *_: Case) -> None:
+        """Return None: the speed needs no further adjustment."""
+
+    def change(self, name: str, base: Case, new: Case) -> Estimate | None:
+        """Return the metric in `new` as a multiple of `base`; None if one of them is unknown."""
+        before, after = (self._measured[name][self._places[case[0]]] for case in (base, new))
+        return before and after and ratio_between(before, len(base), after, len(new))
 
 
 class CrossRunChanges:

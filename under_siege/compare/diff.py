@@ -13,8 +13,8 @@ from under_siege.analysis.summary import Summary
 from under_siege.analysis.threshold_check import Judged, exit_code_of, judged_beside, places_of
 from under_siege.analysis.threshold_check import judged as judged_alone
 from under_siege.checks.verdict import FAILED, OK
-from under_siege.compare.cross_run_scale import CrossRunChanges
-from under_siege.model.case import Case, axis
+from under_siege.compare.cross_run_scale import Changes, ChangesInOneRun, CrossRunChanges
+from under_siege.model.case import REVISION, Case, axis
 from under_siege.model.record import Environment, Result
 from under_siege.stats.estimates import ACCURACY, CONFIDENCE, Estimate, Step, chance_of, holm, student_at
 from under_siege.stats.metrics import MEASURES
@@ -170,6 +170,7 @@ class ResultComparison:
     cases: list[CasePair]
     has_common_speed: bool  # whether the changes are speed-adjusted
     required: list[Judged] = field(default_factory=list)  # the requirements of the new result
+    in_one_run: Comparison | None = None  # the result that has both sides
 
     @property
     def exit_code(self) -> int:
@@ -193,14 +194,40 @@ def compare_results(base: Result, new: Result) -> ResultComparison:
     return ResultComparison(base, new, adjusted_for_tests(pairs), changes.is_common, required)
 
 
+def compare_revisions(result: Result) -> ResultComparison:
+    """Compare the two revisions in a result of `run --against`, case by case."""
+    whole = summarize(result)
+    changes = ChangesInOneRun(whole.rounds, whole.measured)
+    base, new = (
+        {
+            case.without([REVISION]): side
+            for case, side in _by_case(whole, ()).items()
+            if is_base == _is_base(case, result)
+        }
+        for is_base in (True, False)
+    )
+    pairs = [_pair(case, base.get(case), new.get(case), changes) for case in dict.fromkeys([*new, *base])]
+    alone = [check for check in judged_alone(whole) if not _is_base(check.case.case, result)]
+    required = [*alone, *_judge_relative(whole, base, [REVISION], changes)]
+    return ResultComparison(
+        result, result, adjusted_for_tests(pairs), has_common_speed=True, in_one_run=whole, required=required
+    )
+
+
+def _is_base(case: Case, result: Result) -> bool:
+    return result.suite is not None and case.get(REVISION) == result.suite.against
+
+
 def _judge_relative(
-    after: Comparison, base: Mapping[Case, _Side], ignored: Sequence[str], changes: CrossRunChanges
+    after: Comparison, base: Mapping[Case, _Side], ignored: Sequence[str], changes: Changes
 ) -> Iterator[Judged]:
     """Judge the requirements that are relative to the base."""
     for requirement in after.result.requirements:
         goal = requirement.goal
         for index in places_of(requirement, after) if goal.of_base else ():
             case, rounds = after.cases[index], after.rounds[index]
+            if _is_base(case.case, after.result):
+                continue
             before = base.get(case.case.without(ignored))
             change = before and _ratio(goal.figure, before, (case, rounds), changes)
             yield judged_beside(goal, case, before and before[0], change)
@@ -219,7 +246,7 @@ def _by_case(comparison: Comparison, ignored: Sequence[str]) -> dict[Case, _Side
     return {summary.case.without(ignored): (summary, rounds) for summary, rounds in pairs}
 
 
-def _pair(case: Case, base: _Side | None, new: _Side | None, cross_run: CrossRunChanges) -> CasePair:
+def _pair(case: Case, base: _Side | None, new: _Side | None, cross_run: Changes) -> CasePair:
     before, after = base and base[0], new and new[0]
     changes = [MetricChange(figure, before, after) for figure in FIGURES]
     if base is None or new is None:
@@ -231,7 +258,7 @@ def _pair(case: Case, base: _Side | None, new: _Side | None, cross_run: CrossRun
     return CasePair(case, before, after, tuple(changes), cross_run.speed_ratio(base[1], new[1]))
 
 
-def _ratio(figure: str, base: _Side, new: _Side, cross_run: CrossRunChanges) -> Estimate | None:
+def _ratio(figure: str, base: _Side, new: _Side, cross_run: Changes) -> Estimate | None:
     """Return the change; None if it is unknown or the memory is not of the same kind."""
     if figure == "memory_bytes" and base[0].memory_kind != new[0].memory_kind:
         return None

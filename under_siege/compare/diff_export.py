@@ -52,11 +52,12 @@ from under_siege.compare.diff import (
     ResultComparison,
     machine_difference,
 )
-from under_siege.model.case import Case, axis
+from under_siege.model.case import REVISION, Case, axis
 from under_siege.model.record import SCHEMA, Result
 from under_siege.report import columns
 from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
 from under_siege.report.labels import at, full_name, varying
+from under_siege.report.notes import footnote, notes
 from under_siege.report.threshold_text import required_as_data, required_as_markdown, required_as_table
 from under_siege.stats.estimates import ACCURACY
 from under_siege.stats.metrics import SPEED_CORRECTED
@@ -107,7 +108,20 @@ def _doubt(comparison: ResultComparison) -> str:
 
 def _legend(comparison: ResultComparison) -> list[str]:
     is_open = any(change.judgement == UNDECIDED for case in comparison.cases for change in case.changes)
-    return [*LEGEND, *(["?: undecided, because there is only one round or a value is missing"] if is_open else [])]
+    return [
+        *LEGEND,
+        *_conditions(comparison),
+        *(["?: undecided, because there is only one round or a value is missing"] if is_open else []),
+    ]
+
+
+def _conditions(comparison: ResultComparison) -> Iterator[str]:
+    """Yield the two revisions of a single run, and how they were measured."""
+    if (whole := comparison.in_one_run) is not None:
+        values = dict.fromkeys(str(summary.case.get(REVISION)) for summary in whole.cases)
+        base = whole.result.suite.against if whole.result.suite else ""
+        yield f"before: {base} · now: {', '.join(value for value in values if value != base)}"
+        yield footnote(whole)[-1]
 
 
 def grid_of(comparison: ResultComparison) -> Grid:
@@ -174,13 +188,21 @@ def _conclusion(comparison: ResultComparison) -> str:
         parts += [f"{label}: {'; '.join(names)}."] if matching else []
     equal = sum(case.judgement == SAME for case in comparison.cases)
     if equal == len(comparison.cases):
-        return "No significant changes."
+        rates = [change for case in comparison.cases for change in case.changes if change.figure == "rate_per_s"]
+        found = (
+            f" A change of {size} in {column_of('rate_per_s').name} would be found."
+            if (size := _visible(rates))
+            else ""
+        )
+        return f"No significant changes.{found}"
     return " ".join([*parts, f"No significant difference: {equal} of {len(comparison.cases)}."] if equal else parts)
 
 
 def _metrics_of(case: CasePair) -> str:
-    figures = [column_of(change.figure).name for change in case.changes if change.judgement == case.judgement]
-    return f" ({', '.join(figures)})" if figures else ""
+    changes = [change for change in case.changes if change.judgement == case.judgement]
+    sizes = [percent(change.fraction) if change.fraction and change.step else "" for change in changes]
+    names = [f"{column_of(change.figure).name} {size}".strip() for change, size in zip(changes, sizes, strict=True)]
+    return f" ({', '.join(names)})" if names else ""
 
 
 def _remarks(comparison: ResultComparison) -> Iterator[str]:
@@ -193,6 +215,8 @@ def _remarks(comparison: ResultComparison) -> Iterator[str]:
             yield f"{name}: was not measured {'before' if case.base is None else 'now'}"
         else:
             yield from (f"{name}: {remark}" for remark in _changed_settings(case.base, case.new))
+    if comparison.in_one_run is not None:
+        yield from (f"{where}: {note}" for where, note in notes(comparison.in_one_run))
     yield from _speed_remarks(comparison)
     yield from _noise_remarks(comparison, cases)
 
@@ -245,9 +269,13 @@ def _is_corrected(change: MetricChange) -> bool:
 
 def as_json(comparison: ResultComparison) -> str:
     """Return an object for programs; the docstring of this module lists the keys."""
+    return msgspec.json.format(msgspec.json.encode(as_data(comparison)), indent=2).decode()
+
+
+def as_data(comparison: ResultComparison) -> dict[str, Any]:
     judgements = {case.judgement for case in comparison.cases}
     worst = next((name for name in (FAILED, GONE, WORSE, UNDECIDED, BETTER) if name in judgements), "no difference")
-    data = {
+    return {
         "schema": SCHEMA,
         "base": _result(comparison.base),
         "new": _result(comparison.new),
@@ -257,7 +285,6 @@ def as_json(comparison: ResultComparison) -> str:
         "cases": [_case(case) for case in comparison.cases],
         "requirements": required_as_data(comparison.required),
     }
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 
 def _result(result: Result) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 Value = str | int
+REVISION = "revision"  # the axis of `run --against`
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ _AXES = {
         Axis("keep_alive", "keep-alive {}", "with", of_load=True),
         Axis("python", "Python {}", "on", of_work=True),
         Axis("workers", "{} workers", "with"),
+        Axis(REVISION, "{}", "at"),
     )
 }
 

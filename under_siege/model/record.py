@@ -379,6 +379,7 @@ class MeasuredSuite(msgspec.Struct, frozen=True, kw_only=True):
     checked: str = ""  # what was compared, in words; empty for every byte
     request: str = ""  # the method, and type and size of the body; empty for a plain GET
     ping: str = ""  # path of the health check; empty without one
+    against: str = ""  # the base among the revisions; empty unless there are two
 
 
 class Result(msgspec.Struct, kw_only=True):

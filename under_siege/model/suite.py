@@ -198,6 +198,7 @@ class Suite:
     ready_within_s: float = READY_WITHIN_S
     title: str = ""
     source: str = ""  # the path of the suite file, as the user wrote it
+    revisions: Mapping[str, Path] = field(default_factory=dict)  # by the value on that axis: the folder; base first
     folder: Path | None = None  # the working directory of the commands; None: the bench's own
     has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
     required: tuple[Required, ...] = ()

@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import psutil
 
 from common.errors import BadInputError
 from common.server_contract import remedy, unmet
-from under_siege.model.case import Case, Value, case_of
+from under_siege.model.case import REVISION, Case, Value, case_of
 from under_siege.model.record import Record, SkippedServer
 from under_siege.model.suite import Load, Suite, Target, WarmUp, filled, filled_all
 from under_siege.targets.expectation import Expectation, Expectations
@@ -34,6 +34,14 @@ class ProgressListener(Protocol):
     def case_ends(self) -> None: ...
 
 
+class EnvironmentKey(NamedTuple):
+    """What tells virtual environments apart."""
+
+    requirements: tuple[str, ...]
+    python: str  # version
+    folder: Path | None  # what paths in the requirements are relative to
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """All cases of a run, the load of each, and the number of rounds."""
@@ -47,8 +55,8 @@ class Plan:
     rounds: int
     seed: int
     left_out: tuple[SkippedServer, ...] = ()  # what can't run with these Pythons
-    # By requirements and Python version: the directory of the virtual environment, or why there is none
-    environments: Mapping[tuple[tuple[str, ...], str], Path | str] = field(default_factory=dict)
+    # The directory of the virtual environment, or why there is none
+    environments: Mapping[EnvironmentKey, Path | str] = field(default_factory=dict)
     unprepared: Mapping[Case, str] = field(default_factory=dict)  # why each of these could not be prepared
 
     def in_order(self) -> Iterator[list[Case]]:
@@ -69,6 +77,13 @@ class Plan:
 
     def requirements_of(self, case: Case) -> tuple[str, ...]:
         return tuple(filled_all(self.targets[case.server].requirements, dict(case.values)))
+
+    def folder_of(self, case: Case) -> Path | None:
+        """Return the working directory of its commands; None: that of the bench."""
+        return self.suite.revisions.get(str(case.get(REVISION)), self.suite.folder)
+
+    def environment_of(self, case: Case) -> EnvironmentKey:
+        return EnvironmentKey(self.requirements_of(case), self.python_of(case).version, self.folder_of(case))
 
     def load_of(self, case: Case) -> Load:
         path = filled(str(case.get("path") or self.load.path), {"task": case.task})

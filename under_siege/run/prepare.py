@@ -16,7 +16,7 @@ from under_siege.model.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule
 from under_siege.model.case import Case
 from under_siege.model.record import CaseFailedError
 from under_siege.paths import ROOT
-from under_siege.run.plan import Plan, ProgressListener, new_record
+from under_siege.run.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.start_command import Start, missing_library, prepare_command, suite_command
 from under_siege.targets.expectation import Expectation, Expectations, Files, Work, try_task
@@ -59,8 +59,9 @@ def _imported(path: Path) -> Iterator[str]:
 async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
     """Run each prepare command once; return the plan with the cases that can't be measured because one failed."""
     everything = (*plan.cases, *plan.ceilings)
-    if plan.suite.prepare and (why := await _why_not_prepared(prepare_command(plan), watcher)):
-        return replace(plan, unprepared=dict.fromkeys(everything, why))
+    for folder in (plan.suite.revisions.values() or [plan.suite.folder]) if plan.suite.prepare else ():
+        if why := await _why_not_prepared(prepare_command(plan, folder), watcher):
+            return replace(plan, unprepared=dict.fromkeys(everything, why))
     reasons: dict[tuple[str, ...], str] = {}
     unprepared = {}
     for case in everything:
@@ -70,7 +71,7 @@ async def prepared(plan: Plan, watcher: ProgressListener) -> Plan:
             start = suite_command(plan, case, words)
         except CaseFailedError:
             continue  # its own measurement will fail with the reason
-        key = (*start.words, start.environment["PATH"])
+        key = (*start.words, start.environment["PATH"], str(start.folder))
         if key not in reasons:
             reasons[key] = await _why_not_prepared(start, watcher)
         if reasons[key]:
@@ -93,13 +94,13 @@ async def _why_not_prepared(start: Start, watcher: ProgressListener) -> str:
 
 async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
     """Return the plan with Pythons that have what the servers need, or with the environments that they name."""
-    if (folder := plan.suite.folder) is not None:
-        environments: dict[tuple[tuple[str, ...], str], Path | str] = {}
+    if plan.suite.folder is not None:
+        environments: dict[EnvironmentKey, Path | str] = {}
         for case in (*plan.cases, *plan.ceilings):
-            requirements, python = plan.requirements_of(case), plan.python_of(case)
-            key = (requirements, python.version)
-            if requirements and key not in environments and not missing_library(plan.targets[case.server]):
-                environments[key] = await environment_with(requirements, python, folder, watcher.warn)
+            key, folder = plan.environment_of(case), plan.folder_of(case) or Path()
+            if key.requirements and key not in environments and not missing_library(plan.targets[case.server]):
+                python = plan.python_of(case)
+                environments[key] = await environment_with(key.requirements, python, folder, watcher.warn)
         return replace(plan, environments=environments)
     pythons = dict(plan.pythons)
     for version, python in plan.pythons.items():
@@ -113,8 +114,8 @@ async def with_environments(plan: Plan, watcher: ProgressListener) -> Plan:
 async def package_versions(plan: Plan) -> dict[str, dict[str, str]]:
     """Return the versions of the packages that servers need, for each environment of a suite, or else each Python."""
     pythons = {
-        f"{version} with {', '.join(requirements)}": str(venv / "bin" / "python")
-        for (requirements, version), venv in plan.environments.items()
+        f"{key.python} with {', '.join(key.requirements)}": str(venv / "bin" / "python")
+        for key, venv in plan.environments.items()
         if isinstance(venv, Path)
     } or {version: python.path for version, python in plan.pythons.items()}
     return {name: await asyncio.to_thread(packages_of, path) for name, path in pythons.items()}

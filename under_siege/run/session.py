@@ -217,6 +217,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
             checked=rule.checked(),
             request=suite.load.request.described(),
             ping=ping,
+            against=next(iter(suite.revisions), ""),
         )
     result = Result(
         environment=describe_environment(plan.pythons.values()),

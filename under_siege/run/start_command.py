@@ -55,32 +55,32 @@ def start_of(plan: Plan, case: Case, port: int, services: Mapping[str, str]) -> 
         kept().removing(Path(folder)),
     ):
         values = {**_values(plan, case, environment), **values, "folder": folder}
-        completed = [_completed(word, plan.suite.folder, Path(folder), values) for word in words]
+        completed = [_completed(word, plan.folder_of(case), Path(folder), values) for word in words]
         variables = {filled(name, values): filled(text, values) for name, text in target.environment}
-        yield Start(filled_all(completed, values), {**environment, **variables}, plan.suite.folder, folder)
+        yield Start(filled_all(completed, values), {**environment, **variables}, plan.folder_of(case), folder)
 
 
 def suite_command(plan: Plan, case: Case, words: Sequence[str], values: Mapping[str, object] | None = None) -> Start:
     """Return a command of the suite, in the environment of the target; raise CaseFailedError as `start_of`."""
     environment = _environment(plan, case)
     values = {**_values(plan, case, environment), **(values or {})}
-    return Start(filled_all(words, values), environment, plan.suite.folder)
+    return Start(filled_all(words, values), environment, plan.folder_of(case))
 
 
-def prepare_command(plan: Plan) -> Start:
-    """Return the command that prepares the whole suite, with the first Python that was named."""
+def prepare_command(plan: Plan, folder: Path | None) -> Start:
+    """Return the command that prepares the whole suite in this folder, with the first Python that was named."""
     python = next(iter(plan.pythons.values())).path
     environment = {**os.environ, "PATH": _path(Path(python).parent)}
-    return Start(filled_all(plan.suite.prepare, _places(plan, environment, python)), environment, plan.suite.folder)
+    return Start(filled_all(plan.suite.prepare, _places(plan, folder, environment, python)), environment, folder)
 
 
 def _values(plan: Plan, case: Case, environment: Mapping[str, str]) -> dict[str, object]:
-    return {**dict(case.values), **_places(plan, environment, plan.python_of(case).path)}
+    return {**dict(case.values), **_places(plan, plan.folder_of(case), environment, plan.python_of(case).path)}
 
 
-def _places(plan: Plan, environment: Mapping[str, str], python: str) -> dict[str, object]:
+def _places(plan: Plan, folder: Path | None, environment: Mapping[str, str], python: str) -> dict[str, object]:
     """Return the values of {python}, {suite} and {files}."""
-    folder = plan.suite.folder or Path()
+    folder = folder or Path()
     return {
         "python": shutil.which("python", path=environment["PATH"]) or python,
         "suite": folder,
@@ -103,7 +103,7 @@ def _environment(plan: Plan, case: Case) -> dict[str, str]:
     if library := missing_library(target):
         raise CaseFailedError("missing_library", f"{library} is missing; install it with: {install_command(library)}")
     programs, environment = Path(python.path).parent, dict(os.environ)
-    venv = plan.environments[(plan.requirements_of(case), python.version)] if target.requirements else None
+    venv = plan.environments[plan.environment_of(case)] if target.requirements else None
     if isinstance(venv, Path):
         programs = venv / "bin"
         environment["VIRTUAL_ENV"] = str(venv)

@@ -160,13 +160,13 @@ def _running_suite(urls: Sequence[str], ping: str | None) -> Suite:
     )
 
 
-def with_required(suite: Suite, texts: Sequence[str]) -> Suite:
+def with_required(suite: Suite, texts: Sequence[str], *, has_base: bool = False) -> Suite:
     """Return the suite with further requirements; raise BadInputError if one is invalid or can't be measured."""
     further = required(texts)
     for requirement in further:
-        if requirement.goal.of_base:
+        if requirement.goal.of_base and not has_base:
             raise BadInputError(
-                f"{requirement.text!r}: needs a base to compare with; use it with {PROGRAM} compare, or in a suite"
+                f"{requirement.text!r}: needs a base; use it with --against, with {PROGRAM} compare, or in a suite"
             )
     requirements = tuple(dict.fromkeys((*suite.required, *further)))
     unmeasured = dict(_unmeasured(suite))

@@ -207,7 +207,7 @@ def test_an_error_names_the_metrics_of_a_result(run_cli) -> None:
     ("words", "error"),
     [
         (("2", "--require", "speed > 3"), "'speed > 3' is not a goal: expected METRIC < LIMIT"),
-        (("2", "--require", "rate >= 0.97 of base"), "needs a base to compare with; use it with bench.py compare"),
+        (("2", "--require", "rate >= 0.97 of base"), "needs a base; use it with --against, with bench.py compare"),
         (
             ("http://127.0.0.1:1/", "--require", "cpu < 1s"),
             "it is unknown for servers that are already running: expected one of p50",

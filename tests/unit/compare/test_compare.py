@@ -17,7 +17,7 @@ def test_a_result_does_not_differ_from_itself() -> None:
     found = compare_results(result, result)
     assert found.exit_code == 0
     assert {one.fraction for case in found.cases for one in case.changes} == {0.0}
-    assert as_text(found).startswith("No significant changes.")
+    assert as_text(found).startswith("No significant changes. A change of ")
     assert "worse" not in as_text(found).replace("better, worse", "")
 
 
@@ -27,7 +27,7 @@ def test_slower_is_worse_and_faster_is_better() -> None:
     assert judgements(found)["1_a"]["rate_per_s"] == "worse"
     assert judgements(found)["3_c"]["rate_per_s"] == "no difference"
     assert found.exit_code == 1
-    assert as_text(found).startswith("Worse: 1_a (trans/s). No significant difference: 1 of 2.")
+    assert as_text(found).startswith("Worse: 1_a (trans/s -21 %). No significant difference: 1 of 2.")
     back = compare_results(new, base)
     assert judgements(back)["1_a"]["rate_per_s"] == "better"
     assert by_server(back) == {"1_a": "better", "3_c": "no difference"}

@@ -1,0 +1,101 @@
+"""Two revisions in one run: what changed, how often equal ones seem to differ, and bad revisions."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from command import invoke
+from simulated_record import CPUS, result_of
+from simulated_results import SPEED_PROBE, a_record, add_beats, as_text, vary
+
+from under_siege.compare.diff import compare_revisions
+from under_siege.model.record import MeasuredSuite, Result
+from under_siege.render import Report
+
+BASE, NEW = "main (1c2d3e4)", "work tree (5f6a7b8 with changes)"
+ROUNDS = 8
+TRIALS = 200
+
+
+def two_revisions(rng: np.random.Generator, factor: float = 1.0, noise: float = 0.04, rounds: int = ROUNDS) -> Result:
+    """Return a result in which the rate of the work tree is `factor` times that of the base, on a noisy machine."""
+    records = []
+    for round_ in range(1, rounds + 1):
+        sides = [("bare", CPUS, 1.0, ""), ("shop", 2, 1.0, BASE), ("shop", 2, factor, NEW)]
+        for server, workers, rate, revision in sides:
+            speed = float(np.exp(rng.normal(0, 0.1)))  # each siege has its own
+            record = a_record(server, round_, workers, rate * float(np.exp(rng.normal(0, noise))), speed, waits=False)
+            if revision:
+                record.values["revision"] = revision
+                vary(record, rng, noise)
+            add_beats(record, speed, workers, rng)
+            records.append(record)
+    result = result_of(records, speed_probe=SPEED_PROBE)
+    return msgspec.structs.replace(result, suite=MeasuredSuite(title="shop", against=BASE))
+
+
+def test_a_slower_revision_is_worse() -> None:
+    result = two_revisions(np.random.default_rng(1), 0.8)
+    comparison = compare_revisions(result)
+    assert [case.judgement for case in comparison.cases] == ["worse"]
+    assert comparison.exit_code == Report(result).exit_code() == 1
+    text = as_text(comparison)
+    assert text.startswith("Worse: shop (trans/s -")
+    assert f"before: {BASE} · now: {NEW}" in " ".join(text.split())
+    data = json.loads(Report(result).formatted("json"))["revisions"]
+    assert data["cases"][0]["figures"]["rate_per_s"]["judgement"] == "worse"
+    swapped = msgspec.structs.replace(result, suite=MeasuredSuite(title="shop", against=NEW))
+    assert [case.judgement for case in compare_revisions(swapped).cases] == ["better"]
+    assert compare_revisions(swapped).exit_code == 0
+
+
+def test_equal_revisions_rarely_differ() -> None:
+    rng = np.random.default_rng(20261124)
+    changes = [compare_revisions(two_revisions(rng)).cases[0] for _ in range(TRIALS)]
+    assert sum(case.judgement in ("better", "worse") for case in changes) <= 0.05 * TRIALS
+    assert "would be found" in as_text(compare_revisions(two_revisions(rng)))
+
+
+def test_a_revision_that_is_ten_percent_slower_is_found() -> None:
+    rng = np.random.default_rng(3)
+    found = [compare_revisions(two_revisions(rng, 0.9, noise=0.03)).cases[0].judgement for _ in range(50)]
+    assert found.count("worse") >= 45
+
+
+def test_requirements_apply_to_the_new_revision() -> None:
+    result = two_revisions(np.random.default_rng(5), 0.8)
+    report = Report(result)
+    report.add_requirements(["rate >= 0.97 of base"], has_base=True)
+    required = compare_revisions(result).required
+    assert [(check.case.case.get("revision"), check.outcome) for check in required] == [(NEW, "missed")]
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a git repository with a suite, committed, and then changed."""
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "suite.toml").write_text('[servers.one]\ncommand = "serve {port}"\n')
+    for words in ("init -q", "add -A", "-c user.name=a -c user.email=a@b.c commit -q -m one"):
+        subprocess.run(["git", "-C", folder, *words.split()], check=True)
+    (folder / "suite.toml").write_text('[servers.one]\ncommand = "serve --port {port}"\n')
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("target", "base", "error"),
+    [
+        ("suite.toml", "no-such-branch", "--against no-such-branch: no such revision of"),
+        ("suite.toml", "--help", "--against --help: no such revision of"),
+        ("suite.toml", ".", "--against .: that is the work tree itself"),
+        ("2", "HEAD", "--against HEAD: expected a suite file"),
+    ],
+)
+def test_a_bad_base_is_an_error_of_one_line(repository: Path, target: str, base: str, error: str) -> None:
+    ran = invoke("run", target, f"--against={base}", folder=repository)
+    assert ran.returncode == 2
+    assert error in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1

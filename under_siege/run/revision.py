@@ -1,0 +1,111 @@
+"""Measure two revisions of an application in one run: the work tree, and the base that it is compared with."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from common.errors import BadInputError
+from under_siege.environments.venvs import DIRECTORY
+from under_siege.model.case import REVISION, Value
+from under_siege.model.result_file import legible
+from under_siege.model.suite import Suite
+from under_siege.targets.interpreter import Interpreter, interpreter
+
+LIMIT_S = 300.0  # for a checkout
+
+
+def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
+    """Return the suite with the axis `revision`: the base first, then the work tree as it is.
+
+    Args:
+        base: a revision in the git repository of the suite's folder, or the directory of another work tree.
+        pythons: the paths of the interpreters that run the servers.
+
+    Raises:
+        BadInputError: there is no such revision or directory, or it lacks the suite's folder, or can't be imported.
+    """
+    if (folder := suite.folder) is None:
+        raise BadInputError(
+            f"--against {legible(base)}: expected a suite file, or an application such as shop.main:app"
+        )
+    if REVISION in suite.axes:
+        raise BadInputError(f"{suite.source}: axes.{REVISION}: expected another name, because --against has this axis")
+    root = Path(top) if (top := _git(folder, "rev-parse", "--show-toplevel")) else None
+    commit = _git(folder, "rev-parse", "--verify", "--end-of-options", f"{base}^{{commit}}") if root else ""
+    if root is not None and commit:
+        place, label = _checkout(root, commit), f"{legible(base)} ({commit[:7]})"
+    elif Path(base).is_dir():
+        place, label = Path(base).resolve(), legible(base)
+    else:
+        kind = "directory" if root is None else f"revision of {root}, or directory"
+        raise BadInputError(f"--against {legible(base)}: no such {kind}; expected one such as main, HEAD~1 or ../other")
+    inner = folder.relative_to(root) if root else Path()
+    if commit and not (place / inner).is_dir():
+        raise BadInputError(f"--against {legible(base)}: that revision has no directory {str(inner)!r}")
+    places = {label: place / inner if (place / inner).is_dir() else place, _work_tree(folder): folder}
+    if len(places) < 2 or len(set(places.values())) < 2:
+        raise BadInputError(f"--against {legible(base)}: that is the work tree itself; expected another directory")
+    _refuse_shared_package(folder, [interpreter(str(path)) for path in pythons])
+    targets = tuple(replace(target, axes=(*target.axes, REVISION)) for target in suite.targets)
+    return replace(suite, targets=targets, axes={**suite.axes, REVISION: tuple(places)}, revisions=places)
+
+
+def _refuse_shared_package(folder: Path, pythons: Sequence[Interpreter]) -> None:
+    """Raise BadInputError for a Python that imports an editable package of the work tree, whatever the revision."""
+    for python in pythons:
+        for path in Path(python.prefix).glob("lib/python*/site-packages/*.pth"):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                if Path(line).is_absolute() and Path(line).is_relative_to(folder):
+                    raise BadInputError(
+                        f"--against: {python.path} imports the package in {line} for every revision, because it is "
+                        'installed in editable mode; add requirements = ["."] to the suite instead'
+                    )
+
+
+def _work_tree(folder: Path) -> str:
+    commit = _git(folder, "rev-parse", "--short=7", "HEAD")
+    changed = " with changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else ""
+    return f"work tree ({commit}{changed})" if commit else "work tree"
+
+
+def _checkout(root: Path, commit: str) -> Path:
+    """Return a directory with that commit of the repository, made once."""
+    digest = hashlib.sha256(os.fsencode(root)).hexdigest()
+    directory = DIRECTORY / "revisions" / f"{digest[:8]}-{commit[:12]}"
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=directory.parent) as temporary:
+            clone = Path(temporary, "clone")
+            _git(
+                root, "clone", "--quiet", "--shared", "--no-checkout", "--template=", str(root), str(clone), strict=True
+            )
+            _git(clone, "-c", "core.hooksPath=/dev/null", "checkout", "--quiet", "--detach", commit, strict=True)
+            clone.rename(directory)
+    return directory
+
+
+def _git(folder: Path, *arguments: str, strict: bool = False) -> str:
+    """Return what git prints; empty if it fails, unless `strict`."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        ran = subprocess.run(
+            [shutil.which("git") or "git", "--no-optional-locks", "-C", str(folder), *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=LIMIT_S,
+            env=environment,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        if strict:
+            raise BadInputError(f"git {arguments[0]} failed: {error}") from None
+        return ""
+    if ran.returncode and strict:
+        raise BadInputError(f"git {arguments[0]} failed: {legible(' '.join(ran.stderr.split()))[-300:]}")
+    return "" if ran.returncode else ran.stdout.strip()
