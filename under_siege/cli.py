@@ -127,15 +127,14 @@ def run(
 ) -> None:
     """Start each server, put it under siege, and compare.
 
-    TARGET is a number (3), a name (3_async_threadexecutor), the path of a script that follows the contract, a suite
-    (shop.toml, or shop.toml:SERVER), or the URL of a running server (http://127.0.0.1:8000/report). Without one, all
-    strategies are compared. --task, --users, --workers and --python may be repeated.
+    TARGET is a number (3), a name (3_async_threadexecutor), the path of a script that follows the contract, an
+    application here (shop.main:app), a suite (shop.toml, or shop.toml:SERVER), or the URL of a running server. Without
+    one, all strategies are compared. --task, --users, --workers and --python may be repeated.
 
     Exit 1 if a case failed or misses a requirement; else 3 if a case is suspect or unclear, or a requirement is
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
-    from under_siege.analysis.stopping_rule import MOST_ROUNDS
-    from under_siege.analysis.stopping_rule import wanted as still_open
+    from under_siege.analysis import stopping_rule
     from under_siege.run.plan import make_plan
     from under_siege.run.revision import with_base
     from under_siege.run.session import run_plan
@@ -143,15 +142,15 @@ def run(
     from under_siege.trace.request_trace import RequestTracer
 
     command = "run --trace" if traced else "run"
-    suite = suite_of(servers, options.ping, quick=quick, style=style, command=command)
+    suite = suite_of(servers, options.ping, options.path, quick=quick, style=style, command=command)
     suite = with_required(suite, wanted, has_base=against is not None)
     if against is not None:
         suite, rounds = with_base(suite, against, options.axes["python"]), rounds or REVISION_ROUNDS
-    plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds or MOST_ROUNDS, seed=options.seed)
+    plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds or stopping_rule.MOST_ROUNDS, seed=options.seed)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + traced * len(plan.cases)
-    measure = partial(run_plan, plan, wanted=still_open if rounds is None else None, is_bounded=rounds is None)
-    if traced:
-        measure = partial(measure, make_tracer=partial(RequestTracer, requests=TRACED_REQUESTS))
+    tracer = partial(RequestTracer, requests=TRACED_REQUESTS) if traced else None
+    wanted_rounds = stopping_rule.wanted if rounds is None else None
+    measure = partial(run_plan, plan, wanted=wanted_rounds, make_tracer=tracer, is_bounded=rounds is None)
     _measure(count, measure, options, wide=wide)
 
 
@@ -169,7 +168,8 @@ def drill(servers: tuple[str, ...], faults: tuple[str, ...], rounds: int, option
     from under_siege.faults.drill_run import drill_plan, run_drill
     from under_siege.targets.selection import suite_of
 
-    plan, count = drill_plan(suite_of(servers, options.ping), faults, options.axes, rounds=rounds, seed=options.seed)
+    suite = suite_of(servers, options.ping, options.path)
+    plan, count = drill_plan(suite, faults, options.axes, rounds=rounds, seed=options.seed)
     _measure(count, partial(run_drill, plan, faults), options)
 
 
@@ -188,7 +188,7 @@ def capacity(servers: tuple[str, ...], goals: tuple[str, ...], time_s: float | N
     from under_siege.capacity.capacity_run import capacity_plan, run_capacity
     from under_siege.targets.selection import suite_of
 
-    plan = capacity_plan(suite_of(servers, options.ping), goals, options.axes, seed=options.seed)
+    plan = capacity_plan(suite_of(servers, options.ping, options.path), goals, options.axes, seed=options.seed)
     count = USUAL_STEPS * len(plan.cases) + len(plan.ceilings)
     _measure(count, partial(run_capacity, plan, goals, time_s), options)
 
@@ -264,6 +264,7 @@ def trace(
     servers: tuple[str, ...],
     requests: int,
     ping: str | None,
+    path: str | None,
     out: Path | None,
     side_by_side: bool,
     step: bool,
@@ -282,7 +283,7 @@ def trace(
 
     if out is not None:
         check_suffix(writable(out))
-    suite = suite_of(servers, ping, command="trace")
+    suite = suite_of(servers, ping, path, command="trace")
     plan = make_plan(suite, {**axes, "users": [requests]}, time_s=0, rounds=1)
     with ProgressBar(len(plan.cases), quiet=quiet) as progress:
         result, stopped_by = trace_servers(plan, requests, progress, COMMAND)

@@ -187,6 +187,7 @@ class CommonOptions:
     """The options that all measuring commands share."""
 
     ping: str | None
+    path: str | None
     seed: int | None
     out: Path | None
     html: Path | None
@@ -203,30 +204,33 @@ _AXES = ("task", "users", "workers", "python")
 
 
 def target_options(command: Command) -> Command:
-    """Add TARGET, --task, --workers, --python and --ping."""
+    """Add TARGET, --task, --workers, --python, --path and --ping."""
     return _with(
         command,
         click.argument("servers", metavar="[TARGET]...", nargs=-1),
         click.option("--task", multiple=True, help=TASK, show_default="primes"),
         click.option("--workers", type=WORKERS, multiple=True, help="Threads or processes of strategies with a pool."),
         python_option,
-        click.option("--ping", help="Health-check path of a server given by its URL."),
+        click.option("--path", help="Path that users request from an application."),
+        click.option("--ping", help="Health-check path of an application, or of a server given by its URL."),
     )
 
 
 def python_option(command: Command) -> Command:
     """Add --python, which may be repeated."""
     text, here = "Path of the Python that runs the servers.", "this one"
-    return click.option("--python", multiple=True, default=[sys.executable], show_default=here, help=text)(command)
+    return click.option("--python", multiple=True, show_default=here, help=text)(command)
 
 
 def measuring_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --seed, --out, --html and --quiet; pass them as `options`, together with the axes and the ping."""
+    """Add --seed, --out, --html and --quiet; pass them as `options`, together with the axes and the paths."""
 
     @functools.wraps(command)
-    def with_common_options(*, ping: str, seed: int, out: Path, html: Path, quiet: bool, **rest: Any) -> None:
+    def with_common_options(
+        *, ping: str, path: str, seed: int, out: Path, html: Path, quiet: bool, **rest: Any
+    ) -> None:
         axes = {name: rest.pop(name) for name in _AXES if name in rest}
-        command(options=CommonOptions(ping, seed, out, html, quiet, axes), **rest)
+        command(options=CommonOptions(ping, path, seed, out, html, quiet, axes), **rest)
 
     return _with(
         with_common_options,

@@ -209,7 +209,7 @@ MIXED = {
     ("shop.toml", "--quick"): "shop.toml: no quick profile: expected a table such as [quick.load] in it",
     ("2", "--quick"): "--quick needs a suite with a quick profile",
     ("http://127.0.0.1:1/a", "--quick"): "--quick needs a suite with a quick profile",
-    ("shop.toml", "--ping", "/x"): "--ping needs the URL of a server",
+    ("shop.toml", "--ping", "/x"): "--ping needs an application, such as shop.main:app, or the URL of a server",
     ("gone.toml",): "can't be read: No such file",
     (".",): "'.' has no suite.toml: expected one; bench.py init creates it there",
     ("https://127.0.0.1/",): "can't be requested",
@@ -380,91 +380,6 @@ def test_bundled_suites_are_valid() -> None:
     ]
     for path in found:
         assert read_suite(path).targets
-
-
-FASTAPI = (
-    "from fastapi import FastAPI\napp = FastAPI()\n@app.get('/healthz')\ndef health(): ...\n"
-    "@app.get('/orders/{customer}')\ndef orders(): ...\n@app.get('/report')\ndef report(): ...\n"
-)
-FLASK = "import flask\napp = flask.Flask(__name__)\n"
-
-
-@pytest.mark.parametrize(
-    ("source", "servers", "ping"),
-    [(FASTAPI, ["uvicorn", "granian"], Ping("/healthz")), (FLASK, ["sync", "gthread"], None)],
-    ids=["asgi", "wsgi"],
-)
-def test_init_writes_a_valid_suite(source: str, servers: list[str], ping, tmp_path: Path, run_cli: RunCli) -> None:
-    (tmp_path / "shop.py").write_text(source)
-    assert run_cli("init", "shop:app").returncode == 0
-    suite = read_suite(tmp_path / "suite.toml")
-    assert [target.name for target in suite.targets] == servers
-    assert all("shop:app" in target.command for target in suite.targets)
-    assert suite.axes["workers"] == (1, 2)
-    assert suite.ping == ping
-    assert suite.axes["path"] == (
-        "/report" if ping else "/",
-    )  # the first path without parameters except the health check
-    expected = {"uvicorn": ("fastapi", "uvicorn", "granian"), "sync": ("flask", "gunicorn")}[servers[0]]
-    assert {target.requirements for target in suite.targets} == {expected}
-
-
-@pytest.mark.parametrize(
-    ("decorators", "method", "path"),
-    [
-        (["post('/orders')"], "POST", "/orders"),
-        (["put('/orders/{id}')", "route('/orders', methods=['PUT'])"], "PUT", "/orders"),
-        (["post('/orders')", "route('/report', methods=['GET', 'POST'])"], "GET", "/report"),
-    ],
-)
-def test_init_offers_routes_of_every_method(
-    decorators: list[str], method: str, path: str, tmp_path: Path, run_cli: RunCli
-) -> None:
-    routes = "".join(f"@app.{decorator}\ndef route(): ...\n" for decorator in decorators)
-    (tmp_path / "shop.py").write_text(f"from fastapi import FastAPI\napp = FastAPI()\n{routes}")
-    assert run_cli("init", "shop:app").returncode == 0
-    suite = read_suite(tmp_path / "suite.toml")
-    assert (suite.load.request.method, suite.axes["path"]) == (method, (path,))
-    assert suite.load.request.body == (b"" if method == "GET" else b"{}")
-
-
-def test_init_writes_a_suite_in_a_subdirectory(tmp_path: Path, run_cli: RunCli) -> None:
-    (tmp_path / "shop.py").write_text(FASTAPI)
-    (tmp_path / "perf").mkdir()
-    assert run_cli("init", "shop:app", "--out", "perf/suite.toml").returncode == 0
-    assert read_suite(tmp_path / "perf/suite.toml").folder == tmp_path
-
-
-def test_init_uses_existing_requirements_and_environments(tmp_path: Path, run_cli: RunCli) -> None:
-    (tmp_path / "shop.py").write_text(FASTAPI + "def make_app(): return app\n")
-    (tmp_path / "requirements.txt").write_text("fastapi\n")
-    assert run_cli("init", "shop:make_app()", "--out", "a.toml").returncode == 0
-    for target in read_suite(tmp_path / "a.toml").targets:
-        assert target.requirements == ("-r requirements.txt", "uvicorn", "granian")
-        assert target.command[target.command.index("shop:make_app") + 1] == "--factory"
-    (tmp_path / "venv" / "bin").mkdir(parents=True)
-    (tmp_path / "venv" / "bin" / "python").write_text("")
-    assert "bench.py run b.toml --python venv/bin/python" in run_cli("init", "shop:app", "--out", "b.toml").stdout
-    assert not any(target.requirements for target in read_suite(tmp_path / "b.toml").targets)
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (("shop:app", "--out", "there.toml"), "'there.toml' already exists"),
-        (("shop",), "'shop' names no application"),
-        (("gone:app",), "there is no gone.py"),
-        (("broken:app",), "is not Python"),
-    ],
-    ids=" ".join,
-)
-def test_init_error_is_one_line(words: tuple[str, ...], why: str, tmp_path: Path, run_cli: RunCli) -> None:
-    (tmp_path / "there.toml").write_text("mine")
-    (tmp_path / "broken.py").write_text("def")
-    ran = run_cli("init", *words)
-    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
-    assert why in ran.stderr
-    assert (tmp_path / "there.toml").read_text() == "mine"
 
 
 SCALARS = st.one_of(any_text(max_size=20), st.integers(-5, 10**9), st.floats(), st.booleans())

@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -124,7 +125,7 @@ def make_plan(
     """
     given = {name: values for name, values in axes.items() if values}
     _refuse_unused(suite, given)
-    axes = {**suite.axes, **given}
+    axes = {"python": (sys.executable,), **suite.axes, **given}
     pythons = with_unique_versions(distinct([interpreter(str(path)) for path in dict.fromkeys(axes["python"])]))
     targets = _with_unique_names(suite)
     left_out = tuple(

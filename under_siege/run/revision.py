@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
 
     Args:
         base: a revision in the git repository of the suite's folder, or the directory of another work tree.
-        pythons: the paths of the interpreters that run the servers.
+        pythons: the paths of the interpreters that run the servers; empty: those of the suite.
 
     Raises:
         BadInputError: there is no such revision or directory, or it lacks the suite's folder, or can't be imported.
@@ -50,7 +51,9 @@ def with_base(suite: Suite, base: str, pythons: Sequence[Value]) -> Suite:
     places = {label: place / inner if (place / inner).is_dir() else place, _work_tree(folder): folder}
     if len(places) < 2 or len(set(places.values())) < 2:
         raise BadInputError(f"--against {legible(base)}: that is the work tree itself; expected another directory")
-    _refuse_shared_package(folder, [interpreter(str(path)) for path in pythons])
+    _refuse_shared_package(
+        folder, [interpreter(str(path)) for path in pythons or suite.axes.get("python", [sys.executable])]
+    )
     targets = tuple(replace(target, axes=(*target.axes, REVISION)) for target in suite.targets)
     return replace(suite, targets=targets, axes={**suite.axes, REVISION: tuple(places)}, revisions=places)
 

@@ -11,6 +11,7 @@ from under_siege.model.result_file import legible
 from under_siege.model.suite import JOBS, OPEN, Load, Ping, Suite, Target, WarmUp
 from under_siege.model.threshold import goal_names, required
 from under_siege.paths import PROGRAM
+from under_siege.targets.init_template import is_application, suite_of_application
 from under_siege.targets.strategies import strategies_suite
 from under_siege.targets.suite_file import NAME, read_suite, suite_path
 from under_siege.targets.suite_schema import address, path_of, ping_path
@@ -78,12 +79,19 @@ def _keys_of_load_tools(suite: Suite) -> list[tuple[object, str, str, tuple[str,
 
 
 def suite_of(
-    names: Sequence[str], ping: str | None = None, *, quick: bool = False, style: str = "", command: str = "run"
+    names: Sequence[str],
+    ping: str | None = None,
+    path: str | None = None,
+    *,
+    quick: bool = False,
+    style: str = "",
+    command: str = "run",
 ) -> Suite:
     """Return the suite that the names select together; without names, all strategies.
 
     Args:
-        ping: the health-check path of servers given by their URL.
+        ping: the health-check path of an application, or of servers given by their URL.
+        path: the path that users request from an application.
         quick: select the quick profile of a suite.
         style: `waiting` or `jobs`; empty to ignore styles.
         command: the command that measures the suite.
@@ -91,7 +99,12 @@ def suite_of(
     Raises:
         BadInputError: a name is unknown, the names don't fit together, or the command does not support a key.
     """
-    suite = _named_suite(names, ping, quick=quick)
+    if len(names) == 1 and is_application(names[0]) and _file_and_server(names[0]) is None:
+        suite = suite_of_application(names[0], Path.cwd(), path, ping)
+    elif path is not None:
+        raise BadInputError("--path needs an application, such as shop.main:app")
+    else:
+        suite = _named_suite(names, ping, quick=quick)
     if style:
         suite = in_style(suite, style)
     refuse_unsupported(command, suite)
@@ -101,7 +114,7 @@ def suite_of(
 def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suite:
     urls = [name for name in names if re.match(r"https?://", name)]
     if ping is not None and not urls:
-        raise BadInputError("--ping needs the URL of a server, such as http://127.0.0.1:8000/report")
+        raise BadInputError("--ping needs an application, such as shop.main:app, or the URL of a server")
     files = {name: selected for name in names if (selected := _file_and_server(name)) is not None}
     if quick and not files:
         raise BadInputError("--quick needs a suite with a quick profile, such as suites/wsgi")

@@ -91,6 +91,11 @@ def read_suite(path: Path, only: Sequence[str] = (), *, quick: bool = False) -> 
     return form if quick else full
 
 
+def suite_from(data: dict[str, Any], path: Path, source: str) -> Suite:
+    """Return the suite in the tables of a file that need not exist; messages name the source."""
+    return _suite(path, source, data, ())
+
+
 def _parsed(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_limited(path, most_bytes=MAX_BYTES).decode("utf-8-sig"))
