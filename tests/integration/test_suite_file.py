@@ -59,6 +59,8 @@ BAD = {
         "servers.one.path with several paths under [load]: expected one of them",
     ),
     "path_of_a_ceiling": (OTHER + SERVER + 'path = "/a"\nceiling = true', "servers.one.path: expected no path"),
+    "half_a_drain": (SERVER + '[drain]\npath = "/metrics"', "drain needs both path and json"),
+    "drain_limit": (SERVER + '[drain]\nlimit = "soon"', "drain.limit = 'soon': expected seconds, or a time"),
     "twice": (SERVER + SERVER, "is not TOML"),
     "two_ceilings": (SERVER + "ceiling = true\n" + OTHER + "ceiling = true", "2 ceilings, one and other: expected one"),
     "only_a_ceiling": (SERVER + "ceiling = true", "no server beside its ceiling one: expected at least one"),

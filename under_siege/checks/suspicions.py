@@ -17,6 +17,8 @@ PORTS, MANY_PORTS = 0.9, 0.5  # shares of all local ports
 FEWEST_FOR_A_MEAN = 5  # answers
 CYCLES_OF_OTHERS = 4  # a user without an answer is stuck if the others have this many each
 FAST_SHARE = 0.05  # share of answers that may look too fast because the previous line was read late
+ABANDONED_COST = 1.2  # CPU time of an abandoned request as a multiple of the mean
+LEAST_DRAIN_S = 0.5  # of CPU
 LOCUST_WORKER_WAS_BUSY = "exceeded cpu threshold"  # printed by a Locust master about a worker on any machine
 
 FEWEST_CHECKS = 3  # answer checks: the same request on other connections
@@ -109,6 +111,28 @@ def availability(measured: Round, _: Evidence) -> str | None:
     return (
         f"{missed} of {sent} requests got no correct answer{example}; the rate counts only correct answers, "
         "but errors may take less work"
+    )
+
+
+def backlog(measured: Round, _: Evidence) -> str | None:
+    """Report work that a server had answered, but not done, when the load ended.
+
+    Requests that the load tool abandoned, at most one for each user and burst, are no such work.
+    """
+    record, drain = measured.record, measured.record.drain
+    if drain is None:
+        return None
+    abandoned = record.users * max(1, len(record.bursts.right))
+    longer = "" if drain.is_done else " or longer"
+    does_not_count = "the rate does not include that work"
+    if drain.backlog is not None and drain.backlog > abandoned:
+        return f"{drain.backlog:,} jobs waited when the load ended, for {drain.busy_s:.1f} s{longer}; {does_not_count}"
+    each_s = max([measured.cpu_s_per_transaction() or 0.0, *record.alone_cpu_s])
+    if drain.cpu_s is None or drain.cpu_s <= ABANDONED_COST * abandoned * each_s + LEAST_DRAIN_S:
+        return None
+    return (
+        f"the server was busy for {drain.busy_s:.1f} s{longer} after the load, and used "
+        f"{formatting.seconds(drain.cpu_s)} of CPU; {does_not_count}: check for work in the background"
     )
 
 

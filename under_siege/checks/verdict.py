@@ -167,6 +167,7 @@ RULES = (  # the most serious first, because they explain others
     Rule("timer", SUSPECT, suspicions.timer),
     Rule("availability", SUSPECT, suspicions.availability),
     Rule("pings", SUSPECT, suspicions.unanswered_pings),
+    Rule("backlog", SUSPECT, suspicions.backlog),
     Rule("generator", SUSPECT, suspicions.starved_generator),
     Rule("ports", SUSPECT, suspicions.no_ports),
     Rule("unknown_lines", SUSPECT, suspicions.unknown_lines),

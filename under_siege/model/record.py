@@ -214,6 +214,15 @@ class Arrivals(msgspec.Struct, frozen=True):
     outcome: list[str] = []  # as in `Requests`; `unanswered`: no response before the load ended
 
 
+class Drain(msgspec.Struct, frozen=True):
+    """What the server did after the load."""
+
+    busy_s: Seconds  # from the end of the load until it was idle, or until the bench stopped waiting
+    cpu_s: CpuSeconds | None  # CPU time that it used meanwhile
+    backlog: Count | None  # jobs that waited when the load ended, as the server reports
+    is_done: bool  # whether it became idle
+
+
 class _CaseMeasurement(msgspec.Struct, kw_only=True):
     """A measurement of a case. It is mutable only while the measurement runs."""
 
@@ -247,6 +256,7 @@ class Record(_CaseMeasurement, kw_only=True):
     warm_up_cpu_s: CpuSeconds | None = None  # CPU time of the server during the warm-up
     load_began_s: Clock | None = None  # on the machine's monotonic clock
     load_s: PositiveSeconds | None = None  # actual duration of the load
+    drain: Drain | None = None
     stop_s: Seconds | None = None  # SIGTERM until no process of the server was left
     case_s: Seconds | None = None  # duration of the whole case
     transactions: Transactions = msgspec.field(default_factory=Transactions)

@@ -12,6 +12,7 @@ from under_siege.model.case import Case, Value
 from under_siege.model.threshold import Required
 
 READY_WITHIN_S = 15.0
+DRAIN_LIMIT_S = 10.0
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
 OPEN = "open"  # load tool: requests arrive at a rate, whether or not earlier ones were answered
 SERVICES = ("postgresql", "redis")  # `Target.needs` may contain these and programs
@@ -183,6 +184,14 @@ class Ping:
         return status < 400 if self.body is None else status == 200 and body == self.body
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Where a server reports how many jobs wait."""
+
+    path: str
+    json: str  # path of the number in the answer
+
+
 PONG = Ping("/ping", b"pong")  # the ping of the server contract
 
 
@@ -194,6 +203,8 @@ class Suite:
     axes: dict[str, tuple[Value, ...]] = field(default_factory=dict)  # by axis: the values to measure
     expect: Expect = Expect()
     ping: Ping | None = PONG
+    backlog: Backlog | None = None
+    drain_limit_s: float = DRAIN_LIMIT_S
     prepare: tuple[str, ...] = ()  # a command to run before any server is started
     ready_within_s: float = READY_WITHIN_S
     title: str = ""

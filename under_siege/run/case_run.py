@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import aiohttp
 import msgspec
@@ -18,6 +19,7 @@ from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.case import Case
 from under_siege.model.record import Bursts, CaseFailedError, Failure, Record, Transactions
 from under_siege.model.suite import Load
+from under_siege.monitors.drain import pending, watch_drain
 from under_siege.monitors.machine_speed import (
     BaselineWorker,
     baseline_worker,
@@ -83,6 +85,9 @@ class CaseRun:
         async with client() as session, running(self.plan, self.case, self.record, self.services) as server:
             await warm_up(server, session, self.expected, self.record)
             await self._send_warm_up_load(server)
+            jobs = self._jobs(server, session)
+            if jobs is not None:
+                await jobs()  # if that fails, then before the load
             self.record.machine_before = machine_between(machine_before, psutil.cpu_times())
             spec = self._spec(server, self.plan.load_of(self.case), self.length)
             # A tool that starts slowly is started before the measurement.
@@ -94,9 +99,17 @@ class CaseRun:
                     asked = replace(replay, in_a_row=in_a_row if spec.keep_alive else 1) if replay else None
                     return server.explaining(verify(session, server.load_url, self.expected, self.record.users, asked))
 
-                await self._measure_load(server, session, spec, running_tool, ask)
+                waiting = await self._measure_load(server, session, spec, running_tool, ask, jobs)
+            if server.pid is not None or jobs is not None:
+                await watch_drain(self.record, server.cpu_s, jobs, waiting, self.plan.suite.drain_limit_s)
             if self.after_siege is not None:
                 await self.after_siege(self.case, server, session, self.record)
+
+    def _jobs(self, server: Server, session: aiohttp.ClientSession) -> Callable[[], Awaitable[float]] | None:
+        """Return how to ask the server how many jobs wait; None if it doesn't say."""
+        if (backlog := self.plan.suite.backlog) is None:
+            return None
+        return partial(pending, session, server.url, backlog, self.expected.patience_s(self.record.users))
 
     async def _send_warm_up_load(self, server: Server) -> None:
         """Run the suite's warm-up load, in which servers compile what they compile while they serve."""
@@ -143,7 +156,9 @@ class CaseRun:
         spec: LoadSpec,
         running_tool: RunningTool | None,
         ask: Callable[[int], Awaitable[object]],
-    ) -> None:
+        jobs: Callable[[], Awaitable[float]] | None,
+    ) -> float | None:
+        """Measure the load; return how many jobs waited when it ended, if the server says."""
         record, patience_s = self.record, self.expected.patience_s(self.record.users)
         record.load_began_s = began_s = time.monotonic()
         check = AnswerCheck(ask, record.checks, began_s)
@@ -161,6 +176,7 @@ class CaseRun:
                 await watching.enter_async_context(monitor)
             driven = drive(self.tool, spec, record, self.length, self.watcher.answer_came, running_tool)
             await server.while_alive(driven)
+        waiting = await jobs() if jobs else None
         await server.while_alive(self._run_own_check(server))
         # The last answer comes when the server has done what the load tool left in its queue.
         await server.while_alive(check.check(IN_A_ROW))
@@ -169,6 +185,7 @@ class CaseRun:
             await server.must_live()
         record.gil = {"on": True, "off": False}.get(pong.headers.get("x-gil", "")) if pong else None
         record.gil_enabled_by = server.gil_enabled_by()
+        return waiting
 
     async def _run_own_check(self, server: Server) -> None:
         """Run the suite's own check, if it has one; raise CaseFailedError with the last line that it printed."""

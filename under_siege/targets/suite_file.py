@@ -16,11 +16,13 @@ from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Value
 from under_siege.model.result_file import legible, read_limited
 from under_siege.model.suite import (
+    DRAIN_LIMIT_S,
     GET,
     NO_SERVER,
     OPEN,
     READY_WITHIN_S,
     SERVICES,
+    Backlog,
     Expect,
     Load,
     Ping,
@@ -34,6 +36,7 @@ from under_siege.model.threshold import Required, required
 from under_siege.targets.suite_request import body_rule, contents, request_of
 from under_siege.targets.suite_schema import (
     PATH,
+    DrainTable,
     ExpectTable,
     LoadTable,
     ServerTable,
@@ -140,6 +143,8 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
             axes=axes,
             expect=_expect(top.expect, folder, axes),
             ping=Ping(ping_path("ping.path", top.ping.path)) if top.ping else None,
+            backlog=_backlog(top.drain),
+            drain_limit_s=DRAIN_LIMIT_S if top.drain.limit is None else time_s("drain.limit", top.drain.limit),
             ready_within_s=READY_WITHIN_S if within is None else time_s("ping.ready_within", within),
             title=legible(top.title or (folder.resolve().name if path.name == NAME else path.stem)),
             source=source,
@@ -228,6 +233,12 @@ def _expect(table: ExpectTable, folder: Path, axes: Axes) -> Expect:
             "expect.check", table.check, ("url", "answers", "bytes", "folder", "suite", "python", *SERVICES, *axes)
         ),
     )
+
+
+def _backlog(table: DrainTable) -> Backlog | None:
+    if (table.path is None) != (table.json is None):
+        raise BadInputError('drain needs both path and json: expected such as path = "/metrics" and json = "pending"')
+    return Backlog(ping_path("drain.path", table.path), table.json) if table.path and table.json else None
 
 
 @contextlib.contextmanager

@@ -84,6 +84,12 @@ class PingTable(_Table, frozen=True):
     ready_within: Time | None = None
 
 
+class DrainTable(_Table, frozen=True):
+    path: str | None = None
+    json: str | None = None
+    limit: Time | None = None
+
+
 class QuickTable(_Table, frozen=True):
     load: dict[str, Any] = {}
     axes: dict[str, Any] = {}
@@ -116,13 +122,21 @@ class SuiteTable(_Table, frozen=True):
     load: LoadTable = LoadTable()
     expect: ExpectTable = ExpectTable()
     ping: PingTable | None = None
+    drain: DrainTable = DrainTable()
     axes: dict[str, AxisValues] = {}
     require: dict[str, list[str]] = {}
     servers: dict[str, ServerTable] = {}
     quick: QuickTable | None = None
 
 
-_TABLES = {"load": LoadTable, "expect": ExpectTable, "ping": PingTable, "servers": ServerTable, "quick": QuickTable}
+_TABLES = {
+    "load": LoadTable,
+    "expect": ExpectTable,
+    "ping": PingTable,
+    "drain": DrainTable,
+    "servers": ServerTable,
+    "quick": QuickTable,
+}
 
 
 def suite_table(data: dict[str, Any]) -> SuiteTable:

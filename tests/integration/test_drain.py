@@ -1,0 +1,72 @@
+"""Work that a server left behind: answered, but not done when the load ended."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+from bench_runs import run_once
+from conftest import TESTS
+from simulated_record import record_of, result_of
+
+from under_siege.analysis.report_data import summarize
+from under_siege.model.record import Drain, Record
+from under_siege.monitors.drain import watch_drain
+
+
+@pytest.mark.parametrize("suite", ["suite.toml", "reporting.toml"], ids=["CPU time", "reported jobs"])
+def test_work_in_the_background_makes_a_rate_suspect(suite: str, tmp_path: Path) -> None:
+    result, ran = run_once(tmp_path, str(TESTS / "suites/background" / suite), "--time", "1s")
+    (case,) = summarize(result).cases
+    assert [reason.code for reason in case.reasons if reason.code == "backlog"], ran.stdout + ran.stderr
+    assert case.rank is None
+    drain = result.records[0].drain
+    assert drain is not None
+    assert drain.busy_s > 0
+    assert (drain.backlog is not None) == (suite == "reporting.toml")
+
+
+def test_a_backlog_that_is_no_number_fails_before_the_load(tmp_path: Path) -> None:
+    text = (TESTS / "suites/background/reporting.toml").read_text().replace('json = "pending"', 'json = "gone"')
+    suite = tmp_path / "suite.toml"
+    suite.write_text(f'folder = "{TESTS / "suites/background"}"\n' + text)
+    result, _ = run_once(tmp_path, str(suite), "--time", "1s")
+    (record,) = result.records
+    assert record.failure is not None
+    assert record.failure.message.startswith("/metrics has no number at 'gone'")
+    assert record.load_began_s is None
+
+
+def with_drain(**values) -> Record:
+    drain = {"busy_s": 5.0, "cpu_s": 0.1, "backlog": None, "is_done": True} | values
+    return msgspec.structs.replace(record_of("1_a"), drain=Drain(**drain))
+
+
+@pytest.mark.parametrize(
+    ("drain", "message"),
+    [
+        ({}, ""),
+        ({"cpu_s": 0.5}, ""),  # the 5 requests that the load tool abandoned, of 0.1 s each
+        ({"cpu_s": 5.0}, "busy for 5.0 s after the load"),
+        ({"cpu_s": 5.0, "is_done": False}, "busy for 5.0 s or longer after the load"),
+        ({"backlog": 5}, ""),
+        ({"backlog": 300}, "300 jobs waited when the load ended, for 5.0 s"),
+        ({"cpu_s": None}, ""),
+    ],
+    ids=str,
+)
+def test_more_work_than_that_of_abandoned_requests_is_a_backlog(drain: dict[str, object], message: str) -> None:
+    (case,) = summarize(result_of([with_drain(**drain)])).cases
+    messages = [reason.message for reason in case.reasons if reason.code == "backlog"]
+    assert bool(messages) == bool(message)
+    assert all(message in text for text in messages)
+
+
+def test_the_bench_stops_waiting_at_the_limit() -> None:
+    record = record_of("1_a")
+    used_s = iter(range(100, 1000))
+    asyncio.run(watch_drain(record, lambda: float(next(used_s)), None, None, 0.5))
+    assert record.drain is not None
+    assert not record.drain.is_done
+    assert record.drain.cpu_s is not None
+    assert record.drain.cpu_s > 0
