@@ -22,7 +22,7 @@ def test_work_in_the_background_makes_a_rate_suspect(suite: str, tmp_path: Path)
     assert case.rank is None
     drain = result.records[0].drain
     assert drain is not None
-    assert drain.busy_s > 0
+    assert drain.lasted_s > 0
     assert (drain.backlog is not None) == (suite == "reporting.toml")
 
 
@@ -38,7 +38,7 @@ def test_a_backlog_that_is_no_number_fails_before_the_load(tmp_path: Path) -> No
 
 
 def with_drain(**values) -> Record:
-    drain = {"busy_s": 5.0, "cpu_s": 0.1, "backlog": None, "is_done": True} | values
+    drain = {"lasted_s": 5.0, "cpu_s": 0.1, "backlog": None, "is_done": True} | values
     return msgspec.structs.replace(record_of("1_a"), drain=Drain(**drain))
 
 

@@ -126,12 +126,14 @@ def backlog(measured: Round, _: Evidence) -> str | None:
     longer = "" if drain.is_done else " or longer"
     does_not_count = "the rate does not include that work"
     if drain.backlog is not None and drain.backlog > abandoned:
-        return f"{drain.backlog:,} jobs waited when the load ended, for {drain.busy_s:.1f} s{longer}; {does_not_count}"
+        return (
+            f"{drain.backlog:,} jobs waited when the load ended, for {drain.lasted_s:.1f} s{longer}; {does_not_count}"
+        )
     each_s = max([measured.cpu_s_per_transaction() or 0.0, *record.alone_cpu_s])
     if drain.cpu_s is None or drain.cpu_s <= ABANDONED_COST * abandoned * each_s + LEAST_DRAIN_S:
         return None
     return (
-        f"the server was busy for {drain.busy_s:.1f} s{longer} after the load, and used "
+        f"the server was busy for {drain.lasted_s:.1f} s{longer} after the load, and used "
         f"{formatting.seconds(drain.cpu_s)} of CPU; {does_not_count}: check for work in the background"
     )
 

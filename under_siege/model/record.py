@@ -217,7 +217,7 @@ class Arrivals(msgspec.Struct, frozen=True):
 class Drain(msgspec.Struct, frozen=True):
     """What the server did after the load."""
 
-    busy_s: Seconds  # from the end of the load until it was idle, or until the bench stopped waiting
+    lasted_s: Seconds  # from the end of the load until it was idle, or until the bench stopped waiting
     cpu_s: CpuSeconds | None  # CPU time that it used meanwhile
     backlog: Count | None  # jobs that waited when the load ended, as the server reports
     is_done: bool  # whether it became idle

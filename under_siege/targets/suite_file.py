@@ -33,9 +33,8 @@ from under_siege.model.suite import (
     placeholders,
 )
 from under_siege.model.threshold import Required, required
-from under_siege.targets.suite_request import body_rule, contents, request_of
+from under_siege.targets.suite_request import body_rule, check_path, check_server_path, contents, request_of
 from under_siege.targets.suite_schema import (
-    PATH,
     DrainTable,
     ExpectTable,
     LoadTable,
@@ -45,7 +44,6 @@ from under_siege.targets.suite_schema import (
     choice,
     command_words,
     invalid_value,
-    is_path,
     ping_path,
     shown,
     suite_table,
@@ -177,23 +175,10 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
         axes["task"] = tuple(_distinct(load.task))
     axes["path"] = tuple(_distinct(load.path))
     for path in axes["path"]:
-        _check_path(str(path), load, axes)
+        check_path(str(path), load, axes)
     if len(_distinct(load.keep_alive)) > 1:
         axes["keep_alive"] = tuple("on" if is_kept else "off" for is_kept in _distinct(load.keep_alive))
     return axes
-
-
-def _check_path(path: str, load: LoadTable, axes: Axes) -> None:
-    if not is_path(path):
-        raise invalid_value("load.path", path, PATH)
-    if ("file" in placeholders(path)) != bool(load.files):
-        raise invalid_value("load.path", path, "{file} in it if load.files names a folder, and only then")
-    for name in placeholders(path):
-        if name not in ("file", *axes):
-            raise invalid_value("load.path", path, f"{{{name}}} to be an axis: one of {', '.join(axes)}")
-        for value in axes.get(name, ()):
-            if name != "task" and not is_path(filled_path := filled(path, {name: value})):
-                raise BadInputError(f"load.path = {shown(filled_path)} where {name} is {shown(value)}: expected {PATH}")
 
 
 def _load(table: LoadTable, folder: Path) -> Load:
@@ -306,25 +291,12 @@ def _server(name: str, table: ServerTable, top: SuiteTable, folder: Path, axes: 
         requests_path=table.path,
     )
     if table.path:
-        _check_server_path(f"{key}.path", table, top.load)
+        check_server_path(f"{key}.path", table, top.load)
     if command and not url:
         _check_port(f"{key}.command", table, command, folder)
     _check_requirements(f"{key}.requirements", target.requirements, folder, axes)
     needs_python = uses_suite_environment or bool(target.requirements) or "task" in axes
     return _with_axes(key, target, axes, needs_python=needs_python)
-
-
-def _check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
-    if not is_path(table.path):
-        raise invalid_value(key, table.path, PATH)
-    if placeholders(table.path):
-        raise invalid_value(key, table.path, "a path without placeholders; load.path may have them")
-    if isinstance(load.path, list) or load.files:
-        raise BadInputError(
-            f"{key} with {'files' if load.files else 'several paths'} under [load]: expected one of them"
-        )
-    if table.ceiling:
-        raise BadInputError(f"{key}: expected no path, because a ceiling gets the requests of each server")
 
 
 def _with_axes(key: str, target: Target, axes: Axes, *, needs_python: bool) -> Target:

@@ -2,15 +2,25 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from common.errors import BadInputError
 from under_siege.model.body_rule import ANY, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
+from under_siege.model.case import Value
 from under_siege.model.result_file import legible, read_limited
-from under_siege.model.suite import GET, Request
-from under_siege.targets.suite_schema import ExpectTable, LoadTable, choice, invalid_value
+from under_siege.model.suite import GET, Request, filled, placeholders
+from under_siege.targets.suite_schema import (
+    PATH,
+    ExpectTable,
+    LoadTable,
+    ServerTable,
+    choice,
+    invalid_value,
+    is_path,
+    shown,
+)
 
 MAX_BODY_BYTES = 64_000_000
 _TOOL_HEADERS = ("connection", "content-length", "transfer-encoding", "accept-encoding")
@@ -24,6 +34,34 @@ def contents(key: str, path: Path) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise BadInputError(f"{key} = {str(path)!r} can't be read: {reason}") from None
+
+
+def check_path(path: str, load: LoadTable, axes: Mapping[str, Sequence[Value]]) -> None:
+    """Raise BadInputError if a path of the load is invalid."""
+    if not is_path(path):
+        raise invalid_value("load.path", path, PATH)
+    if ("file" in placeholders(path)) != bool(load.files):
+        raise invalid_value("load.path", path, "{file} in it if load.files names a folder, and only then")
+    for name in placeholders(path):
+        if name not in ("file", *axes):
+            raise invalid_value("load.path", path, f"{{{name}}} to be an axis: one of {', '.join(axes)}")
+        for value in axes.get(name, ()):
+            if name != "task" and not is_path(filled_path := filled(path, {name: value})):
+                raise BadInputError(f"load.path = {shown(filled_path)} where {name} is {shown(value)}: expected {PATH}")
+
+
+def check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
+    """Raise BadInputError if the path of a server is invalid, or contradicts the load."""
+    if not is_path(table.path):
+        raise invalid_value(key, table.path, PATH)
+    if placeholders(table.path):
+        raise invalid_value(key, table.path, "a path without placeholders; load.path may have them")
+    if isinstance(load.path, list) or load.files:
+        raise BadInputError(
+            f"{key} with {'files' if load.files else 'several paths'} under [load]: expected one of them"
+        )
+    if table.ceiling:
+        raise BadInputError(f"{key}: expected no path, because a ceiling gets the requests of each server")
 
 
 def request_of(table: LoadTable, folder: Path) -> Request:
