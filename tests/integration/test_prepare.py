@@ -22,7 +22,7 @@ from under_siege.model.suite import WarmUp
 from under_siege.processes.ports import own_network
 from under_siege.report.notes import notes
 from under_siege.run import start_command
-from under_siege.run.plan import Plan, make_plan
+from under_siege.run.plan import EnvironmentKey, Plan, make_plan
 from under_siege.run.prepare import ask_for_references, prepared
 from under_siege.targets.expectation import Expectation, Files
 from under_siege.targets.suite_file import read_suite
@@ -84,7 +84,7 @@ def test_a_failed_build_is_reported_with_what_it_needs(tmp_path: Path, monkeypat
         ("sh", "no ev.h; libev is there, its headers"),
     ):
         plan = plan_in(tmp_path, text.replace("COMPILER", compiler))
-        made = {(("built==1",), next(iter(plan.pythons))): "no ev.h"}
+        made = {EnvironmentKey(("built==1",), next(iter(plan.pythons)), tmp_path): "no ev.h"}
         with pytest.raises(CaseFailedError, match=reason):
             start_command_of(replace(plan, environments=made), "one")
 

@@ -96,3 +96,16 @@ def test_ignored_fields_must_fit_the_answers(line: str, why: str, orders: Path, 
     suite.write_text(suite.read_text().replace('ignore = ["id", "created_at"]', line))
     ran = invoke("run", "orders", "--rounds", "1", "--time", "1s", folder=tmp_path)
     assert why in ran.stdout + ran.stderr
+
+
+def test_answers_in_chunks_are_right(orders: Path, tmp_path: Path) -> None:
+    """siege counts the framing of the chunks as part of the answer."""
+    app, suite = orders / "app.py", orders / "suite.toml"
+    text = app.read_text().replace("str(uuid.uuid4())", "'1'").replace("str(datetime.now(UTC))", "'2'")
+    text = text.replace('self.send_header("Content-Length", str(len(body)))', "")
+    text = text.replace('"Content-Type", "application/json"', '"Transfer-Encoding", "chunked"')
+    app.write_text(text.replace("write(body)", 'write(b"%x\\r\\n%s\\r\\n0\\r\\n\\r\\n" % (len(body), body))'))
+    suite.write_text(suite.read_text().replace('ignore = ["id", "created_at"]', ""))
+    result, _ = run_once(tmp_path, "orders:one", "--time", "1s")
+    (case,) = summarize(result).cases
+    assert case.verdict == "ok", case.reasons

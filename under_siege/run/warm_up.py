@@ -29,6 +29,8 @@ async def warm_up(server: Server, session: aiohttp.ClientSession, expected: Expe
     record.ready_s = asked_s = server.age_s()
     answer = await server.while_alive(verify(session, server.load_url, expected, record.users))
     record.idle_answer_s = server.age_s() - asked_s
+    if "transfer-encoding" in answer.headers:
+        record.answer_bytes = -1  # siege counts the framing of the chunks as well
     workers = _workers_told(pong)
     wanted, seen = workers or record.workers or usable_cpus(), {answer.headers.get("x-worker")}
     few = min(wanted, usable_cpus())
