@@ -299,3 +299,10 @@ def test_a_missing_package_of_a_server_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(CaseFailedError, match="lacks the package no_such_package: there is no build of it"):
         asyncio.run(start())
+
+
+def test_a_relative_python_is_found_from_every_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    venv.create(tmp_path / ".venv")
+    monkeypatch.chdir(tmp_path)
+    python = interpreter(".venv/bin/python")
+    assert (python.path, python.prefix) == (str(tmp_path / ".venv/bin/python"), str(tmp_path / ".venv"))

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from common.errors import BadInputError
@@ -56,9 +57,11 @@ class Interpreter:
 
 def interpreter(path: str = sys.executable) -> Interpreter:
     """Return the interpreter; raise BadInputError if there is none, it is no Python, or older than 3.11."""
-    program = shutil.which(path)
-    if program is None:
+    if (found := shutil.which(path)) is None:
         raise BadInputError(f"no interpreter {path!r}: expected the path or the name of a Python")
+    program = str(
+        Path(found).absolute()
+    )  # servers run in other directories; links aren't followed, for virtual environments
     try:
         version, build, minor, prefix, packages = evaluate(program, _DESCRIBE)
     except (OSError, subprocess.SubprocessError, ValueError):
