@@ -125,7 +125,7 @@ class Report:
             return capacity_as_html(self.result)
         from under_siege.pages.comparison_page import as_html  # a slow import, because of the charts
 
-        return as_html(self.comparison)
+        return as_html(self.comparison, self.revisions)
 
     def write_picture(self, name: str, path: Path, aspect: str | None = None, columns: int = 1) -> None:
         """Draw the picture of that name, for the first task if there are several, in the format of the suffix.

@@ -22,6 +22,7 @@ from under_siege.model.threshold import Required
 
 PAGE = (ROOT / "docs" / "ci.md").read_text()
 GITHUB, GITLAB = (yaml.safe_load(text) for text in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL))
+MARKDOWN = ("--format", "markdown")
 JOB, OTHER_JOB = GITHUB["jobs"]["compare"], GITLAB["performance"]
 STEPS = {step["name"]: step["run"] for step in JOB["steps"] if "run" in step}
 SUITE = """\
@@ -60,17 +61,22 @@ def add_the_bench(folder: Path) -> None:
     (folder / "under-siege" / "bench.py").symlink_to(ROOT / "bench.py")
 
 
-COMPARE = ("compare", "base.json", "new.json", "--format", "markdown")
-
-
-def add_recorded_bench(folder: Path) -> None:
-    """Replace the project's Python by a script that prints a recorded comparison for exactly this command."""
-    recorded = invoke(*COMPARE, folder=folder)
-    (folder / "recorded.md").write_text(recorded.stdout)
+def add_recorded_bench(folder: Path, code: int) -> None:
+    """Replace the project's Python by a script that prints a recorded comparison."""
+    for name, quality in (("old", 1.0), ("new", 0.5)):
+        result = a_result(("1_a", 1, quality))
+        result.requirements.append(Required("rate >= 0.97 of base"))
+        save(result, folder / f"{name}.json")
+    (folder / "recorded.md").write_text(invoke("compare", "old.json", "new.json", *MARKDOWN, folder=folder).stdout)
     python = folder / "under-siege" / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    words = f"under-siege/bench.py {' '.join(COMPARE)}"
-    python.write_text(f'#!/bin/sh\n[ "$*" = "{words}" ] || exit 99\ncat recorded.md; exit {recorded.returncode}\n')
+    report = f"under-siege/bench.py report comparison.json {' '.join(MARKDOWN)}"
+    python.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *" run "*" --against "*) touch comparison.json page.html; exit {code} ;; esac\n'
+        f'[ "$*" = "{report}" ] || exit 99\n'
+        "cat recorded.md\n"
+    )
     python.chmod(0o755)
 
 
@@ -82,91 +88,56 @@ def run_in(folder: Path, script: str, variables: dict[str, object]) -> subproces
     )
 
 
-def run_github_steps(folder: Path, *names: str) -> subprocess.CompletedProcess[str]:
+def run_github(folder: Path) -> subprocess.CompletedProcess[str]:
     here = {"GITHUB_BASE_REF": "main", "GITHUB_STEP_SUMMARY": folder / "summary.md"}
-    return run_in(folder, "\n".join(STEPS[name] for name in names), JOB["env"] | here)
+    return run_in(folder, STEPS["Compare"], JOB["env"] | here)
 
 
-COMPARING = OTHER_JOB["script"][OTHER_JOB["script"].index("code=0") :]
-
-
-def run_gitlab_lines(folder: Path, lines: list[str], **variables: object) -> subprocess.CompletedProcess[str]:
+def run_gitlab(folder: Path, *, has_origin: bool = True, **variables: object) -> subprocess.CompletedProcess[str]:
     here = {"CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main"}
+    lines = OTHER_JOB["script"][0 if has_origin else 1 :]  # the first one fetches
     return run_in(folder, "\n".join(lines), OTHER_JOB["variables"] | here | variables)
 
 
 def test_all_commands_run_in_order(clone: Path) -> None:
-    measured = run_github_steps(clone, "Measure the base", "Measure what is proposed")
-    assert measured.returncode == 0, measured.stderr
-    for name in ("base", "new"):
-        assert {record.server for record in load(clone / f"{name}.json").records} == {"plain"}
-    compared = run_github_steps(clone, "Compare")
-    assert (compared.returncode, compared.stdout.partition(" ")[0]) == (0, "::warning")  # one round decides nothing
+    compared = run_github(clone)
+    assert compared.returncode == 0, compared.stderr
+    assert compared.stdout.splitlines()[-1].startswith("::warning")  # one round decides nothing
+    records = load(clone / "comparison.json").records
+    assert [record.server for record in records] == ["plain", "plain"]
+    assert {str(record.values["revision"]).partition(" (")[0] for record in records} == {"origin/main", "work tree"}
+    check_files(clone, next(step for step in JOB["steps"] if "upload-artifact" in step.get("uses", ""))["with"]["path"])
     assert (clone / "summary.md").read_text() == (clone / "comparison.md").read_text()
-    assert "`rate >= 0.1 of base` | " in (clone / "summary.md").read_text()
-    uploaded = next(step for step in JOB["steps"] if "upload-artifact" in step.get("uses", ""))["with"]["path"].split()
-    assert [name for name in uploaded if not (clone / name).is_file()] == []
 
-    gitlab_folder = clone.parent / "gitlab_folder"
-    subprocess.run(["git", "clone", "-q", clone.parent / "work", gitlab_folder], check=True)
-    add_the_bench(gitlab_folder)
-    check_gitlab_commands_in_order(gitlab_folder, clone)
+    gitlab = clone.parent / "gitlab"
+    subprocess.run(["git", "clone", "-q", clone.parent / "work", gitlab], check=True)
+    add_the_bench(gitlab)
+    assert run_gitlab(gitlab).returncode == 3
+    check_files(gitlab, "\n".join(OTHER_JOB["artifacts"]["paths"]))
 
 
-def check_gitlab_commands_in_order(clone: Path, measured: Path) -> None:
-    """Reuse the results of the GitHub steps, because the measuring commands are identical."""
-    script = OTHER_JOB["script"]
-    measuring = [line for line in script if line.startswith("$BENCH run")]
-    assert measuring == [STEPS[name].splitlines()[-1] for name in ("Measure the base", "Measure what is proposed")]
-    assert [OTHER_JOB["variables"][name] for name in ("BENCH", "SUITE")] == [JOB["env"][n] for n in ("BENCH", "SUITE")]
-    before_measuring = run_gitlab_lines(clone, script[: script.index(measuring[0])])
-    assert before_measuring.returncode == 0, before_measuring.stderr
-    assert (clone / "base" / OTHER_JOB["variables"]["SUITE"]).is_file()
-    for name in ("base.json", "new.json", "page.html"):
-        shutil.copy(measured / name, clone)
-    shutil.rmtree(clone / "under-siege")
-    add_recorded_bench(clone)  # the GitHub steps have tested the real one
-    ran = run_gitlab_lines(clone, script[script.index(measuring[-1]) + 1 :])
-    assert ran.returncode == 3, ran.stderr
-    assert "`rate >= 0.1 of base` | " in (clone / "comparison.md").read_text()
-    assert [name for name in OTHER_JOB["artifacts"]["paths"] if not (clone / name).is_file()] == []
+def check_files(folder: Path, names: str) -> None:
+    assert [name for name in names.split() if not (folder / name).is_file()] == []
+    assert "`rate >= 0.1 of base` | " in (folder / "comparison.md").read_text()
+    assert "What changed" in (folder / "page.html").read_text()
 
 
-def test_a_base_without_the_suite_fails(clone: Path) -> None:
-    (clone / "bench" / "suite.toml").rename(clone / "bench" / "other.toml")
-    ran = run_github_steps(clone, "Measure what is proposed")
+def test_a_base_without_the_directory_of_the_suite_fails(clone: Path) -> None:
+    (clone / "bench").rename(clone / "perf")
+    subprocess.run(["git", "add", "."], cwd=clone, check=True)
+    ran = run_in(clone, STEPS["Compare"], JOB["env"] | {"GITHUB_BASE_REF": "main", "SUITE": "perf/suite.toml"})
     assert ran.returncode == 2
-    assert "can't be read" in ran.stderr
+    assert "that revision has no directory 'perf'" in ran.stderr
 
 
-NEW = {
-    0: lambda: a_result(("1_a", 1, 1.0), seed=2),
-    1: lambda: a_result(("1_a", 1, 0.5), seed=2),
-}  # test_all_commands_run_in_order covers exit code 3, from a single round
-
-
-@pytest.fixture(params=NEW)
-def compared(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, int]:
-    """Return a folder with two results and the expected exit code of their comparison."""
-    save(a_result(("1_a", 1, 1.0)), tmp_path / "base.json")
-    save(NEW[request.param](), tmp_path / "new.json")
-    add_recorded_bench(tmp_path)
-    return tmp_path, request.param
-
-
-def test_github_fails_on_exit_code_1(compared: tuple[Path, int]) -> None:
-    folder, code = compared
-    ran = run_github_steps(folder, "Compare")
-    assert ran.returncode == code, ran.stderr
-    assert ran.stdout.partition(" ")[0] == {0: "", 1: "::error"}[code]
-    assert "| 1_a |" in (folder / "summary.md").read_text()
-
-
-def test_gitlab_fails_on_exit_code_1_and_allows_3(compared: tuple[Path, int]) -> None:
-    folder, code = compared
-    assert run_gitlab_lines(folder, COMPARING).returncode == code
+@pytest.mark.parametrize("code", [0, 1])
+def test_only_exit_code_3_is_allowed(code: int, tmp_path: Path) -> None:
+    add_recorded_bench(tmp_path, code)
+    github, gitlab = run_github(tmp_path), run_gitlab(tmp_path, has_origin=False)
+    assert (github.returncode, gitlab.returncode) == (code, code), github.stderr + gitlab.stderr
+    assert github.stdout.partition(" ")[0] == {0: "", 1: "::error"}[code]
     assert OTHER_JOB["allow_failure"] == {"exit_codes": 3}
-    assert "| 1_a |" in (folder / "comparison.md").read_text()
+    assert "| 1_a |" in (tmp_path / "summary.md").read_text()
 
 
 @pytest.fixture
@@ -195,13 +166,9 @@ def notes() -> Iterator[tuple[str, list[tuple[str, str | None, bytes]]]]:
 @pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
 def test_gitlab_posts_a_note_with_a_token(tmp_path: Path, notes) -> None:
     address, sent = notes
-    for name, quality in (("base", 1.0), ("new", 0.5)):
-        result = a_result(("1_a", 1, quality))
-        result.requirements.append(Required("rate >= 0.97 of base"))
-        save(result, tmp_path / f"{name}.json")
-    add_recorded_bench(tmp_path)
+    add_recorded_bench(tmp_path, 1)
     here = {"BENCH_TOKEN": "s3", "CI_API_V4_URL": address, "CI_PROJECT_ID": 7, "CI_MERGE_REQUEST_IID": 8}
-    assert run_gitlab_lines(tmp_path, COMPARING, **here).returncode == 1
+    assert run_gitlab(tmp_path, has_origin=False, **here).returncode == 1
     ((path, token, body),) = sent
     assert (path, token) == ("/api/v4/projects/7/merge_requests/8/notes", "s3")
     (note,) = urllib.parse.parse_qs(body.decode())["body"]
@@ -210,7 +177,7 @@ def test_gitlab_posts_a_note_with_a_token(tmp_path: Path, notes) -> None:
 
 
 def test_all_other_steps_only_set_up() -> None:
-    assert set(STEPS) == {"Set up", "Measure the base", "Measure what is proposed", "Compare"}
+    assert set(STEPS) == {"Set up", "Compare"}
     assert [line.split()[0] for line in OTHER_JOB["before_script"]] == ["git", "under-siege/scripts/setup"]
     assert STEPS["Set up"].split()[-1] == "under-siege/scripts/setup"
     assert (ROOT / "scripts" / "setup").is_file()

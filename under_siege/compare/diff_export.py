@@ -77,12 +77,12 @@ def as_table(comparison: ResultComparison) -> RenderableType:
     doubt, remarks = _doubt(comparison), list(_remarks(comparison))
     return Group(
         *([Text(doubt, style="yellow")] if doubt else []),
-        Text(f"{_conclusion(comparison)}\n"),
+        Text(f"{conclusion(comparison)}\n"),
         grid_of(comparison),
         *required_as_table(comparison.required),
         *([Text()] if remarks else []),
         *map(Text, remarks),
-        Text("\n" + "\n".join(_legend(comparison)), style="dim"),
+        Text("\n" + "\n".join(legend(comparison)), style="dim"),
     )
 
 
@@ -91,11 +91,11 @@ def as_markdown(comparison: ResultComparison) -> str:
     doubt = _doubt(comparison)
     parts = [
         f"**{plain(doubt)}**" if doubt else "",
-        plain(_conclusion(comparison)),
+        plain(conclusion(comparison)),
         grid_of(comparison).as_markdown(),
         required_as_markdown(comparison.required),
         "\n".join(f"- {plain(remark)}" for remark in _remarks(comparison)),
-        small_print(_legend(comparison)),
+        small_print(legend(comparison)),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -106,7 +106,8 @@ def _doubt(comparison: ResultComparison) -> str:
     return f"Warning: {difference}." if difference else ""
 
 
-def _legend(comparison: ResultComparison) -> list[str]:
+def legend(comparison: ResultComparison) -> list[str]:
+    """Return what the table means, and how the values were measured."""
     is_open = any(change.judgement == UNDECIDED for case in comparison.cases for change in case.changes)
     return [
         *LEGEND,
@@ -178,7 +179,7 @@ def _size(fraction: float) -> str:
     return formatting.share(fraction) if fraction <= 1 else f"x {formatting.significant(1 + fraction, 2)}"
 
 
-def _conclusion(comparison: ResultComparison) -> str:
+def conclusion(comparison: ResultComparison) -> str:
     labels = {GONE: "Gone", FAILED: "Failed", WORSE: "Worse", UNDECIDED: "Undecided", BETTER: "Better", NEW: "New"}
     cases = [pair.case for pair in comparison.cases]
     parts = []

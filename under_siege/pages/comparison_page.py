@@ -10,6 +10,8 @@ from under_siege.analysis.summary import Summary
 from under_siege.analysis.threshold_check import judged
 from under_siege.charts.html import page
 from under_siege.checks.verdict import FAILED, OK
+from under_siege.compare import diff_export
+from under_siege.compare.diff import ResultComparison
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.pages.page_sections import sections
@@ -24,9 +26,11 @@ from under_siege.report.threshold_text import HEADINGS, in_short, lines
 MOST_ROWS = 400
 
 
-def as_html(comparison: Comparison) -> str:
-    result, found = comparison.result, judged(comparison)
-    ordered, found_answers = comparison.by_rank(), answers(comparison)
+def as_html(comparison: Comparison, changes: ResultComparison | None = None) -> str:
+    """Return the page; `changes` between two revisions are its answer."""
+    result, found = comparison.result, judged(comparison) if changes is None else changes.required
+    ordered, found_answers = comparison.by_rank(), answers(comparison) if changes is None else []
+    sentences = in_sentences(comparison) if changes is None else [diff_export.conclusion(changes)]
     columns = columns_for([summary for summary in ordered if summary.verdict != FAILED], wide=True)
     differing = columned(cases_of(comparison.cases))
     return page(
@@ -34,9 +38,11 @@ def as_html(comparison: Comparison) -> str:
         result,
         heading=_heading(result),
         noun=comparison.noun,
-        answer=[answer.headline for answer in found_answers],
+        answer=[answer.headline for answer in found_answers] if changes is None else sentences,
         answers=found_answers,
-        details=list(in_sentences(comparison)),
+        details=list(sentences),
+        changes=diff_export.grid_of(changes) if changes else None,
+        legend=diff_export.legend(changes) if changes else [],
         rows=[
             _row(summary, comparison, columns, differing, [answer.case for answer in found_answers])
             for summary in ordered[:MOST_ROWS]
