@@ -35,7 +35,9 @@ def test_load_tool_sends_method_headers_and_body(name: str) -> None:
     async def captured() -> bytes:
         with isolated_tool(DRIVERS[name]) as tool:
             requests = 2 if name in ("ab", "stressor") else None
-            return (await _capture(tool, LoadSpec(2, 1.0, "http://127.0.0.1/", requests=requests, request=PUT))).request
+            return (
+                await _capture(tool, LoadSpec(2, 1.0, "http://127.0.0.1/", requests=requests, request=PUT))
+            ).requests[0]
 
     first, _, rest = asyncio.run(captured()).partition(b"\r\n")
     lines, _, body = rest.partition(b"\r\n\r\n")

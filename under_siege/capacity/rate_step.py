@@ -108,15 +108,21 @@ class Generator:
             raise CaseFailedError("generator_failed", f"the load generator did not start; {self._last_line()}")
         self._due_s = due_s
         order = {
-            "url": url,
+            "requests": [
+                {
+                    "url": each_url,
+                    "method": each.request.method,
+                    "headers": each.request.headers,
+                    "body": base64.b64encode(each.request.body).decode(),
+                    "status": each.status,
+                    "rule": asdict(each.rule),
+                    "answer": base64.b64encode(each.answer).decode(),
+                }
+                for each_url, each in expected.each(url)
+            ],
+            "order": expected.mix.order if expected.mix else [0],
             "keep_alive": keep_alive,
-            "status": expected.status,
-            "method": expected.request.method,
-            "sent_headers": expected.request.headers,
-            "sent_body": base64.b64encode(expected.request.body).decode(),
-            "rule": asdict(expected.rule),
             "headers": expected.headers,
-            "answer": base64.b64encode(expected.answer).decode(),
             "begin_s": begin_s,
             "due_s": list(due_s),
         }
@@ -195,6 +201,7 @@ class Offer:
         """Measure the step; record an error of the server as a failure."""
         began_s, record = time.monotonic(), self.step.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
+        record.other_statuses = self.expected.other_statuses()
         try:
             starting = running(self.plan, self.step.case, record, self.services)
             async with generator() as sending, client() as session, starting as server:

@@ -108,10 +108,11 @@ def _write(home: Path, files: Mapping[str, str | bytes]) -> None:
         (home / path).write_bytes(contents.encode() if isinstance(contents, str) else contents)
 
 
-def check(driver: Driver, orders: Iterable[LoadSpec], status: int = 200) -> None:
-    """Raise BadInputError if the tool can't generate one of the loads, or can't recognize the expected status."""
-    if not driver.streams_responses and not 200 <= status < 300:
-        raise BadInputError(f"{driver.name} accepts only status 2xx, but {status} is expected; use siege")
+def check(driver: Driver, orders: Iterable[LoadSpec], *statuses: int) -> None:
+    """Raise BadInputError if the tool can't generate one of the loads, or can't recognize an expected status."""
+    odd = next((status for status in statuses if not 200 <= status < 300), None)
+    if odd is not None and not driver.streams_responses:
+        raise BadInputError(f"{driver.name} accepts only status 2xx, but {odd} is expected; use siege")
     for order in orders:
         if refusal := driver.refusal(order):
             raise BadInputError(refusal)

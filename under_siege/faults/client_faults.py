@@ -50,11 +50,12 @@ async def disconnect_clients(context: FaultContext) -> None:
     """Let clients disconnect before the answer; measure the CPU time spent on them, and the latency of the next one."""
     context.set_task_cpu(LEAVE_CPU_S)
     incident, expected, is_builtin = context.incident, context.users.expected, context.has_builtin_tasks
-    path = context.server.load_url.removeprefix(context.server.url)
+    url, sent = expected.for_request(context.server.load_url)
     context.began_s = time.monotonic()
     cpu_s, before = context.cpu_s(), context.started_tasks()
     context.mark_fault()
-    await send_and_disconnect(*context.address, path, expected.request, LEAVERS, STAY_S)
+    path = url.removeprefix(context.server.url)
+    await send_and_disconnect(*context.address, path, sent.request, LEAVERS, STAY_S)
     sent_s = time.monotonic()
     outcome = await context.users.send(incident.requests, context.began_s, timeout_s=CPU_LIMIT_S)
     next_s = time.monotonic() - sent_s

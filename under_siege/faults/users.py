@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import random
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -68,7 +69,7 @@ class Users:
         fresh: aiohttp.ClientSession | None = None,
     ) -> None:
         self._session, self._fresh, self._url = session, fresh or session, url
-        self.expected, self._timeout_s = expected, timeout_s
+        self.expected, self._timeout_s, self._turns = expected, timeout_s, itertools.count()
 
     async def send(self, requests: Requests | None = None, began_s: float = 0.0, timeout_s: float | None = None) -> str:
         """Send one request and return its outcome."""
@@ -87,11 +88,12 @@ class Users:
 
     async def _outcome(self, session: aiohttp.ClientSession, timeout_s: float) -> tuple[str, str]:
         """Send a request; return its outcome and the id of the process that answered, if known."""
+        url, expected = self.expected.for_request(self._url, next(self._turns))
         try:
-            async with open_request(session, self._url, self.expected.request, timeout_s) as response:
-                answer = await read_response(response, len(self.expected.answer))
+            async with open_request(session, url, expected.request, timeout_s) as response:
+                answer = await read_response(response, len(expected.answer))
                 process = answer.headers.get("x-worker", "").partition("/")[0][:_LONGEST_ID]
-                if not self.expected.problem(answer):
+                if not expected.problem(answer):
                     return "", process
                 is_refused = answer.status == 503 and "retry-after" in answer.headers
                 return (REFUSED if is_refused else WRONG), process

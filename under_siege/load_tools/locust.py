@@ -39,19 +39,23 @@ class Locust(Driver):
     requirement = "locust~=2.47"
     results = (_RESULT,)
     version_pattern = r"\Alocust (\S+)"
-    runs_scripts = True
+    runs_scripts = sends_mixes = True
     least_s, start_s = 3.0, 1.5
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         text = _LOCUSTFILE.format(
             url=json.dumps(spec.url),
             headers=json.dumps(spec.headers),
+            requests=[
+                (request.method, url, spec.headers_of(request), request.body or None)
+                for url, request in [(spec.url_of(path), one) for path, one in spec.mix] or [(spec.url, spec.request)]
+            ],
+            order=list(spec.order or [0]),
             time_s=spec.time_s,
+            keep_alive=spec.keep_alive,
             has_script=bool(spec.script),
             folder=json.dumps(spec.folder),
             expected=spec.expected,
-            method=json.dumps(spec.request.method),
-            body=spec.request.body or None,
             wrong=WRONG,
             longer_s=LONGER_S,
         )

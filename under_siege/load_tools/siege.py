@@ -7,10 +7,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from under_siege.load_tools.tool import Driver, LoadSpec
+from under_siege.model.suite import Request
 
+Headers = tuple[tuple[str, str], ...]
 # The user's own siege.conf changes every default, so siege gets its own settings and home.
 _SETTINGS = Path(__file__).with_name("siegerc.template").read_text(encoding="utf-8")
-_BODY = "body"
+_BODY, _URLS = "body", "urls.txt"
 MAX_HEADER_BYTES = 2000  # siege has a buffer of 2,048 bytes
 _MARGIN_S = 30  # siege's own time limit, in case it is not stopped before
 
@@ -32,7 +34,7 @@ class Siege(Driver):
         """,
         re.VERBOSE | re.ASCII,
     )
-    streams_responses = is_replayed = counts_requests = True
+    streams_responses = is_replayed = counts_requests = sends_mixes = True
     fixed_threads = "a thread for each user"
     step_s, least_s, start_s = 0.01, 0.0, 0.0
 
@@ -42,25 +44,37 @@ class Siege(Driver):
                 f"siege lets each user send the same number of requests: {spec.requests} can't be shared by "
                 f"{spec.users} users; use a multiple of {spec.users}"
             )
-        size = sum(len(f"{name}: {value}\r\n".encode()) for name, value in spec.request.headers)
+        requests = [request for _, request in spec.mix] or [spec.request]
+        types = {request.content_type for request in requests} - {""}
+        if len(types) > 1 or len({_without_type(request.headers) for request in requests}) > 1:
+            return "siege sends the same headers with each request; use wrk or locust"
+        if any("$" in path for path, _ in spec.mix):
+            return "siege can't send paths with $ in a mix of requests; use wrk or locust"
+        size = sum(len(f"{name}: {value}\r\n".encode()) for name, value in _headers(spec))
         if size > MAX_HEADER_BYTES:
             return f"siege can't send more than {MAX_HEADER_BYTES:,} bytes of headers, and these have {size:,}; use wrk"
-        if spec.request.body != spec.request.body.strip() or b"\0" in spec.request.body:
+        if any(request.body != request.body.strip() or b"\0" in request.body for request in requests):
             return "siege can't send a body that contains NUL or begins or ends with white space; use wrk"
         return super().refusal(spec)
 
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         settings = _SETTINGS.format(connection="keep-alive" if spec.keep_alive else "close")
-        return {"siegerc": settings, _BODY: spec.request.body}
+        if not spec.mix:
+            return {"siegerc": settings, _BODY: spec.request.body}
+        lines = [
+            _with_body(spec.url_of(path), request, f"$HOME/{_BODY}{index}")  # siege's home is the tool's
+            for index, (path, request) in enumerate(spec.mix)
+        ]
+        bodies = {f"{_BODY}{index}": request.body for index, (_, request) in enumerate(spec.mix)}
+        return {"siegerc": settings, _URLS: "".join(f"{lines[index]}\n" for index in spec.order), **bodies}
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
         limit = f"-t{math.ceil(spec.time_s) + _MARGIN_S}S"
         if spec.requests is not None:
             limit = f"-r{spec.requests // spec.users}"
-        headers = [word for name, value in spec.request.headers for word in _header(name, value)]
-        has_get = spec.request.method == "GET"
-        url = spec.url if has_get else f"{spec.url} {spec.request.method} <{home / _BODY}"
-        return [program, f"--rc={home / 'siegerc'}", f"-c{spec.users}", limit, *headers, *spec.options, url]
+        headers = [word for name, value in _headers(spec) for word in _header(name, value)]
+        sent = [f"--file={home / _URLS}"] if spec.mix else [_with_body(spec.url, spec.request, str(home / _BODY))]
+        return [program, f"--rc={home / 'siegerc'}", f"-c{spec.users}", limit, *headers, *spec.options, *sent]
 
     def cpus(self, spec: LoadSpec) -> int:
         return spec.users
@@ -69,6 +83,20 @@ class Siege(Driver):
         match = re.search(r"Failed transactions:\s*(\d{1,15})\b", report, re.ASCII)
         server_errors = sum(status >= 500 for status in statuses)  # siege counts these as failures, too
         return max(0, int(match[1]) - server_errors) if match else 0
+
+
+def _with_body(url: str, request: Request, body: str) -> str:
+    return url if request.method == "GET" else f"{url} {request.method} <{body}"
+
+
+def _without_type(headers: Headers) -> Headers:
+    return tuple((name, value) for name, value in headers if name.lower() != "content-type")
+
+
+def _headers(spec: LoadSpec) -> Headers:
+    """Return the headers of each request."""
+    requests = [request for _, request in spec.mix] or [spec.request]
+    return tuple(dict.fromkeys(header for request in requests for header in request.headers))
 
 
 def _header(name: str, value: str) -> list[str]:

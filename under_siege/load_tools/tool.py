@@ -31,12 +31,21 @@ class LoadSpec:
     port: int | None = None  # a free port for communication between the tool's own processes
     patience_s: float = 3600.0  # timeout of a response
     request: Request = GET
+    mix: tuple[tuple[str, Request], ...] = ()  # sent instead of the URL's path and `request`
+    order: tuple[int, ...] = ()  # the indexes of the mix in the order in which users send them, again and again
+
+    def url_of(self, path: str) -> str:
+        """Return the URL of a request of the mix."""
+        return self.url.removesuffix("/") + path
 
     @property
     def headers(self) -> dict[str, str]:
         """Return the headers of each request, for a tool that does not set them itself."""
+        return self.headers_of(self.request)
+
+    def headers_of(self, request: Request) -> dict[str, str]:
         own = {"Accept-Encoding": "identity"} | ({} if self.keep_alive else {"Connection": "close"})
-        return own | dict(self.request.headers)
+        return own | dict(request.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,7 @@ class Driver:
     counts_requests = False  # whether the tool can send a given number of requests
     runs_scripts = False
     supports_multiple_paths = False  # whether the tool can choose one of several paths at random
+    sends_mixes = False  # whether the tool can send different requests
     fixed_threads = ""  # the threads of a tool whose number of threads can't be set
     waits_to_begin = (
         False  # whether the tool prints `ready` after a long start, and starts the load when it reads a line
@@ -118,6 +128,8 @@ class Driver:
             return f"{self.name} can't send a number of requests, only run for a time; set a time, or use ab"
         if spec.script and not self.runs_scripts:
             return f"{self.name} can't run a script; use locust or stressor"
+        if spec.mix and not self.sends_mixes:
+            return f"{self.name} sends one request only; use siege, wrk or locust"
         if spec.threads > 1 and self.fixed_threads:
             return f"{self.name} has {self.fixed_threads}, not {spec.threads}; remove threads, or use wrk"
         return ""

@@ -11,7 +11,8 @@ from under_siege.model.record import Count
 _FOLDER = Path(__file__).parent
 _TOTALS_LUA = (_FOLDER / "wrk_totals.lua").read_text(encoding="utf-8")
 _PATHS_LUA = (_FOLDER / "wrk_paths.lua").read_text(encoding="utf-8")
-_SINGLE, _SEVERAL, _PATHS = "report.lua", "several.lua", "paths.txt"
+_MIX_LUA = (_FOLDER / "wrk_mix.lua").read_text(encoding="utf-8")
+_SINGLE, _SEVERAL, _PATHS, _MIXED, _MIX = "report.lua", "several.lua", "paths.txt", "mixed.lua", "mix.lua"
 _EXPECTED, _REQUEST = "expected.lua", "request.lua"
 
 
@@ -42,9 +43,11 @@ class Wrk(Driver):
 
     name = program = "wrk"
     packages = MappingProxyType(dict.fromkeys(("apt-get", "apk", "pacman", "brew"), "wrk"))
-    settings = MappingProxyType({_SINGLE: _TOTALS_LUA, _SEVERAL: _TOTALS_LUA + _PATHS_LUA})
+    settings = MappingProxyType(
+        {_SINGLE: _TOTALS_LUA, _SEVERAL: _TOTALS_LUA + _PATHS_LUA, _MIXED: _TOTALS_LUA + _MIX_LUA}
+    )
     version_pattern = r"^wrk \D*([\d.]+)"
-    supports_multiple_paths = is_replayed = True
+    supports_multiple_paths = is_replayed = sends_mixes = True
 
     def refusal(self, spec: LoadSpec) -> str:
         if spec.users % spec.threads:
@@ -57,6 +60,8 @@ class Wrk(Driver):
     def files(self, spec: LoadSpec) -> dict[str, str | bytes]:
         files: dict[str, str | bytes] = {_EXPECTED: f"return {_lua(spec.expected)}\n"}
         files[_REQUEST] = f'wrk.method, wrk.body = "{spec.request.method}", {_lua(spec.request.body)}\n'
+        if spec.mix:
+            files[_MIX] = _mix(spec)
         return files | ({_PATHS: "".join(f"{size} {path}\n" for path, size in spec.paths)} if spec.paths else {})
 
     def command(self, program: str, home: Path, spec: LoadSpec) -> list[str]:
@@ -65,7 +70,7 @@ class Wrk(Driver):
         options = [f"-t{spec.threads}", f"-c{spec.users}", f"-d{seconds}s", "--timeout", f"{seconds + 1}s"]
         close = [] if spec.keep_alive else ["-H", "Connection: close"]
         headers = [word for name, value in spec.request.headers for word in ("-H", f"{name}: {value}")]
-        lua = str(home / (_SEVERAL if spec.paths else _SINGLE))
+        lua = str(home / (_SEVERAL if spec.paths else _MIXED if spec.mix else _SINGLE))
         return [program, *options, *close, *headers, "-s", lua, *spec.options, spec.url]
 
     def totals(self, output: ToolOutput, spec: LoadSpec) -> Totals | None:
@@ -95,6 +100,17 @@ class Wrk(Driver):
             wrong_contents=contents,
             odd_bytes=_odd_bytes(reported, spec),
         )
+
+
+def _mix(spec: LoadSpec) -> str:
+    """Return Lua source of the requests and their order."""
+    requests = []
+    for path, request in spec.mix:
+        headers = ", ".join(f"[{_lua(name.encode())}] = {_lua(value.encode())}" for name, value in request.headers)
+        words = f"{_lua(request.method.encode())}, {_lua(path.encode())}, {{{headers}}}, {_lua(request.body)}"
+        requests.append(f"{{{words}}}")
+    order = ", ".join(str(index + 1) for index in spec.order)
+    return f"return {{{', '.join(requests)}}}, {{{order}}}\n"
 
 
 def _lua(text: bytes) -> str:

@@ -250,6 +250,7 @@ class Record(_CaseMeasurement, kw_only=True):
     gil_enabled_by: str = ""  # the extension module whose import enabled the GIL of a free-threaded Python
     answer_bytes: Bytes = 0  # size of the right response
     answer_status: Status = 200
+    other_statuses: list[Status] = []  # of right responses, if requests differ
     ready_s: Seconds | None = None  # start of the server to its first right response to a ping
     warm_s: Seconds | None = None  # start of the server until all workers had run a task
     warm_up_answers: Count = 0  # responses during the warm-up

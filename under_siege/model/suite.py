@@ -1,5 +1,6 @@
 """Define a suite: the targets to compare, the load, and the right response."""
 
+import random
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from under_siege.model.case import Case, Value
 from under_siege.model.threshold import Required
 
 READY_WITHIN_S = 15.0
+RANDOM, IN_FILE = "random", "file"  # orders of a mix
+DRAWN = 1000  # requests of a mix in random order, before they repeat
 DRAIN_LIMIT_S = 10.0
 JOBS = "jobs"  # load tool: each user posts a job and polls for its result
 OPEN = "open"  # load tool: requests arrive at a rate, whether or not earlier ones were answered
@@ -141,6 +144,18 @@ GET = Request()
 
 
 @dataclass(frozen=True, slots=True)
+class MixedRequest:
+    """One of several requests that users send."""
+
+    path: str
+    request: Request = GET
+    weight: int = 1
+    status: int = 200  # of the right response
+    rule: BodyRule = BYTES
+    answer: bytes | None = None  # the right body; None: that of the first response
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """The requests to send. The number of users is an axis instead."""
 
@@ -157,6 +172,21 @@ class Load:
     warm_up: WarmUp | None = None
     files: str = ""  # a directory; each request replaces {file} in the path by a random file in it
     script: str = ""  # source code that each user runs instead of requesting the path
+    mix: tuple[MixedRequest, ...] = ()  # several requests; they replace path and request
+    has_random_order: bool = True  # of the mix; each request as often as its weight says
+
+    def order(self, seed: int) -> list[int]:
+        """Return the order in which users send the requests of the mix, which they repeat."""
+        indexes, weights = range(len(self.mix)), [one.weight for one in self.mix]
+        if not self.has_random_order:
+            return [index for index in indexes for _ in range(weights[index])]
+        return random.Random(seed).choices(indexes, weights, k=DRAWN)  # noqa: S311 (not for secrets)
+
+    def described(self) -> str:
+        """Return what users send, besides a plain GET; empty for that."""
+        if not self.mix:
+            return self.request.described()
+        return f"{len(self.mix)} different requests in {'random' if self.has_random_order else 'the same'} order"
 
     @property
     def posts_jobs(self) -> bool:
@@ -213,3 +243,7 @@ class Suite:
     folder: Path | None = None  # the working directory of the commands; None: the bench's own
     has_task: bool = True  # whether requests run a task of the bench, which can also run without a server
     required: tuple[Required, ...] = ()
+
+    def right_statuses(self) -> set[int]:
+        """Return the statuses of right responses."""
+        return {one.status for one in self.load.mix} or {self.expect.status}

@@ -64,6 +64,7 @@ class CaseRun:
         """Measure the case. Any problem with the server becomes a failure in the record."""
         began_s, record = time.monotonic(), self.record
         record.answer_bytes, record.answer_status = self.expected.size_bytes, self.expected.status
+        record.other_statuses = self.expected.other_statuses()
         try:
             await (
                 self._measure_bare() if self.plan.targets[self.case.server].has_no_server else self._measure_server()
@@ -146,6 +147,7 @@ class CaseRun:
             paths=paths,
             folder=server.folder,
             patience_s=self.expected.patience_s(users),
+            order=tuple(self.expected.mix.order) if self.expected.mix else (),
             expected=self.expected.answer if self.expected.size_bytes >= 0 else b"",
         )
 
@@ -192,7 +194,9 @@ class CaseRun:
         if not self.plan.suite.expect.check:
             return
         record = self.record
-        answers = sum(record.bursts.right) + record.transactions.status.count(record.answer_status)
+        answers = sum(record.bursts.right) + sum(
+            status in (record.answer_status, *record.other_statuses) for status in record.transactions.status
+        )
         sizes = record.bursts.body_bytes or [sum(record.transactions.size_bytes)]
         size = "" if None in sizes else sum(filter(None, sizes))  # not every tool reports it
         values = {"url": server.load_url, "folder": server.folder, "answers": answers, "bytes": size}

@@ -47,6 +47,7 @@ def spec_of(load: Load, users: int) -> LoadSpec:
         threads=load.threads,
         options=load.options,
         script=load.script,
+        mix=tuple((one.path, one.request) for one in load.mix),
     )
 
 

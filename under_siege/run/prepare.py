@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,11 +16,12 @@ from under_siege.http_client import HttpResponse, client
 from under_siege.model.body_rule import ANY, FIELDS, PATTERN, SAME, BodyRule
 from under_siege.model.case import Case
 from under_siege.model.record import CaseFailedError
+from under_siege.model.suite import MixedRequest
 from under_siege.paths import ROOT
 from under_siege.run.plan import EnvironmentKey, Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.start_command import Start, missing_library, prepare_command, suite_command
-from under_siege.targets.expectation import Expectation, Expectations, Files, Work, try_task
+from under_siege.targets.expectation import Expectation, Expectations, Files, Mix, Work, try_task
 from under_siege.targets.interpreter import packages_of
 from under_siege.targets.strategies import SERVERS
 
@@ -150,32 +152,53 @@ async def _reference(plan: Plan, cases: Sequence[Case], services: Services, watc
     expect = plan.suite.expect
     if plan.load.files:
         return Expectation(b"", UNKNOWN_S, 0.0, expect.status, files=_files(plan))
+    wanted = plan.load.mix or (MixedRequest("", plan.load.request, 1, expect.status, expect.rule, expect.reference),)
+    expectations = [_without_answer(one) for one in wanted]
     case_by_server: dict[str, Case] = {}
     for case in cases:
         case_by_server.setdefault(case.server, case)
     for case in case_by_server.values():
         watcher.case_begins(f"the right answer  {case.server}", 0.0)
-        try:
-            answers, took_s = await _answers(plan, case, services)
-        except CaseFailedError:
-            continue  # its own measurement will fail with the reason
-        first = answers[0].body if expect.reference is None else expect.reference
-        if path := expect.rule.unused(first):
-            raise BadInputError(
-                f"{plan.suite.source}: expect.ignore: the right answer has nothing at {path!r}; "
-                f"it is {HttpResponse(expect.status, first, {}).described()}"
-            )
-        expectation = Expectation(first, took_s, 0.0, expect.status, expect.rule)
-        if odd := next((answer for answer in answers[1:] if not expectation.fits(answer.status, answer.body)), None):
-            watcher.warn(
-                f"{case.server} does not give the same answer twice: {odd.described()} after {answers[0].described()}; "
-                f"if that is by design, put {_looser(expect.rule, odd.body, first)} under [expect]"
-            )
-        return expectation
-    is_known = expect.reference is not None or expect.rule.mode in (FIELDS, PATTERN)
-    return Expectation(
-        expect.reference or b"", UNKNOWN_S, 0.0, expect.status, expect.rule if is_known else BodyRule(ANY)
-    )
+        with contextlib.suppress(CaseFailedError):  # its own measurement will fail with the reason
+            answers = await _answers(plan, case, services, wanted)
+            expectations = [_expectation(plan, case, watcher, *each) for each in zip(wanted, answers, strict=True)]
+            break
+    if not plan.load.mix:
+        return expectations[0]
+    requests = [
+        (one.path, replace(each, number=number, request=one.request))
+        for number, (one, each) in enumerate(zip(wanted, expectations, strict=True))
+    ]
+    mix = Mix(plan.load.order(plan.seed), requests)
+    return Expectation(b"", max(each.task_s for each in expectations), 0.0, expect.status, mix=mix)
+
+
+def _without_answer(wanted: MixedRequest) -> Expectation:
+    """Return what is expected if no server answers."""
+    is_known = wanted.answer is not None or wanted.rule.mode in (FIELDS, PATTERN)
+    rule = wanted.rule if is_known else BodyRule(ANY)
+    return Expectation(wanted.answer or b"", UNKNOWN_S, 0.0, wanted.status, rule)
+
+
+def _expectation(
+    plan: Plan, case: Case, watcher: ProgressListener, wanted: MixedRequest, answered: tuple[list[HttpResponse], float]
+) -> Expectation:
+    """Return what is expected, from the answers of a server; warn if they differ."""
+    answers, took_s = answered
+    first = answers[0].body if wanted.answer is None else wanted.answer
+    if wanted.answer is None and (path := wanted.rule.unused(first)):
+        raise BadInputError(
+            f"{plan.suite.source}: expect.ignore: the right answer has nothing at {path!r}; "
+            f"it is {HttpResponse(wanted.status, first, {}).described()}"
+        )
+    expectation = Expectation(first, took_s, 0.0, wanted.status, wanted.rule)
+    odd = next((answer for answer in answers if not expectation.fits(answer.status, answer.body)), None)
+    if odd is not None and odd is not answers[0]:
+        watcher.warn(
+            f"{case.server} does not give the same answer twice: {odd.described()} after {answers[0].described()}; "
+            f"if that is by design, put {_looser(wanted.rule, odd.body, first)} under [expect]"
+        )
+    return expectation
 
 
 def _looser(rule: BodyRule, body: bytes, right: bytes) -> str:
@@ -195,23 +218,29 @@ def _files(plan: Plan) -> Files:
     return files
 
 
-async def _answers(plan: Plan, case: Case, services: Services) -> tuple[list[HttpResponse], float]:
-    """Return answers with the expected status, and the duration of the fastest; raise CaseFailedError."""
+async def _answers(
+    plan: Plan, case: Case, services: Services, wanted: Sequence[MixedRequest]
+) -> list[tuple[list[HttpResponse], float]]:
+    """Return answers to each request, and the duration of the fastest; raise CaseFailedError for a wrong status."""
     async with client() as session, running(plan, case, new_record(plan, case, 0.0, 1), services) as server:
         await server.while_alive(server.ready(session))
-        times, answers = [], []
-        for _ in range(REFERENCE_REQUESTS):
-            asked_s = server.age_s()
-            answers.append(await server.while_alive(_answer(server, session, plan.suite.expect.status)))
-            times.append(server.age_s() - asked_s)
-        return answers, min(times)
+        found = []
+        for one in wanted:
+            times, answers = [], []
+            for _ in range(REFERENCE_REQUESTS):
+                asked_s = server.age_s()
+                answers.append(await server.while_alive(_answer(server, session, one)))
+                times.append(server.age_s() - asked_s)
+            found.append((answers, min(times)))
+        return found
 
 
-async def _answer(server: Server, session: aiohttp.ClientSession, status: int) -> HttpResponse:
+async def _answer(server: Server, session: aiohttp.ClientSession, wanted: MixedRequest) -> HttpResponse:
     try:
-        answer = await server.send_load_request(session, 60.0, MOST_BYTES)
+        answer = await server.send_load_request(session, 60.0, MOST_BYTES, wanted if wanted.path else None)
     except aiohttp.ClientConnectorError as error:
         raise CaseFailedError("refused", f"{server.load_url} was refused: {error.strerror}") from None
-    if answer.status != status:
-        raise CaseFailedError("error_answer", f"{server.load_url} gives {answer.described()} instead of {status}")
+    if answer.status != wanted.status:
+        what = f"{server.load_url}{wanted.path.removeprefix('/')} gives {answer.described()}"
+        raise CaseFailedError("error_answer", f"{what} instead of {wanted.status}")
     return answer

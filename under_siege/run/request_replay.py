@@ -13,38 +13,38 @@ from under_siege.environments.tool_install import Tool
 from under_siege.http_client import MORE_BYTES, HttpResponse
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.record import CaseFailedError
+from under_siege.model.suite import Request
 from under_siege.paths import HOST
 from under_siege.processes.managed_process import ManagedProcess
 from under_siege.processes.process_output import Tail
 
 FIRST_LIMIT_S = 10.0  # longest wait for the first request of a tool; 0.02 s is usual
 IN_A_ROW = 3  # requests on one connection, if the tool keeps its connections
+_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+_LAST_ANSWER = _ANSWER.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRequest:
-    """The bytes of a tool's request, and the host and port that it was sent to."""
+    """The bytes of a tool's requests, and the host and port that they were sent to."""
 
     tool: str
-    request: bytes
+    requests: tuple[bytes, ...]  # one, or those of a mix
     address: str
     in_a_row: int = 1  # on one connection
 
-    @property
-    def method(self) -> str:
-        return self.request.partition(b" ")[0].decode(errors="replace")
-
-    async def ask(self, url: str, limit_s: float, expected_bytes: int) -> HttpResponse:
-        """Send the request `in_a_row` times on one connection; return the last answer.
+    async def ask(self, url: str, limit_s: float, expected_bytes: int, number: int = 0) -> HttpResponse:
+        """Send the request of that number `in_a_row` times on one connection; return the last answer.
 
         Raises:
             CaseFailedError: no listener, no answer in time, or something that isn't HTTP.
         """
-        parts, what = urlsplit(url), f"{self.method} {url}, asked for as {self.tool} does"
+        sent, parts = self.requests[number], urlsplit(url)
+        what = f"{sent.partition(b' ')[0].decode(errors='replace')} {url}, asked for as {self.tool} does"
         target, tls = (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), parts.scheme == "https"
-        request = self.request.replace(self.address.encode(), parts.netloc.encode())
+        request = sent.replace(self.address.encode(), parts.netloc.encode())
         request = re.sub(rb"\A(\S+) \S+", lambda match: match[1] + b" " + target.encode(), request, count=1)
         try:
             async with asyncio.timeout(limit_s):
@@ -126,29 +126,42 @@ class RequestReplays:
 
 
 async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
-    """Let the tool send a request to a socket of the bench."""
-    captured: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    """Let the tool send each of its requests to a socket of the bench."""
+    count, captured = len(spec.mix) or 1, list[bytes]()
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer), contextlib.suppress(ConnectionError, EOFError, asyncio.LimitOverrunError):
-            request = await reader.readuntil(_END)
-            length = _LENGTH.search(request)
-            request += await reader.readexactly(int(length[1]) if length else 0)
-            if not captured.done():
-                captured.set_result(request)
+            while True:  # until the tool closes the connection
+                request = await reader.readuntil(_END)
+                length = _LENGTH.search(request)
+                request += await reader.readexactly(int(length[1]) if length else 0)
+                captured.append(request)
+                if len(captured) == count and not done.done():
+                    done.set_result(None)
+                writer.write(_ANSWER if spec.keep_alive else _LAST_ANSWER)
+                await writer.drain()
+                if not spec.keep_alive:
+                    return
 
     async with await asyncio.start_server(listen, HOST, 0) as listening:
         address = f"{HOST}:{listening.sockets[0].getsockname()[1]}"
-        requests = None if spec.requests is None else 1
-        alone = replace(spec, users=1, threads=1, requests=requests, url=f"http://{address}/", paths=())
+        requests, order = None if spec.requests is None else count, tuple(range(len(spec.mix)))
+        alone = replace(spec, users=1, threads=1, requests=requests, url=f"http://{address}/", paths=(), order=order)
         process = ManagedProcess(tool.command(alone), environment=tool.environment(), may_hide=False)
         stdout, stderr = Tail(process.process.stdout), Tail(process.process.stderr)
         try:
-            request = await asyncio.wait_for(captured, FIRST_LIMIT_S)
+            await asyncio.wait_for(done, FIRST_LIMIT_S)
         except TimeoutError:
             said = stderr.text() or stdout.text()
             why = f"{tool.driver.name} does not ask; it says: {said[-200:]!r}"
             raise CaseFailedError(f"{tool.driver.name}_failed", why) from None
         finally:
             await process.stop(grace_s=0)
-    return ReplayedRequest(tool.driver.name, request, address)
+    sent = [next((one for one in captured if _is_like(one, *each)), captured[0]) for each in spec.mix]
+    return ReplayedRequest(tool.driver.name, tuple(sent or captured[:1]), address)
+
+
+def _is_like(sent: bytes, path: str, request: Request) -> bool:
+    """Return whether the bytes are those of the request; wrk begins with the second one of a mix."""
+    return sent.startswith(f"{request.method} {path} ".encode()) and sent.partition(_END)[2] == request.body

@@ -17,7 +17,7 @@ from under_siege.environments.services import Services
 from under_siege.http_client import HttpResponse, fetch, fetch_job, must_accept_connections
 from under_siege.model.case import Case
 from under_siege.model.record import CaseFailedError, Record
-from under_siege.model.suite import filled
+from under_siege.model.suite import MixedRequest, filled
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import HOST
 from under_siege.processes.managed_process import CALM_LOOK_S, GRACE_S, LOOK_S, ManagedProcess, how_it_ended, until
@@ -167,9 +167,11 @@ class Server:
         return CaseFailedError("missing_package", f"Python {self._python.version} lacks the package {package}{because}")
 
     async def send_load_request(
-        self, session: aiohttp.ClientSession, limit_s: float, expected_bytes: int = 0
+        self, session: aiohttp.ClientSession, limit_s: float, expected_bytes: int = 0, one: MixedRequest | None = None
     ) -> HttpResponse:
-        """Send the request of the load once and return its answer; raise the same errors as `fetch`."""
+        """Send the request of the load, or one of its mix, and return the answer; raise the same errors as `fetch`."""
+        if one is not None:
+            return await fetch(session, self.url + one.path, limit_s, expected_bytes, one.request)
         send = fetch_job if self._posts_jobs else fetch
         return await send(session, self.load_url, limit_s, expected_bytes, self._load_request)
 

@@ -157,7 +157,7 @@ async def _load_tool(plan: Plan, home: Path, result: Result, watcher: ProgressLi
         raise BadInputError(f'tool = "open" works only with {PROGRAM} capacity; use that, or another tool')
     driver = DRIVERS[plan.load.tool]
     loads = [(load, case.users) for case in plan.cases for load in (plan.load_of(case), plan.warm_up_of(case)) if load]
-    check(driver, (spec_of(load, users) for load, users in loads), plan.suite.expect.status)
+    check(driver, (spec_of(load, users) for load, users in loads), *plan.suite.right_statuses())
     tool, version = await tool_in(home, driver, watcher.warn)
     result.environment = made_legible(msgspec.structs.replace(result.environment, tools={driver.name: version}))
     return tool
@@ -215,7 +215,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
             source=suite.source,
             body=rule.mode,
             checked=rule.checked(),
-            request=suite.load.request.described(),
+            request=suite.load.described(),
             ping=ping,
             against=next(iter(suite.revisions), ""),
         )

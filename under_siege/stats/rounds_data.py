@@ -76,7 +76,7 @@ class Round:
         self.ceiling = self if record.is_ceiling else nearest
         columns = record.transactions
         right = (np.asarray(columns.size_bytes, dtype=int) == record.answer_bytes) | (record.answer_bytes < 0)
-        self.good: Flags = right & (np.asarray(columns.status, dtype=int) == record.answer_status)
+        self.good: Flags = right & np.isin(columns.status, [record.answer_status, *record.other_statuses])
         self.totals = BurstTotals(record)  # instead of single answers, where the tool reports only totals
         self.attempts = len(self.good) + record.socket_failures + self.totals.attempts
         # Of answers that are only counted, those with a good status are right.

@@ -1,11 +1,12 @@
 """Generate an open load: send requests when they are due, whether or not earlier ones were answered.
 
 It prints `ready`, and reads one line of JSON:
-    url, keep_alive     the URL, and whether connections stay open
-    method, sent_headers, sent_body     the request; the body as base64
-    status, rule        status of a correct answer, and the fields of the `BodyRule` for its body
+    requests            a list of requests, each with these keys:
+        url, method, headers, body  body as base64
+        status, rule, answer        the correct answer: status, fields of the `BodyRule`, and body as base64
+    order               indexes of the requests in the order in which they are sent, again and again
+    keep_alive          whether connections stay open
     headers             name and value of headers that each correct answer has
-    answer              the correct answer, as base64
     begin_s, due_s      the start in seconds of `time.monotonic`, and when each request is due after it
 Then it prints a line for each finished request: `number,sent,ended,outcome`, in seconds since the start. When stdin is
 closed, it drops unanswered requests and exits.
@@ -34,18 +35,21 @@ NICENESS = -10  # if permitted; the generator needs little CPU time, but has to 
 NONE, REFUSED, LOST, WRONG, UNANSWERED = "", "refused", "lost", "wrong", "unanswered"
 
 
+class OpenRequest:
+    """A request, and the correct answer to it."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.request = {"url": URL(data["url"], encoded=True), "method": data["method"], "headers": data["headers"]}
+        self.request["data"] = base64.b64decode(data["body"]) or None
+        self.status, self.rule, self.answer = data["status"], BodyRule(**data["rule"]), base64.b64decode(data["answer"])
+
+
 class OpenLoad:
-    """Requests for one URL at given times."""
+    """Requests at given times."""
 
     def __init__(self, order: dict[str, Any]) -> None:
-        self._target, self._status, self._rule = (
-            URL(order["url"], encoded=True),
-            order["status"],
-            BodyRule(**order["rule"]),
-        )
-        self._request = {"method": order["method"], "headers": order["sent_headers"]}
-        self._request["data"] = base64.b64decode(order["sent_body"]) or None
-        self._answer, self._begin_s, self._due_s = base64.b64decode(order["answer"]), order["begin_s"], order["due_s"]
+        self._requests, self._order = [OpenRequest(data) for data in order["requests"]], order["order"]
+        self._begin_s, self._due_s = order["begin_s"], order["due_s"]
         self._keep_alive, self._headers = order["keep_alive"], order["headers"]
         self._lines: list[str] = []
 
@@ -72,18 +76,18 @@ class OpenLoad:
     async def _send(self, session: aiohttp.ClientSession, number: int) -> None:
         sent_s, outcome = time.monotonic(), UNANSWERED
         try:
-            outcome = await self._outcome(session)
+            outcome = await self._outcome(session, self._requests[self._order[number % len(self._order)]])
         finally:
             times = sent_s - self._begin_s, time.monotonic() - self._begin_s
             self._lines.append(f"{number},{times[0]:.6f},{times[1]:.6f},{outcome}\n")
 
-    async def _outcome(self, session: aiohttp.ClientSession) -> str:
+    async def _outcome(self, session: aiohttp.ClientSession, one: OpenRequest) -> str:
         try:
-            async with session.request(url=self._target, allow_redirects=False, **self._request) as response:
-                body = await _read(response, len(self._answer) + MORE_BYTES)
+            async with session.request(allow_redirects=False, **one.request) as response:
+                body = await _read(response, len(one.answer) + MORE_BYTES)
                 has_headers = all(response.headers.get(name) == value for name, value in self._headers)
-                is_right = response.status == self._status and has_headers
-                if is_right and not self._rule.problem(body, self._answer):
+                is_right = response.status == one.status and has_headers
+                if is_right and not one.rule.problem(body, one.answer):
                     return NONE
                 return REFUSED if response.status == 503 and "Retry-After" in response.headers else WRONG
         except (aiohttp.ClientError, ValueError, OSError):

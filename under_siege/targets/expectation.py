@@ -1,8 +1,10 @@
 """The right response to a request, which a trial of the task shows before any server is started."""
 
+import itertools
 import json
 import os
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -46,6 +48,14 @@ class Files:
         return template.replace("{file}", quote(name))
 
 
+class Mix:
+    """Several requests in the order in which they are sent, each with its path and its right response."""
+
+    def __init__(self, order: Sequence[int], requests: "Sequence[tuple[str, Expectation]]") -> None:
+        self.order, self.requests = order, requests
+        self.turns = itertools.cycle(range(len(requests)))  # of checks, which try every request equally often
+
+
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """The right response, and how long its task takes alone."""
@@ -58,15 +68,31 @@ class Expectation:
     request: Request = GET
     headers: tuple[tuple[str, str], ...] = ()
     files: Files | None = None  # their names complete the URL
+    mix: Mix | None = None  # if set, each request has its own expectation
+    number: int = 0  # of the request in the mix
     of_a_job: bool = False
 
     @property
     def size_bytes(self) -> int:
         """Return the size of every right body; -1 if it differs."""
-        return len(self.answer) if self.rule.mode == SAME and self.files is None else -1
+        is_known = self.rule.mode == SAME and self.files is None and self.mix is None
+        return len(self.answer) if is_known else -1
 
-    def for_request(self, url: str) -> tuple[str, "Expectation"]:
-        """Return the URL of the next request, and its right response."""
+    def each(self, url: str) -> "list[tuple[str, Expectation]]":
+        """Return the URL and the right response of each request of the mix, or of the only one."""
+        requests = self.mix.requests if self.mix else [("", self)]
+        return [(url.removesuffix("/") + path if path else url, expectation) for path, expectation in requests]
+
+    def other_statuses(self) -> list[int]:
+        """Return the statuses of right responses besides its own."""
+        return sorted({expectation.status for _, expectation in self.each("")} - {self.status})
+
+    def for_request(self, url: str, turn: int | None = None) -> tuple[str, "Expectation"]:
+        """Return the URL and the right response of the request that is sent in that turn; None: of the next check."""
+        if self.mix is not None:
+            index = next(self.mix.turns) if turn is None else self.mix.order[turn % len(self.mix.order)]
+            path, expectation = self.mix.requests[index]
+            return url.removesuffix("/") + path, replace(expectation, headers=self.headers)
         if self.files is None:
             return url, self
         name = self.files.choose()

@@ -1,9 +1,8 @@
 """Read a suite file: the servers, the load, and the right response."""
 
-import contextlib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,10 @@ from under_siege.model.result_file import legible, read_limited
 from under_siege.model.suite import (
     DRAIN_LIMIT_S,
     GET,
+    IN_FILE,
     NO_SERVER,
     OPEN,
+    RANDOM,
     READY_WITHIN_S,
     SERVICES,
     Backlog,
@@ -33,7 +34,15 @@ from under_siege.model.suite import (
     placeholders,
 )
 from under_siege.model.threshold import Required, required
-from under_siege.targets.suite_request import body_rule, check_path, check_server_path, contents, request_of
+from under_siege.targets.suite_request import (
+    body_rule,
+    check_path,
+    check_server_path,
+    contents,
+    mix_of,
+    prefixed,
+    request_of,
+)
 from under_siege.targets.suite_schema import (
     DrainTable,
     ExpectTable,
@@ -115,7 +124,7 @@ def _quick_form(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -> Suite:
-    with _prefixed(source):
+    with prefixed(source):
         top = suite_table(data)
         if not top.servers:
             raise BadInputError("no server: expected a table such as [servers.uvicorn] with a command")
@@ -124,11 +133,12 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
             raise invalid_value("folder", top.folder, "a directory, relative to that of the suite file")
         servers = {name: _server(name, table, top, folder, axes) for name, table in top.servers.items()}
         _check_axes_are_used(axes, top, list(servers.values()))
-        if top.load.files and top.ping is None:
-            raise BadInputError(
-                "load.files needs a ping that shows when a server is ready: expected a path under [ping]"
-            )
-        ceiling = _ceiling(top.servers)
+        for key in ("files", "requests_file"):
+            if getattr(top.load, key) and top.ping is None:
+                raise BadInputError(
+                    f"load.{key} needs a ping that shows when a server is ready: expected a path under [ping]"
+                )
+        ceiling, expect = _ceiling(top.servers), _expect(top.expect, folder, axes)
         names = [name for name in servers if name != ceiling]
         if unknown := [name for name in only if name not in names]:
             raise BadInputError(f"no server {legible(unknown[0])!r} to compare: expected one of {', '.join(names)}")
@@ -137,9 +147,9 @@ def _suite(path: Path, source: str, data: dict[str, Any], only: Sequence[str]) -
         return Suite(
             targets=targets,
             ceiling=servers[ceiling] if ceiling else NO_SERVER if top.load.task else None,
-            load=_load(top.load, folder),
+            load=_load(top.load, expect, folder),
             axes=axes,
-            expect=_expect(top.expect, folder, axes),
+            expect=expect,
             ping=Ping(ping_path("ping.path", top.ping.path)) if top.ping else None,
             backlog=_backlog(top.drain),
             drain_limit_s=DRAIN_LIMIT_S if top.drain.limit is None else time_s("drain.limit", top.drain.limit),
@@ -181,7 +191,7 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
     return axes
 
 
-def _load(table: LoadTable, folder: Path) -> Load:
+def _load(table: LoadTable, expect: Expect, folder: Path) -> Load:
     tool = choice("load.tool", table.tool, (*DRIVERS, OPEN))
     if table.requests is not None and table.time is not None:
         raise BadInputError("load has time and requests: expected one of them")
@@ -190,9 +200,14 @@ def _load(table: LoadTable, folder: Path) -> Load:
     if table.locust_workers and (tool != "locust" or table.threads):
         raise BadInputError('load has locust_workers: expected them with tool = "locust", and no threads')
     request = request_of(table, folder)
-    if request != GET and (table.files or table.script):
-        key = "files" if table.files else "script"
-        raise BadInputError(f"load.{key} replaces the request: remove method, headers, body and content_type")
+    replaced = next((key for key in ("requests_file", "files", "script") if getattr(table, key)), "")
+    if replaced and (
+        request != GET or (replaced == "requests_file" and (table.path != "/" or table.files or table.task))
+    ):
+        others = "path, task, files, " if replaced == "requests_file" else ""
+        raise BadInputError(
+            f"load.{replaced} replaces the request: remove {others}method, headers, body and content_type"
+        )
     return Load(
         tool=tool,
         request=request,
@@ -205,6 +220,8 @@ def _load(table: LoadTable, folder: Path) -> Load:
         ports=None if isinstance(table.own_network, bool) else table.own_network,
         warm_up=warm_up("load.warm_up", table.warm_up),
         files=table.files,
+        mix=mix_of(table, folder, expect.status, expect.rule),
+        has_random_order=choice("load.order", table.order, (RANDOM, IN_FILE)) == RANDOM,
         script=contents("load.script", folder / table.script).decode(errors="replace") if table.script else "",
     )
 
@@ -226,21 +243,13 @@ def _backlog(table: DrainTable) -> Backlog | None:
     return Backlog(ping_path("drain.path", table.path), table.json) if table.path and table.json else None
 
 
-@contextlib.contextmanager
-def _prefixed(prefix: str) -> Iterator[None]:
-    try:
-        yield
-    except BadInputError as error:
-        raise BadInputError(f"{prefix}: {error}") from None
-
-
 def _required(top: SuiteTable, names: Sequence[str], targets: Sequence[Target]) -> tuple[Required, ...]:
     """Return the requirements of the targets."""
     requirements: list[Required] = []
     for name, texts in top.require.items():
         if name not in (ALL, *names):
             raise unknown_key("require", name, (ALL, *names))
-        with _prefixed(f"require.{name}"):
+        with prefixed(f"require.{name}"):
             requirements += required(texts, "" if name == ALL else name)
     servers = ("", *(target.name for target in targets))
     return tuple(requirement for requirement in requirements if requirement.server in servers)

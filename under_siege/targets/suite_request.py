@@ -1,5 +1,6 @@
 """Read the request and the rule for right bodies from the tables [load] and [expect] of a suite file."""
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,23 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import BadInputError
-from under_siege.model.body_rule import ANY, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
+from under_siege.model.body_rule import ANY, BYTES, FIELDS, JSON, PATTERN, SAME, BodyRule, as_json
 from under_siege.model.case import Value
 from under_siege.model.result_file import legible, read_limited
-from under_siege.model.suite import GET, Request, filled, placeholders
+from under_siege.model.suite import GET, MixedRequest, Request, filled, placeholders
 from under_siege.targets.suite_schema import (
     PATH,
     ExpectTable,
     LoadTable,
+    RequestTable,
     ServerTable,
     choice,
     invalid_value,
     is_path,
+    mixed_request_table,
     shown,
 )
 
 MAX_BODY_BYTES = 64_000_000
 _TOOL_HEADERS = ("connection", "content-length", "transfer-encoding", "accept-encoding")
+MOST_REQUESTS = 1000
 _LONGEST_PATH = 200  # characters of a path to a value in JSON
 
 
@@ -34,6 +38,14 @@ def contents(key: str, path: Path) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise BadInputError(f"{key} = {str(path)!r} can't be read: {reason}") from None
+
+
+@contextlib.contextmanager
+def prefixed(prefix: str) -> Iterator[None]:
+    try:
+        yield
+    except BadInputError as error:
+        raise BadInputError(f"{prefix}: {error}") from None
 
 
 def check_path(path: str, load: LoadTable, axes: Mapping[str, Sequence[Value]]) -> None:
@@ -56,35 +68,69 @@ def check_server_path(key: str, table: ServerTable, load: LoadTable) -> None:
         raise invalid_value(key, table.path, PATH)
     if placeholders(table.path):
         raise invalid_value(key, table.path, "a path without placeholders; load.path may have them")
-    if isinstance(load.path, list) or load.files:
-        raise BadInputError(
-            f"{key} with {'files' if load.files else 'several paths'} under [load]: expected one of them"
-        )
+    if isinstance(load.path, list) or load.files or load.requests_file:
+        other = "files" if load.files else "a file of requests" if load.requests_file else "several paths"
+        raise BadInputError(f"{key} with {other} under [load]: expected one of them")
     if table.ceiling:
         raise BadInputError(f"{key}: expected no path, because a ceiling gets the requests of each server")
 
 
-def request_of(table: LoadTable, folder: Path) -> Request:
+def mix_of(table: LoadTable, folder: Path, status: int, rule: BodyRule) -> tuple[MixedRequest, ...]:
+    """Return the requests in the file of requests, which is JSON Lines; nothing if there is none.
+
+    Args:
+        status: of the right response, unless the file says it.
+        rule: how bodies are compared, unless the file has the right one.
+    """
+    if not table.requests_file:
+        return ()
+    text = contents("load.requests_file", folder / table.requests_file)
+    lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not 1 <= len(lines) <= MOST_REQUESTS:
+        raise BadInputError(
+            f"load.requests_file has {len(lines):,} requests: expected 1 to {MOST_REQUESTS:,}, one on each line"
+        )
+    mix = []
+    for number, line in lines:
+        with prefixed(f"{table.requests_file}, line {number}"):
+            if not isinstance(data := as_json(line), dict):
+                raise BadInputError('expected a JSON object such as {"path": "/report", "weight": 3}')
+            row = mixed_request_table(data)
+            request = request_of(row, folder, "request")
+            answered = (rule, None) if row.expected is None else _answered(row.expected)
+            mix.append(MixedRequest(row.path, request, row.weight, row.status or status, *answered))
+    return tuple(mix)
+
+
+def _answered(expected: Any) -> tuple[BodyRule, bytes]:
+    """Return how bodies are compared with the right one, and the right one."""
+    if isinstance(expected, str):
+        return BYTES, expected.encode()
+    fields = tuple(_fields(expected)) if isinstance(expected, dict) else ()
+    return BodyRule(FIELDS, fields) if fields else BodyRule(JSON), json.dumps(expected).encode()
+
+
+def request_of(table: RequestTable, folder: Path, key: str = "load") -> Request:
     """Return the method, headers and body of the request; a body is JSON if it is a table or a list, or reads so."""
     if table.body is not None and table.body_file is not None:
-        raise BadInputError("load has body and body_file: expected one of them")
+        raise BadInputError(f"{key} has body and body_file: expected one of them")
     body = b""
     if table.body_file is not None:
-        body = contents("load.body_file", folder / table.body_file)
+        body = contents(f"{key}.body_file", folder / table.body_file)
     elif table.body is not None:
-        body = (table.body if isinstance(table.body, str) else _json("load.body", table.body)).encode()
+        body = (table.body if isinstance(table.body, str) else _json(f"{key}.body", table.body)).encode()
     is_json = isinstance(as_json(body), dict | list)
     if is_json:
         body = body.strip()  # such as the line break at the end of a file, which siege doesn't send
     method = table.method or ("POST" if body else GET.method)
     if body and method == GET.method:
-        raise BadInputError('load.body: a GET has no body: expected method = "POST", "PUT", "PATCH" or "DELETE"')
+        raise BadInputError(f'{key}.body: a GET has no body: expected method = "POST", "PUT", "PATCH" or "DELETE"')
     headers = tuple((name, str(value)) for name, value in table.headers.items())
     for name, value in headers:
         if name.lower() in _TOOL_HEADERS:
-            raise BadInputError(f"load.headers.{name}: load tools set it; remove it, or use load.keep_alive")
+            raise BadInputError(f"{key}.headers.{name}: load tools set it; remove it, or use load.keep_alive")
         if not (name + value).isascii():
-            raise invalid_value(f"load.headers.{legible(name)[:60]}", value, "ASCII characters only")
+            raise invalid_value(f"{key}.headers.{legible(name)[:60]}", value, "ASCII characters only")
     if (table.content_type or body) and not any(name.lower() == "content-type" for name, _ in headers):
         default = "application/json" if is_json else "application/octet-stream"
         headers = (*headers, ("Content-Type", table.content_type or default))

@@ -4,7 +4,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Collection, Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -39,6 +39,7 @@ UserCount = Annotated[int, Meta(ge=1, le=MAX_USERS)]
 ThreadCount = Annotated[int, Meta(ge=1, le=MAX_THREADS)]
 WarmUpValue = Annotated[int, Meta(ge=0, le=MAX_REQUESTS)] | str
 Time = int | float | str
+Status = Annotated[int, Meta(ge=100, le=599)]
 AxisValue = str | int | float
 AxisValues = AxisValue | Annotated[list[AxisValue], Meta(min_length=1)]
 
@@ -47,14 +48,31 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pass
 
 
-class LoadTable(_Table, frozen=True):
-    tool: str = "siege"
-    path: str | Annotated[list[str], Meta(min_length=1)] = "/"
+TableT = TypeVar("TableT", bound=_Table)
+
+
+class RequestTable(_Table, frozen=True):
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] | None = None
     headers: dict[str, str | int] = {}
     body: str | list[Any] | dict[str, Any] | None = None  # a list or a table: JSON
     body_file: str | None = None
     content_type: str | None = None
+
+
+class MixedRequestTable(RequestTable, frozen=True):
+    """A line of a file of requests."""
+
+    path: str = ""
+    weight: Annotated[int, Meta(ge=1, le=1000)] = 1
+    status: Status | None = None
+    expected: Any = None  # the right body: text, or fields in JSON
+
+
+class LoadTable(RequestTable, frozen=True):
+    tool: str = "siege"
+    path: str | Annotated[list[str], Meta(min_length=1)] = "/"
+    requests_file: str | None = None
+    order: str = "random"
     files: str = ""
     script: str | None = None
     users: UserCount | Annotated[list[UserCount], Meta(min_length=1)] = 25
@@ -70,7 +88,7 @@ class LoadTable(_Table, frozen=True):
 
 
 class ExpectTable(_Table, frozen=True):
-    status: Annotated[int, Meta(ge=100, le=599)] = 200
+    status: Status = 200
     body: str = SAME
     json: dict[str, Any] = {}  # by path: the right value
     ignore: list[str] = []
@@ -141,15 +159,28 @@ _TABLES = {
 
 def suite_table(data: dict[str, Any]) -> SuiteTable:
     """Return the parsed TOML as a table with types; raise BadInputError if a value does not fit its key."""
-    try:
-        table = msgspec.convert(data, SuiteTable)
-    except msgspec.ValidationError as error:
-        raise _explained(str(error), data) from None
+    table = _converted(data, SuiteTable)
     _check_texts("", data)
     return table
 
 
-def _explained(message: str, data: dict[str, Any]) -> BadInputError:
+def mixed_request_table(data: dict[str, Any]) -> MixedRequestTable:
+    """Return a line of a file of requests as a table with types; raise BadInputError if a value doesn't fit its key."""
+    table = _converted(data, MixedRequestTable)
+    _check_texts("request", {key: value for key, value in data.items() if key not in ("body", "expected")})
+    if not is_path(table.path):
+        raise invalid_value("request.path", table.path, PATH)
+    return table
+
+
+def _converted(data: dict[str, Any], to: type[TableT]) -> TableT:
+    try:
+        return msgspec.convert(data, to)
+    except msgspec.ValidationError as error:
+        raise _explained(str(error), data, to) from None
+
+
+def _explained(message: str, data: dict[str, Any], to: type[_Table]) -> BadInputError:
     """Return the error of msgspec with the key and its value."""
     problem, _, place = message.partition(" - at ")
     path: list[str] = []
@@ -159,22 +190,22 @@ def _explained(message: str, data: dict[str, Any]) -> BadInputError:
             key, value = f"{key}[{index}]", value[int(index)]
             continue
         if any_key:  # msgspec does not say which
-            field = next(name for name, item in value.items() if not _is_valid([*path, name], item))
+            field = next(name for name, item in value.items() if not _is_valid([*path, name], item, to))
         path.append(field)
         key, value = ".".join(legible(name)[:60] for name in path), value[field]
     if unknown := re.search("unknown field `(.*)`", problem, re.DOTALL):
-        return unknown_key(key, unknown[1], (_TABLES[path[0]] if path else SuiteTable).__struct_fields__)
+        return unknown_key(key, unknown[1], (_TABLES[path[0]] if path else to).__struct_fields__)
     expected = problem.removeprefix("Expected ").partition(", got ")[0]
     for theirs, ours in _TOML_TERMS.items():
         expected = expected.replace(theirs, ours)
     return invalid_value(key, value, expected)
 
 
-def _is_valid(path: Sequence[str], value: Any) -> bool:
+def _is_valid(path: Sequence[str], value: Any, to: type[_Table]) -> bool:
     for name in reversed(path):
         value = {name: value}
     try:
-        msgspec.convert(value, SuiteTable)
+        msgspec.convert(value, to)
     except msgspec.ValidationError:
         return False
     return True

@@ -1,0 +1,135 @@
+"""A load of several requests from a file: what each tool and each command sends, and what is checked."""
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from bench_runs import run_once
+from command import invoke
+from conftest import TESTS
+from load_tool_checks import needed
+
+from common.errors import BadInputError
+from under_siege.analysis.report_data import summarize
+from under_siege.model.suite import Load, MixedRequest
+from under_siege.targets.suite_file import read_suite
+
+SENT = ['POST /orders?shop=1 {"items": 500000}', 'POST /orders?shop=2 {"items": 10}', "GET /stock"]
+
+
+@pytest.fixture
+def mix(tmp_path: Path) -> Path:
+    shutil.copytree(TESTS / "suites/mix", tmp_path / "mix")
+    return tmp_path / "mix"
+
+
+def with_line(folder: Path, line: str) -> None:
+    """Add a line to [load]."""
+    suite = folder / "suite.toml"
+    suite.write_text(suite.read_text().replace("[load]", f"[load]\n{line}"))
+
+
+def received(folder: Path) -> Counter[str]:
+    """Return how often each request arrived, except for health checks."""
+    lines = Counter((folder / "access.log").read_text().splitlines())
+    del lines["GET /health"]
+    return lines
+
+
+@pytest.mark.parametrize("tool", ["siege", "wrk", "locust"])
+def test_load_tool_sends_every_request_as_often_as_its_weight_says(tool: str, mix: Path, tmp_path: Path) -> None:
+    needed(tool)
+    with_line(mix, f'tool = "{tool}"')
+    result, ran = run_once(tmp_path, "mix", "--time", "1s")
+    (case,) = summarize(result).cases
+    assert case.verdict == "ok", (case.reasons, ran.stderr)
+    assert result.suite.request == "3 different requests in random order"
+    counts = received(mix)
+    assert set(counts) == set(SENT)
+    assert 0.5 < counts[SENT[0]] / counts.total() < 0.7  # of 1,000 drawn requests, with a weight of 3 of 5
+    assert set(result.records[0].transactions.status) <= {200, 201}
+
+
+def test_siege_keeps_the_order_of_the_file(mix: Path, tmp_path: Path) -> None:
+    with_line(mix, 'order = "file"\nrequests = 10')
+    run_once(tmp_path, "mix", "--users", "1")
+    lines = (mix / "access.log").read_text().splitlines()
+    expected = [SENT[0], SENT[0], SENT[0], SENT[1], SENT[2]] * 2
+    assert "\n".join(expected) in "\n".join(line for line in lines if line != "GET /health")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("trace", "mix"), ("capacity", "mix", "--time", "5s"), ("drill", "mix", "--fault", "overload", "--rounds", "1")],
+)
+def test_other_commands_send_the_same_requests(words: tuple[str, ...], mix: Path, tmp_path: Path) -> None:
+    ran = invoke(*words, folder=tmp_path)
+    assert ran.returncode in (0, 1, 3), ran.stderr
+    assert set(received(mix)) == set(SENT)
+
+
+def test_wrong_answer_to_one_of_the_requests_is_named(mix: Path, tmp_path: Path) -> None:
+    requests = mix / "requests.jsonl"
+    requests.write_text(requests.read_text().replace("45", "46"))
+    result, _ = run_once(tmp_path, "mix", "--time", "1s")
+    (reason,) = summarize(result).cases[0].reasons
+    assert reason.code == "wrong_answer"
+    assert "POST /orders?shop=2" in reason.message
+    assert "total is 45 instead of 46" in reason.message
+
+
+def test_random_order_depends_on_the_seed() -> None:
+    load = Load(mix=(MixedRequest("/a"), MixedRequest("/b", weight=9)))
+    assert load.order(1) == load.order(1) != load.order(2)
+    assert 800 < load.order(1).count(1) < 1000
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('tool = "ab"', "ab sends one request only; use siege, wrk or locust"),
+        ('tool = "stressor"', "stressor sends one request only"),
+        ('tool = "jobs"', "jobs sends one request only"),
+        ('path = "/a"', "replaces the request: remove path"),
+        ('method = "PUT"', "replaces the request: remove"),
+        ('order = "reverse"', "expected one of random, file"),
+    ],
+)
+def test_a_load_that_can_not_send_several_requests_is_refused(line: str, why: str, mix: Path, tmp_path: Path) -> None:
+    with_line(mix, line)
+    ran = invoke("run", "mix", "--time", "1s", folder=tmp_path)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+    assert why in ran.stderr
+
+
+def test_siege_refuses_different_headers(mix: Path, tmp_path: Path) -> None:
+    (mix / "requests.jsonl").write_text('{"path": "/a"}\n{"path": "/b", "headers": {"X-Shop": "7"}}\n')
+    ran = invoke("run", "mix", "--time", "1s", folder=tmp_path)
+    assert (ran.returncode, "siege sends the same headers" in ran.stderr) == (2, True), ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("", "has 0 requests: expected 1 to 1,000"),
+        ("{'path': '/'}", "line 1: expected a JSON object"),
+        ("[1]", "line 1: expected a JSON object"),
+        ("{}", "request.path"),
+        (json.dumps({"path": "/a b"}), "request.path"),
+        (json.dumps({"path": "/", "wait": 1}), "wait"),
+        (json.dumps({"path": "/", "weight": 0}), "weight"),
+        (json.dumps({"path": "/", "method": "GET", "body": "a"}), "request.body: a GET has no body"),
+        (json.dumps({"path": "/", "headers": {"A": "b\r\nC: d"}}), "without line breaks"),
+        (json.dumps({"path": "/", "headers": {"Connection": "close"}}), "request.headers.Connection"),
+        (json.dumps({"path": "/", "status": 99}), "status"),
+        (json.dumps({"path": "/\x1b[31m"}), "request.path"),
+    ],
+)
+def test_invalid_line_of_the_file_is_named(line: str, why: str, mix: Path) -> None:
+    (mix / "requests.jsonl").write_text(f"{line}\n")
+    with pytest.raises(BadInputError) as error:
+        read_suite(mix / "suite.toml")
+    assert why in str(error.value)
+    assert str(error.value).isprintable()
