@@ -19,7 +19,7 @@ from under_siege.render import Report
 from under_siege.run.request_replay import _capture
 
 PUT = Request("PUT", (("X-Shop", "7; a='b'"), ("Content-Type", "application/json")), b'{"a": "it\'s \\"1\\" \\\\ %s"}')
-ORDER = '/orders?shop=1 7 application/json {"items": 50000, "customer": "acme"}'
+ORDER = '/orders?shop=1 7 application/json {"items": 200000, "customer": "acme"}'
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ def test_only_the_post_of_the_suite_reaches_the_server(orders: Path, tmp_path: P
 
 def test_request_and_checked_parts_are_in_the_result(orders: Path, tmp_path: Path) -> None:
     result, _ = run_once(tmp_path, "orders:one", "--time", "1s")
-    assert result.suite.request == "POST with 36 bytes of application/json"
+    assert result.suite.request == "POST with 37 bytes of application/json"
     text = Report(result).formatted("markdown")
     assert "compared as JSON, not byte for byte, and without id, created_at" in text
-    assert "POST with 36 bytes of application/json" in text
+    assert "POST with 37 bytes of application/json" in text
 
 
 def test_wrong_field_is_named(orders: Path, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_wrong_field_is_named(orders: Path, tmp_path: Path) -> None:
     result, _ = run_once(tmp_path, "orders", "--time", "1s")
     right, wrong = summarize(result).cases
     assert (right.verdict, wrong.verdict) == ("ok", "failed")
-    assert "total is 3 instead of 1249975000" in wrong.reasons[0].message
+    assert "total is 3 instead of 19999900000" in wrong.reasons[0].message
 
 
 @pytest.mark.parametrize(

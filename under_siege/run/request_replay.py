@@ -129,20 +129,26 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
     """Let the tool send each of its requests to a socket of the bench."""
     count, captured = len(spec.mix) or 1, list[bytes]()
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    listeners = set[asyncio.Task[object] | None]()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer), contextlib.suppress(ConnectionError, EOFError, asyncio.LimitOverrunError):
-            while True:  # until the tool closes the connection
+        listeners.add(asyncio.current_task())
+        with contextlib.suppress(ConnectionError, EOFError, asyncio.LimitOverrunError):
+            while len(captured) < count:
                 request = await reader.readuntil(_END)
                 length = _LENGTH.search(request)
-                request += await reader.readexactly(int(length[1]) if length else 0)
-                captured.append(request)
-                if len(captured) == count and not done.done():
-                    done.set_result(None)
+                captured.append(request + await reader.readexactly(int(length[1]) if length else 0))
+                if len(captured) == count:
+                    listening.close()  # the tool would connect again
+                    if not done.done():
+                        done.set_result(None)
+                    break
                 writer.write(_ANSWER if spec.keep_alive else _LAST_ANSWER)
-                await writer.drain()
                 if not spec.keep_alive:
-                    return
+                    break
+        with contextlib.suppress(ConnectionError):
+            writer.close()
+            await writer.wait_closed()
 
     async with await asyncio.start_server(listen, HOST, 0) as listening:
         address = f"{HOST}:{listening.sockets[0].getsockname()[1]}"
@@ -158,6 +164,7 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
             raise CaseFailedError(f"{tool.driver.name}_failed", why) from None
         finally:
             await process.stop(grace_s=0)
+            await asyncio.gather(*filter(None, listeners))
     sent = [next((one for one in captured if _is_like(one, *each)), captured[0]) for each in spec.mix]
     return ReplayedRequest(tool.driver.name, tuple(sent or captured[:1]), address)
 
