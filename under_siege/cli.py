@@ -27,7 +27,7 @@ from under_siege.cli_options import (
     writable,
 )
 from under_siege.model.result_file import write_atomically
-from under_siege.paths import PROGRAM
+from under_siege.paths import INVOCATION, PROGRAM
 
 FORMATS = ["table", "timeline", "markdown", "csv", "json", "html"]
 COMPARE_FORMATS = ["table", "markdown", "json"]
@@ -92,7 +92,7 @@ def init(app: str, out: Path) -> None:
     text = first_suite(app, out, Path.cwd())
     write_atomically(writable(out), text.encode())
     python_option = f" --python {python}" if (python := own_python(Path.cwd())) else ""
-    click.echo(f"{out} written: check the request and the ping in it, then run: {PROGRAM} run {out}{python_option}")
+    click.echo(f"{out} written: check the request and the ping in it, then run: {INVOCATION} run {out}{python_option}")
 
 
 @bench.command()

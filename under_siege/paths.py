@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +12,13 @@ _BUNDLED = PACKAGE / "bundled"  # has servers, common, suites and lesson if the 
 IS_INSTALLED = _BUNDLED.is_dir()
 ROOT = _BUNDLED if IS_INSTALLED else PACKAGE.parent
 PROGRAM = "under-siege" if IS_INSTALLED else "bench.py"  # the name of the command in messages
+INVOCATION = (  # the command that the user can paste: as it was started
+    PROGRAM
+    if IS_INSTALLED
+    else shlex.join([sys.orig_argv[0], sys.argv[0]])
+    if Path(sys.argv[0]).name == PROGRAM
+    else f"python {PROGRAM}"
+)
 HOST = "127.0.0.1"
 
 

@@ -213,7 +213,7 @@ MIXED = {
     ("http://127.0.0.1:1/a", "--quick"): "--quick needs a suite with a quick profile",
     ("shop.toml", "--ping", "/x"): "--ping needs an application, such as shop.main:app, or the URL of a server",
     ("gone.toml",): "can't be read: No such file",
-    (".",): "'.' has no suite.toml: expected one; bench.py init creates it there",
+    (".",): "'.' has no suite.toml: expected one; python bench.py init creates it there",
     ("https://127.0.0.1/",): "can't be requested",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:2/b"): "are different paths",
     ("http://127.0.0.1:1/a", "http://127.0.0.1:1/a"): "is named twice",

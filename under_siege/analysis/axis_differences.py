@@ -49,10 +49,10 @@ def across_of(comparison: Comparison, axis: str) -> Across:
     cases = [summary.case for summary in comparison.cases]
     values = _in_order([value for case in cases if (value := case.get(axis)) is not None])
     if len(values) < 2:
-        known = dict.fromkeys(name for case in cases for name, _ in case.values)
-        raise BadInputError(
-            f"this result has fewer than two values of {axis!r}; use one of its axes: {', '.join(known)}"
-        )
+        names = dict.fromkeys(name for case in cases for name, _ in case.values)
+        known = [name for name in names if len({case.get(name) for case in cases}) > 1]
+        expected = f"expected one of {', '.join(known)}" if known else "no axis varies in it"
+        raise BadInputError(f"this result has fewer than two values of {axis!r}; {expected}")
     noise = {name: largest for name in SPEED_CORRECTED if (largest := _noise(comparison, name, cases)) is not None}
     differences = _differences(comparison, cases, axis, values[0], noise)
     rows: dict[Case, dict[Value, Cell]] = {}

@@ -23,7 +23,7 @@ from under_siege.model.record import Environment
 from under_siege.model.task_profile import BUSY_PCT
 from under_siege.monitors.machine_speed import SPEED_PROBE, machine_between
 from under_siege.monitors.resource_usage import tree_usage
-from under_siege.paths import IS_INSTALLED, PROGRAM, ROOT, server_environment
+from under_siege.paths import INVOCATION, IS_INSTALLED, ROOT, server_environment
 from under_siege.targets.interpreter import Interpreter
 
 TIME_WAIT_S = 60  # how long Linux keeps the port of a closed connection
@@ -117,7 +117,7 @@ def examine(watch_s: float = 1.0, tool: str = "siege", others: OtherWork | None 
 
 
 def in_one_line(findings: Sequence[Finding]) -> str:
-    return f"{'; '.join(finding.what for finding in findings)} ({PROGRAM} doctor says what to do)"
+    return f"{'; '.join(finding.what for finding in findings)} ({INVOCATION} doctor says what to do)"
 
 
 def _siege() -> Iterator[Finding]:

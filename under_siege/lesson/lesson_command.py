@@ -7,7 +7,7 @@ import click
 
 from common.errors import BadInputError
 from under_siege.cli_options import FILE, writable
-from under_siege.paths import PROGRAM
+from under_siege.paths import INVOCATION
 
 DEFAULT_FOLDER = Path("lesson-progress")
 
@@ -49,7 +49,7 @@ def lesson(args: tuple[str, ...], answers: str, everything: bool, listed: bool, 
     following = progress.next_of(steps)
     chosen = steps if everything else [find_step(args[0])] if args else [following] if following else []
     if not chosen:
-        click.echo(f"All steps are done. To repeat one, run: {PROGRAM} lesson STEP")
+        click.echo(f"All steps are done. To repeat one, run: {INVOCATION} lesson STEP")
     letters = [letter for letter in answers.upper() if letter not in ", "]
     if wrong := next((letter for letter in letters if not "A" <= letter <= "Z"), None):
         raise BadInputError(f"--answer {answers!r}: {wrong!r} is not a letter; use for example A or ABCA")

@@ -17,7 +17,7 @@ from under_siege.lesson.measurement import LessonProgressBar, measure, missing_h
 from under_siege.lesson.step import CompletedStep, LessonProgress, LessonStep, Question, all_steps, committed_result
 from under_siege.model.record import Result, load
 from under_siege.model.result_file import write_atomically
-from under_siege.paths import PROGRAM, ROOT
+from under_siege.paths import INVOCATION, PROGRAM, ROOT
 from under_siege.trace.timeline_text import TimelinesAsText
 
 FAILED, NOT_DECIDED = 1, 3
@@ -38,12 +38,14 @@ class LessonSession:
             try:
                 self._step(step)
             except click.exceptions.Exit as stopped:
-                self._print(f"Stopped at step {step.number}. To continue, run: {PROGRAM} lesson {step.number}")
+                self._print(f"Stopped at step {step.number}. To continue, run: {INVOCATION} lesson {step.number}")
                 return stopped.exit_code
             if self._html is not None:
                 write_atomically(self._html, lesson_as_html(all_steps(), self._progress).encode())
             following = self._progress.next_of(all_steps())
-            next_step = f"For step {following.number}, run: {PROGRAM} lesson" if following else "It was the last step."
+            next_step = (
+                f"For step {following.number}, run: {INVOCATION} lesson" if following else "It was the last step."
+            )
             self._print_wrapped(f"Step {step.number} is done. Its results are in {self._progress.folder}. {next_step}")
         return FAILED if FAILED in self._exit_codes else max(self._exit_codes)
 

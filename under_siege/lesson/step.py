@@ -11,7 +11,7 @@ import msgspec
 from common.errors import BadInputError
 from under_siege.model.case import Case
 from under_siege.model.result_file import read_limited, write_atomically
-from under_siege.paths import PROGRAM, ROOT
+from under_siege.paths import INVOCATION, ROOT
 
 LESSON = ROOT / "lesson"
 LETTERS = "ABCD"
@@ -137,7 +137,7 @@ def find_step(name: str) -> LessonStep:
     for step in steps:
         if name in (step.name, str(step.number), f"{step.number:02}"):
             return step
-    raise BadInputError(f"no step {name[:60]!r}: expected 1 to {steps[-1].number}; see {PROGRAM} lesson --list")
+    raise BadInputError(f"no step {name[:60]!r}: expected 1 to {steps[-1].number}; see {INVOCATION} lesson --list")
 
 
 def read_step(path: Path) -> LessonStep:

@@ -15,7 +15,7 @@ from under_siege.analysis.summary import Summary
 from under_siege.analysis.threshold_check import judged
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, axis
-from under_siege.paths import PROGRAM
+from under_siege.paths import INVOCATION
 from under_siege.report import grid
 from under_siege.report.columns import COLUMNS, STYLES, columns_for, name_in_table, rank_of
 from under_siege.report.conclusion import Answer, answers
@@ -282,4 +282,4 @@ def _legend(table: Across) -> str:
     words = f"rates are speed-adjusted; differences are from {first}; blank: not significant"
     for name, fraction in table.noise.items():
         words += f"; the same version twice differed by up to {100 * fraction:.1f} % in {_TITLES[name]}"
-    return f"{words}\n? is suspect or unclear, and not compared; {PROGRAM} report without --across shows why"
+    return f"{words}\n? is suspect or unclear, and not compared; {INVOCATION} report without --across shows why"

@@ -135,9 +135,7 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
         listeners.add(asyncio.current_task())
         with contextlib.suppress(ConnectionError, EOFError, asyncio.LimitOverrunError):
             while len(captured) < count:
-                request = await reader.readuntil(_END)
-                length = _LENGTH.search(request)
-                captured.append(request + await reader.readexactly(int(length[1]) if length else 0))
+                captured.append(await _next_request(reader))
                 if len(captured) == count:
                     listening.close()  # the tool would connect again
                     if not done.done():
@@ -167,6 +165,12 @@ async def _capture(tool: Tool, spec: LoadSpec) -> ReplayedRequest:
             await asyncio.gather(*filter(None, listeners))
     sent = [next((one for one in captured if _is_like(one, *each)), captured[0]) for each in spec.mix]
     return ReplayedRequest(tool.driver.name, tuple(sent or captured[:1]), address)
+
+
+async def _next_request(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(_END)
+    length = _LENGTH.search(head)
+    return head + await reader.readexactly(int(length[1]) if length else 0)
 
 
 def _is_like(sent: bytes, path: str, request: Request) -> bool:

@@ -10,7 +10,7 @@ from under_siege.load_tools import DRIVERS
 from under_siege.model.result_file import legible
 from under_siege.model.suite import JOBS, OPEN, Load, Ping, Suite, Target, WarmUp
 from under_siege.model.threshold import goal_names, required
-from under_siege.paths import PROGRAM
+from under_siege.paths import INVOCATION, PROGRAM
 from under_siege.targets.init_template import is_application, suite_of_application
 from under_siege.targets.strategies import strategies_suite
 from under_siege.targets.suite_file import NAME, read_suite, suite_path
@@ -119,7 +119,7 @@ def _named_suite(names: Sequence[str], ping: str | None, *, quick: bool) -> Suit
     if quick and not files:
         raise BadInputError("--quick needs a suite with a quick profile, such as suites/wsgi")
     if folder := next((name for name in names if Path(name).is_dir() and name not in files), None):
-        raise BadInputError(f"{legible(folder)!r} has no {NAME}: expected one; {PROGRAM} init creates it there")
+        raise BadInputError(f"{legible(folder)!r} has no {NAME}: expected one; {INVOCATION} init creates it there")
     kind = urls or list(files)
     if kind and (other := next((name for name in names if name not in kind), None)):
         raise BadInputError(

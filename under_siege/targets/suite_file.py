@@ -183,8 +183,9 @@ def _axes(top: SuiteTable) -> dict[str, tuple[Value, ...]]:
     axes["users"] = tuple(_distinct(load.users))
     if load.task is not None:
         axes["task"] = tuple(_distinct(load.task))
-    axes["path"] = tuple(_distinct(load.path))
-    for path in axes["path"]:
+    if not load.requests_file:
+        axes["path"] = tuple(_distinct(load.path))
+    for path in axes.get("path", ()):
         check_path(str(path), load, axes)
     if len(_distinct(load.keep_alive)) > 1:
         axes["keep_alive"] = tuple("on" if is_kept else "off" for is_kept in _distinct(load.keep_alive))

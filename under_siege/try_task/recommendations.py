@@ -10,7 +10,7 @@ from rich.text import Text
 from under_siege import formatting
 from under_siege.model.suite import Kind, Target
 from under_siege.model.task_profile import FirstRun, RepeatedRuns, SideEffects, TaskProfile, ThreadRuns
-from under_siege.paths import PROGRAM
+from under_siege.paths import INVOCATION
 
 YES, NO, CANNOT = "worth a run", "not worth it", "cannot work"
 _STYLES = {YES: "green", CANNOT: "red"}
@@ -59,7 +59,7 @@ def as_advice(profile: TaskProfile, strategies: Sequence[Target]) -> RenderableT
         style = _STYLES.get(judgement, "")
         advice.add_row(Text(server, no_wrap=True), Text(judgement, style=style, no_wrap=True), Text(reason))
         worth += [server.split("_")[0]] if judgement == YES else []
-    command = f"python {PROGRAM} run {' '.join(worth)} --task {shlex.quote(profile.task)}"
+    command = f"{INVOCATION} run {' '.join(worth)} --task {shlex.quote(profile.task)}"
     return Group(facts, Text(), advice, *([Text(f"\nMeasure these: {command}")] if worth else []))
 
 
@@ -99,7 +99,7 @@ def _single_task(task: TaskTraits, first_run: FirstRun) -> Iterator[tuple[str, s
     yield "takes", f"{'less than ' if best.wall_s < SHORTEST_S else ''}{time}, {share}{slow_start}"
     if task.is_cached and first_run.has_cache:
         path, bracket, rest = task.profile.task.partition("(")
-        uncached = f"{PROGRAM} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
+        uncached = f"{INVOCATION} try {shlex.quote(f'{path}.__wrapped__{bracket}{rest}')}"
         yield "cached?", f"it has a cache, so all figures here are of cache hits; to try it without: {uncached}"
     elif task.is_cached:
         hits = "later runs may be cache hits: try the task without its cache"

@@ -125,13 +125,11 @@ def test_drill_checks_response_headers(value: str, outcome: str) -> None:
 @pytest.mark.parametrize(("value", "outcome"), [("it", ""), ("another", WRONG)])
 def test_capacity_checks_response_headers(value: str, outcome: str) -> None:
     async def ask() -> str:
-        order = {"keep_alive": False, "status": 200, "rule": {}, "answer": "cG9uZw==", "due_s": []}
-        order |= {"method": "GET", "sent_headers": [], "sent_body": ""}
+        request = {"method": "GET", "headers": [], "body": "", "status": 200, "rule": {}, "answer": "cG9uZw=="}
+        order = {"keep_alive": False, "order": [0], "due_s": [], "headers": [["X-Served-By", value]]}
         async with answering([]) as url, client() as session:
-            headers = [["X-Served-By", value]]
-            return await OpenLoad({**order, "url": url, "headers": headers, "begin_s": time.monotonic()})._outcome(
-                session
-            )
+            load = OpenLoad({**order, "requests": [{**request, "url": url}], "begin_s": time.monotonic()})
+            return await load._outcome(session, load._requests[0])
 
     assert asyncio.run(ask()) == outcome
 
