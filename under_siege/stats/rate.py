@@ -92,6 +92,7 @@ def answered_s(*several: Spans) -> Floats:
 NO_SPANS = loose_spans([], [], [])
 SETTLED_USERS = 0.9  # the steady part begins when this share of the users has had an answer
 LEAST_CYCLES = 1.5  # minimum length of a steady part, in cycles of request and answer of the average user
+MOST_AT_ONCE = 3.0  # answers that may be due when the first one comes; more of them share the CPUs
 FEWEST_ANSWERS = 4  # minimum number of answers for a line
 # This many answers, or this share of all, may be off the line at any moment.
 FEW_OFF_LINE, PART_OFF_LINE = 3, 0.04
@@ -128,7 +129,10 @@ def steady_rate(spans: Spans, users: int, end_s: float, besides: Spans = NO_SPAN
     mostly_steady = len(steady) >= max(FEWEST_ANSWERS, len(answers) / 2)
     line = steady if mostly_steady else answers
     if _covers(line, end_s) and _is_even(line):
-        return SteadyRate(_slope(line), settled_s if mostly_steady else 0.0, evenly=True)
+        rate = _slope(line)
+        # Where tasks share the CPUs, the first answers come late, and then more and more of them.
+        is_settled = math.isfinite(settled_s) or answers[0] * rate <= MOST_AT_ONCE
+        return SteadyRate(rate, settled_s if mostly_steady else 0.0, evenly=True, is_settled=is_settled)
     late_s = spans.duration_s[spans.ended_s > settled_s]
     if len(late_s) and end_s - settled_s >= LEAST_CYCLES * late_s.mean():
         ended = float(spans.share_between(settled_s, end_s).sum() + besides.share_between(settled_s, end_s).sum())

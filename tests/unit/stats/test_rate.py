@@ -92,6 +92,13 @@ def test_a_rate_is_not_settled_before_nine_of_ten_users_had_an_answer() -> None:
     assert steady_rate(siege_of(iter([*first_bursts, (9.0, 0)]), 2.0), 20, 2.0).is_settled
 
 
+def test_a_rate_is_not_settled_if_all_tasks_share_the_cpus_and_the_first_ones_come_late() -> None:
+    late = [(at_s, user) for user, at_s in enumerate((0.51, 0.56, 0.72, 0.78, 0.93, 0.99, 9.0))]
+    one_after_another = [(0.1 * number, number) for number in range(1, 12)]
+    assert not steady_rate(siege_of(iter(late), 1.0), 25, 1.0).is_settled
+    assert steady_rate(siege_of(iter(one_after_another), 1.05), 25, 1.05).is_settled
+
+
 def test_wrong_answers_do_not_count() -> None:
     ended = [0.1 * number for number in range(1, 41)]
     spans = spans_of(ended, [0.1] * 40, [0] * 40, [number % 2 == 0 for number in range(40)])
