@@ -1,5 +1,6 @@
 """Compare concurrency strategies for your long task: start each one as a server, and put it under siege."""
 
+import contextlib
 import gc
 import sys
 from collections.abc import Callable
@@ -90,6 +91,8 @@ def init(app: str, out: Path) -> None:
     if out.exists():
         raise BadInputError(f"{str(out)!r} already exists; use --out FILE with a new file name")
     text = first_suite(app, out, Path.cwd())
+    with contextlib.suppress(OSError):  # else the next line says what is wrong
+        out.parent.mkdir(exist_ok=True)
     write_atomically(writable(out), text.encode())
     python_option = f" --python {python}" if (python := own_python(Path.cwd())) else ""
     click.echo(f"{out} written: check the request and the ping in it, then run: {INVOCATION} run {out}{python_option}")

@@ -68,7 +68,6 @@ def test_init_offers_routes_of_every_method(
 
 def test_init_writes_a_suite_in_a_subdirectory(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "shop.py").write_text(FASTAPI)
-    (tmp_path / "perf").mkdir()
     assert run_cli("init", "shop:app", "--out", "perf/suite.toml").returncode == 0
     assert read_suite(tmp_path / "perf/suite.toml").folder == tmp_path
 
