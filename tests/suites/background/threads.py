@@ -1,0 +1,18 @@
+"""A service that answers at once, and computes primes in the threads of its background tasks."""
+
+from fastapi import BackgroundTasks, FastAPI
+
+from common.task import perform
+
+app = FastAPI()
+
+
+@app.get("/report")
+async def report(tasks: BackgroundTasks) -> dict[str, str]:
+    tasks.add_task(perform, "primes")
+    return {"status": "accepted"}
+
+
+@app.get("/health")
+async def health() -> str:
+    return "ok"
