@@ -14,9 +14,7 @@ from under_siege.model.record import Drain, Record
 from under_siege.monitors.drain import watch_drain
 
 
-@pytest.mark.parametrize(
-    "suite", ["suite.toml", "threads.toml", "reporting.toml"], ids=["processes", "threads", "reported jobs"]
-)
+@pytest.mark.parametrize("suite", ["threads.toml", "reporting.toml"], ids=["CPU time", "reported jobs"])
 def test_work_in_the_background_makes_a_rate_suspect(suite: str, tmp_path: Path) -> None:
     result, ran = run_once(tmp_path, str(TESTS / "suites/background" / suite), "--time", "1s")
     (case,) = summarize(result).cases
