@@ -30,9 +30,9 @@ from under_siege.cli_options import (
 from under_siege.model.result_file import write_atomically
 from under_siege.paths import INVOCATION, PROGRAM
 
-FORMATS = ["table", "timeline", "markdown", "csv", "json", "html"]
+FORMATS = ["table", "timeline", "profile", "markdown", "csv", "json", "html"]
 COMPARE_FORMATS = ["table", "markdown", "json"]
-PICTURES = ["timeline", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
+PICTURES = ["timeline", "profile", "throughput", "pings", "tradeoff", "moments", "memory", "cpu", "heatmap", "capacity"]
 # Sweeps are charts over the values of a numeric axis.
 PICTURES += [f"{figure}-sweep" for figure in ("rate", "p99", "ping", "cpu", "memory")]
 ONE_PICTURE = f"Draw one chart to --out FILE.svg or .png: {', '.join(PICTURES)}."
@@ -114,6 +114,7 @@ def init(app: str, out: Path) -> None:
     "--against", metavar="BASE", help="Compare with this git revision, or the directory of another work tree."
 )
 @click.option("--trace", "traced", is_flag=True, help=f"Trace every strategy at the end: see {PROGRAM} trace.")
+@click.option("--profile", "profiled", is_flag=True, help=f"Profile every strategy at the end: see {PROGRAM} profile.")
 @click.option("--wide", is_flag=True, help=WIDE)
 @measuring_options
 def run(
@@ -125,6 +126,7 @@ def run(
     quick: bool,
     against: str | None,
     traced: bool,
+    profiled: bool,
     wide: bool,
     options: CommonOptions,
 ) -> None:
@@ -138,6 +140,7 @@ def run(
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
     from under_siege.analysis import stopping_rule
+    from under_siege.profiling.profile_run import Profiler
     from under_siege.run.plan import make_plan
     from under_siege.run.revision import with_base
     from under_siege.run.session import run_plan
@@ -150,10 +153,13 @@ def run(
     if against is not None:
         suite, rounds = with_base(suite, against, options.axes["python"]), rounds or REVISION_ROUNDS
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds or stopping_rule.MOST_ROUNDS, seed=options.seed)
-    count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + traced * len(plan.cases)
-    tracer = partial(RequestTracer, requests=TRACED_REQUESTS) if traced else None
+    count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
+    tracers: list[Any] = [
+        *([partial(RequestTracer, requests=TRACED_REQUESTS)] if traced else []),
+        *([Profiler] if profiled else []),
+    ]
     wanted_rounds = stopping_rule.wanted if rounds is None else None
-    measure = partial(run_plan, plan, wanted=wanted_rounds, make_tracer=tracer, is_bounded=rounds is None)
+    measure = partial(run_plan, plan, wanted=wanted_rounds, make_tracers=tracers, is_bounded=rounds is None)
     _measure(count, measure, options, wide=wide)
 
 
@@ -293,6 +299,50 @@ def trace(
     if result.traces:
         Report(result).show_traces(out, side_by_side=side_by_side, step=step)
     sys.exit(128 + stopped_by if stopped_by else int(any(trace.failure for trace in result.traces)))
+
+
+@bench.command()
+@click.option(
+    "--users", type=click.IntRange(1), multiple=True, help="Number of concurrent users; 25 unless a suite sets it."
+)
+@click.option("--time", "time_s", type=Duration(), default="5s", help="How long each server is sampled.")
+@target_options
+@click.option(
+    "--out",
+    type=FILE,
+    help="Write a page or flame graph (FILE.html, .svg, .png), raw values (.json), or .speedscope.json.",
+)
+@click.option("--quiet", is_flag=True, help="Don't show progress.")
+def profile(
+    servers: tuple[str, ...],
+    time_s: float,
+    ping: str | None,
+    path: str | None,
+    out: Path | None,
+    quiet: bool,
+    **axes: tuple[str | int, ...],
+) -> None:
+    """Sample each server under load, and show which line blocks it.
+
+    py-spy samples all Python processes of a server from outside, while the load is on. TARGET is the same as for run.
+    Exit 1 if a server could not be profiled.
+    """
+    from under_siege.profiling.profile_run import profile_servers
+    from under_siege.render import Report, check_suffix, show
+    from under_siege.report.progress_bar import ProgressBar
+    from under_siege.run.plan import make_plan
+    from under_siege.targets.selection import suite_of
+
+    if out is not None:
+        check_suffix(writable(out))
+    plan = make_plan(suite_of(servers, ping, path), axes, time_s=time_s, rounds=0)
+    with ProgressBar(len(plan.cases), quiet=quiet) as progress:
+        result, stopped_by = profile_servers(plan, time_s, progress, COMMAND)
+    if result.profiles:
+        show(Report(result).for_terminal("profile"))
+        if out is not None:
+            Report(result).write_profiles(out)
+    sys.exit(128 + stopped_by if stopped_by else int(any(profile.failure for profile in result.profiles)))
 
 
 @bench.command(name="try")

@@ -22,7 +22,7 @@ from under_siege.paths import IS_INSTALLED, PROGRAM
 
 FILE = click.Path(path_type=Path)
 COMMANDS = {  # the groups in --help
-    "Measure": ("run", "capacity", "drill", "trace", "try"),
+    "Measure": ("run", "capacity", "drill", "trace", "profile", "try"),
     "Show results": ("report", "compare"),
     "Learn": ("lesson", "list"),
     "Set up": ("init", "doctor"),

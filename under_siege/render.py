@@ -21,6 +21,7 @@ from under_siege.model.record import Result, save
 from under_siege.model.result_file import write_atomically
 from under_siege.model.threshold import required
 from under_siege.paths import PROGRAM
+from under_siege.profiling.profile_text import as_text as profiles_as_text
 from under_siege.report import comparison_export
 from under_siege.report.sweep_text import sweeps_as_data
 from under_siege.report.threshold_text import required_as_data
@@ -56,8 +57,10 @@ class Report:
         return compare_revisions(self.result)
 
     def for_terminal(self, output_format: str = "table", *, wide: bool = False) -> RenderableType:
-        """Return the result as a table or as timelines; `wide` adds columns to the table of a comparison."""
+        """Return the result as a table, timelines or profiles; `wide` adds columns to the table of a comparison."""
         result = self.result
+        if output_format == "profile":
+            return profiles_as_text(result)
         if output_format == "table" and (result.records or result.incidents or result.steps or not result.traces):
             table: RenderableType = self._export("table", wide=wide)
             return table
@@ -66,8 +69,8 @@ class Report:
         return Text(f"Nothing was traced: run with --trace, or see {PROGRAM} trace.")
 
     def formatted(self, output_format: str) -> str:
-        """Return the result as `table`, `timeline`, `markdown`, `csv`, `json` or `html`."""
-        if output_format in ("table", "timeline"):
+        """Return the result as `table`, `timeline`, `profile`, `markdown`, `csv`, `json` or `html`."""
+        if output_format in ("table", "timeline", "profile"):
             return _plain(self.for_terminal(output_format))
         if output_format in ("json", "html"):
             return self._as_json() if output_format == "json" else self._as_html()
@@ -190,7 +193,7 @@ class Report:
             show(comparison_export.as_across(self.comparison, across))
         elif out is not None:
             write_atomically(out, f"{self.formatted(output_format)}\n".encode())
-        elif output_format in ("table", "timeline"):
+        elif output_format in ("table", "timeline", "profile"):
             show(self.for_terminal(output_format, wide=wide))
         else:
             print_text(self.formatted(output_format))
@@ -220,11 +223,22 @@ class Report:
             show(self.for_terminal(wide=wide))
             if self.result.traces:
                 show(TimelinesAsText(self.result))
+            if self.result.profiles:
+                show(profiles_as_text(self.result))
         finally:  # stdout may be on a full disk
             print("Raw values could not be saved." if out is None else f"Raw values: {out}", file=sys.stderr)  # noqa: T201
         if page is not None:
             write_atomically(page, self._as_html().encode())
             print(f"Page: {page}", file=sys.stderr)  # noqa: T201
+
+    def write_profiles(self, path: Path) -> None:
+        """Write the profiles as raw values, a page or a file for speedscope.app, depending on the name of the file."""
+        from under_siege.profiling.profile_export import SPEEDSCOPE, as_speedscope
+
+        if path.name.endswith(SPEEDSCOPE):
+            write_atomically(path, as_speedscope(self.result))
+        else:
+            self.write_picture("profile", path)
 
     def exit_code(self) -> int:
         """Return 0 if every case is `ok` and meets all requirements.

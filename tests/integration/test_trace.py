@@ -219,7 +219,7 @@ def test_a_server_is_traced_after_its_last_siege(tmp_path: Path, monkeypatch) ->
     monkeypatch.setattr("under_siege.trace.request_trace.running", running)
     plan = plan_of("5", "2", TESTS / "servers" / "answers_wrongly.py", task="sign_up", rounds=2, time_s=0.5)
     make_tracer = partial(request_trace.RequestTracer, requests=3)
-    result, *_ = run_plan(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], make_tracer=make_tracer)
+    result, *_ = run_plan(plan, tmp_path / "r.json", ProgressBar(9, quiet=True), [], make_tracers=[make_tracer])
     assert [one.server for one in result.traces] == [case.server for case in plan.cases]
     assert [bool(one.failure) for one in result.traces] == [False, False, True]
     assert [len(one.requests.sent_s) for one in result.traces] == [3, 3, 0]
@@ -257,7 +257,7 @@ def test_a_trace_with_other_work_is_repeated_once(
 ) -> None:
     kept: list[Trace] = []
     each = iter(shares)
-    tracer = RequestTracer(plan_of("4"), {}, kept.append, 8)
+    tracer = RequestTracer(plan_of("4"), None, {}, kept.append, 8)
 
     async def send_all(_: object, trace: Trace) -> None:
         simulated = by_two(0.0)

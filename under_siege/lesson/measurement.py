@@ -89,9 +89,9 @@ def measure(
     if run.only:
         plan = replace(plan, cases=tuple(case for case in plan.cases if any(fits(each, case) for each in run.only)))
     if run.time_s:
-        make_tracer = partial(RequestTracer, requests=run.requests) if run.requests else None
+        tracers = [partial(RequestTracer, requests=run.requests)] if run.requests else []
         undecided, long_enough = partial(_undecided_cases, question), partial(_long_enough, say=say)
-        return run_plan(plan, out, watcher, command, undecided, make_tracer, adapted=long_enough)[:2]
+        return run_plan(plan, out, watcher, command, undecided, tracers, adapted=long_enough)[:2]
     result, stopped_by = trace_servers(plan, run.requests, watcher, command)
     save(result, out)
     return result, stopped_by

@@ -9,8 +9,8 @@ History of the file format:
     4  adds the speed probe, the utilization of each CPU, and runs of the task alone before and after every case;
        the kind of the speed probe is in the environment
     5  a case is a server with values on any axes; the run without a server is a ceiling; any load tool, including tools
-       that report totals only; added later, and empty in older files: incidents, steps, and how long threads waited for
-       a CPU
+       that report totals only; added later, and empty in older files: incidents, steps, profiles, and how long threads
+       waited for a CPU
 """
 
 from pathlib import Path
@@ -312,6 +312,43 @@ class Trace(_CaseMeasurement, kw_only=True):
     failure: Failure | None = None
 
 
+class Frames(msgspec.Struct):
+    """The distinct frames of a profile."""
+
+    function: list[str] = []
+    file: list[str] = []  # relative to the application, or to site-packages
+    line: list[SmallCount] = []
+    kind: list[str] = []  # "app", "async" (a coroutine function of the application), or "library"
+    source: list[str] = []  # the line itself, only of the application
+
+
+class Stacks(msgspec.Struct):
+    """The distinct stacks of a profile, and in how many samples each occurred."""
+
+    pid: list[Count] = []
+    thread: list[str] = []
+    frames: list[list[SmallCount]] = []  # indices into `Frames`, the outermost first
+    wall: list[SmallCount] = []  # in any state
+    cpu: list[SmallCount] = []  # running on a CPU, or ready to
+    gil: list[SmallCount] = []  # holding the GIL
+
+
+class Profile(_CaseMeasurement, kw_only=True):
+    """Sampled stacks of all Python processes of a server under load."""
+
+    frames: Frames = msgspec.field(default_factory=Frames)
+    stacks: Stacks = msgspec.field(default_factory=Stacks)
+    samples: dict[str, SmallCount] = {}  # how often each thread was sampled: "wall", "cpu" and "gil"
+    waits: dict[int, list[SmallCount]] = {}  # by process: looks at its main thread, and how many found it at a lock
+    answers: Count = 0
+    load_s: Seconds = 0.0
+    failure: Failure | None = None
+
+    @property
+    def users(self) -> int:
+        return int(self.values.get("users") or 0)
+
+
 class Incident(_CaseMeasurement, kw_only=True):
     """The effect of one fault on one server in one round."""
 
@@ -406,6 +443,7 @@ class Result(msgspec.Struct, kw_only=True):
     requirements: list[Required] = []
     records: list[Record] = []
     traces: list[Trace] = []
+    profiles: list[Profile] = []
     incidents: list[Incident] = []
     steps: list[RateStep] = []
     left_out: list[SkippedServer] = []

@@ -24,7 +24,7 @@ PING_INTERVAL_S = 0.05
 _Work = Coroutine[Any, Any, None]
 
 
-async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait until they have ended."""
     tasks = list(tasks)
     for task in tasks:

@@ -75,11 +75,10 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 
 def _heading(result: Result) -> str:
-    if result.suite is not None and (result.records or result.traces):
+    measured = [*result.records, *result.traces, *result.profiles]
+    if result.suite is not None and measured:
         return result.suite.title
-    tasks = list(
-        dict.fromkeys([*(record.case.task for record in result.records), *(trace.case.task for trace in result.traces)])
-    )
+    tasks = list(dict.fromkeys(each.case.task for each in measured))
     if not tasks:
         return "Nothing was measured"
     listed = tasks[0] if len(tasks) == 1 else f"{', '.join(tasks[:-1])} and {tasks[-1]}"

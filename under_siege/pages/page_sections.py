@@ -18,6 +18,7 @@ from under_siege.charts.scatter import memory_chart, tradeoff_chart
 from under_siege.checks.verdict import FAILED
 from under_siege.formatting import capitalized
 from under_siege.model.record import Result
+from under_siege.profiling.profile_export import profile_pictures
 from under_siege.report import headlines
 from under_siege.report.labels import across, cases_of, full_name, in_words, label
 from under_siege.report.notes import of_siege, of_traces
@@ -54,6 +55,8 @@ def sections(comparison: Comparison) -> Iterator[Section]:
     loads = comparison.loads()
     if comparison.result.traces:
         yield Section("What ran when", [traced(comparison.result)])
+    if profiles := list(profile_pictures(comparison.result)):
+        yield Section("What blocks each server", profiles)
     if overview := list(_overview(comparison)):
         yield Section("All cases", overview)
     drawn = loads if len(loads) <= MOST_SETTINGS else loads[:2]

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -40,7 +40,7 @@ from under_siege.run.start_command import suite_command
 from under_siege.run.warm_up import last_pong, verify, warm_up
 from under_siege.targets.expectation import Expectation, Expectations, Files
 
-AfterSiege = Callable[[Case, Server, aiohttp.ClientSession, Record], Awaitable[None]]
+AfterSiege = Callable[["CaseRun", Server], Awaitable[None]]
 Choose = Callable[[list[Case], Mapping[Case, float]], list[Case]]
 FIRST_PART = 6  # the first sixth of a warm-up shows the cost of answers before the server is warm
 
@@ -58,7 +58,7 @@ class CaseRun:
     services: Services
     record: Record
     watcher: ProgressListener
-    after_siege: AfterSiege | None = None  # called before the server is stopped
+    after_siege: Sequence[AfterSiege] = ()  # called before the server is stopped
 
     async def measure(self) -> None:
         """Measure the case. Any problem with the server becomes a failure in the record."""
@@ -103,8 +103,8 @@ class CaseRun:
                 waiting = await self._measure_load(server, session, spec, running_tool, ask, jobs)
             if server.pid is not None or jobs is not None:
                 await watch_drain(self.record, server.cpu_s, jobs, waiting, self.plan.suite.drain_limit_s)
-            if self.after_siege is not None:
-                await self.after_siege(self.case, server, session, self.record)
+            for go_on in self.after_siege:
+                await go_on(self, server)
 
     def _jobs(self, server: Server, session: aiohttp.ClientSession) -> Callable[[], Awaitable[float]] | None:
         """Return how to ask the server how many jobs wait; None if it doesn't say."""
@@ -122,13 +122,13 @@ class CaseRun:
             first = load.requests // FIRST_PART
             parts = [replace(load, requests=first), replace(load, requests=load.requests - first)]
         before_s = server.cpu_s()
-        self.record.warm_up_answers = await self._count_answers(server, parts[0])
+        self.record.warm_up_answers = await self.count_answers(server, parts[0])
         if before_s is not None and (after_s := server.cpu_s()) is not None:
             self.record.warm_up_cpu_s = max(0.0, round(after_s - before_s, 4))
         for rest in parts[1:]:
-            await self._count_answers(server, rest)
+            await self.count_answers(server, rest)
 
-    async def _count_answers(self, server: Server, load: Load) -> int:
+    async def count_answers(self, server: Server, load: Load) -> int:
         """Run a load that leaves nothing in the record; return how many answers came."""
         unseen = msgspec.structs.replace(
             self.record, load_began_s=time.monotonic(), bursts=Bursts(), transactions=Transactions()
@@ -218,13 +218,13 @@ async def run(
     watcher: ProgressListener,
     save: Callable[[Record], None],
     choose: Choose,
-    after_last_siege: AfterSiege | None = None,
+    after_last_siege: Sequence[AfterSiege] = (),
 ) -> None:
     """Measure the chosen cases of every round, and save each record when it is complete.
 
     Args:
         choose: returns those cases of a round that are measured, given how long each took the last time.
-        after_last_siege: goes on with each server in the last planned round, before it is stopped.
+        after_last_siege: these go on with each server in the last planned round, before it is stopped.
     """
     async with contextlib.AsyncExitStack() as stack:
         probe = await stack.enter_async_context(speed_probe())
@@ -232,7 +232,7 @@ async def run(
         replays, took_s = RequestReplays(tool), dict[Case, float]()
         for case_round, cases in enumerate(plan.in_order(), 1):
             chosen = choose(cases, took_s)
-            after_siege = after_last_siege if case_round == plan.rounds else None
+            after_siege = after_last_siege if case_round == plan.rounds else ()
             for case in chosen:
                 began_s = time.monotonic()
                 expected = plan.expected_of(case, expectations)

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Protocol
 
-import aiohttp
 import msgspec
 
 from common.cpus import usable_cpus
@@ -21,14 +20,14 @@ from under_siege.environments.services import Services, services
 from under_siege.environments.tool_install import Tool, check, tool_in
 from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Case
-from under_siege.model.record import Incident, MeasuredSuite, RateStep, Record, Result, Trace, save
+from under_siege.model.record import Incident, MeasuredSuite, Profile, RateStep, Record, Result, Trace, save
 from under_siege.model.result_file import UnwritableError, made_legible
 from under_siege.model.suite import OPEN
 from under_siege.paths import PROGRAM, environment_variable
 from under_siege.processes.managed_process import until_signal
 from under_siege.processes.ports import own_network
 from under_siege.processes.supervisor_client import kept
-from under_siege.run.case_run import run
+from under_siege.run.case_run import CaseRun, run
 from under_siege.run.duration import budget_s, say_how_long
 from under_siege.run.load_run import spec_of
 from under_siege.run.plan import Plan, ProgressListener
@@ -40,32 +39,36 @@ LONGEST_FOLDER = 70  # socket paths have at most 104 characters on macOS, and ab
 LOOK_AROUND_S = 0.3  # how long the CPUs are watched before a run
 Wanted = Callable[[Result], Collection[Case]]
 Meanwhile = Callable[[], object]
-Keep = Callable[[Record | Trace | Incident | RateStep], None]
+Kept = Record | Trace | Profile | Incident | RateStep
+Keep = Callable[[Kept], None]
 
 
 class Tracer(Protocol):
-    """Traces each strategy once, mostly with the server of its last siege."""
+    """Traces or profiles each case once, mostly with the server of its last siege."""
 
-    async def after_siege(self, case: Case, server: Server, session: aiohttp.ClientSession, record: Record) -> None:
+    async def after_siege(self, case_run: CaseRun, server: Server) -> None:
         """Trace the case whose siege has just ended, while its server still runs."""
 
     async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
         """Trace all others, each with a server of its own."""
 
 
+MakeTracer = Callable[[Plan, Tool, Expectations, Keep], Tracer]
+
+
 def run_plan(
     plan: Plan,
-    out: Path,
+    out: Path | None,
     watcher: ProgressListener,
     command: Sequence[str],
     wanted: Wanted | None = None,
-    make_tracer: Callable[[Plan, Expectations, Keep], Tracer] | None = None,
+    make_tracers: Sequence[MakeTracer] = (),
     meanwhile: Meanwhile | None = None,
     adapted: Callable[[Plan, Expectations], Plan] | None = None,
     *,
     is_bounded: bool = False,
 ) -> tuple[Result, int | None, bool]:
-    """Run the whole plan and write the file after every case.
+    """Run the whole plan and write the file after every case. A plan without rounds is only traced.
 
     `wanted` returns the cases that need another round; `adapted` changes the plan once the right answers are known.
 
@@ -84,11 +87,13 @@ def run_plan(
             most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else math.inf
             await _look_around(ready, others, watcher)
             choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
-            say_how_long(ready, expectations, watcher, most_s=most_s)
-            tracer = make_tracer(ready, expectations, file.keep) if make_tracer else None
-            traced = tracer.after_siege if tracer else None
-            await run(ready, tool, expectations, needed, watcher, file.keep, choose, traced)
-            if tracer:
+            if ready.rounds:
+                say_how_long(ready, expectations, watcher, most_s=most_s)
+            tracers = [make(ready, tool, expectations, file.keep) for make in make_tracers]
+            if ready.rounds:
+                after = [tracer.after_siege for tracer in tracers]
+                await run(ready, tool, expectations, needed, watcher, file.keep, choose, after)
+            for tracer in tracers:
                 await tracer.trace_remaining(needed, watcher)
 
     with _home() as home:
@@ -170,11 +175,11 @@ class ResultWriter:
         self._result, self._path, self._watcher, self.is_complete = result, path, watcher, path is not None
         self._order = {traced_case(case): index for index, case in enumerate(plan.cases)}
 
-    def keep(self, kept: Record | Trace | Incident | RateStep) -> None:
+    def keep(self, kept: Kept) -> None:
         """Add it to the result, traces in the order of the plan, and save that; warn once if that can't be done."""
         result = self._result
         lists = {Record: result.records, Trace: result.traces, Incident: result.incidents, RateStep: result.steps}
-        lists[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
+        (lists | {Profile: result.profiles})[type(kept)].append(made_legible(kept))  # type: ignore[attr-defined]
         result.traces.sort(key=lambda trace: self._order.get(trace.case, len(self._order)))
         if self._path is None:
             return
@@ -224,7 +229,7 @@ def _empty_result(plan: Plan, command: Sequence[str], *, until_certain: bool = F
         command=list(command),
         began_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=plan.seed,
-        rounds=plan.rounds,
+        rounds=max(1, plan.rounds),
         until_certain=until_certain,
         left_out=list(plan.left_out),
         suite=measured_suite,

@@ -11,14 +11,16 @@ import psutil
 
 from common.errors import one_line
 from under_siege.environments.services import Services
+from under_siege.environments.tool_install import Tool
 from under_siege.http_client import HttpResponse, client
 from under_siege.model.case import Case
-from under_siege.model.record import CaseFailedError, Failure, Record, Result, Trace
+from under_siege.model.record import CaseFailedError, Failure, Result, Trace
 from under_siege.model.result_file import LONGEST_S
 from under_siege.model.suite import SERVICES
 from under_siege.monitors.machine_speed import machine_between
 from under_siege.monitors.probes import probing
 from under_siege.monitors.resource_usage import tree_usage
+from under_siege.run.case_run import CaseRun
 from under_siege.run.plan import Plan, ProgressListener, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.session import Keep, run_and_save, traced_case
@@ -39,7 +41,7 @@ def trace_servers(
     """Trace every strategy without a siege; return the unsaved result and the signal that stopped it, or None."""
 
     async def work(ready: Plan, _: Result, expectations: Expectations, services: Services, keep: Keep) -> None:
-        await RequestTracer(ready, expectations, keep, requests).trace_remaining(services, watcher)
+        await RequestTracer(ready, None, expectations, keep, requests).trace_remaining(services, watcher)
 
     return run_and_save(plan, None, watcher, command, work)[:2]
 
@@ -47,13 +49,15 @@ def trace_servers(
 class RequestTracer:
     """Trace each case once, for any number of users: after its siege, or else on a separate server."""
 
-    def __init__(self, plan: Plan, expectations: Expectations, keep: Callable[[Trace], None], requests: int) -> None:
+    def __init__(
+        self, plan: Plan, _: Tool | None, expectations: Expectations, keep: Callable[[Trace], None], requests: int
+    ) -> None:
         self._plan, self._expectations, self._keep, self._requests = plan, expectations, keep, requests
         self._traced: set[Case] = set()
 
-    async def after_siege(self, case: Case, server: Server, _: aiohttp.ClientSession, record: Record) -> None:
+    async def after_siege(self, case_run: CaseRun, server: Server) -> None:
         """Trace the warm server of a siege that has just ended; if that fails, `trace_remaining` retries."""
-        case = traced_case(case)
+        case, record = traced_case(case_run.case), case_run.record
         if record.is_ceiling or case in self._traced:
             return
         trace = await self._trace(case, partial(self._send_all, server, record.workers, None))

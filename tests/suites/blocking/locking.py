@@ -1,0 +1,20 @@
+"""A lock around a slow call, which all threads need."""
+
+import threading
+import time
+
+from flask import Flask
+
+app = Flask(__name__)
+lock = threading.Lock()
+
+
+def call_printer() -> str:
+    time.sleep(0.02)
+    return "printed"
+
+
+@app.get("/report")
+def report() -> str:
+    with lock:
+        return call_printer()

@@ -1,0 +1,301 @@
+"""Say from the sampled stacks of a server what blocks it: which line, how much of the time, and why."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from scipy.stats import binomtest
+
+from under_siege.model.record import Profile
+from under_siege.profiling.sampler import Frame
+
+LEAST, LEAST_SAMPLES = 0.05, 10  # a line is named from this share of the time on, and with at least so many samples
+LEAST_BLOCKED_S = 0.002  # a shorter blocking part of each request is no fault
+BUSY, IDLE, HELD = 0.8, 0.1, 0.6  # shares of the time
+_LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/hub)")
+_LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start)$")
+_IDLE = re.compile(r"^(selectors|asyncio/(base_events|runners)|uvloop/|gevent/hub|select)")
+_LOCK = re.compile(r"\block\b|lock:|\.acquire\(|\bsemaphore", re.I)
+_SERIALIZATION = re.compile(
+    r"(^|/)(json|orjson|ujson|simplejson|msgspec|pickle)\b|serializ|jsonable_encoder|pydantic", re.I
+)
+_INNER = re.compile(r"(\.<locals>)?\.<(genexpr|lambda|\w+comp)>.*")  # counts as the function around it
+_STDLIB_CALLERS = re.compile(r"^(socket|ssl|http/|urllib/|selectors|threading|queue|contextlib|functools|_)")
+
+CPU_GIL, CPU_FREE, WAITS, LOCK, FOR_GIL = "cpu_gil", "cpu_free", "waits", "lock", "for_gil"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A stack, with the shares of the time in which one thread had it, in any state, on a CPU, and with the GIL."""
+
+    pid: int
+    thread: str
+    frames: tuple[Frame, ...]  # without those below the event loop or the server
+    wall: float
+    cpu: float
+    gil: float
+
+    @property
+    def own(self) -> Frame | None:
+        """Return the innermost frame of the application."""
+        return next((frame for frame in reversed(self.frames) if frame.kind != "library"), None)
+
+    @property
+    def callees(self) -> tuple[Frame, ...]:
+        """Return the frames that the application called; all of them if it has no frame."""
+        own = [index for index, frame in enumerate(self.frames) if frame.kind != "library"]
+        return self.frames[own[-1] + 1 :] if own else self.frames
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hotspot:
+    """A function that takes time, and what it does."""
+
+    frame: Frame  # its most frequent line
+    wall: float  # in threads: 2.0 if two threads are in it all of the time
+    state: str
+    how: str  # in words
+    stacks: list[Sampled]
+
+    @property
+    def entry(self) -> Frame | None:
+        """Return the outermost function of the application that leads here, if it is another one."""
+        entries = [
+            next(frame for frame in stack.frames if frame.kind != "library") for stack in self.stacks if stack.own
+        ]
+        entry = max(set(entries), key=entries.count) if entries else self.frame
+        return entry if entry[:2] != self.frame[:2] else None
+
+    @property
+    def is_background_task(self) -> bool:
+        return any(frame.file.endswith("starlette/background.py") for stack in self.stacks for frame in stack.frames)
+
+
+class Diagnosis:
+    """What the threads of a server did while it was under load."""
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        functions, *others = (getattr(profile.frames, name) for name in profile.frames.__struct_fields__)
+        table = list(map(Frame, [_INNER.sub("", function) for function in functions], *others))
+        columns = (getattr(profile.stacks, name) for name in profile.stacks.__struct_fields__)
+        rows = [
+            (pid, thread, [table[index] for index in row], *counts)
+            for pid, thread, row, *counts in zip(*columns, strict=True)
+        ]
+        totals = defaultdict[tuple[int, str], int](int)
+        looping = {row[:2] for row in rows if any(map(_is_loop, row[2]))}
+        # A master process may run a loop in another thread, which serves no requests.
+        self._loops = {key for key in looping if key[1] == "MainThread"} or {
+            row[:2] for row in rows if row[:2] in looping and any(frame.kind != "library" for frame in row[2])
+        }
+        for pid, thread, _, wall, *_ in rows:
+            totals[pid, thread] += wall
+        # Threads with one name are counted together, so no thread has more samples than the pass.
+        self.samples = max(1, min(profile.samples.get("wall", 1), max(totals.values(), default=1)))
+        of_pass = {name: max(1, profile.samples.get(name, 1)) for name in ("cpu", "gil")}
+        self.stacks = [
+            Sampled(pid, thread, tuple(_above(frames)), wall / self.samples, cpu / of_pass["cpu"], gil / of_pass["gil"])
+            for pid, thread, frames, wall, cpu, gil in rows
+        ]
+
+    @cached_property
+    def loop_processes(self) -> list[int]:
+        return sorted({pid for pid, _ in self._loops})
+
+    @cached_property
+    def on_loop(self) -> list[Sampled]:
+        return [stack for stack in self.stacks if (stack.pid, stack.thread) in self._loops]
+
+    @cached_property
+    def in_threads(self) -> list[Sampled]:
+        """Return the stacks of the application in other threads."""
+        return [stack for stack in self.stacks if (stack.pid, stack.thread) not in self._loops and stack.own]
+
+    @cached_property
+    def busy(self) -> list[Sampled]:
+        """Return the stacks of event loops that were not idle, and those of the application in other threads."""
+        return [*(stack for stack in self.on_loop if stack.own or not _is_idle(stack.frames)), *self.in_threads]
+
+    @cached_property
+    def gil_held(self) -> float:
+        """Return the largest share of the time in which the application's threads of one process held its GIL."""
+        return max((_total(self._of(pid), "gil") for pid in {stack.pid for stack in self.in_threads}), default=0.0)
+
+    @cached_property
+    def is_gil_contended(self) -> bool:
+        """Return whether threads wait because another one holds the GIL nearly all the time."""
+        walls = {stack.pid: _total(self._of(stack.pid), "wall") for stack in self.in_threads}
+        return self.gil_held >= HELD and any(wall > 1.5 or pid in self.loop_processes for pid, wall in walls.items())
+
+    def _of(self, pid: int) -> list[Sampled]:
+        return [stack for stack in self.in_threads if stack.pid == pid]
+
+    @cached_property
+    def loop_shares(self) -> dict[str, float]:
+        """Return how the event loops spent their time: `app`, `framework`, `gil` (waiting for it) and `idle`."""
+        count = len(self.loop_processes) or 1
+        column = "cpu" if self.is_gil_contended else "wall"
+        app = sum(getattr(stack, column) for stack in self.on_loop if stack.own) / count
+        all_s = sum(getattr(stack, column) for stack in self.on_loop if stack in self.busy) / count
+        looks = [self.profile.waits.get(pid, [0, 0]) for pid in self.loop_processes]
+        at_lock = sum(waiting for _, waiting in looks) / max(1, sum(count for count, _ in looks))
+        gil = min(at_lock, max(0.0, 1.0 - all_s)) if self.is_gil_contended else 0.0
+        return {"app": app, "framework": all_s - app, "gil": gil, "idle": max(0.0, 1.0 - all_s - gil)}
+
+    @cached_property
+    def blocking(self) -> list[Hotspot]:
+        """Return what blocks the event loop for long in each request, the longest first."""
+        special = [stack for stack in self.on_loop if not stack.own and not _is_idle(stack.frames) and _special(stack)]
+        spots = _hotspots([*(stack for stack in self.on_loop if stack.own), *special])
+        if self.is_gil_contended:  # then the loop waits for the GIL wherever it is
+            spots = [spot for spot in spots if spot.state in (CPU_GIL, CPU_FREE)]
+        return [spot for spot in spots if self.is_enough(spot.wall) and self.per_request_s(spot) >= LEAST_BLOCKED_S]
+
+    @cached_property
+    def thread_hotspots(self) -> list[Hotspot]:
+        """Return what the application does in other threads, the longest first."""
+        return [spot for spot in _hotspots(self.in_threads) if self.is_enough(spot.wall)]
+
+    @property
+    def blocked(self) -> float:
+        """Return the share of the time in which event loops are blocked."""
+        return min(1.0, sum(spot.wall for spot in self.blocking) / (len(self.loop_processes) or 1))
+
+    def is_enough(self, wall: float) -> bool:
+        """Return whether a share of one thread's time is large enough, and sampled often enough, to name a line."""
+        return wall >= LEAST * (len(self.loop_processes) or 1) and wall * self.samples >= LEAST_SAMPLES
+
+    def per_request_s(self, spot: Hotspot) -> float:
+        """Return how long each request is in the function; infinite if none was answered."""
+        return spot.wall * self.profile.load_s / self.profile.answers if self.profile.answers else math.inf
+
+    @cached_property
+    def threads(self) -> int:
+        """Return how many other threads run the application, in all processes."""
+        pools = {(stack.pid, stack.thread) for stack in self.in_threads}
+        return max(1, round(sum(stack.wall for stack in self.stacks if (stack.pid, stack.thread) in pools)))
+
+    @property
+    def threads_busy(self) -> float:
+        """Return the share of their time in which these threads run the application."""
+        return min(1.0, sum(stack.wall for stack in self.in_threads) / self.threads)
+
+    @property
+    def is_pool_full(self) -> bool:
+        """Return whether all threads beside an event loop are busy with waiting, and fewer than there are users."""
+        is_small = 2 <= self.threads < BUSY * self.profile.users and bool(self.loop_processes)
+        return is_small and self.threads_busy >= BUSY and self.thread_hotspots[0].state == WAITS
+
+    def idle_processes(self) -> tuple[int, int]:
+        """Return how many processes with the same job are idle beside busy ones, and how many there are."""
+        use = defaultdict[int, float](float)
+        for stack in self.in_threads or self.on_loop:
+            use[stack.pid] += stack.cpu
+        most = max(use.values(), default=0.0)
+        return sum(cpu < IDLE * most for cpu in use.values()) if most > 0.5 else 0, len(use)
+
+    def margin(self, share: float) -> float:
+        """Return the half-width of the 95 % interval of a share (Wilson), with no more samples than requests."""
+        count = max(1, min(self.samples, self.profile.answers or self.samples))
+        interval = binomtest(min(count, round(share * count)), count).proportion_ci(method="wilson")
+        return float(interval.high - interval.low) / 2
+
+
+def _is_loop(frame: Frame) -> bool:
+    return frame.kind == "library" and bool(_LOOPS.match(frame.file) and _LOOP_FUNCTIONS.search(frame.function))
+
+
+def _above(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Return the frames above the event loop, or those above the script that started the server."""
+    loops = [index for index, frame in enumerate(frames) if _is_loop(frame)]
+    if loops:
+        return frames[loops[-1] + 1 :]
+    first = next((index for index, frame in enumerate(frames) if frame.kind == "library"), len(frames))
+    return frames[first:]
+
+
+def _is_idle(frames: Sequence[Frame]) -> bool:
+    return not frames or bool(_IDLE.match(frames[-1].file))
+
+
+def _special(stack: Sampled) -> Frame | None:
+    """Return the outermost frame of serialization or logging."""
+    return next((frame for frame in stack.frames if _purpose([frame])), None)
+
+
+def _purpose(frames: Sequence[Frame]) -> str:
+    """Return `logging` or `serialization` if that is what the frames do."""
+    if any(frame.file.startswith("logging/") for frame in frames):
+        return "logging"
+    return "serialization" if any(_SERIALIZATION.search(f"{frame.file} {frame.function}") for frame in frames) else ""
+
+
+def _hotspots(stacks: Sequence[Sampled]) -> list[Hotspot]:
+    """Return a hotspot for each function, and one of its own for each line of it that waits while others compute."""
+    functions = defaultdict[tuple[str, str], list[Sampled]](list)
+    for stack in stacks:
+        frame = stack.own or _special(stack)
+        assert frame is not None
+        functions[frame.file, frame.function].append(stack)
+    spots = []
+    for of_function in functions.values():
+        lines = defaultdict[int, list[Sampled]](list)
+        for stack in of_function:
+            lines[(stack.own or stack.frames[-1]).line].append(stack)
+        waiting = [part for part in lines.values() if len(lines) > 1 and _waits_apart(part, of_function)]
+        rest = [stack for stack in of_function if not any(stack in part for part in waiting)]
+        spots += [_hotspot(part) for part in [*waiting, rest] if part]
+    return sorted(spots, key=lambda spot: -spot.wall)
+
+
+def _waits_apart(part: Sequence[Sampled], whole: Sequence[Sampled]) -> bool:
+    """Return whether a line has much of a function's time, but hardly any of its time with the GIL or on a CPU."""
+    time, used = _total(part, "wall") / _total(whole, "wall"), _total(whole, "gil") + _total(whole, "cpu")
+    return time >= 0.2 and (_total(part, "gil") + _total(part, "cpu")) < 0.25 * time * used
+
+
+def _total(stacks: Sequence[Sampled], column: str) -> float:
+    return sum(getattr(stack, column) for stack in stacks) or 1e-9
+
+
+def _hotspot(stacks: list[Sampled]) -> Hotspot:
+    wall, cpu, gil = (_total(stacks, column) for column in ("wall", "cpu", "gil"))
+    heaviest = max(stacks, key=lambda stack: stack.wall)
+    frame = heaviest.own or _special(heaviest) or heaviest.frames[-1]
+    callees = [callee for stack in stacks for callee in stack.callees]
+    if cpu >= 0.5 * wall:
+        state = CPU_GIL if gil >= 0.4 * cpu else CPU_FREE
+    elif gil + cpu < 0.06 * wall:
+        is_lock = _LOCK.search(frame.source) or any(each.file.startswith(("threading", "queue")) for each in callees)
+        state = LOCK if is_lock else WAITS
+    else:
+        state = FOR_GIL if gil >= 0.5 * cpu and (wall > 1.2 or cpu >= 0.25 * wall) else WAITS
+    return Hotspot(frame, wall, state, _how(state, frame, callees, heaviest), stacks)
+
+
+def _how(state: str, frame: Frame, callees: Sequence[Frame], heaviest: Sampled) -> str:
+    purpose, called = _purpose(callees), _called(frame, heaviest)
+    in_words = {
+        CPU_GIL: "CPU-bound, holds the GIL",
+        CPU_FREE: "CPU-bound, without the GIL",
+        FOR_GIL: "CPU-bound, waits for the GIL",
+        LOCK: "waits for a lock",
+        WAITS: "blocking I/O",
+    }[state]
+    detail = purpose or (called if state in (WAITS, CPU_FREE) else "")
+    return f"{in_words} ({detail})" if detail and state != LOCK else in_words
+
+
+def _called(frame: Frame, heaviest: Sampled) -> str:
+    """Return the library that a line calls, or else the call in its source: `requests`, `time.sleep`."""
+    files = [callee.file for callee in heaviest.callees if not callee.file.startswith("<")]
+    libraries = [re.split(r"[/.]", file)[0] for file in files if not _STDLIB_CALLERS.match(file)]
+    if libraries and heaviest.own:
+        return libraries[0]
+    call = re.search(r"([A-Za-z_][\w.]*)\(", frame.source)
+    return call[1] if call and heaviest.own and not heaviest.callees and not frame.source.startswith("def ") else ""

@@ -1,0 +1,108 @@
+"""Draw a profile: a bar of what the event loop did, and a flame graph of the stacks, with the frameworks folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from under_siege.charts.canvas import Drawing, Look, Rows, Sheet
+from under_siege.profiling.diagnosis import Diagnosis
+from under_siege.profiling.sampler import Frame
+
+_BOX, _LETTER, _LEAST_PX, _MOST_DEPTH = 20, 6.1, 1.5, 30
+_SHARES = {"app": "your code", "framework": "framework", "gil": "waits for the GIL", "idle": "idle"}
+
+
+@dataclass(slots=True)
+class _Node:
+    """A box of the flame graph: samples with the same frames up to here."""
+
+    is_own: bool
+    wall: float = 0.0
+    children: dict[str, _Node] = field(default_factory=dict)
+
+
+def flame_graph(diagnosis: Diagnosis, look: Look) -> Drawing:
+    """Draw the stacks from top to bottom; a box is as wide as its share of all time in which threads were busy."""
+    root, width = _tree(diagnosis), look.width - 8.0
+    boxes, names = list[dict[str, object]](), list[dict[str, object]]()
+    top = 2 * _BOX + 14.0 if diagnosis.loop_processes else 0.0
+    depth = 0
+    for label, node, x, share, level in _placed(root, 0.0, 1.0, 0):
+        left, right, y = x * width, (x + share) * width, top + level * _BOX
+        if right - left < _LEAST_PX or level >= _MOST_DEPTH:
+            continue
+        depth, row = max(depth, level + 1), {"own": node.is_own}
+        boxes.append({**row, "x": left, "x2": right - 0.8, "y": y, "y2": y + _BOX - 1.5})
+        names.append({**row, "x": left + 4, "y": y + _BOX / 2 - 1, "text": _short(label, right - left - 8)})
+    sheet = Sheet(width, top + depth * _BOX, {"domain": [0, width], "nice": False}, None)
+    own, library = ([row for row in boxes if row["own"] is kind] for kind in (True, False))
+    texts = [[row for row in names if row["own"] is kind and row["text"]] for kind in (True, False)]
+    bar, bar_names = _loop_bar(diagnosis, width) if diagnosis.loop_processes else ([], [])
+    return sheet.drawn(
+        *(
+            sheet.bars(f"loop_{index}", [row], color=color)
+            for index, (row, color) in enumerate(zip(bar, _colors(look), strict=False))
+        ),
+        sheet.text("loop_names", bar_names, align="left", fontSize=11.5, color=look.ink),
+        sheet.bars("library", library, color=look.grid),
+        sheet.bars("own", own, color=look.wait, stroke=look.work, strokeWidth=1),
+        sheet.text("own_names", texts[0], align="left", fontSize=11.5, fontWeight="bold", color=look.ink),
+        sheet.text("library_names", texts[1], align="left", fontSize=11, color=look.quiet),
+    )
+
+
+def _colors(look: Look) -> tuple[str, ...]:
+    return look.work, look.mute, look.late, look.grid
+
+
+def _loop_bar(diagnosis: Diagnosis, width: float) -> tuple[Rows, Rows]:
+    """Return the parts of the bar, and the legend below it."""
+    bar, names, x, at = [], [], 0.0, 0.0
+    for key, name in _SHARES.items():
+        share = diagnosis.loop_shares[key]
+        bar.append({"x": x, "x2": x + share * width, "y": 0, "y2": _BOX - 4})
+        text = f"{name} {100 * share:.0f} %"
+        names.append({"x": at, "y": _BOX + 6, "text": text})
+        x, at = x + share * width, at + _LETTER * (len(text) + 3)
+    return bar, names
+
+
+def _tree(diagnosis: Diagnosis) -> _Node:
+    root = _Node(is_own=False)
+    for stack in diagnosis.busy:
+        root.wall += stack.wall
+        node = root
+        for is_own, label in _folded(stack.frames):
+            node = node.children.setdefault(label, _Node(is_own))
+            node.wall += stack.wall
+    return root
+
+
+def _folded(frames: Sequence[Frame]) -> Iterator[tuple[bool, str]]:
+    """Yield a label for each frame of the application, and one for each run of library frames between them."""
+    for is_library, run in groupby(frames, lambda frame: frame.kind == "library"):
+        if is_library:
+            yield False, " → ".join(dict.fromkeys(package for frame in run if (package := _package(frame.file))))
+        else:
+            yield from ((True, f"{frame.function}  {frame.file}:{frame.line}") for frame in run)
+
+
+def _package(file: str) -> str:
+    return re.split(r"[/.]", file)[0].strip("<") or file
+
+
+def _placed(node: _Node, x: float, share: float, level: int) -> Iterator[tuple[str, _Node, float, float, int]]:
+    """Yield each box with its left edge and width, as shares of the whole, the widest first."""
+    for label, child in sorted(node.children.items(), key=lambda item: -item[1].wall):
+        of_child = share * child.wall / node.wall
+        yield label, child, x, of_child, level
+        yield from _placed(child, x, of_child, level + 1)
+        x += of_child
+
+
+def _short(text: str, width: float) -> str:
+    letters = int(width / _LETTER)
+    return text if len(text) <= letters else f"{text[: letters - 1]}…" if letters > 4 else ""

@@ -1,0 +1,100 @@
+"""Profile each case under a load of its own, so that no measured rate includes the cost of the profiler."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from common.errors import one_line
+from under_siege.environments.services import Services
+from under_siege.environments.tool_install import Tool
+from under_siege.http_client import client
+from under_siege.model.case import Case
+from under_siege.model.record import CaseFailedError, Failure, Profile, Result
+from under_siege.monitors.probes import cancel
+from under_siege.profiling.sampler import sample
+from under_siege.run.case_run import CaseRun
+from under_siege.run.duration import Length
+from under_siege.run.plan import Plan, ProgressListener, new_record
+from under_siege.run.request_replay import RequestReplays
+from under_siege.run.server import Server, running
+from under_siege.run.session import run_plan
+from under_siege.run.warm_up import warm_up
+from under_siege.targets.expectation import Expectations
+
+TIME_S = 5.0
+RAMP_UP_S, START_S = 0.5, 1.5  # until all users have sent a request, and until the three passes have started
+
+
+def profile_servers(
+    plan: Plan, time_s: float, watcher: ProgressListener, command: Sequence[str]
+) -> tuple[Result, int | None]:
+    """Profile every case without a siege; return the unsaved result and the signal that stopped it, or None."""
+    return run_plan(plan, None, watcher, command, make_tracers=[partial(Profiler, time_s=time_s)])[:2]
+
+
+class Profiler:
+    """Profiles each case once: with the server of its last siege, or else with one of its own."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        tool: Tool,
+        expectations: Expectations,
+        keep: Callable[[Profile], None],
+        time_s: float = TIME_S,
+    ) -> None:
+        self._plan, self._tool, self._expectations, self._keep, self._time_s = plan, tool, expectations, keep, time_s
+        self._profiled: set[Case] = set()
+
+    async def after_siege(self, case_run: CaseRun, server: Server) -> None:
+        """Profile the warm server of a siege that has just ended."""
+        if not case_run.record.is_ceiling and case_run.case not in self._profiled:
+            await self._keep_profile(case_run.case, lambda profile: self._sample(profile, case_run, server))
+
+    async def trace_remaining(self, services: Services, watcher: ProgressListener) -> None:
+        """Profile the remaining cases, each with a server of its own."""
+        for case in self._plan.cases:
+            if case not in self._profiled:
+                watcher.case_begins(f"profile  {case.server}", self._time_s)
+                await self._keep_profile(case, lambda profile: self._start_and_sample(profile, services, watcher))
+                watcher.case_ends()
+
+    async def _keep_profile(self, case: Case, work: Callable[[Profile], Awaitable[None]]) -> None:
+        """Keep a profile when it is complete, or with the reason why there is none."""
+        profile = Profile(server=case.server, title=self._plan.targets[case.server].title, values=dict(case.values))
+        try:
+            await work(profile)
+        except CaseFailedError as failed:
+            profile.failure = Failure(failed.code, str(failed))
+        except Exception as error:  # a bug in the bench must not lose the other results
+            profile.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+        self._profiled.add(case)
+        self._keep(profile)
+
+    async def _start_and_sample(self, profile: Profile, services: Services, watcher: ProgressListener) -> None:
+        plan, case = self._plan, profile.case
+        record, expected = new_record(plan, case, self._time_s, 1), plan.expected_of(case, self._expectations)
+        length = Length(self._time_s, case.users, expected)
+        async with client() as session, running(plan, case, record, services) as server:
+            await warm_up(server, session, expected, record)
+            replays = RequestReplays(self._tool)
+            case_run = CaseRun(plan, case, self._tool, replays, expected, length, services, record, watcher)
+            await self._sample(profile, case_run, server)
+
+    async def _sample(self, profile: Profile, case_run: CaseRun, server: Server) -> None:
+        """Sample the server while the load is on."""
+        if server.pid is None:
+            raise CaseFailedError("no_process", "this program did not start it, so its processes are unknown")
+        time_s, folder = self._time_s + RAMP_UP_S + START_S, self._plan.folder_of(case_run.case) or Path()
+        load = replace(self._plan.load_of(case_run.case), requests=None, time_s=time_s)
+        began_s = time.monotonic()
+        loading = asyncio.create_task(case_run.count_answers(server, load))
+        try:
+            await asyncio.sleep(RAMP_UP_S)
+            await sample(server.pid, self._time_s, folder.resolve(), profile)
+            profile.answers, profile.load_s = await loading, time.monotonic() - began_s
+        finally:
+            await cancel([loading])
