@@ -78,6 +78,8 @@ def _heading(result: Result) -> str:
     measured = [*result.records, *result.traces, *result.profiles]
     if result.suite is not None and measured:
         return result.suite.title
+    if result.profiles and not (result.records or result.traces):
+        return "What blocks each server?"
     tasks = list(dict.fromkeys(each.case.task for each in measured))
     if not tasks:
         return "Nothing was measured"

@@ -87,11 +87,13 @@ def _folded(frames: Sequence[Frame]) -> Iterator[tuple[bool, str]]:
         if is_library:
             yield False, " → ".join(dict.fromkeys(package for frame in run if (package := _package(frame.file))))
         else:
-            yield from ((True, f"{frame.function}  {frame.file}:{frame.line}") for frame in run)
+            yield from (
+                (True, label) for label in dict.fromkeys(f"{each.function}  {each.file}:{each.line}" for each in run)
+            )
 
 
 def _package(file: str) -> str:
-    return re.split(r"[/.]", file)[0].strip("<") or file
+    return re.split(r"[/.]", file)[0].strip("<>") or file
 
 
 def _placed(node: _Node, x: float, share: float, level: int) -> Iterator[tuple[str, _Node, float, float, int]]:

@@ -22,17 +22,17 @@ _HOW = (
 def profile_pictures(result: Result) -> Iterator[Picture]:
     """Yield a flame graph for each profile, with the diagnosis above it."""
     cases = [profile.case for profile in result.profiles]
-    for profile in result.profiles:
+    for number, profile in enumerate(result.profiles):
         name, lines = full_name(profile.case, cases), diagnosed(profile)
         if profile.failure is None:
             diagnosis = Diagnosis(profile)
             yield Picture(
                 "profile",
                 "",
-                "\n".join([*lines[1:], _HOW]),
+                "\n".join([*lines[1:], *([] if number else [_HOW])]),
                 lambda look, diagnosis=diagnosis: flame_graph(diagnosis, look),  # type: ignore[misc]
                 f"Flame graph of {name}. {' '.join(lines)}",
-                headline=f"{name}: {lines[0]}",
+                headline=f"{name}: {lines[0].removesuffix('.')}",
             )
 
 

@@ -58,7 +58,7 @@ def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
     elif diagnosis.is_gil_contended:
         held = _percent(diagnosis.gil_held)
         headline = f"The GIL was held {held} of the time by one of {threads} threads; the others had to wait"
-        advice = "Use processes for this function, or a free-threaded Python."
+        advice = "Use processes, as in servers/4_async_processexecutor.py, or a free-threaded Python."
         spots = sorted(spots, key=lambda spot: -sum(stack.gil for stack in spot.stacks))
     elif diagnosis.is_pool_full:
         headline = f"All {threads} threads of the pool were busy {busy} of the time"
@@ -80,9 +80,11 @@ def _advice(spot: Hotspot) -> str:
     if "serialization" in spot.how:
         return "Return less data, or serialize it in a thread with a library that releases the GIL, such as orjson."
     if spot.state in (CPU_GIL, FOR_GIL):
-        return "Move it to a process pool; a thread would compete with the event loop for the GIL."
+        return (
+            "Move it to a process pool, as in servers/4_async_processexecutor.py; a thread would compete for the GIL."
+        )
     if spot.state == CPU_FREE:
-        return "Move it to a thread: await asyncio.to_thread(...)."
+        return "Move it to a thread, as in servers/3_async_threadexecutor.py, or await asyncio.to_thread(...)."
     if spot.state == LOCK:
         return "Use asyncio.Lock on the event loop, or move the function to a thread."
     return "Use an async library, move it to a thread (asyncio.to_thread), or make the route a plain `def`."

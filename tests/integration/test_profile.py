@@ -1,0 +1,132 @@
+"""Profiles of real servers: the line that blocks each is named."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command import CommandResult, invoke
+from conftest import TESTS
+
+from under_siege.model.record import load
+from under_siege.profiling import sampler
+
+pytestmark = pytest.mark.figures  # other work on the machine affects them
+
+BLOCKING = TESTS / "suites/blocking"
+FAULTS = {  # server: the finding, and the line that is named first
+    "sleeping": ("The event loop was blocked", r"sleeping.py:11  fetch_exchange_rate  blocking I/O \(time.sleep\)"),
+    "requesting": ("The event loop was blocked", r"requesting.py:\d+  Report.get  blocking I/O \(requests\)"),
+    "computing": ("The event loop was blocked", r"computing.py:\d+  count_primes  CPU-bound, holds the GIL"),
+    "computing_in_threads": (
+        "The GIL was held",
+        r"computing_in_threads.py:\d+  report  CPU-bound, (waits for|holds) the GIL",
+    ),
+    "locking": ("8 threads waited for a lock", r"locking.py:19  report  waits for a lock"),
+    "starving": (
+        "All 40 threads of the pool were busy",
+        r"starving.py:11  query_database  blocking I/O \(time.sleep\)",
+    ),
+    "background": ("The event loop was blocked", r"background.py:11  send_mail  blocking I/O \(time.sleep\)"),
+    "serializing": ("The event loop was blocked", r"serializing.py:12  report  CPU-bound, .*\(serialization\)"),
+    "logging_slowly": ("The event loop was blocked", r"logging_slowly.py:27  report  blocking I/O \(logging\)"),
+    "hashing": ("The event loop was blocked", r"hashing.py:11  hash_password  CPU-bound, without the GIL"),
+}
+
+
+@pytest.fixture(scope="module")
+def diagnoses() -> dict[str, list[str]]:
+    """Return by server the lines that are printed for it."""
+    suites = [BLOCKING / name for name in ("suite.toml", "starving.toml", "serializing.toml")]
+    runs = [invoke("profile", str(suite), "--time", "2s", "--quiet") for suite in suites]
+    assert [ran.returncode for ran in runs] == [0, 0, 0], [ran.stderr for ran in runs]
+    blocks = [block.splitlines() for ran in runs for block in ran.stdout.strip().split("\n\n")]
+    return {name: lines for name, *lines in blocks}
+
+
+@pytest.mark.parametrize("server", FAULTS)
+def test_the_blocking_line_is_named_first(server: str, diagnoses: dict[str, list[str]]) -> None:
+    finding, place = FAULTS[server]
+    headline, first, *_ = diagnoses[server]
+    assert headline.strip().startswith(finding)
+    assert re.search(rf"\d %  {place}", first)
+
+
+def test_a_diagnosis_has_at_most_six_lines(diagnoses: dict[str, list[str]]) -> None:
+    assert max(map(len, diagnoses.values())) <= 6
+
+
+def test_an_application_without_a_fault_is_fine(diagnoses: dict[str, list[str]]) -> None:
+    headline, loop = diagnoses["fine"]
+    assert headline.strip().startswith("Nothing blocks the event loop")
+    assert int(re.search(r"your code (\d+) %", loop)[1]) < 20
+
+
+def profiled(out: Path, *words: str) -> CommandResult:
+    return invoke("profile", *words, "--time", "1s", "--users", "4", "--out", str(out), "--quiet")
+
+
+def test_threads_wait_for_the_gil_and_processes_do_not(tmp_path: Path) -> None:
+    ran = profiled(tmp_path / "p.json", "3", "4")
+    assert ran.returncode == 0, ran.stderr
+    threads, processes = ran.stdout.split("\n\n")
+    assert "The GIL was held" in threads
+    assert "Nothing blocks the event loop" in processes
+    assert [profile.server for profile in load(tmp_path / "p.json").profiles] == [
+        "3_async_threadexecutor",
+        "4_async_processexecutor",
+    ]
+    report = invoke("report", str(tmp_path / "p.json"), "--format", "profile")
+    assert report.stdout.strip() == ran.stdout.strip()
+    page = invoke("report", str(tmp_path / "p.json"), "--format", "html").stdout
+    assert "What blocks each server?" in page
+    assert page.count("<svg") == 4  # wide and narrow
+
+
+def test_a_speedscope_file_has_a_profile_for_each_thread(tmp_path: Path) -> None:
+    out = tmp_path / "p.speedscope.json"
+    assert profiled(out, "2").returncode == 0
+    data = json.loads(out.read_text())
+    names = {frame["name"] for frame in data["shared"]["frames"]}
+    assert {"LongTask.get", "is_prime"} <= names
+    for profile in data["profiles"]:
+        assert profile["endValue"] == sum(profile["weights"])
+        assert all(index < len(data["shared"]["frames"]) for sample in profile["samples"] for index in sample)
+
+
+def test_run_measures_before_it_profiles(tmp_path: Path) -> None:
+    out = tmp_path / "r.json"
+    ran = invoke("run", "2", "--profile", "--rounds", "1", "--time", "1s", "--users", "4", "--out", str(out), "--quiet")
+    result = load(out)
+    assert [record.server for record in result.records if not record.is_ceiling] == ["2_async"]
+    assert [profile.failure for profile in result.profiles] == [None]
+    assert "The event loop was blocked" in ran.stdout
+
+
+def test_a_server_that_is_not_python_says_so(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.toml"
+    command = "node -e \\\"require('http').createServer((q, a) => a.end('ok')).listen({port}, '127.0.0.1')\\\""
+    suite.write_text(f'title = "Node"\n[load]\nusers = 2\n[servers.node]\ncommand = "{command}"\nneeds = ["node"]\n')
+    ran = invoke("profile", str(suite), "--time", "1s", "--quiet")
+    assert ran.returncode == 1
+    assert "Not profiled: none of its processes runs CPython" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'Error: Permission denied (os error 13)' >&2; exit 1", "kernel.yama.ptrace_scope"),
+        ("echo 'Error: no\x1b[31m such process' >&2; exit 1", "py-spy failed: Error: no\ufffd[31m such process"),
+    ],
+    ids=["permission", "control characters"],
+)
+def test_a_profiler_that_fails_says_why(
+    script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "py-spy"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sampler, "py_spy", lambda: str(fake))
+    ran = invoke("profile", "2", "--time", "1s", "--users", "2", "--quiet")
+    assert ran.returncode == 1
+    assert message in ran.stdout
