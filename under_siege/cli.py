@@ -41,6 +41,7 @@ USUAL_ROUNDS = 3  # typical with --rounds auto; sets the length of the progress 
 REVISION_ROUNDS = 8  # with --against; the number must not depend on what was measured
 WIDE = "Add columns: ping p50, workers, CPU per transaction, rate as measured, CPU speed, time until ready."
 REQUIRE = 'A requirement such as "ping p99 < 50ms" or "rate >= 30/s"; may be repeated.'
+ELSEWHERE = {"lesson": "under_siege.lesson.lesson_command", "profile": "under_siege.profiling.profile_command"}
 COMMAND = [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
@@ -58,7 +59,7 @@ class FaultChoice(click.Choice[str]):
         return FAULT_OPTIONS
 
 
-@click.group(cls=OneLineErrors, epilog=EXAMPLES, elsewhere={"lesson": "under_siege.lesson.lesson_command"})
+@click.group(cls=OneLineErrors, epilog=EXAMPLES, elsewhere=ELSEWHERE)
 @click.version_option(__version__, prog_name="under-siege")
 def bench() -> None:
     """Which concurrency strategy should run your long task?
@@ -140,12 +141,10 @@ def run(
     undecided; else 0. With --against, also exit 1 if a case got significantly worse.
     """
     from under_siege.analysis import stopping_rule
-    from under_siege.profiling.profile_run import Profiler
     from under_siege.run.plan import make_plan
     from under_siege.run.revision import with_base
     from under_siege.run.session import run_plan
     from under_siege.targets.selection import suite_of, with_required
-    from under_siege.trace.request_trace import RequestTracer
 
     command = "run --trace" if traced else "run"
     suite = suite_of(servers, options.ping, options.path, quick=quick, style=style, command=command)
@@ -154,13 +153,17 @@ def run(
         suite, rounds = with_base(suite, against, options.axes["python"]), rounds or REVISION_ROUNDS
     plan = make_plan(suite, options.axes, time_s=time_s, rounds=rounds or stopping_rule.MOST_ROUNDS, seed=options.seed)
     count = (rounds or USUAL_ROUNDS) * (len(plan.cases) + len(plan.ceilings)) + (traced + profiled) * len(plan.cases)
-    tracers: list[Any] = [
-        *([partial(RequestTracer, requests=TRACED_REQUESTS)] if traced else []),
-        *([Profiler] if profiled else []),
-    ]
+    tracers = _tracers(traced=traced, profiled=profiled)
     wanted_rounds = stopping_rule.wanted if rounds is None else None
     measure = partial(run_plan, plan, wanted=wanted_rounds, make_tracers=tracers, is_bounded=rounds is None)
     _measure(count, measure, options, wide=wide)
+
+
+def _tracers(*, traced: bool, profiled: bool) -> list[Any]:
+    from under_siege.profiling.profile_run import Profiler
+    from under_siege.trace.request_trace import RequestTracer
+
+    return [*([partial(RequestTracer, requests=TRACED_REQUESTS)] if traced else []), *([Profiler] if profiled else [])]
 
 
 @bench.command()
@@ -299,50 +302,6 @@ def trace(
     if result.traces:
         Report(result).show_traces(out, side_by_side=side_by_side, step=step)
     sys.exit(128 + stopped_by if stopped_by else int(any(trace.failure for trace in result.traces)))
-
-
-@bench.command()
-@click.option(
-    "--users", type=click.IntRange(1), multiple=True, help="Number of concurrent users; 25 unless a suite sets it."
-)
-@click.option("--time", "time_s", type=Duration(), default="5s", help="How long each server is sampled.")
-@target_options
-@click.option(
-    "--out",
-    type=FILE,
-    help="Write a page or flame graph (FILE.html, .svg, .png), raw values (.json), or .speedscope.json.",
-)
-@click.option("--quiet", is_flag=True, help="Don't show progress.")
-def profile(
-    servers: tuple[str, ...],
-    time_s: float,
-    ping: str | None,
-    path: str | None,
-    out: Path | None,
-    quiet: bool,
-    **axes: tuple[str | int, ...],
-) -> None:
-    """Sample each server under load, and show which line blocks it.
-
-    py-spy samples all Python processes of a server from outside, while the load is on. TARGET is the same as for run.
-    Exit 1 if a server could not be profiled.
-    """
-    from under_siege.profiling.profile_run import profile_servers
-    from under_siege.render import Report, check_suffix, show
-    from under_siege.report.progress_bar import ProgressBar
-    from under_siege.run.plan import make_plan
-    from under_siege.targets.selection import suite_of
-
-    if out is not None:
-        check_suffix(writable(out))
-    plan = make_plan(suite_of(servers, ping, path), axes, time_s=time_s, rounds=0)
-    with ProgressBar(len(plan.cases), quiet=quiet) as progress:
-        result, stopped_by = profile_servers(plan, time_s, progress, COMMAND)
-    if result.profiles:
-        show(Report(result).for_terminal("profile"))
-        if out is not None:
-            Report(result).write_profiles(out)
-    sys.exit(128 + stopped_by if stopped_by else int(any(profile.failure for profile in result.profiles)))
 
 
 @bench.command(name="try")

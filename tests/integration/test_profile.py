@@ -99,7 +99,7 @@ def test_run_measures_before_it_profiles(tmp_path: Path) -> None:
     ran = invoke("run", "2", "--profile", "--rounds", "1", "--time", "1s", "--users", "4", "--out", str(out), "--quiet")
     result = load(out)
     assert [record.server for record in result.records if not record.is_ceiling] == ["2_async"]
-    assert [profile.failure for profile in result.profiles] == [None]
+    assert [profile.failure for profile in result.profiles] == [""]
     assert "The event loop was blocked" in ran.stdout
 
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from under_siege.load_tools.tool import Driver, LoadSpec, ToolOutput, Totals, whole_seconds
-from under_siege.model.record import Count
+from under_siege.model.profile import Count
 from under_siege.model.result_file import LARGEST
 
 _FILE, _RESULT, _SCRIPT = "locustfile.py", "totals.json", "script.py"

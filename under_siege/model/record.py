@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from common.errors import BadInputError
 from under_siege.model.case import Case, Value, case_of
+from under_siege.model.profile import Count, Profile, Seconds, SmallCount
 from under_siege.model.result_file import (
     LARGEST,
     LARGEST_INDEX,
@@ -39,12 +40,9 @@ SCHEMA = 5
 FAILED_OUTCOMES = ("lost", "late", "wrong")
 
 Positive = Annotated[int, Meta(ge=1, le=LARGEST_INDEX)]
-SmallCount = Annotated[int, Meta(ge=0, le=LARGEST_INDEX)]
-Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Bytes = Annotated[int, Meta(ge=-1, le=LARGEST)]  # -1: the size differs between responses
 Index = Annotated[int, Meta(ge=-1, le=LARGEST_INDEX)]  # the number of a CPU or user; -1: unknown
 Status = Annotated[int, Meta(ge=0, le=999)]
-Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 PositiveSeconds = Annotated[float, Meta(ge=1e-6, le=LONGEST_S)]  # used as a divisor
 CpuSeconds = Annotated[float, Meta(ge=0, le=LONGEST_CLOCK_S)]
 Moment = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]  # seconds since the load began; may be negative
@@ -310,43 +308,6 @@ class Trace(_CaseMeasurement, kw_only=True):
     server_cpu_s: Seconds | None = None  # CPU time of the server, its children and its services during that time
     bench_cpu_s: Seconds | None = None
     failure: Failure | None = None
-
-
-class Frames(msgspec.Struct):
-    """The distinct frames of a profile."""
-
-    function: list[str] = []
-    file: list[str] = []  # relative to the application, or to site-packages
-    line: list[SmallCount] = []
-    kind: list[str] = []  # "app", "async" (a coroutine function of the application), or "library"
-    source: list[str] = []  # the line itself, only of the application
-
-
-class Stacks(msgspec.Struct):
-    """The distinct stacks of a profile, and in how many samples each occurred."""
-
-    pid: list[Count] = []
-    thread: list[str] = []
-    frames: list[list[SmallCount]] = []  # indices into `Frames`, the outermost first
-    wall: list[SmallCount] = []  # in any state
-    cpu: list[SmallCount] = []  # running on a CPU, or ready to
-    gil: list[SmallCount] = []  # holding the GIL
-
-
-class Profile(_CaseMeasurement, kw_only=True):
-    """Sampled stacks of all Python processes of a server under load."""
-
-    frames: Frames = msgspec.field(default_factory=Frames)
-    stacks: Stacks = msgspec.field(default_factory=Stacks)
-    samples: dict[str, SmallCount] = {}  # how often each thread was sampled: "wall", "cpu" and "gil"
-    waits: dict[int, list[SmallCount]] = {}  # by process: looks at its main thread, and how many found it at a lock
-    answers: Count = 0
-    load_s: Seconds = 0.0
-    failure: Failure | None = None
-
-    @property
-    def users(self) -> int:
-        return int(self.values.get("users") or 0)
 
 
 class Incident(_CaseMeasurement, kw_only=True):

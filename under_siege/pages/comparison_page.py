@@ -75,12 +75,11 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 
 def _heading(result: Result) -> str:
-    measured = [*result.records, *result.traces, *result.profiles]
-    if result.suite is not None and measured:
+    if result.suite is not None and (result.records or result.traces or result.profiles):
         return result.suite.title
     if result.profiles and not (result.records or result.traces):
         return "What blocks each server?"
-    tasks = list(dict.fromkeys(each.case.task for each in measured))
+    tasks = list(dict.fromkeys(str(each.values.get("task") or "") for each in (*result.records, *result.traces)))
     if not tasks:
         return "Nothing was measured"
     listed = tasks[0] if len(tasks) == 1 else f"{', '.join(tasks[:-1])} and {tasks[-1]}"

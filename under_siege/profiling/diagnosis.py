@@ -9,7 +9,7 @@ from functools import cached_property
 
 from scipy.stats import binomtest
 
-from under_siege.model.record import Profile
+from under_siege.model.profile import Profile
 from under_siege.profiling.sampler import Frame
 
 LEAST, LEAST_SAMPLES = 0.05, 10  # a line is named from this share of the time on, and with at least so many samples
@@ -268,13 +268,14 @@ def _hotspot(stacks: list[Sampled]) -> Hotspot:
     heaviest = max(stacks, key=lambda stack: stack.wall)
     frame = heaviest.own or _special(heaviest) or heaviest.frames[-1]
     callees = [callee for stack in stacks for callee in stack.callees]
+    needs_gil = gil >= 0.25 * cpu
     if cpu >= 0.5 * wall:
-        state = CPU_GIL if gil >= 0.4 * cpu else CPU_FREE
-    elif gil + cpu < 0.06 * wall:
+        state = CPU_GIL if needs_gil else CPU_FREE
+    elif gil + cpu >= 0.06 * wall:
+        state = FOR_GIL if needs_gil and wall > 1.2 else WAITS  # on one thread, it waits for something else
+    else:
         is_lock = _LOCK.search(frame.source) or any(each.file.startswith(("threading", "queue")) for each in callees)
         state = LOCK if is_lock else WAITS
-    else:
-        state = FOR_GIL if gil >= 0.5 * cpu and (wall > 1.2 or cpu >= 0.25 * wall) else WAITS
     return Hotspot(frame, wall, state, _how(state, frame, callees, heaviest), stacks)
 
 

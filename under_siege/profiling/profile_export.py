@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from under_siege.charts.html import Picture
-from under_siege.model.record import Profile, Result
+from under_siege.model.profile import Profile
+from under_siege.model.record import Result
 from under_siege.profiling.diagnosis import Diagnosis
 from under_siege.profiling.flame_graph import flame_graph
 from under_siege.profiling.profile_text import diagnosed
@@ -24,7 +25,7 @@ def profile_pictures(result: Result) -> Iterator[Picture]:
     cases = [profile.case for profile in result.profiles]
     for number, profile in enumerate(result.profiles):
         name, lines = full_name(profile.case, cases), diagnosed(profile)
-        if profile.failure is None:
+        if not profile.failure:
             diagnosis = Diagnosis(profile)
             yield Picture(
                 "profile",

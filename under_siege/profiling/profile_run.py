@@ -12,7 +12,8 @@ from under_siege.environments.services import Services
 from under_siege.environments.tool_install import Tool
 from under_siege.http_client import client
 from under_siege.model.case import Case
-from under_siege.model.record import CaseFailedError, Failure, Profile, Result
+from under_siege.model.profile import Profile
+from under_siege.model.record import CaseFailedError, Result
 from under_siege.monitors.probes import cancel
 from under_siege.profiling.sampler import sample
 from under_siege.run.case_run import CaseRun
@@ -68,9 +69,9 @@ class Profiler:
         try:
             await work(profile)
         except CaseFailedError as failed:
-            profile.failure = Failure(failed.code, str(failed))
+            profile.failure = str(failed)
         except Exception as error:  # a bug in the bench must not lose the other results
-            profile.failure = Failure("bench_error", f"the bench itself failed, please report it: {one_line(error)}")
+            profile.failure = f"the bench itself failed, please report it: {one_line(error)}"
         self._profiled.add(case)
         self._keep(profile)
 

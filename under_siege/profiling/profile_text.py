@@ -4,7 +4,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.model.record import Profile, Result
+from under_siege.model.profile import Profile
+from under_siege.model.record import Result
 from under_siege.profiling.diagnosis import CPU_FREE, CPU_GIL, FOR_GIL, LOCK, Diagnosis, Hotspot
 from under_siege.report.labels import full_name
 
@@ -24,8 +25,8 @@ def as_text(result: Result) -> RenderableType:
 
 def diagnosed(profile: Profile) -> list[str]:
     """Return what blocks the server, where, and what to do about it, in at most six lines."""
-    if profile.failure is not None:
-        return [f"Not profiled: {profile.failure.message}."]
+    if profile.failure:
+        return [f"Not profiled: {profile.failure}."]
     diagnosis = Diagnosis(profile)
     headline, spots, advice = _finding(diagnosis)
     lines = [f"{headline} ({diagnosis.samples} samples)."]

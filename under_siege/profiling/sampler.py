@@ -21,14 +21,15 @@ from typing import NamedTuple
 
 import psutil
 
-from under_siege.model.record import CaseFailedError, Frames, Profile, Stacks, append_row
+from under_siege.model.profile import Frames, Profile, Stacks
+from under_siege.model.record import CaseFailedError, append_row
 from under_siege.model.result_file import legible, read_limited
 from under_siege.paths import ROOT
 from under_siege.processes.managed_process import ManagedProcess, offspring
 from under_siege.processes.process_output import Tail
 
-RATE_PER_S = 100
-PASSES = {"wall": (["--idle"], 0.5), "cpu": ([], 0.25), "gil": (["--gil"], 0.25)}  # options, share of the time
+RATE_PER_S = 50  # more would slow down the server
+PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}
 LATEST_S = 15.0  # how much longer than planned a pass may take on a busy machine
 LOOK_S = 0.02
 MOST_BYTES, MOST_STACKS, MOST_FRAMES, MOST_LETTERS = 64_000_000, 4000, 120, 160
@@ -66,14 +67,14 @@ async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> Non
         raise CaseFailedError("not_python", "none of its processes runs CPython, so there is nothing to profile")
     counts: dict[tuple[int, str, str], Counter[str]] = {}
     with TemporaryDirectory() as directory, _watching_locks(profile, pid):
-        for name, (options, share) in PASSES.items():
-            duration_s = max(1, round(share * time_s))
+        short_s = max(1, int(time_s / 4))  # py-spy counts in whole seconds
+        for name, options in PASSES.items():
+            duration_s = short_s if name != "wall" else max(1, round(time_s) - 2 * short_s)
             profile.samples[name] = duration_s * RATE_PER_S
             files = [Path(directory) / f"{name}-{root}" for root in roots]
-            passes = (
-                _record(root, [*options, "-d", str(duration_s)], file) for root, file in zip(roots, files, strict=True)
+            await asyncio.gather(
+                *(_record(root, options, duration_s, file) for root, file in zip(roots, files, strict=True))
             )
-            await asyncio.gather(*passes)
             for match in filter(None, (_LINE.match(line) for file in files for line in _lines(file))):
                 process, thread, stack, count = match.groups()
                 counts.setdefault((int(process), thread or "", stack), Counter())[name] += int(count)
@@ -95,23 +96,29 @@ def _python_processes(pid: int) -> list[int]:
     return found
 
 
-async def _record(pid: int, options: list[str], file: Path) -> None:
-    command = [
+def record_command(pid: int, options: list[str], duration_s: int, file: Path) -> list[str]:
+    """Return the command that samples a process and its descendants, and writes a line for each distinct stack."""
+    every = ["--subprocesses", "--threads", "--full-filenames", "--format", "raw", "--rate", str(RATE_PER_S)]
+    return [
         py_spy(),
         "record",
         "--pid",
         str(pid),
-        "--subprocesses",
-        "--threads",
-        "--full-filenames",
-        "--format",
-        "raw",
+        *every,
+        "--duration",
+        str(duration_s),
+        "--output",
+        str(file),
+        *options,
     ]
-    command += ["--rate", str(RATE_PER_S), "--output", str(file), *options]
+
+
+async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> None:
+    command = record_command(pid, options, duration_s, file)
     process = ManagedProcess(command, environment=os.environ, may_hide=False)
     stdout, stderr = Tail(process.process.stdout), Tail(process.process.stderr)
     try:
-        has_ended = await process.wait(int(options[-1]) + LATEST_S)
+        has_ended = await process.wait(duration_s + LATEST_S)
     finally:
         await process.stop(grace_s=0)
     if "ermission" in stderr.text():

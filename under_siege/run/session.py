@@ -20,7 +20,8 @@ from under_siege.environments.services import Services, services
 from under_siege.environments.tool_install import Tool, check, tool_in
 from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Case
-from under_siege.model.record import Incident, MeasuredSuite, Profile, RateStep, Record, Result, Trace, save
+from under_siege.model.profile import Profile
+from under_siege.model.record import Incident, MeasuredSuite, RateStep, Record, Result, Trace, save
 from under_siege.model.result_file import UnwritableError, made_legible
 from under_siege.model.suite import OPEN
 from under_siege.paths import PROGRAM, environment_variable
@@ -68,12 +69,11 @@ def run_plan(
     *,
     is_bounded: bool = False,
 ) -> tuple[Result, int | None, bool]:
-    """Run the whole plan and write the file after every case. A plan without rounds is only traced.
+    """Run the plan and write the file after every case. A plan without rounds is only traced.
 
     `wanted` returns the cases that need another round; `adapted` changes the plan once the right answers are known.
+    Return what was measured, the signal that stopped it or None, and whether the file holds all of it.
 
-    Returns:
-        What was measured, the signal that stopped it or None, and whether the file holds all of it.
     Raises:
         BadInputError: the load tool can't make the load, or a task can't be performed.
     """
@@ -86,13 +86,12 @@ def run_plan(
             ready = adapted(ready, expectations) if adapted else ready
             most_s = budget_s(ready, usable_cpus(), expectations) if is_bounded else math.inf
             await _look_around(ready, others, watcher)
-            choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
-            if ready.rounds:
-                say_how_long(ready, expectations, watcher, most_s=most_s)
             tracers = [make(ready, tool, expectations, file.keep) for make in make_tracers]
             if ready.rounds:
-                after = [tracer.after_siege for tracer in tracers]
-                await run(ready, tool, expectations, needed, watcher, file.keep, choose, after)
+                choose = partial(_chosen, ready, wanted, result, time.monotonic() + most_s)
+                say_how_long(ready, expectations, watcher, most_s=most_s)
+                after_siege = [tracer.after_siege for tracer in tracers]
+                await run(ready, tool, expectations, needed, watcher, file.keep, choose, after_siege)
             for tracer in tracers:
                 await tracer.trace_remaining(needed, watcher)
 

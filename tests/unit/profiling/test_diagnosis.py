@@ -1,0 +1,122 @@
+"""What is said about profiles with known stacks."""
+
+import pytest
+from simulated_profile import LOOP, MAIN, RENDER, ROUTE, SELECT, THREAD, profile_of
+
+from under_siege.model.profile import Profile
+from under_siege.profiling.diagnosis import Diagnosis
+from under_siege.profiling.profile_text import diagnosed
+from under_siege.profiling.sampler import Frame
+
+IDLE = (1, MAIN, [LOOP, SELECT], (90, 5, 2))
+
+
+def finding(profile: Profile) -> str:
+    return diagnosed(profile)[0]
+
+
+def blocked(samples: int, answers: int = 50) -> Profile:
+    idle = (1, MAIN, [LOOP, SELECT], (100 - samples, 0, 0))
+    return profile_of((1, MAIN, [LOOP, ROUTE, RENDER], (samples, samples, samples)), idle, answers=answers)
+
+
+def test_a_function_that_blocks_the_event_loop_is_named() -> None:
+    headline, place, caller, loop, advice = diagnosed(blocked(94))
+    assert headline.startswith("The event loop was blocked 94 % ± ")
+    assert place == " 94 %  shop/report.py:23  render  CPU-bound, holds the GIL  94 ms per request"
+    assert caller == "Called from async def report (shop/main.py:12)."
+    assert loop == "event loop: your code 94 %, framework 0 %, waiting for the GIL 0 %, idle 6 %"
+    assert advice.startswith("Move it to a process pool")
+
+
+@pytest.mark.parametrize(("samples", "answers"), [(4, 50), (60, 5000)], ids=["rare", "short"])
+def test_rare_or_short_work_on_the_event_loop_is_no_fault(samples: int, answers: int) -> None:
+    assert finding(blocked(samples, answers)).startswith("Nothing blocks the event loop")
+
+
+def test_a_profile_with_few_samples_names_no_line() -> None:
+    profile = blocked(94)
+    profile.samples["wall"] = 6
+    for column in (profile.stacks.wall, profile.stacks.cpu, profile.stacks.gil):
+        column[:] = [value * 6 // 100 for value in column]
+    assert diagnosed(profile)[1:] == ["event loop: your code 100 %, framework 0 %, waiting for the GIL 0 %, idle 0 %"]
+
+
+@pytest.mark.parametrize(
+    ("counts", "source", "how"),
+    [
+        ((90, 90, 88), "total += price", "CPU-bound, holds the GIL"),
+        ((90, 88, 5), "key = hashlib.scrypt(password)", "CPU-bound, without the GIL (hashlib.scrypt)"),
+        ((90, 1, 1), "time.sleep(0.1)", "blocking I/O (time.sleep)"),
+        ((90, 1, 0), "with lock:", "waits for a lock"),
+    ],
+)
+def test_what_a_function_does_is_told_by_cpu_and_gil(counts: tuple[int, int, int], source: str, how: str) -> None:
+    frame = Frame("work", "shop/work.py", 3, "app", source)
+    (spot,) = Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, frame], counts))).blocking
+    assert spot.how == how
+
+
+def test_the_library_that_blocks_is_named() -> None:
+    frames = [
+        LOOP,
+        ROUTE,
+        Frame("get", "requests/api.py", 73, "library", ""),
+        Frame("read", "socket.py", 9, "library", ""),
+    ]
+    (spot,) = Diagnosis(profile_of((1, MAIN, frames, (90, 1, 1)))).blocking
+    assert spot.how == "blocking I/O (requests)"
+
+
+def test_threads_that_compute_wait_for_the_gil() -> None:
+    threads = [(1, f"pool_{number}", [THREAD, RENDER], (95, 25, 24)) for number in range(4)]
+    assert finding(profile_of(IDLE, *threads)).startswith("The GIL was held 96 % of the time by one of 4 threads")
+
+
+def test_threads_of_several_processes_do_not_share_a_gil() -> None:
+    workers = [(pid, "pool", [THREAD, RENDER], (95, 95, 95)) for pid in (2, 3)]
+    assert finding(profile_of(IDLE, *workers)).startswith("Nothing blocks the event loop")
+
+
+def test_threads_at_a_lock_are_found() -> None:
+    holder = Frame("call", "shop/printer.py", 9, "app", "time.sleep(1)")
+    waiter = Frame("report", "shop/main.py", 15, "app", "with printer_lock:")
+    stacks = [(1, f"pool_{number}", [THREAD, waiter], (75, 0, 0)) for number in range(4)]
+    stacks += [(1, f"pool_{number}", [THREAD, waiter, holder], (25, 0, 0)) for number in range(4)]
+    headline, first, *_ = diagnosed(profile_of(IDLE, *stacks))
+    assert headline.startswith("4 threads waited for a lock 75 % of the time")
+    assert "shop/main.py:15  report  waits for a lock" in first
+
+
+def test_a_pool_is_full_only_if_users_wait_for_it() -> None:
+    query = Frame("query", "shop/db.py", 4, "app", "time.sleep(1)")
+    threads = [(1, f"pool_{number}", [THREAD, query], (99, 0, 0)) for number in range(8)]
+    assert finding(profile_of(IDLE, *threads, users=25)).startswith("All 8 threads of the pool were busy 100 %")
+    assert finding(profile_of(IDLE, *threads, users=8)).startswith("Nothing blocks the event loop")
+
+
+def test_idle_processes_beside_busy_ones_are_counted() -> None:
+    busy = (1, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99))
+    idle = [(pid, MAIN, [LOOP, SELECT], (100, 1, 1)) for pid in (2, 3)]
+    assert Diagnosis(profile_of(busy, *idle)).idle_processes() == (2, 3)
+    assert Diagnosis(profile_of(*(replaced(busy, pid) for pid in (1, 2)))).idle_processes() == (0, 2)
+
+
+def replaced(stack: tuple, pid: int) -> tuple:
+    return (pid, *stack[1:])
+
+
+def test_an_idle_loop_in_a_thread_of_the_master_does_not_count() -> None:
+    control = (9, "Thread-1 (_run_loop)", [THREAD, LOOP, SELECT], (100, 0, 0))
+    assert Diagnosis(profile_of((1, MAIN, [LOOP, ROUTE, RENDER], (99, 99, 99)), control)).loop_processes == [1]
+
+
+def test_a_background_task_is_called_one() -> None:
+    task = Frame("BackgroundTask.__call__", "starlette/background.py", 30, "library", "")
+    send = Frame("send_mail", "shop/mail.py", 7, "async", "time.sleep(1)")
+    assert "background task" in diagnosed(profile_of((1, MAIN, [LOOP, task, send], (90, 0, 0))))[-1]
+
+
+def test_the_margin_grows_with_fewer_requests() -> None:
+    many, few = Diagnosis(blocked(90, answers=1000)), Diagnosis(blocked(90, answers=10))
+    assert many.margin(0.9) < 0.07 < few.margin(0.9)

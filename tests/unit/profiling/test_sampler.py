@@ -1,0 +1,66 @@
+"""Stacks as py-spy writes them."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from under_siege.model.profile import Profile
+from under_siege.profiling import sampler
+
+ASGI = 'process 7:"python -c \'import a; b\'";process 8:"python x.py";thread (9): MainThread;'
+
+
+def test_a_line_has_the_innermost_process_its_thread_and_stack() -> None:
+    match = sampler._LINE.match(f"{ASGI}run (asyncio/runners.py:118);report (/shop/main.py:12) 42")
+    assert match is not None
+    assert match.groups() == ("8", "MainThread", "run (asyncio/runners.py:118);report (/shop/main.py:12)", "42")
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "kind"),
+    [
+        ("/shop/shop/main.py", "shop/main.py", "app"),
+        ("/shop/.venv/lib/python3.14/site-packages/starlette/routing.py", "starlette/routing.py", "library"),
+        ("/usr/lib/python3.14/asyncio/runners.py", "asyncio/runners.py", "library"),
+        ("/opt/python3.14t/lib/python3.14t/json/encoder.py", "json/encoder.py", "library"),
+        ("<frozen importlib._bootstrap>", "<frozen importlib._bootstrap>", "library"),
+        (f"{ROOT}/servers/2_async.py", "servers/2_async.py", "app"),
+        (f"{ROOT}/common/task/builtin.py", "common/task/builtin.py", "app"),
+        (f"{ROOT}/common/kits/tornado_kit.py", "common/kits/tornado_kit.py", "library"),
+        ("", "", "library"),
+    ],
+)
+def test_files_of_the_application_are_told_from_libraries(path: str, file: str, kind: str) -> None:
+    frame = sampler._frame(f"work ({path}:3)", Path("/shop"))
+    assert (frame.file, frame.line, frame.kind) == (file, 3, kind)
+
+
+def test_a_coroutine_function_is_recognized_and_its_line_is_kept(tmp_path: Path) -> None:
+    source = tmp_path / "app.py"
+    source.write_text("def wait():\n    pass\n\n\nasync def report():\n    wait()\n")
+    assert sampler._frame(f"report ({source}:6)", tmp_path) == ("report", "app.py", 6, "async", "wait()")
+    assert sampler._frame(f"wait ({source}:2)", tmp_path).kind == "app"
+
+
+def test_code_without_a_readable_source_is_still_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_bytes(b"\xff\x00 def (")
+    for name in ("broken.py", "gone.py"):
+        assert sampler._frame(f"work ({tmp_path / name}:1)", tmp_path)[:4] == ("work", name, 1, "app")
+
+
+def test_control_characters_in_names_are_replaced() -> None:
+    frame = sampler._frame("wo\x1b[31mrk (/shop/a\x07.py:3)", Path("/shop"))
+    assert (frame.function, frame.file) == ("wo\ufffd[31mrk", "a\ufffd.py")
+
+
+def test_a_million_distinct_stacks_stay_bounded() -> None:
+    profile = Profile(server="shop", title="", values={})
+    deep = ";".join(f"f{number} (/shop/a.py:{number})" for number in range(1000))
+    counts = {(1, "MainThread", f"{deep};g{number} (/shop/b.py:1)"): Counter(wall=1) for number in range(5000)}
+    counts[1, "MainThread", "often (/shop/c.py:1)"] = Counter(wall=9)
+    sampler._add(profile, counts, Path("/shop"))
+    assert len(profile.stacks.wall) == sampler.MOST_STACKS
+    assert profile.stacks.wall[0] == 9
+    assert max(map(len, profile.stacks.frames)) == sampler.MOST_FRAMES

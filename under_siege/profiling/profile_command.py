@@ -1,0 +1,52 @@
+"""The command `profile`."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from under_siege.cli_options import FILE, Duration, target_options, writable
+
+
+@click.command()
+@click.option(
+    "--users", type=click.IntRange(1), multiple=True, help="Number of concurrent users; 25 unless a suite sets it."
+)
+@click.option("--time", "time_s", type=Duration(), default="5s", help="How long each server is sampled.")
+@target_options
+@click.option(
+    "--out",
+    type=FILE,
+    help="Write a page or flame graph (FILE.html, .svg, .png), raw values (.json), or .speedscope.json.",
+)
+@click.option("--quiet", is_flag=True, help="Don't show progress.")
+def profile(
+    servers: tuple[str, ...],
+    time_s: float,
+    ping: str | None,
+    path: str | None,
+    out: Path | None,
+    quiet: bool,
+    **axes: tuple[str | int, ...],
+) -> None:
+    """Show which line of code blocks each server under load.
+
+    py-spy samples all Python processes of a server from outside, while the load is on. TARGET is the same as for run.
+    Exit 1 if a server could not be profiled.
+    """
+    from under_siege.profiling.profile_run import profile_servers
+    from under_siege.render import Report, check_suffix, show
+    from under_siege.report.progress_bar import ProgressBar
+    from under_siege.run.plan import make_plan
+    from under_siege.targets.selection import suite_of
+
+    if out is not None:
+        check_suffix(writable(out))
+    plan = make_plan(suite_of(servers, ping, path), axes, time_s=time_s, rounds=0)
+    with ProgressBar(len(plan.cases), quiet=quiet) as progress:
+        result, stopped_by = profile_servers(plan, time_s, progress, [Path(sys.argv[0]).name, *sys.argv[1:]])
+    if result.profiles:
+        show(Report(result).for_terminal("profile"))
+        if out is not None:
+            Report(result).write_profiles(out)
+    sys.exit(128 + stopped_by if stopped_by else int(any(profile.failure for profile in result.profiles)))
