@@ -116,7 +116,7 @@ def test_a_server_that_is_not_python_says_so(tmp_path: Path) -> None:
     ("script", "message"),
     [
         ("echo 'Error: Permission denied (os error 13)' >&2; exit 1", "kernel.yama.ptrace_scope"),
-        ("echo 'Error: no\x1b[31m such process' >&2; exit 1", "py-spy failed: Error: no\ufffd[31m such process"),
+        ("echo 'Error: no\x1b[31m such process' >&2; exit 1", "py-spy failed: no\ufffd[31m such process"),
     ],
     ids=["permission", "control characters"],
 )

@@ -43,6 +43,7 @@ class Profile(msgspec.Struct, kw_only=True):
     frames: Frames = msgspec.field(default_factory=Frames)
     stacks: Stacks = msgspec.field(default_factory=Stacks)
     samples: dict[str, SmallCount] = {}  # how often each thread was sampled: "wall", "cpu" and "gil"
+    listeners: list[Count] = []  # the processes that listen on the port of the server; empty if unknown
     waits: dict[int, list[SmallCount]] = {}  # by process: looks at its main thread, and how many found it at a lock
     answers: Count = 0
     load_s: Seconds = 0.0

@@ -65,7 +65,11 @@ def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> N
         supervisor_pid: of the process that inherits those that left the server's session.
     """
     try:
-        if port in _ports(pid) or port_is_free(port) or (supervisor_pid is not None and port in _ports(supervisor_pid)):
+        if (
+            listeners(pid, port)
+            or port_is_free(port)
+            or (supervisor_pid is not None and listeners(supervisor_pid, port))
+        ):
             return
     except psutil.Error:
         return
@@ -76,33 +80,39 @@ def must_be_its_own(pid: int, port: int, supervisor_pid: int | None = None) -> N
 def listening_processes(pid: int, port: int) -> int:
     """Return how many of the process and its descendants have a socket that listens on the port; at least 1."""
     try:
-        return max(1, _ports(pid).count(port))
+        return max(1, len(listeners(pid, port)))
     except psutil.Error:
         return 1
+
+
+def listeners(pid: int, port: int) -> list[int]:
+    """Return those of the process and its descendants that listen on the port; raise psutil.Error."""
+    return [process for process, its_port in _ports(pid) if its_port == port]
 
 
 def where_it_listens(pid: int) -> str:
     """Return `; it listens on port 5000 instead: ...`; empty if it listens nowhere, or that is unknown."""
     try:
-        ports = sorted(set(_ports(pid)))
+        ports = sorted({port for _, port in _ports(pid)})
     except psutil.Error:
         ports = []
     listed = " and ".join(map(str, ports[:3]))
     return f"; it listens on port {listed} instead: does its command use {{host}} and {{port}}?" if ports else ""
 
 
-def _ports(pid: int) -> list[int]:
-    """Return the ports on which the process and its descendants listen; raise psutil.Error."""
+def _ports(pid: int) -> list[tuple[int, int]]:
+    """Return the process and its descendants, each with every port on which it listens; raise psutil.Error."""
     root = psutil.Process(pid)
     listening = _listening()
-    ports: list[int] = []
+    ports: list[tuple[int, int]] = []
     for process in (root, *offspring(pid)):
         try:
             if listening is None:
                 connections = process.net_connections(kind="tcp")
-                ports += [each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN]
+                its_ports = [each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN]
             else:
-                ports += [listening[inode] for inode in _sockets(process.pid) if inode in listening]
+                its_ports = [listening[inode] for inode in _sockets(process.pid) if inode in listening]
+            ports += [(process.pid, port) for port in its_ports]
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             if process == root:
                 raise

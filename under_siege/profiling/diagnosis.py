@@ -15,8 +15,8 @@ from under_siege.profiling.sampler import Frame
 LEAST, LEAST_SAMPLES = 0.05, 10  # a line is named from this share of the time on, and with at least so many samples
 LEAST_BLOCKED_S = 0.002  # a shorter blocking part of each request is no fault
 BUSY, IDLE, HELD = 0.8, 0.1, 0.6  # shares of the time
-_LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/hub)")
-_LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start)$")
+_LOOPS = re.compile(r"(asyncio/(base_events|runners)|uvloop/|tornado/platform/asyncio|gevent/(hub|baseserver))")
+_LOOP_FUNCTIONS = re.compile(r"(^|\.)(run|run_forever|run_until_complete|_run_once|start|_handle_and_close_when_done)$")
 _IDLE = re.compile(r"^(selectors|asyncio/(base_events|runners)|uvloop/|gevent/hub|select)")
 _LOCK = re.compile(r"\block\b|lock:|\.acquire\(|\bsemaphore", re.I)
 _SERIALIZATION = re.compile(
@@ -88,7 +88,8 @@ class Diagnosis:
             for pid, thread, row, *counts in zip(*columns, strict=True)
         ]
         totals = defaultdict[tuple[int, str], int](int)
-        looping = {row[:2] for row in rows if any(map(_is_loop, row[2]))}
+        serving = profile.listeners or [row[0] for row in rows]
+        looping = {row[:2] for row in rows if row[0] in serving and any(map(_is_loop, row[2]))}
         # A master process may run a loop in another thread, which serves no requests.
         self._loops = {key for key in looping if key[1] == "MainThread"} or {
             row[:2] for row in rows if row[:2] in looping and any(frame.kind != "library" for frame in row[2])
@@ -159,7 +160,9 @@ class Diagnosis:
     @cached_property
     def thread_hotspots(self) -> list[Hotspot]:
         """Return what the application does in other threads, the longest first."""
-        return [spot for spot in _hotspots(self.in_threads) if self.is_enough(spot.wall)]
+        return [
+            spot for spot in _hotspots(self.in_threads, contended=self.is_gil_contended) if self.is_enough(spot.wall)
+        ]
 
     @property
     def blocked(self) -> float:
@@ -235,7 +238,7 @@ def _purpose(frames: Sequence[Frame]) -> str:
     return "serialization" if any(_SERIALIZATION.search(f"{frame.file} {frame.function}") for frame in frames) else ""
 
 
-def _hotspots(stacks: Sequence[Sampled]) -> list[Hotspot]:
+def _hotspots(stacks: Sequence[Sampled], *, contended: bool = False) -> list[Hotspot]:
     """Return a hotspot for each function, and one of its own for each line of it that waits while others compute."""
     functions = defaultdict[tuple[str, str], list[Sampled]](list)
     for stack in stacks:
@@ -249,7 +252,7 @@ def _hotspots(stacks: Sequence[Sampled]) -> list[Hotspot]:
             lines[(stack.own or stack.frames[-1]).line].append(stack)
         waiting = [part for part in lines.values() if len(lines) > 1 and _waits_apart(part, of_function)]
         rest = [stack for stack in of_function if not any(stack in part for part in waiting)]
-        spots += [_hotspot(part) for part in [*waiting, rest] if part]
+        spots += [_hotspot(part, contended=contended) for part in [*waiting, rest] if part]
     return sorted(spots, key=lambda spot: -spot.wall)
 
 
@@ -263,7 +266,7 @@ def _total(stacks: Sequence[Sampled], column: str) -> float:
     return sum(getattr(stack, column) for stack in stacks) or 1e-9
 
 
-def _hotspot(stacks: list[Sampled]) -> Hotspot:
+def _hotspot(stacks: list[Sampled], *, contended: bool) -> Hotspot:
     wall, cpu, gil = (_total(stacks, column) for column in ("wall", "cpu", "gil"))
     heaviest = max(stacks, key=lambda stack: stack.wall)
     frame = heaviest.own or _special(heaviest) or heaviest.frames[-1]
@@ -272,7 +275,7 @@ def _hotspot(stacks: list[Sampled]) -> Hotspot:
     if cpu >= 0.5 * wall:
         state = CPU_GIL if needs_gil else CPU_FREE
     elif gil + cpu >= 0.06 * wall:
-        state = FOR_GIL if needs_gil and wall > 1.2 else WAITS  # on one thread, it waits for something else
+        state = FOR_GIL if needs_gil and contended else WAITS
     else:
         is_lock = _LOCK.search(frame.source) or any(each.file.startswith(("threading", "queue")) for each in callees)
         state = LOCK if is_lock else WAITS

@@ -14,6 +14,7 @@ from under_siege.http_client import client
 from under_siege.model.case import Case
 from under_siege.model.profile import Profile
 from under_siege.model.record import CaseFailedError, Result
+from under_siege.model.suite import Kind
 from under_siege.monitors.probes import cancel
 from under_siege.profiling.sampler import sample
 from under_siege.run.case_run import CaseRun
@@ -89,6 +90,9 @@ class Profiler:
         """Sample the server while the load is on."""
         if server.pid is None:
             raise CaseFailedError("no_process", "this program did not start it, so its processes are unknown")
+        if self._plan.targets[case_run.case.server].kind == Kind.INTERPRETERS:
+            raise CaseFailedError("interpreters", "py-spy sees only one of the interpreters of a process")
+        profile.listeners = server.listeners()
         time_s, folder = self._time_s + RAMP_UP_S + START_S, self._plan.folder_of(case_run.case) or Path()
         load = replace(self._plan.load_of(case_run.case), requests=None, time_s=time_s)
         began_s = time.monotonic()

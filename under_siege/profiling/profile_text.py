@@ -26,7 +26,7 @@ def as_text(result: Result) -> RenderableType:
 def diagnosed(profile: Profile) -> list[str]:
     """Return what blocks the server, where, and what to do about it, in at most six lines."""
     if profile.failure:
-        return [f"Not profiled: {profile.failure}."]
+        return [f"Not profiled: {profile.failure.removesuffix('.')}."]
     diagnosis = Diagnosis(profile)
     headline, spots, advice = _finding(diagnosis)
     lines = [f"{headline} ({diagnosis.samples} samples)."]
@@ -60,7 +60,7 @@ def _finding(diagnosis: Diagnosis) -> tuple[str, list[Hotspot], str]:
         held = _percent(diagnosis.gil_held)
         headline = f"The GIL was held {held} of the time by one of {threads} threads; the others had to wait"
         advice = "Use processes, as in servers/4_async_processexecutor.py, or a free-threaded Python."
-        spots = sorted(spots, key=lambda spot: -sum(stack.gil for stack in spot.stacks))
+        spots = [spot for spot in spots if spot.state in (FOR_GIL, CPU_GIL)]
     elif diagnosis.is_pool_full:
         headline = f"All {threads} threads of the pool were busy {busy} of the time"
         advice = f"{diagnosis.profile.users} users share {threads} threads: raise the limit, or use an async library."

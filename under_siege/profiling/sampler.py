@@ -33,7 +33,7 @@ PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}
 LATEST_S = 15.0  # how much longer than planned a pass may take on a busy machine
 LOOK_S = 0.02
 MOST_BYTES, MOST_STACKS, MOST_FRAMES, MOST_LETTERS = 64_000_000, 4000, 120, 160
-_LINE = re.compile(r'.*process (\d+):".*";thread \(\w+\)(?:: ([^;]*))?;(.*) (\d+)$')
+_LINE = re.compile(r'.*process (\d+):".*";thread \((\w+)\)(?:: ([^;]*))?;(.*) (\d+)$')
 _FRAME = re.compile(r"(.*) \((.*?)(?::(\d+))?\)$")
 _LIBRARY = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3[^/]*/|(?=<)")
 _OWN_SERVERS = ("servers/", "suites/", "common/task/builtin", "common/task/drill_tasks")
@@ -76,8 +76,9 @@ async def sample(pid: int, time_s: float, folder: Path, profile: Profile) -> Non
                 *(_record(root, options, duration_s, file) for root, file in zip(roots, files, strict=True))
             )
             for match in filter(None, (_LINE.match(line) for file in files for line in _lines(file))):
-                process, thread, stack, count = match.groups()
-                counts.setdefault((int(process), thread or "", stack), Counter())[name] += int(count)
+                process, number, thread, stack, count = match.groups()
+                thread = "MainThread" if number == process else thread or number  # gevent hides the names
+                counts.setdefault((int(process), thread, stack), Counter())[name] += int(count)
     if not counts:
         raise CaseFailedError("no_samples", "py-spy returned no samples; its processes may have ended")
     _add(profile, counts, folder)
@@ -124,8 +125,8 @@ async def _record(pid: int, options: list[str], duration_s: int, file: Path) -> 
     if "ermission" in stderr.text():
         raise CaseFailedError("no_permission", _PERMISSION)
     if not file.exists():  # noqa: ASYNC240 (a local file)
-        lines = f"{stdout.text()}\n{stderr.text()}".strip().splitlines()
-        reason = legible(lines[-1][:MOST_LETTERS]) if has_ended and lines else "it did not end"
+        error = re.search(r"Error: (.*)", f"{stdout.text()}\n{stderr.text()}")
+        reason = legible(error[1][:MOST_LETTERS]) if has_ended and error else "it did not end"
         raise CaseFailedError("profiler_failed", f"py-spy failed: {reason}")
 
 

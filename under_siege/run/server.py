@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable
 from typing import TypeVar
 
 import aiohttp
+import psutil
 
 from common.server_contract import default_port
 from under_siege.environments.services import Services
@@ -23,6 +24,7 @@ from under_siege.paths import HOST
 from under_siege.processes.managed_process import CALM_LOOK_S, GRACE_S, LOOK_S, ManagedProcess, how_it_ended, until
 from under_siege.processes.ports import (
     claimed_port,
+    listeners,
     listening_processes,
     must_be_its_own,
     port_is_free,
@@ -69,6 +71,12 @@ class Server:
     def alive(self) -> bool:
         """Return whether the process is running; True if that is unknown here."""
         return self._started is None or not self._started.ended()
+
+    def listeners(self) -> list[int]:
+        """Return its processes that listen on its port; none if that is unknown here."""
+        with contextlib.suppress(psutil.Error):
+            return listeners(self.pid, self._port) if self.pid is not None and self._port is not None else []
+        return []
 
     def listening_processes(self) -> int:
         """Return how many of its processes listen on its port; 1 if that is unknown here."""

@@ -15,7 +15,7 @@ ASGI = 'process 7:"python -c \'import a; b\'";process 8:"python x.py";thread (9)
 def test_a_line_has_the_innermost_process_its_thread_and_stack() -> None:
     match = sampler._LINE.match(f"{ASGI}run (asyncio/runners.py:118);report (/shop/main.py:12) 42")
     assert match is not None
-    assert match.groups() == ("8", "MainThread", "run (asyncio/runners.py:118);report (/shop/main.py:12)", "42")
+    assert match.groups() == ("8", "9", "MainThread", "run (asyncio/runners.py:118);report (/shop/main.py:12)", "42")
 
 
 @pytest.mark.parametrize(
