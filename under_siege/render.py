@@ -137,7 +137,7 @@ class Report:
         Raises:
             BadInputError: the result has no data for this picture, or the suffix or the aspect is unknown.
         """
-        from under_siege.charts.chart_file import as_png, check_aspect
+        from under_siege.charts.canvas import as_png, check_aspect
 
         check_suffix(path)
         check_aspect(aspect)

@@ -18,8 +18,7 @@ from under_siege.analysis.metric_value import task_cpu_s
 from under_siege.analysis.report_data import Comparison, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.charts import canvas
-from under_siege.charts.canvas import FILE, NARROW, WIDE, Look, escaped, specification
-from under_siege.charts.chart_file import Frame
+from under_siege.charts.canvas import FILE, NARROW, WIDE, Frame, Look, escaped, specification
 from under_siege.charts.html import Picture
 from under_siege.pages.page_sections import sections
 from under_siege.report import headlines
