@@ -16,8 +16,7 @@ from uv import find_uv_bin
 
 from common.errors import BadInputError
 from under_siege.paths import ROOT, cache_directory
-from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, until
-from under_siege.processes.process_output import Tail
+from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, Tail, until
 from under_siege.targets.interpreter import Interpreter, interpreter
 
 DIRECTORY = cache_directory() / ".pythons"  # git ignores it

@@ -23,9 +23,8 @@ from under_siege.model.record import FAILED_OUTCOMES, CaseFailedError, Incident,
 from under_siege.monitors.probes import probing
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import HOST, environment_variable, server_environment
-from under_siege.processes.managed_process import ManagedProcess, until
+from under_siege.processes.managed_process import ManagedProcess, Tail, until
 from under_siege.processes.ports import claimed_port, port_is_free
-from under_siege.processes.process_output import Tail
 from under_siege.run.plan import Plan, new_record
 from under_siege.run.server import Server, running
 from under_siege.run.warm_up import warm_up

@@ -17,8 +17,7 @@ from common.cpus import usable_cpu_numbers
 from under_siege.model.record import Machine, Record, append_row
 from under_siege.monitors.probes import in_background
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import ManagedProcess, until
-from under_siege.processes.process_output import Tail, reading_lines
+from under_siege.processes.managed_process import ManagedProcess, Tail, reading_lines, until
 from under_siege.targets.interpreter import Interpreter
 
 CPU_TIMES_EVERY_S = 0.25

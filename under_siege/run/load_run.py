@@ -19,9 +19,8 @@ from under_siege.load_tools.tool import LoadSpec, ToolOutput
 from under_siege.model.record import CaseFailedError, Record, append_row
 from under_siege.model.suite import Load
 from under_siege.monitors.resource_usage import Wakefulness, tree_usage, used_cpu_s
-from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, until
+from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, Tail, reading_lines, until
 from under_siege.processes.ports import claimed_port
-from under_siege.processes.process_output import Tail, reading_lines
 from under_siege.run.duration import Length
 
 OVERRUN_S = 60.0  # seconds; a burst may last longer if the server is stuck, or the tool waits for answers

@@ -14,8 +14,7 @@ from under_siege.environments.venvs import with_packages
 from under_siege.model.result_file import made_legible
 from under_siege.model.task_profile import TaskProfile
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import LOOK_S, ManagedProcess, until, until_signal
-from under_siege.processes.process_output import Tail
+from under_siege.processes.managed_process import LOOK_S, ManagedProcess, Tail, until, until_signal
 from under_siege.targets.interpreter import Interpreter
 
 # The timeout of a step allows 12 runs that each take 4 times as long as the first one, and at least 5 s.
