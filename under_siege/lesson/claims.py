@@ -10,8 +10,7 @@ import numpy as np
 
 from common.errors import BadInputError
 from under_siege import formatting
-from under_siege.analysis.metric_value import known
-from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.report_data import Comparison, known, summarize
 from under_siege.analysis.summary import Summary
 from under_siege.capacity.capacity_result import Capacity, capacities_of
 from under_siege.checks.verdict import FAILED, SUSPECT

@@ -14,8 +14,7 @@ from conftest import ROOT
 from golden_file import what_is_drawn
 from sample_results import result
 
-from under_siege.analysis.metric_value import task_cpu_s
-from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.report_data import Comparison, summarize, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.charts import canvas
 from under_siege.charts.canvas import FILE, NARROW, WIDE, Frame, Look, escaped, specification
