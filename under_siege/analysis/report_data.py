@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from under_siege.analysis.summary import Interval, Summary, summary_of
-from under_siege.checks.evidence import Evidence
+from under_siege.checks.suspicions import Evidence
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, load_axes
 from under_siege.model.record import Result
