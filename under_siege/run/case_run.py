@@ -31,9 +31,8 @@ from under_siege.monitors.machine_speed import (
 from under_siege.monitors.probes import PING_INTERVAL_S, AnswerCheck, check_interval_s, probing
 from under_siege.monitors.resource_usage import sampling, watching_ports
 from under_siege.run.ceiling import compute_bare
-from under_siege.run.duration import Length
 from under_siege.run.load_run import RunningTool, drive, spec_of, started
-from under_siege.run.plan import Plan, ProgressListener, new_record
+from under_siege.run.plan import Length, Plan, ProgressListener, new_record
 from under_siege.run.request_replay import IN_A_ROW, RequestReplays
 from under_siege.run.server import Server, running
 from under_siege.run.start_command import suite_command

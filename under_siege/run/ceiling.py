@@ -14,7 +14,7 @@ from under_siege.monitors.probes import check_interval_s
 from under_siege.monitors.resource_usage import sampling
 from under_siege.paths import script, server_environment
 from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, Tail, how_it_ended, reading_lines, until
-from under_siege.run.duration import Length
+from under_siege.run.plan import Length
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import Interpreter
 

@@ -21,7 +21,7 @@ from under_siege.model.suite import Load
 from under_siege.monitors.resource_usage import Wakefulness, tree_usage, used_cpu_s
 from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, Tail, reading_lines, until
 from under_siege.processes.ports import claimed_port
-from under_siege.run.duration import Length
+from under_siege.run.plan import Length
 
 OVERRUN_S = 60.0  # seconds; a burst may last longer if the server is stuck, or the tool waits for answers
 REQUESTS_LIMIT_S = 3600.0  # seconds; the time limit for a given number of requests

@@ -29,9 +29,8 @@ from under_siege.processes.managed_process import until_signal
 from under_siege.processes.ports import own_network
 from under_siege.processes.supervisor_client import kept
 from under_siege.run.case_run import run
-from under_siege.run.duration import budget_s, say_how_long
 from under_siege.run.load_run import spec_of
-from under_siege.run.plan import Plan, ProgressListener
+from under_siege.run.plan import Plan, ProgressListener, budget_s, say_how_long
 from under_siege.run.prepare import expectations_of, package_versions, prepared, with_environments
 from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectations
