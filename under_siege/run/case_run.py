@@ -19,7 +19,6 @@ from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.case import Case
 from under_siege.model.record import Bursts, CaseFailedError, Failure, Record, Transactions
 from under_siege.model.suite import Load
-from under_siege.monitors.drain import pending, watch_drain
 from under_siege.monitors.machine_speed import (
     BaselineWorker,
     baseline_worker,
@@ -28,7 +27,7 @@ from under_siege.monitors.machine_speed import (
     speed_probe,
     watching_machine,
 )
-from under_siege.monitors.probes import PING_INTERVAL_S, AnswerCheck, check_interval_s, probing
+from under_siege.monitors.probes import PING_INTERVAL_S, AnswerCheck, check_interval_s, pending, probing, watch_drain
 from under_siege.monitors.resource_usage import sampling, watching_ports
 from under_siege.run.ceiling import compute_bare
 from under_siege.run.load_run import RunningTool, drive, spec_of, started
