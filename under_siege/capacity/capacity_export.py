@@ -15,7 +15,7 @@ from under_siege.formatting import capitalized, listed, significant
 from under_siege.model.record import Result, SkippedServer
 from under_siege.model.threshold import Goal
 from under_siege.report import grid
-from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
+from under_siege.report.columns import Grid, Heading, TableCell, plain, small_print
 from under_siege.report.labels import in_brief, in_plain_words, in_words, name_of, varying, with_capital
 
 COLUMNS = (

@@ -17,7 +17,7 @@ from under_siege.faults.incident_metrics import answered_at_s
 from under_siege.formatting import capitalized, listed
 from under_siege.model.record import Incident, Result, SkippedServer
 from under_siege.report import grid
-from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
+from under_siege.report.columns import Grid, Heading, TableCell, plain, small_print
 from under_siege.report.labels import in_brief, in_plain_words, name_of, short, with_capital, with_name
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}

@@ -17,9 +17,19 @@ from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, axis
 from under_siege.paths import INVOCATION
 from under_siege.report import grid
-from under_siege.report.columns import COLUMNS, STYLES, columns_for, name_in_table, rank_of
+from under_siege.report.columns import (
+    COLUMNS,
+    STYLES,
+    CsvValue,
+    Grid,
+    Heading,
+    TableCell,
+    columns_for,
+    name_in_table,
+    plain,
+    rank_of,
+)
 from under_siege.report.conclusion import Answer, answers
-from under_siege.report.grid import CsvValue, Grid, Heading, TableCell, plain
 from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, told_apart, varying
 from under_siege.report.notes import flags, footnote, notes
 from under_siege.report.sweep_text import in_sentences
