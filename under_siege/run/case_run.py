@@ -29,8 +29,7 @@ from under_siege.monitors.machine_speed import (
 )
 from under_siege.monitors.probes import PING_INTERVAL_S, AnswerCheck, check_interval_s, pending, probing, watch_drain
 from under_siege.monitors.resource_usage import sampling, watching_ports
-from under_siege.run.ceiling import compute_bare
-from under_siege.run.load_run import RunningTool, drive, spec_of, started
+from under_siege.run.load_run import RunningTool, compute_bare, drive, spec_of, started
 from under_siege.run.plan import Length, Plan, ProgressListener, new_record
 from under_siege.run.request_replay import IN_A_ROW, RequestReplays
 from under_siege.run.server import Server, running
