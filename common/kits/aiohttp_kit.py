@@ -7,8 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from common import responses
-from common.admission_queue import AdmissionQueue, LoopThrottle
-from common.disconnects import HEAD_LIMIT_S, is_disconnected
+from common.admission_queue import HEAD_LIMIT_S, AdmissionQueue, LoopThrottle, is_disconnected
 from common.errors import silence
 from common.listener import accept_waiting, announce, listening_socket
 from common.options import Options

@@ -16,8 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from common import responses
-from common.admission_queue import AdmissionQueue, ArrivalBurst
-from common.disconnects import HEAD_LIMIT_S, is_disconnected
+from common.admission_queue import HEAD_LIMIT_S, AdmissionQueue, ArrivalBurst, is_disconnected
 from common.errors import silence
 from common.listener import accept_waiting, announce, listening_socket
 from common.options import Options

@@ -13,8 +13,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wsgi import ClosingIterator
 
 from common import responses
-from common.admission_queue import KernelQueue
-from common.disconnects import DeadlineSocket, is_disconnected
+from common.admission_queue import DeadlineSocket, KernelQueue, is_disconnected
 from common.errors import silence
 from common.listener import announce, has_waiting_connection, listening_socket, stop_new_connections
 from common.options import Options

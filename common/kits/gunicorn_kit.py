@@ -13,8 +13,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.sync import SyncWorker
 
-from common.admission_queue import KernelQueue
-from common.disconnects import DeadlineSocket
+from common.admission_queue import DeadlineSocket, KernelQueue
 from common.kits.flask_kit import ADMISSION, OPTIONS
 from common.listener import announce, has_waiting_connection, listening_socket, stop_new_connections, waiting_in_kernel
 from common.options import Options

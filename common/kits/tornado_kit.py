@@ -14,8 +14,7 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 
 from common import responses
-from common.admission_queue import AdmissionQueue, LoopThrottle
-from common.disconnects import HEAD_LIMIT_S, disconnected, is_disconnected
+from common.admission_queue import HEAD_LIMIT_S, AdmissionQueue, LoopThrottle, disconnected, is_disconnected
 from common.errors import silence
 from common.listener import accept_waiting, announce, check_port_is_free, listening_socket
 from common.options import Options
