@@ -9,9 +9,9 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.analysis import axis_differences
-from under_siege.analysis.axis_differences import Across, across_of
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
+from under_siege.analysis.sweep import Across, across_of
 from under_siege.analysis.threshold_check import judged
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, axis
