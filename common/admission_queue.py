@@ -1,4 +1,4 @@
-"""Limit how many requests wait for the task, shed the rest, and cancel those whose client disconnects or sends too slowly."""
+"""Limit how many requests wait, shed the rest, and drop clients that disconnect or send too slowly."""
 
 import asyncio
 import itertools

@@ -16,8 +16,8 @@ from common.server_contract import path_of
 
 # Removes the directory when the server has exited for any reason, even by a signal to its process group.
 REMOVE = 'exec 3<&0; { read -r _ <&3; rm -rf -- "$1"; } >/dev/null 2>&1 &'
-ROOT = Path(__file__).parents[1]
-POLL_INTERVAL_S, START_LIMIT_S = 0.01, 10.0
+ROOT = Path(__file__).parents[2]
+REDIS_POLL_INTERVAL_S, REDIS_START_LIMIT_S = 0.01, 10.0
 
 
 @contextlib.contextmanager
@@ -88,9 +88,9 @@ def _running(command: list[str], variables: Mapping[str, str]) -> Iterator[subpr
 
 
 def _wait_for(redis: subprocess.Popen[bytes], socket: Path, log: Path) -> None:
-    deadline_s = time.monotonic() + START_LIMIT_S
+    deadline_s = time.monotonic() + REDIS_START_LIMIT_S
     while not socket.exists():
         if redis.poll() is not None or time.monotonic() > deadline_s:
             lines = log.read_text(errors="replace").splitlines() if log.exists() else []
             quit_with("; ".join(["redis-server can't be started", *(line[:200] for line in lines[-1:])]))
-        time.sleep(POLL_INTERVAL_S)
+        time.sleep(REDIS_POLL_INTERVAL_S)

@@ -121,7 +121,7 @@ def _blocks(
         brackets = [block.names.wider(8.0, _APART[0]) for block in found.values() if len(block.points) > 1]
         near = [*brackets, *(dot.wider(*_APART) for dot in dots)] if len(group) == 1 else []
         candidates = [
-            Block(tuple(group), is_left, _names(group, room, away, is_left=is_left))
+            Block(tuple(group), is_left, _label_box(group, room, away, is_left=is_left))
             for is_left in (False, True)
             for away in _SHIFTS
         ]
@@ -139,7 +139,7 @@ def _cost(block: Block, taken: Sequence[Box], near: Sequence[Box], lines: Sequen
     return 1000 * covered + 100 * outside + 80 * odd + 60 * crossed + shifted + 3 * block.is_left
 
 
-def _names(group: Sequence[Point], room: Room, shift: float, *, is_left: bool) -> Box:
+def _label_box(group: Sequence[Point], room: Room, shift: float, *, is_left: bool) -> Box:
     wide = max(room.letter * (1.12 if point.is_best else 1.0) * len(point.text) for point in group)
     high = room.line * len(group)
     away = _DOT + 7 + 8 * (len(group) > 1)

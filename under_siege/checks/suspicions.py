@@ -1,4 +1,4 @@
-"""Rules on one round, and the evidence they need: results that an honest server can't have, and load tools at their limit.
+"""Rules on one round, and their evidence: results that an honest server can't have, and load tools at their limit.
 
 Each rule returns the two values that contradict each other and the likely cause, or None.
 """

@@ -28,7 +28,7 @@ from under_siege.stats.metrics import MEASURES, Estimates, estimates_of
 from under_siege.stats.rounds_data import Round
 from under_siege.stats.speed_correction import Slope, SpeedCorrection
 
-Case = Sequence[Round]
+Rounds = Sequence[Round]
 
 MOST = 1.3  # upper limit of a slope; a slowdown can hit a task harder than the speed probe, but only to some degree
 SPEED = 0.02  # standard deviation of the logarithm of a measured speed, on a quiet machine
@@ -50,21 +50,21 @@ class Bounds(NamedTuple):
 class Changes(Protocol):
     """The changes between two sides."""
 
-    def speed_ratio(self, base: Case, new: Case) -> float | None: ...
-    def change(self, name: str, base: Case, new: Case) -> Estimate | None: ...
+    def speed_ratio(self, base: Rounds, new: Case) -> float | None: ...
+    def change(self, name: str, base: Rounds, new: Case) -> Estimate | None: ...
 
 
 class ChangesInOneRun:
     """The changes between cases of one result, whose rounds were interleaved on the same machine."""
 
-    def __init__(self, cases: Sequence[Case], measured: Estimates) -> None:
+    def __init__(self, cases: Sequence[Rounds], measured: Estimates) -> None:
         self._places = {case[0]: place for place, case in enumerate(cases)}  # by the first round
         self._measured = measured
 
-    def speed_ratio(self, *_: Case) -> None:
+    def speed_ratio(self, *_: Rounds) -> None:
         """Return None: the speed needs no further adjustment."""
 
-    def change(self, name: str, base: Case, new: Case) -> Estimate | None:
+    def change(self, name: str, base: Rounds, new: Case) -> Estimate | None:
         """Return the metric in `new` as a multiple of `base`; None if one of them is unknown."""
         before, after = (self._measured[name][self._places[case[0]]] for case in (base, new))
         return before and after and ratio_between(before, len(base), after, len(new))
@@ -73,7 +73,7 @@ class ChangesInOneRun:
 class CrossRunChanges:
     """The changes from the cases of one result to those of another."""
 
-    def __init__(self, base: Sequence[Case], new: Sequence[Case], *, is_comparable: bool) -> None:
+    def __init__(self, base: Sequence[Rounds], new: Sequence[Case], *, is_comparable: bool) -> None:
         """Estimate all metrics; `is_comparable`: whether both results used the same speed probe."""
         has_samples = all(any(each.speed for case in cases for each in case) for cases in (base, new))
         self.is_common = is_comparable and has_samples
@@ -84,19 +84,19 @@ class CrossRunChanges:
             for index, case in enumerate(cases):
                 self._estimates[case[0]] = {name: estimates[index] for name, estimates in by_metric.items()}
 
-    def speed_ratio(self, base: Case, new: Case) -> float | None:
+    def speed_ratio(self, base: Rounds, new: Case) -> float | None:
         """Return the speed of the machine during `new`, as a multiple of the speed during `base`."""
         speeds = self._log_speed(base), self._log_speed(new)
         return None if speeds[0] is None or speeds[1] is None else float(np.exp(speeds[1] - speeds[0]))
 
-    def change(self, name: str, base: Case, new: Case) -> Estimate | None:
+    def change(self, name: str, base: Rounds, new: Case) -> Estimate | None:
         """Return the metric in `new` as a multiple of `base`, at the same speed; None if one of them is unknown."""
         before, after = (self._estimates[case[0]][name] for case in (base, new))
         if before is None or after is None:
             return None
         return self._at_one_speed(name, ratio_between(before, len(base), after, len(new)), base, new)
 
-    def _at_one_speed(self, name: str, change: Estimate, base: Case, new: Case) -> Estimate:
+    def _at_one_speed(self, name: str, change: Estimate, base: Rounds, new: Case) -> Estimate:
         before, after = self._log_speed(base), self._log_speed(new)
         if name == "memory_bytes" or before is None or after is None or before == after:
             return change
@@ -113,7 +113,7 @@ class CrossRunChanges:
         sign = -1 if name == "rate_per_s" else 1  # the rate is larger on a faster machine, so it is reduced
         return replace(change, log=change.log + sign * remaining, variance=variance, degrees=degrees)
 
-    def _slopes(self, name: str, base: Case, new: Case) -> tuple[list[Slope], Bounds]:
+    def _slopes(self, name: str, base: Rounds, new: Case) -> tuple[list[Slope], Bounds]:
         """Return how a metric depends on the speed: as estimated within each result, and the theoretical range."""
         rates, cpus = zip(*(self._correction.slopes(case[0]) for case in (base, new)), strict=True)
         if name.startswith("ping_"):  # pings may or may not wait for tasks: correct nothing, but widen the interval
@@ -129,7 +129,7 @@ class CrossRunChanges:
         most = min(1.0, float(np.mean(cpus_used))) if cpus_used else 1.0
         return list(rates), Bounds(min(_cpu_share(rounds), most), most)
 
-    def _log_speed(self, case: Case) -> float | None:
+    def _log_speed(self, case: Rounds) -> float | None:
         """Return the mean logarithm over the rounds; 0 is the mean speed of both results."""
         speeds = [speed for each in case if (speed := self._correction.speed(each))] if self.is_common else []
         return float(np.log(speeds).mean()) if len(speeds) == len(case) else None
@@ -154,7 +154,7 @@ def _combined(slopes: Sequence[Slope], bounds: Bounds) -> Slope:
     return Slope(min(max(value, 0.0), MOST), 1 / sum(weights))
 
 
-def _cpu_share(rounds: Case) -> float:
+def _cpu_share(rounds: Rounds) -> float:
     """Return the share of CPU time in a run of the task alone; 0 unless the task is purely CPU-bound."""
     wall_s = sum(sum(each.record.alone_wall_s) for each in rounds)
     share = min(1.0, sum(sum(each.record.alone_cpu_s) for each in rounds) / wall_s) if wall_s else 0.0

@@ -1,4 +1,4 @@
-"""Run a warm server under steady load and pings, with a broker that outlives it, to inject faults and measure their effect."""
+"""Run a warm server under steady load and pings, with a broker that outlives it, to inject and measure faults."""
 
 import asyncio
 import contextlib

@@ -2,7 +2,7 @@
 
 import msgspec
 
-BUSY_PCT = 10.0  # percentage of all CPUs; an idle machine has 1 or 2
+from under_siege.monitors.machine_speed import BUSY_PCT
 
 
 class FirstRun(msgspec.Struct, frozen=True):

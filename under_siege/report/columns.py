@@ -24,7 +24,7 @@ UNLIMITED = 10_000  # columns of a terminal
 NO_SERVER = "bare"  # the server of the ceiling in result files
 MARK = "→"  # beside the rank of the recommended case
 STYLES = {"failed": "red", "suspect": "yellow", "unclear": "yellow"}
-Text = Callable[[Summary], str]
+CellText = Callable[[Summary], str]
 
 
 class TableCell(NamedTuple):
@@ -135,10 +135,10 @@ class Column:
 
     name: str
     in_terminal: str  # its heading in two lines, as in `Heading`
-    text: Text
+    text: CellText
     figure: str = ""  # its name in `Summary.best`; empty if "best" has no meaning
     is_wide: bool = False  # whether a terminal shows it only with --wide
-    margin: Text | None = None  # half the width of its confidence interval
+    margin: CellText | None = None  # half the width of its confidence interval
 
     @property
     def heading(self) -> Heading:
@@ -154,16 +154,16 @@ class Column:
         return TableCell(text, STYLES.get(summary.verdict, ""), in_terminal=f"{text} " if self.figure else text)
 
 
-def _figure(value: Callable[[Summary], float | None], text: Callable[[float], str]) -> Text:
+def _figure(value: Callable[[Summary], float | None], text: Callable[[float], str]) -> CellText:
     """Return a format for a figure that may be missing."""
     return lambda summary: "" if (known := value(summary)) is None else text(known)
 
 
-def _field(name: str, text: Callable[[float], str]) -> Text:
+def _field(name: str, text: Callable[[float], str]) -> CellText:
     return _figure(lambda summary: getattr(summary, name), text)
 
 
-def _mean(name: str, text: Callable[[float], str]) -> Text:
+def _mean(name: str, text: Callable[[float], str]) -> CellText:
     def value(summary: Summary) -> float | None:
         interval: Interval | Speed | None = getattr(summary, name)
         return None if interval is None else interval.mean
@@ -171,7 +171,7 @@ def _mean(name: str, text: Callable[[float], str]) -> Text:
     return _figure(value, text)
 
 
-def _latency(name: str, percentile: str) -> Text:
+def _latency(name: str, percentile: str) -> CellText:
     """Return a format for a percentile, or for its lower bound if it was not reached."""
 
     def text(summary: Summary) -> str:

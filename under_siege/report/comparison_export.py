@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.analysis import axis_differences
+from under_siege.analysis.sweep import Cell
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Across, across_of
@@ -16,7 +16,7 @@ from under_siege.analysis.threshold_check import judged
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, axis
 from under_siege.paths import INVOCATION
-from under_siege.report import grid
+from under_siege.report.columns import as_csv, small_print
 from under_siege.report.columns import (
     COLUMNS,
     STYLES,
@@ -133,7 +133,7 @@ def as_markdown(comparison: Comparison) -> str:
         table.as_markdown() if table.rows else "",
         required_as_markdown(judged(comparison)),
         "\n".join(remarks),
-        grid.small_print(line.replace("* not", "bold: not") for line in footnote(comparison)),
+        small_print(line.replace("* not", "bold: not") for line in footnote(comparison)),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -148,7 +148,7 @@ def as_csv(comparison: Comparison) -> str:
     """Return a row for each case in each round, with units in the headings."""
     rows = [_row(measured, comparison) for measured in comparison.every_round()]
     headings = list(dict.fromkeys(heading for row in rows for heading in row)) or ["server"]
-    return grid.as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
+    return as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
 
 
 def _in_six_digits(value: CsvValue) -> CsvValue:
@@ -275,7 +275,7 @@ def _along(table: Across, figure: str) -> Grid:
     return Grid([_TITLES[figure]], headings, rows, gap=2)
 
 
-def _difference(cell: axis_differences.Cell | None, figure: str) -> str:
+def _difference(cell: Cell | None, figure: str) -> str:
     """Return `9,800  +31 %`; the difference is blank for the first value, and if it is not significant."""
     if cell is None:
         return ""
