@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from under_siege.charts.label_placement import Box, Point, Room, placed
+from under_siege.charts.scatter import Box, Point, Room, placed
 
 ROOM = Room(50, 700, 300, 15, 6.5)
 
