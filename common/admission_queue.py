@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from common.listener import waiting_in_kernel
+from common.lifecycle import waiting_in_kernel
 from common.options import Options
 from common.responses import unready_while
 

@@ -22,7 +22,7 @@ from under_siege.model.result_file import write_atomically
 from under_siege.model.threshold import required
 from under_siege.paths import PROGRAM
 from under_siege.report import comparison_export
-from under_siege.report.sweep_text import sweeps_as_data
+from under_siege.report.conclusion import sweeps_as_data
 from under_siege.report.threshold_text import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 

@@ -50,8 +50,8 @@ class Bounds(NamedTuple):
 class Changes(Protocol):
     """The changes between two sides."""
 
-    def speed_ratio(self, base: Rounds, new: Case) -> float | None: ...
-    def change(self, name: str, base: Rounds, new: Case) -> Estimate | None: ...
+    def speed_ratio(self, base: Rounds, new: Rounds) -> float | None: ...
+    def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None: ...
 
 
 class ChangesInOneRun:
@@ -64,7 +64,7 @@ class ChangesInOneRun:
     def speed_ratio(self, *_: Rounds) -> None:
         """Return None: the speed needs no further adjustment."""
 
-    def change(self, name: str, base: Rounds, new: Case) -> Estimate | None:
+    def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None:
         """Return the metric in `new` as a multiple of `base`; None if one of them is unknown."""
         before, after = (self._measured[name][self._places[case[0]]] for case in (base, new))
         return before and after and ratio_between(before, len(base), after, len(new))
@@ -73,7 +73,7 @@ class ChangesInOneRun:
 class CrossRunChanges:
     """The changes from the cases of one result to those of another."""
 
-    def __init__(self, base: Sequence[Rounds], new: Sequence[Case], *, is_comparable: bool) -> None:
+    def __init__(self, base: Sequence[Rounds], new: Sequence[Rounds], *, is_comparable: bool) -> None:
         """Estimate all metrics; `is_comparable`: whether both results used the same speed probe."""
         has_samples = all(any(each.speed for case in cases for each in case) for cases in (base, new))
         self.is_common = is_comparable and has_samples
@@ -84,19 +84,19 @@ class CrossRunChanges:
             for index, case in enumerate(cases):
                 self._estimates[case[0]] = {name: estimates[index] for name, estimates in by_metric.items()}
 
-    def speed_ratio(self, base: Rounds, new: Case) -> float | None:
+    def speed_ratio(self, base: Rounds, new: Rounds) -> float | None:
         """Return the speed of the machine during `new`, as a multiple of the speed during `base`."""
         speeds = self._log_speed(base), self._log_speed(new)
         return None if speeds[0] is None or speeds[1] is None else float(np.exp(speeds[1] - speeds[0]))
 
-    def change(self, name: str, base: Rounds, new: Case) -> Estimate | None:
+    def change(self, name: str, base: Rounds, new: Rounds) -> Estimate | None:
         """Return the metric in `new` as a multiple of `base`, at the same speed; None if one of them is unknown."""
         before, after = (self._estimates[case[0]][name] for case in (base, new))
         if before is None or after is None:
             return None
         return self._at_one_speed(name, ratio_between(before, len(base), after, len(new)), base, new)
 
-    def _at_one_speed(self, name: str, change: Estimate, base: Rounds, new: Case) -> Estimate:
+    def _at_one_speed(self, name: str, change: Estimate, base: Rounds, new: Rounds) -> Estimate:
         before, after = self._log_speed(base), self._log_speed(new)
         if name == "memory_bytes" or before is None or after is None or before == after:
             return change
@@ -113,7 +113,7 @@ class CrossRunChanges:
         sign = -1 if name == "rate_per_s" else 1  # the rate is larger on a faster machine, so it is reduced
         return replace(change, log=change.log + sign * remaining, variance=variance, degrees=degrees)
 
-    def _slopes(self, name: str, base: Rounds, new: Case) -> tuple[list[Slope], Bounds]:
+    def _slopes(self, name: str, base: Rounds, new: Rounds) -> tuple[list[Slope], Bounds]:
         """Return how a metric depends on the speed: as estimated within each result, and the theoretical range."""
         rates, cpus = zip(*(self._correction.slopes(case[0]) for case in (base, new)), strict=True)
         if name.startswith("ping_"):  # pings may or may not wait for tasks: correct nothing, but widen the interval

@@ -24,6 +24,7 @@ CPU_TIMES_EVERY_S = 0.25
 RECENT_S = 2.0  # how long samples are kept
 SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
 MOST_RUNS, ENOUGH_S = 3, 0.25  # runs at a time, or as many as start within this time
+BUSY_PCT = 10.0  # percentage of all CPUs; an idle machine has 1 or 2
 FRESH_S = 1.0  # runs after one case that are this recent also count as runs before the next one
 _RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
 

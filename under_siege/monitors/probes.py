@@ -1,8 +1,8 @@
 """The bench's own requests: pings and answer checks during the load, and watching the server become idle after it.
 
-Pings and checks are open loops: a request is sent when it is due, whether or not the earlier ones were answered, and the latency of
-a ping counts from then. A closed loop would send fewer requests to a server that stalls, and so hide the stall
-(coordinated omission).
+Pings and checks are open loops: a request is sent when it is due, whether or not the earlier ones were answered, and
+the latency of a ping counts from then. A closed loop would send fewer requests to a server that stalls, and so hide the
+stall (coordinated omission).
 """
 
 import asyncio

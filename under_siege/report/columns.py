@@ -116,7 +116,7 @@ def small_print(lines: Iterable[str]) -> str:
 CsvValue = str | float | None
 
 
-def as_csv(headings: Sequence[str], rows: Iterable[Sequence[CsvValue]]) -> str:
+def rows_as_csv(headings: Sequence[str], rows: Iterable[Sequence[CsvValue]]) -> str:
     """Return the rows as CSV; unknown values are empty, and no text is mistaken for a formula."""
     page = io.StringIO()
     writer = csv.writer(page, lineterminator="\n")

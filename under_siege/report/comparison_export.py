@@ -8,15 +8,13 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.analysis.sweep import Cell
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
-from under_siege.analysis.sweep import Across, across_of
+from under_siege.analysis.sweep import Across, Cell, across_of
 from under_siege.analysis.threshold_check import judged
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, axis
 from under_siege.paths import INVOCATION
-from under_siege.report.columns import as_csv, small_print
 from under_siege.report.columns import (
     COLUMNS,
     STYLES,
@@ -28,11 +26,12 @@ from under_siege.report.columns import (
     name_in_table,
     plain,
     rank_of,
+    rows_as_csv,
+    small_print,
 )
-from under_siege.report.conclusion import Answer, answers
+from under_siege.report.conclusion import Answer, answers, in_sentences
 from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, told_apart, varying
 from under_siege.report.notes import flags, footnote, notes
-from under_siege.report.sweep_text import in_sentences
 from under_siege.report.threshold_text import required_as_markdown, required_as_table
 from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.rounds_data import Round
@@ -148,7 +147,7 @@ def as_csv(comparison: Comparison) -> str:
     """Return a row for each case in each round, with units in the headings."""
     rows = [_row(measured, comparison) for measured in comparison.every_round()]
     headings = list(dict.fromkeys(heading for row in rows for heading in row)) or ["server"]
-    return as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
+    return rows_as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
 
 
 def _in_six_digits(value: CsvValue) -> CsvValue:

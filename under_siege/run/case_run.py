@@ -12,8 +12,7 @@ import psutil
 
 from common.errors import BadInputError, one_line
 from under_siege.environments.services import Services
-from under_siege.environments.tool_install import Tool
-from under_siege.environments.venvs import run_command
+from under_siege.environments.venvs import Tool, run_command
 from under_siege.http_client import client
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.case import Case

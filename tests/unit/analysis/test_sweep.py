@@ -12,7 +12,7 @@ from under_siege.analysis.report_data import summarize
 from under_siege.analysis.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
 from under_siege.model.record import Result, save
 from under_siege.render import Report
-from under_siege.report.sweep_text import in_sentences
+from under_siege.report.conclusion import in_sentences
 from under_siege.stats.estimates import Estimate, estimates
 
 NUMBERS = [1, 2, 4, 8, 16, 32]
