@@ -14,6 +14,7 @@ from rich.text import Text
 
 from common.errors import BadInputError
 from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.sweep import sweeps_as_data
 from under_siege.analysis.threshold_check import Judged, check_has, exit_code_of, judged
 from under_siege.capacity import capacity_export, capacity_result
 from under_siege.checks.verdict import FAILED, OK
@@ -22,7 +23,6 @@ from under_siege.model.result_file import write_atomically
 from under_siege.model.threshold import required
 from under_siege.paths import PROGRAM
 from under_siege.report import comparison_export
-from under_siege.report.conclusion import sweeps_as_data
 from under_siege.report.threshold_text import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from packaging.version import InvalidVersion, Version
@@ -338,3 +338,30 @@ def _version(value: Value) -> Version | None:
         return Version(str(value))
     except InvalidVersion:
         return None
+
+
+def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return an object for each server along each numeric axis; unknown values are null.
+
+    `knee` is the number beyond which throughput does not increase, `lost` the fraction that is lost at the last
+    number, `scaling` the Universal Scalability Law, fitted to five or more points.
+    """
+    return [
+        {
+            "along": sweep.along,
+            "server": line.case.server,
+            "values": dict(line.case.without([sweep.along]).values),
+            "numbers": line.numbers,
+            "rates_per_s": [rate.mean for rate in line.rates],
+            "knee": None if line.knee is None else line.numbers[line.knee],
+            "lost": line.lost,
+            "scaling": line.scaling and _law(line.scaling),
+        }
+        for sweep in sweeps(comparison)
+        for line in sweep.lines
+    ]
+
+
+def _law(law: Scaling) -> dict[str, Any]:
+    parts = {name: getattr(law, name)._asdict() for name in ("alone", "contention", "coherency")}
+    return {**parts, "fits": law.fits, "misfit": law.misfit, "peak": law.peak if law.fits else None}

@@ -29,7 +29,7 @@ from under_siege.report.columns import (
     rows_as_csv,
     small_print,
 )
-from under_siege.report.conclusion import Answer, answers, in_sentences
+from under_siege.report.conclusion import Answer, answers, sweep_sentences
 from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, told_apart, varying
 from under_siege.report.notes import flags, footnote, notes
 from under_siege.report.threshold_text import required_as_markdown, required_as_table
@@ -50,7 +50,7 @@ def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
     sound = [*comparison.ceilings, *(case for case in cases if case.verdict != FAILED)]
     return Group(
         *(Text(line) for answer in answers_by_load for line in answer.lines()),
-        *(Text(f"\n{paragraph}") for paragraph in in_sentences(comparison)),
+        *(Text(f"\n{paragraph}") for paragraph in sweep_sentences(comparison)),
         Text(),
         *_figures(comparison, answers_by_load, wide=wide),
         *_lines(_failed(cases), is_apart=False),
@@ -128,7 +128,7 @@ def as_markdown(comparison: Comparison) -> str:
     ] + [f"- note: {plain(server)}: {plain(note)}" for server, note in notes(comparison)]
     parts = [
         *(part for answer in answers_by_load for part in _answer_as_markdown(answer)),
-        *map(plain, in_sentences(comparison)),
+        *map(plain, sweep_sentences(comparison)),
         table.as_markdown() if table.rows else "",
         required_as_markdown(judged(comparison)),
         "\n".join(remarks),

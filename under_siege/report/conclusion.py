@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
 from under_siege import formatting
 from under_siege.analysis.report_data import Comparison, is_worse, level
@@ -216,8 +215,8 @@ class _Field:
         quick = [candidate for candidate in self._sound if candidate.keeps_pings_short]
         if quick:
             best = max(quick, key=lambda candidate: candidate.rate.log)
-            part = f"{_share_of(best, chosen)} of the throughput"
-            yield f"Need quick health checks? {best.name}: {best.ping} p99, {part}."
+            share = _share_of(best, chosen)
+            yield f"Need quick health checks? {best.name}: {best.ping} p99, {share} of the throughput."
 
     def _for_little_memory(self, chosen: _Candidate) -> Iterator[str]:
         lean = [candidate for candidate in self._sound if self._is_leaner(candidate, chosen)]
@@ -294,15 +293,16 @@ def _share_of(candidate: _Candidate, chosen: _Candidate) -> str:
     return formatting.share(math.exp(candidate.rate.log - chosen.rate.log))
 
 
-def in_sentences(comparison: Comparison) -> Iterator[str]:
+def sweep_sentences(comparison: Comparison) -> Iterator[str]:
     """Yield a paragraph for each axis and load with a finding."""
     for sweep in sweeps(comparison):
-        if sentences := [*of_sweep(sweep, comparison)]:
-            load = in_words(sweep.lines[0].case, [name for name, _ in sweep.load if _differs(name, comparison)])
+        if sentences := [*_of_sweep(sweep, comparison)]:
+            names = [name for name, _ in sweep.load if len({case.case.get(name) for case in comparison.cases}) > 1]
+            load = in_words(sweep.lines[0].case, names)
             yield " ".join([f"More {sweep.along}{f', {load}' if load else ''}:", *sentences])
 
 
-def of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
+def _of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
     cases = cases_of(comparison.cases)
     named = [(line, name_of(line.case, cases, without=[sweep.along])) for line in sweep.lines]
     if knees := "; ".join(_knees(named, sweep.along)):
@@ -317,7 +317,10 @@ def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
     for at in sorted({at for at, _, _ in known}):
         ended = [(line, name) for number, line, name in known if number == at and line.numbers[-1] > at]
         if ended:
-            names, rates = listed([name for _, name in ended], MOST_NAMES), _knee_rates([line for line, _ in ended])
+            names = listed([name for _, name in ended], MOST_NAMES)
+            rates = formatting.span(
+                sorted(line.rates[line.knee or 0].mean for line, _ in ended), lambda rate: f"{formatting.rate(rate)}/s"
+            )
             yield f"beyond {told(along, at)} throughput does not grow with {names} ({rates})"
         if going := [name for number, line, name in known if number == at == line.numbers[-1]]:
             names = listed(going, MOST_NAMES)
@@ -357,45 +360,5 @@ def _peak(law: Scaling, along: str, last: float) -> str:
 
 def _part(part: Part) -> str:
     """Return a parameter with its interval; negative values are shown as 0."""
-    value, low, high = (_small(max(0.0, value)) for value in part)
+    value, low, high = (f"{value:.2g}" if value >= 1e-9 else "0" for value in part)
     return f"{value} ({low} to {high})"
-
-
-def _small(value: float) -> str:
-    return "0" if value < 1e-9 else f"{value:.2g}"
-
-
-def _knee_rates(lines: list[Line]) -> str:
-    rates = sorted(line.rates[line.knee or 0].mean for line in lines)
-    return formatting.span(rates, lambda rate: f"{formatting.rate(rate)}/s")
-
-
-def _differs(name: str, comparison: Comparison) -> bool:
-    return len({case.case.get(name) for case in comparison.cases}) > 1
-
-
-def sweeps_as_data(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return an object for each server along each numeric axis; unknown values are null.
-
-    `knee` is the number beyond which throughput does not increase, `lost` the fraction that is lost at the last
-    number, `scaling` the Universal Scalability Law, fitted to five or more points.
-    """
-    return [
-        {
-            "along": sweep.along,
-            "server": line.case.server,
-            "values": dict(line.case.without([sweep.along]).values),
-            "numbers": line.numbers,
-            "rates_per_s": [rate.mean for rate in line.rates],
-            "knee": None if line.knee is None else line.numbers[line.knee],
-            "lost": line.lost,
-            "scaling": line.scaling and _law(line.scaling),
-        }
-        for sweep in sweeps(comparison)
-        for line in sweep.lines
-    ]
-
-
-def _law(law: Scaling) -> dict[str, Any]:
-    parts = {name: getattr(law, name)._asdict() for name in ("alone", "contention", "coherency")}
-    return {**parts, "fits": law.fits, "misfit": law.misfit, "peak": law.peak if law.fits else None}
