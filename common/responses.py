@@ -7,8 +7,7 @@ from http import HTTPStatus
 
 from common.errors import one_line
 from common.options import Options
-from common.task import TaskError, TaskRun
-from common.task.stopwatch import ComputeSpan
+from common.task import ComputeSpan, TaskError, TaskRun
 
 _reasons: list[Callable[[], str]] = []
 _until_restart: list[str] = []

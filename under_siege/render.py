@@ -14,6 +14,7 @@ from rich.text import Text
 
 from common.errors import BadInputError
 from under_siege.analysis.report_data import Comparison, summarize
+from under_siege.analysis.sweep import sweeps_as_data
 from under_siege.analysis.threshold_check import Judged, check_has, exit_code_of, judged
 from under_siege.capacity import capacity_export, capacity_result
 from under_siege.checks.verdict import FAILED, OK
@@ -23,7 +24,6 @@ from under_siege.model.threshold import required
 from under_siege.paths import PROGRAM
 from under_siege.profiling.profile_text import as_text as profiles_as_text
 from under_siege.report import comparison_export
-from under_siege.report.sweep_text import sweeps_as_data
 from under_siege.report.threshold_text import required_as_data
 from under_siege.trace.timeline_text import TimelinesAsText, steps
 
@@ -140,7 +140,7 @@ class Report:
         Raises:
             BadInputError: the result has no data for this picture, or the suffix or the aspect is unknown.
         """
-        from under_siege.charts.chart_file import as_png, check_aspect
+        from under_siege.charts.canvas import as_png, check_aspect
 
         check_suffix(path)
         check_aspect(aspect)

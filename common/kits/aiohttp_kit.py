@@ -7,13 +7,11 @@ from typing import Any
 from aiohttp import web
 
 from common import responses
-from common.admission_queue import AdmissionQueue, LoopThrottle
-from common.disconnects import HEAD_LIMIT_S, is_disconnected
+from common.admission_queue import HEAD_LIMIT_S, AdmissionQueue, LoopThrottle, is_disconnected
 from common.errors import silence
-from common.listener import accept_waiting, announce, listening_socket
+from common.lifecycle import GRACE_S, accept_waiting, announce, listening_socket, on_stop_signal
 from common.options import Options
 from common.server_contract import BACKLOG
-from common.shutdown import GRACE_S, on_stop_signal
 from common.task import TaskRun
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -16,13 +16,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from common import responses
-from common.admission_queue import AdmissionQueue, ArrivalBurst
-from common.disconnects import HEAD_LIMIT_S, is_disconnected
+from common.admission_queue import HEAD_LIMIT_S, AdmissionQueue, ArrivalBurst, is_disconnected
 from common.errors import silence
-from common.listener import accept_waiting, announce, listening_socket
+from common.lifecycle import accept_waiting, announce, listening_socket, on_stop_signal
 from common.options import Options
 from common.server_contract import BACKLOG
-from common.shutdown import on_stop_signal
 from common.task import TaskError, TaskRun
 
 _CLIENT, _TICKET = "under_siege.socket", "under_siege.ticket"

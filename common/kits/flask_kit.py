@@ -13,12 +13,10 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wsgi import ClosingIterator
 
 from common import responses
-from common.admission_queue import KernelQueue
-from common.disconnects import DeadlineSocket, is_disconnected
+from common.admission_queue import DeadlineSocket, KernelQueue, is_disconnected
 from common.errors import silence
-from common.listener import announce, has_waiting_connection, listening_socket, stop_new_connections
+from common.lifecycle import announce, has_waiting_connection, listening_socket, on_stop_signal, stop_new_connections
 from common.options import Options
-from common.shutdown import on_stop_signal
 from common.task import TaskRun
 
 OPTIONS, ADMISSION = "OPTIONS", "ADMISSION"  # keys of the application's configuration

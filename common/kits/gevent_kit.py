@@ -12,12 +12,10 @@ from gevent.lock import BoundedSemaphore
 from gevent.pool import Pool
 from gevent.pywsgi import WSGIHandler, WSGIServer
 
-from common.admission_queue import AdmissionQueue
-from common.disconnects import HEAD_LIMIT_S, is_disconnected
+from common.admission_queue import HEAD_LIMIT_S, AdmissionQueue, is_disconnected
 from common.kits.flask_kit import ADMISSION, CLIENT, OPTIONS
-from common.listener import announce, has_waiting_connection, listening_socket, stop_new_connections
+from common.lifecycle import announce, has_waiting_connection, listening_socket, on_stop_signal, stop_new_connections
 from common.options import Options
-from common.shutdown import on_stop_signal
 
 
 def serve(app: Flask, options: Options) -> None:

@@ -13,13 +13,19 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.workers.sync import SyncWorker
 
-from common.admission_queue import KernelQueue
-from common.disconnects import DeadlineSocket
+from common.admission_queue import DeadlineSocket, KernelQueue
 from common.kits.flask_kit import ADMISSION, OPTIONS
-from common.listener import announce, has_waiting_connection, listening_socket, stop_new_connections, waiting_in_kernel
+from common.lifecycle import (
+    GRACE_S,
+    announce,
+    has_waiting_connection,
+    listening_socket,
+    report_dropped,
+    stop_new_connections,
+    waiting_in_kernel,
+)
 from common.options import Options
 from common.parent_watch import exit_with_parent
-from common.shutdown import GRACE_S, report_dropped
 
 
 def serve(app: Flask, options: Options) -> None:

@@ -14,12 +14,10 @@ from tornado.httpserver import HTTPServer
 from tornado.web import Application, HTTPError, RequestHandler
 
 from common import responses
-from common.admission_queue import AdmissionQueue, LoopThrottle
-from common.disconnects import HEAD_LIMIT_S, disconnected, is_disconnected
+from common.admission_queue import HEAD_LIMIT_S, AdmissionQueue, LoopThrottle, disconnected, is_disconnected
 from common.errors import silence
-from common.listener import accept_waiting, announce, check_port_is_free, listening_socket
+from common.lifecycle import accept_waiting, announce, check_port_is_free, listening_socket, on_stop_signal
 from common.options import Options
-from common.shutdown import on_stop_signal
 from common.task import TaskError, TaskRun
 
 POOL_IS_BROKEN = "the worker pool is broken; restart the server"

@@ -16,7 +16,7 @@ from common.errors import BadInputError
 from under_siege.analysis.stopping_rule import MOST_ROUNDS, wanted
 from under_siege.model.record import load
 from under_siege.run import case_run
-from under_siege.run.duration import say_how_long
+from under_siege.run.plan import say_how_long
 from under_siege.run.session import run_plan
 from under_siege.targets import expectation
 from under_siege.targets.expectation import Expectation

@@ -10,7 +10,7 @@ from under_siege.model.record import Machine, Ports, Record, load, save
 from under_siege.render import Report
 from under_siege.report.comparison_export import as_csv
 from under_siege.report.notes import notes
-from under_siege.run.duration import Length
+from under_siege.run.plan import Length
 from under_siege.targets.expectation import Expectation
 
 

@@ -21,9 +21,8 @@ from under_siege.monitors.probes import check_interval_s
 from under_siege.paths import script
 from under_siege.processes.managed_process import offspring
 from under_siege.run import ceiling
-from under_siege.run.ceiling import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
-from under_siege.run.duration import LEAST_S, Length
-from under_siege.run.plan import new_record
+from under_siege.run.load_run import PROCESSES_PER_CPU, compute_bare, processes_for, ready_limit_s
+from under_siege.run.plan import LEAST_S, Length, new_record
 from under_siege.subprocess_scripts.no_server_baseline import CHECK_USER, spread
 from under_siege.targets.expectation import Expectation
 from under_siege.targets.interpreter import interpreter

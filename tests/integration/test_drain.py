@@ -11,7 +11,7 @@ from simulated_record import record_of, result_of
 
 from under_siege.analysis.report_data import summarize
 from under_siege.model.record import Drain, Record
-from under_siege.monitors.drain import watch_drain
+from under_siege.monitors.probes import watch_drain
 
 
 @pytest.mark.parametrize("suite", ["threads.toml", "reporting.toml"], ids=["CPU time", "reported jobs"])

@@ -17,8 +17,7 @@ from conftest import TESTS, WAITING, bench_command
 
 from under_siege.http_client import HttpResponse, client, fetch
 from under_siege.model.record import CaseFailedError, load
-from under_siege.processes.managed_process import until
-from under_siege.processes.process_output import LONGEST_BYTES, reading_lines
+from under_siege.processes.managed_process import LONGEST_BYTES, reading_lines, until
 
 ENDLESS = ["endless_answer", "endless_else"]
 MOST_BYTES = 300_000_000

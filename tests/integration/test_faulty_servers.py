@@ -14,8 +14,7 @@ from under_siege.environments.services import Services
 from under_siege.paths import HOST
 from under_siege.processes.ports import claimed_port, port_is_free
 from under_siege.run import case_run
-from under_siege.run.duration import Length
-from under_siege.run.plan import new_record
+from under_siege.run.plan import Length, new_record
 from under_siege.targets.expectation import Expectation
 
 NAMES = (

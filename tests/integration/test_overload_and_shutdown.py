@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import LIMIT_S, ROOT, SERVERS, SUPPORT, Served, gone, is_free, receive, serving, wait_until
 
-from common import admission_queue, disconnects
+from common import admission_queue
 from common.admission_queue import LoopThrottle
 from common.options import Options, server_options
 from common.server_contract import LONGEST_QUEUE
@@ -223,29 +223,29 @@ def test_disconnects_are_polled_rarely_and_for_all_clients(monkeypatch: pytest.M
 
 
 def test_sending_to_a_stalled_client_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disconnects, "ANSWER_LIMIT_S", 0.01)
+    monkeypatch.setattr(admission_queue, "ANSWER_LIMIT_S", 0.01)
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        disconnects.limit_answers(ours)
+        admission_queue.limit_answers(ours)
         with pytest.raises(BlockingIOError):
             ours.sendall(bytes(10_000_000))
 
 
 def test_the_header_timeout_covers_the_whole_header(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
-    monkeypatch.setattr(disconnects.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(admission_queue.time, "monotonic", lambda: now_s)
     ours, theirs = socket.socketpair()
-    with disconnects.DeadlineSocket(ours) as with_deadline, with_deadline.makefile("rb", 0) as file, theirs:
+    with admission_queue.DeadlineSocket(ours) as with_deadline, with_deadline.makefile("rb", 0) as file, theirs:
         theirs.sendall(b"GE")
         assert file.read(2) == b"GE"
-        now_s = disconnects.HEAD_LIMIT_S
+        now_s = admission_queue.HEAD_LIMIT_S
         with pytest.raises(TimeoutError):
             with_deadline.recv(1)
         with_deadline.head_is_read()
         theirs.sendall(b"X")
         assert with_deadline.recv(1) == b"X"
         with_deadline.shutdown(socket.SHUT_WR)
-        now_s += disconnects.LINGER_S
+        now_s += admission_queue.LINGER_S
         theirs.sendall(b"X")
         with pytest.raises(TimeoutError):
             with_deadline.recv(1)

@@ -28,7 +28,7 @@ from conftest import (
 )
 from other_pythons import other_pythons
 
-from common.disconnects import HEAD_LIMIT_S
+from common.admission_queue import HEAD_LIMIT_S
 from common.options import default_port, server_options
 from common.server_contract import unmet
 from common.task import perform

@@ -7,7 +7,7 @@ from bench_runs import without_a_ceiling
 from conftest import TESTS, WAITING
 
 from under_siege.model.record import load
-from under_siege.processes.process_output import LONGEST, Tail, last_error
+from under_siege.processes.managed_process import LONGEST, Tail, last_error
 
 SERVER = str(TESTS / "servers" / "fails_with_a_traceback.py")
 SUFFIX = "; its stderr says: KeyError: 'customer'"

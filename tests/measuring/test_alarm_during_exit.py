@@ -11,7 +11,7 @@ from conftest import ROOT
 ENDING = """
 import atexit, os, signal
 from common.options import Options
-from common.shutdown import on_stop_signal
+from common.lifecycle import on_stop_signal
 atexit.register(os.write, 1, b"ending")
 on_stop_signal(Options("3_late", "127.0.0.1", 8000, "primes", 1, 0), lambda: None, lambda: 1)
 os.kill(os.getpid(), signal.SIGTERM)

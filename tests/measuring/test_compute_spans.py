@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from common.task import perform
-from common.task.stopwatch import MOST_SPANS, ComputeSpan, Stopwatch
+from common.task import MOST_SPANS, ComputeSpan, Stopwatch, perform
 
 
 def test_a_cpu_bound_task_has_one_compute_span() -> None:

@@ -19,7 +19,7 @@ from source_code import lines_of_code
 from common.errors import BadInputError
 from under_siege.checks.verdict import RULES, Reason
 from under_siege.lesson import exercise_check
-from under_siege.lesson.claims import limits_of
+from under_siege.lesson.claims import ResultView, limits_of
 from under_siege.lesson.exercise_check import (
     FAULTS,
     NOT_DECIDED,
@@ -29,7 +29,6 @@ from under_siege.lesson.exercise_check import (
     CheckReport,
     undecided_cases,
 )
-from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.step import Claim, Exercise, all_exercises
 from under_siege.model.record import Machine
 from under_siege.run.plan import make_plan

@@ -19,10 +19,10 @@ import pytest
 from conftest import SERVERS, SUPPORT
 from rich.console import Console
 
-from under_siege.model.task_profile import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
 from under_siege.subprocess_scripts import task_profiler
 from under_siege.targets.strategies import all_strategies
 from under_siege.try_task.recommendations import HELD, as_advice
+from under_siege.try_task.task_trial import FirstRun, OtherPrograms, RepeatedRuns, TaskProfile, ThreadRuns, WorkerRun
 
 Try = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -7,7 +7,7 @@ from flask import Response
 from werkzeug.serving import make_server
 
 from common.kits.flask_kit import answer, task_app
-from common.listener import listening_socket
+from common.lifecycle import listening_socket
 from common.options import server_options
 from common.task import perform
 

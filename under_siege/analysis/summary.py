@@ -5,7 +5,7 @@ from statistics import fmean
 
 import msgspec
 
-from under_siege.checks.evidence import Evidence
+from under_siege.checks.suspicions import Evidence
 from under_siege.checks.verdict import FAILED, OK, CaseEstimates, Reason, judge, verdict_of
 from under_siege.model.case import Case, Value, case_of
 from under_siege.stats.estimates import Estimate

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from common.errors import BadInputError
-from under_siege.analysis.metric_value import MetricValue, known
-from under_siege.analysis.report_data import Comparison
+from under_siege.analysis.report_data import Comparison, MetricValue, known
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import FAILED
 from under_siege.model.threshold import Goal, Required, goal_names

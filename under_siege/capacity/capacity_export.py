@@ -14,8 +14,7 @@ from under_siege.capacity.step_metrics import LATE_S, MUCH_BY_OTHERS, StepMetric
 from under_siege.formatting import capitalized, listed, significant
 from under_siege.model.record import Result, SkippedServer
 from under_siege.model.threshold import Goal
-from under_siege.report import grid
-from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
+from under_siege.report.columns import Grid, Heading, TableCell, plain, rows_as_csv, small_print
 from under_siege.report.labels import in_brief, in_plain_words, in_words, name_of, varying, with_capital
 
 COLUMNS = (
@@ -297,7 +296,7 @@ def as_csv(result: Result) -> str:
         for each in named(capacities_of(result))
         for step in _steps(each.capacity)
     )
-    return grid.as_csv(["server", *_STEP_COLUMNS, "missed"], rows)
+    return rows_as_csv(["server", *_STEP_COLUMNS, "missed"], rows)
 
 
 def _steps(capacity: Capacity) -> Iterator[dict[str, Any]]:

@@ -16,9 +16,8 @@ from under_siege.model.record import CaseFailedError, Failure, RateStep, Record,
 from under_siege.model.suite import Suite
 from under_siege.model.threshold import Goal, goal
 from under_siege.monitors.machine_speed import SpeedProbe, beside_the_machine, speed_probe
-from under_siege.run.ceiling import compute_bare
-from under_siege.run.duration import Length, in_words
-from under_siege.run.plan import Plan, ProgressListener, make_plan, new_record
+from under_siege.run.load_run import compute_bare
+from under_siege.run.plan import Length, Plan, ProgressListener, in_words, make_plan, new_record
 from under_siege.run.session import Keep, Meanwhile, run_and_save
 from under_siege.targets.expectation import Expectations
 from under_siege.targets.selection import CAPACITY, refuse_unsupported

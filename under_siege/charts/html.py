@@ -10,8 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from under_siege.charts.canvas import NARROW, WIDE, Drawing, Look, for_page
-from under_siege.charts.chart_file import Frame
+from under_siege.charts.canvas import NARROW, WIDE, Drawing, Frame, Look, for_page
 from under_siege.formatting import unbroken
 from under_siege.model.record import Result
 

@@ -17,7 +17,7 @@ import msgspec
 
 from under_siege import formatting
 from under_siege.checks import suspicions
-from under_siege.checks.evidence import Evidence
+from under_siege.checks.suspicions import Evidence
 from under_siege.stats.estimates import Estimate, ratio, student_at
 from under_siege.stats.rounds_data import Round
 

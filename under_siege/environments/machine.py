@@ -17,11 +17,10 @@ import psutil
 from common.cpus import usable_cpus
 from common.errors import BadInputError
 from common.server_contract import BACKLOG
-from under_siege.environments.tool_install import isolated_tool
+from under_siege.environments.venvs import isolated_tool
 from under_siege.load_tools.siege import Siege
 from under_siege.model.record import Environment
-from under_siege.model.task_profile import BUSY_PCT
-from under_siege.monitors.machine_speed import SPEED_PROBE, machine_between
+from under_siege.monitors.machine_speed import BUSY_PCT, SPEED_PROBE, machine_between
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import INVOCATION, IS_INSTALLED, ROOT, server_environment
 from under_siege.targets.interpreter import Interpreter

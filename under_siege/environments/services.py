@@ -20,9 +20,8 @@ from under_siege.environments.venvs import run_command
 from under_siege.model.record import CaseFailedError, Record
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import HOST
-from under_siege.processes.managed_process import ManagedProcess, how_it_ended, until
+from under_siege.processes.managed_process import ManagedProcess, Tail, how_it_ended, until
 from under_siege.processes.ports import claimed_port
-from under_siege.processes.process_output import Tail
 from under_siege.processes.supervisor_client import kept
 
 READY_LIMIT_S = 30.0

@@ -1,5 +1,6 @@
 """Virtual environments for servers and load tools, made with uv: each is made once, kept, and shared by all runs."""
 
+import asyncio
 import fcntl
 import hashlib
 import json
@@ -7,17 +8,24 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO
 
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion
 from uv import find_uv_bin
 
 from common.errors import BadInputError
-from under_siege.paths import ROOT, cache_directory
-from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, until
-from under_siege.processes.process_output import Tail
+from common.server_contract import install_one_of
+from under_siege.load_tools.tool import Driver, LoadSpec
+from under_siege.paths import ROOT, cache_directory, server_environment
+from under_siege.processes.managed_process import CALM_LOOK_S, ManagedProcess, Tail, until
 from under_siege.targets.interpreter import Interpreter, interpreter
 
 DIRECTORY = cache_directory() / ".pythons"  # git ignores it
@@ -263,3 +271,119 @@ async def run_command(
         raise BadInputError(f"it took longer than {LIMIT_S:.0f} s")
     if process.process.returncode != 0:
         raise BadInputError(reason("\n".join(output.all_kept() for output in outputs))[:_LONGEST_ERROR])
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """An installed load tool."""
+
+    driver: Driver
+    program: str
+    home: Path
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment with the tool's own home, and without the user's settings."""
+        others = {name: value for name, value in server_environment().items() if not name.startswith("LOCUST_")}
+        return {**others, "HOME": str(self.home)}
+
+    def command(self, order: LoadSpec) -> list[str]:
+        """Return the command that generates the load; write the files that it needs, and remove earlier results."""
+        for name in self.driver.results:
+            (self.home / name).unlink(missing_ok=True)
+        _write(self.home, self.driver.files(order))
+        return self.driver.command(self.program, self.home, order)
+
+    def results(self) -> dict[str, str]:
+        """Return the contents of the result files that the tool has written."""
+        written = [name for name in self.driver.results if (self.home / name).is_file()]
+        return {name: (self.home / name).read_text(errors="replace") for name in written}
+
+    def version(self) -> str:
+        command = [self.program, *self.driver.version_options]
+        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(), check=False)
+        return self.driver.version(run.stdout + run.stderr)
+
+
+@contextmanager
+def isolated_tool(driver: Driver) -> Iterator[Tool]:
+    """Yield the tool with a temporary home; raise BadInputError as `find`."""
+    program = find(driver)
+    with TemporaryDirectory(prefix="under-siege-") as name:
+        _write(Path(name), driver.settings)
+        yield Tool(driver, program, Path(name))
+
+
+async def tool_in(home: Path, driver: Driver, tell: Callable[[str], None]) -> tuple[Tool, str]:
+    """Return the tool with that directory as its home, and its version.
+
+    A tool from PyPI that is missing here, or has another version than the driver supports, gets an environment of its
+    own on first use.
+
+    Raises:
+        BadInputError: the tool is not installed, and can't be.
+    """
+    _write(home, driver.settings)
+    for program in _programs(driver):
+        tool = Tool(driver, program, home)
+        version = await asyncio.to_thread(tool.version)
+        if _is_supported(version, driver.requirement):
+            return tool, version
+    tool = Tool(driver, await _installed(driver, tell), home)
+    return tool, await asyncio.to_thread(tool.version)
+
+
+def _is_supported(version: str, requirement: str) -> bool:
+    try:
+        return not requirement or Requirement(requirement).specifier.contains(version, prereleases=True)
+    except InvalidVersion:  # a program that does not start
+        return False
+
+
+async def _installed(driver: Driver, tell: Callable[[str], None]) -> str:
+    """Return the path of its program in an environment of its own, which is made on first use."""
+    if not driver.requirement:
+        return find(driver)
+    python = interpreter()
+    try:
+        environment = await environment_of((driver.requirement,), python, ROOT, tell)
+    except BadInputError as error:
+        raise BadInputError(
+            f"{driver.name} can't be installed for Python {python.version}: {error}; fix that and retry, "
+            f"or install {driver.requirement} yourself and put {driver.name} on the PATH"
+        ) from None
+    return str(environment / "bin" / driver.program)
+
+
+def _write(home: Path, files: Mapping[str, str | bytes]) -> None:
+    for path, contents in files.items():
+        (home / path).parent.mkdir(exist_ok=True)
+        (home / path).write_bytes(contents.encode() if isinstance(contents, str) else contents)
+
+
+def check(driver: Driver, orders: Iterable[LoadSpec], *statuses: int) -> None:
+    """Raise BadInputError if the tool can't generate one of the loads, or can't recognize an expected status."""
+    odd = next((status for status in statuses if not 200 <= status < 300), None)
+    if odd is not None and not driver.streams_responses:
+        raise BadInputError(f"{driver.name} accepts only status 2xx, but {odd} is expected; use siege")
+    for order in orders:
+        if refusal := driver.refusal(order):
+            raise BadInputError(refusal)
+
+
+def find(driver: Driver) -> str:
+    """Return the path of its program; raise BadInputError, with the command that installs it, if it is missing."""
+    if programs := _programs(driver):
+        return programs[0]
+    raise BadInputError(f"{driver.name} is not installed; install it with: {install_command(driver)}")
+
+
+def _programs(driver: Driver) -> list[str]:
+    """Return its paths on the PATH, and beside the Python that runs this."""
+    paths = [shutil.which(driver.program, path=path) for path in (None, str(Path(sys.executable).parent))]
+    return [path for path in dict.fromkeys(paths) if path]
+
+
+def install_command(driver: Driver) -> str:
+    if driver.requirement:
+        return f"{sys.executable} -m pip install {driver.requirement}"
+    return install_one_of(driver.packages, driver.name)

@@ -16,8 +16,7 @@ from under_siege.faults.fault import DEAD, HIDDEN, HURT, NOT_POSSIBLE, OK
 from under_siege.faults.incident_metrics import answered_at_s
 from under_siege.formatting import capitalized, listed
 from under_siege.model.record import Incident, Result, SkippedServer
-from under_siege.report import grid
-from under_siege.report.grid import Grid, Heading, TableCell, plain, small_print
+from under_siege.report.columns import Grid, Heading, TableCell, plain, rows_as_csv, small_print
 from under_siege.report.labels import in_brief, in_plain_words, name_of, short, with_capital, with_name
 
 MARKS = {OK: "", HURT: "~", DEAD: "✗", HIDDEN: "✗!"}
@@ -157,7 +156,7 @@ def as_csv(result: Result) -> str:
         for outcome in fault_outcomes(result.incidents)
         for name, value in outcome.figures.items()
     )
-    return grid.as_csv(["server", "fault", "figure", "value", "mark"], rows)
+    return rows_as_csv(["server", "fault", "figure", "value", "mark"], rows)
 
 
 def as_data(result: Result) -> list[dict[str, Any]]:

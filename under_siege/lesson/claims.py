@@ -1,20 +1,225 @@
-"""Decide from a result whether claims hold, and find the right answer to a question."""
+"""Look up the figures that claims name, decide whether claims hold, and find the right answer to a question."""
 
 import math
 import re
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from common.errors import BadInputError
 from under_siege import formatting
-from under_siege.lesson.lesson_figures import Figure, ResultView
-from under_siege.lesson.step import Claim, Question
-from under_siege.stats.estimates import ACCURACY, ratio
+from under_siege.analysis.report_data import Comparison, known, summarize
+from under_siege.analysis.summary import Summary
+from under_siege.capacity.capacity_result import Capacity, capacities_of
+from under_siege.checks.verdict import FAILED, SUSPECT
+from under_siege.faults.drill_result import fault_outcomes
+from under_siege.lesson.step import Claim, Question, fits
+from under_siege.model.record import Result, Trace
+from under_siege.model.threshold import goal_names
+from under_siege.stats.estimates import ACCURACY, Estimate, estimates, ratio
+from under_siege.stats.rounds_data import Round, alone_wall_s
+from under_siege.trace.timeline import NOT_REPORTED
+
+MUCH_MORE = 1.1  # ratio to the lower bound; beyond it, the highest rate that met the goals is shown, too
+IN_FLIGHT = "at once"  # the metric of a trace
+_TEXTS: dict[str, Callable[[float], str]] = {
+    "rate_per_s": lambda value: f"{formatting.rate(value)}/s",
+    "memory_bytes": formatting.megabytes,
+    "of_ceiling": formatting.share,
+}
 
 HOLDS, NOT_HERE, UNDECIDED = "holds", "does not hold here", "not decided"
 # The words for a ratio near 1, by whether its interval contains 1.
 SIMILAR = {True: "no significant difference", False: "a difference too small to matter here"}
 SAME, MORE, ABOUT = 1.2, 1.1, 1.3  # "same" is a ratio of at most 1.2, "more" of at least 1.1
 MARGIN = 1.1  # an interval may exceed the limit of its claim by this factor, which makes no practical difference
+
+
+class Figure(NamedTuple):
+    """A figure with its interval. For a count, both ends of the interval are the count itself."""
+
+    text: str
+    value: float | None = None  # None: unknown, or beyond what was measured
+    low: float | None = None
+    high: float | None = None
+    estimate: Estimate | None = None  # used for ratios to other figures of the same metric
+    doubt: str = ""  # why the figure can't be trusted
+
+
+def exact(value: float, text: str = "") -> Figure:
+    return Figure(text or f"{value:g}", value, value, value)
+
+
+def unknown(doubt: str) -> Figure:
+    return Figure("?", doubt=doubt)
+
+
+def _only(kind: str, selector: str, several: Iterable[Any]) -> Any:
+    """Return the only match of the selector; raise LookupError if there is none, or more than one."""
+    matches = [each for each in several if fits(selector, each.case)]
+    if len(matches) != 1:
+        raise LookupError(f"{selector} was not measured" if not matches else f"{selector} is more than one {kind}")
+    return matches[0]
+
+
+class ResultView:
+    """The figures of a result."""
+
+    def __init__(self, result: Result) -> None:
+        self._result = result
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        return summarize(self._result)
+
+    @cached_property
+    def capacities(self) -> list[Capacity]:
+        return capacities_of(self._result)
+
+    @property
+    def cpus(self) -> int:
+        """Return how many CPUs the servers could use at the same time: at most one for each user."""
+        return min([self._result.environment.usable_cpus, *(record.users for record in self._result.records)])
+
+    def figure(self, metric: str, case: str) -> Figure:
+        """Return a metric of `--require`, or one of those below; raise LookupError if the case does not have it."""
+        kind, _, rest = metric.partition(" ")
+        if metric == IN_FLIGHT:
+            return _in_flight(_only("trace", case, self._result.traces))
+        if metric in CAPACITY_FIGURES:
+            return CAPACITY_FIGURES[metric](_only("search", case, self.capacities))
+        if kind == "drill":
+            return self._of_drill(rest, case)
+        index = self._index(case)
+        summary, rounds = self.comparison.cases[index], self.comparison.rounds[index]
+        if kind == "flag":
+            return exact(float(rest in {reason.code for reason in summary.reasons}))
+        rates = [each.rate.per_s for each in rounds if each.rate.per_s]
+        if metric == "printed rate":  # for any verdict, like in the output of a load tool
+            mean = float(np.mean(rates)) if rates else 0.0
+            return exact(mean, f"{formatting.rate(mean)}/s") if rates else unknown("no answer was right")
+        if metric == "users inside":
+            return _users_inside(summary, rounds, rates)
+        return self._of_siege(metric, index)
+
+    def reference(self, metric: str, against: str, case: str) -> Figure:
+        """Return the reference of a comparison: a case, `task`, `users`, a number of ms, or 1."""
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)( ms|)", against or "1")
+        if match and (match[2] or not against or not self._has(against)):
+            return exact(float(match[1]) / (1000 if match[2] else 1), against)
+        if against in ("task", "users"):
+            summary = self.comparison.cases[self._index(case)]
+            alone_s = alone_wall_s(self.comparison.rounds_of(summary.case.work))
+            if against == "users":
+                return exact(summary.users)
+            return exact(alone_s, formatting.seconds(alone_s)) if alone_s else unknown("the task was not run alone")
+        if against in CAPACITY_FIGURES:
+            return self.figure(against, case)
+        return self.figure(metric, against)
+
+    def _has(self, selector: str) -> bool:
+        several: list[Any] = [*self._result.records, *self._result.traces, *self._result.incidents]
+        return any(fits(selector, each.case) for each in several)
+
+    def _index(self, case: str) -> int:
+        return self.comparison.cases.index(_only("case", case, self.comparison.cases))
+
+    def _of_siege(self, metric: str, index: int) -> Figure:
+        summary, field = self.comparison.cases[index], goal_names()[metric]
+        measured = known(self.comparison, index, field) if summary.verdict != FAILED else None
+        if measured is None:
+            return unknown(_doubt(summary) or f"{summary.server} has no {metric}{_first_reason(summary)}")
+        text_of = _TEXTS.get(field, formatting.seconds)
+        text = f"more than {text_of(measured.low or 0.0)}" if measured.value is None else text_of(measured.value)
+        estimate = self.comparison.measured[field][index] if field in self.comparison.measured else None
+        doubt = "" if field == "memory_bytes" else _doubt(summary)
+        return Figure(text, measured.value, measured.low, measured.high, estimate, doubt)
+
+    def _of_drill(self, metric: str, case: str) -> Figure:
+        fault, _, field = metric.partition(" ")
+        outcomes = [each for each in fault_outcomes(self._result.incidents) if each.fault == fault]
+        outcome = _only(f"drill of {fault}", case, outcomes)
+        if not outcome.figures:
+            return unknown(outcome.failure or outcome.without)
+        value = outcome.figures[field]
+        if value is None:
+            return Figure("never", math.inf, math.inf, math.inf)
+        return exact(value, formatting.seconds(value) if field.endswith("_s") else f"{value:g}")
+
+
+def _users_inside(summary: Summary, rounds: Sequence[Round], rates: Sequence[float]) -> Figure:
+    """Return the mean number of requests in the server: rate times response time (Little's law)."""
+    inside = [
+        each.rate.per_s * float(each.steady_s.mean()) if each.rate.per_s and len(each.steady_s) else None
+        for each in rounds
+    ]
+    estimate = estimates([inside])[0]
+    if estimate is None or summary.verdict == FAILED:
+        return unknown(_doubt(summary) or f"{summary.server} has no correct answer{_first_reason(summary)}")
+    rate = float(np.exp(np.mean(np.log(rates))))
+    users = formatting.significant(estimate.mean, 2)
+    text = f"{formatting.rate(rate)}/s times {formatting.seconds(estimate.mean / rate)} = {users}"
+    low, high = estimate.interval() or (None, None)
+    return Figure(text, estimate.mean, low, high, estimate, _doubt(summary))
+
+
+def _in_flight(trace: Trace) -> Figure:
+    """Return the largest number of tasks that had started and not ended."""
+    spans = [(ran[0][0], ran[-1][1]) for ran in trace.requests.ran_s if ran]
+    if trace.failure or not spans:
+        return unknown(trace.failure.message if trace.failure else NOT_REPORTED)
+    return exact(max(sum(from_s <= start_s < to_s for from_s, to_s in spans) for start_s, _ in spans))
+
+
+def _doubt(summary: Summary) -> str:
+    """Return why the figures can't be trusted. Noise is not a reason, because the intervals include it."""
+    if summary.verdict not in (FAILED, SUSPECT):
+        return ""
+    return f"{summary.server} {'failed' if summary.verdict == FAILED else 'is suspect'}{_first_reason(summary)}"
+
+
+def _first_reason(summary: Summary) -> str:
+    """Return `: ` and the first reason for the verdict, without its advice; empty if there is none."""
+    messages = [re.sub(r"^round \d+: ", "", reason.message) for reason in summary.reasons[:1]]
+    return "".join(f": {message.rpartition('; ')[0] or message}" for message in messages)
+
+
+def _sustained_rate(capacity: Capacity) -> Figure:
+    if capacity.failure:
+        return unknown(capacity.failure)
+    text = bound = f"{formatting.rate(capacity.lower_per_s)}/s" if capacity.lower_per_s else "no rate"
+    missed = min((step.per_s for step in capacity.steps if capacity.missed_at(step)), default=math.inf)
+    met = max((step.per_s for step in capacity.steps if step.per_s < missed), default=0.0)
+    low = capacity.lower_per_s or 0.0
+    if met > MUCH_MORE * low:
+        text = f"{formatting.rate(met)}/s in this run (lower bound: {bound})"
+    return Figure(text, low, low, capacity.upper_per_s or math.inf)
+
+
+def _ceiling(capacity: Capacity) -> Figure:
+    """Return the rate of a closed loop without a server."""
+    per_s = capacity.ceiling_per_s
+    return exact(per_s, f"{formatting.rate(per_s)}/s") if per_s else unknown("the ceiling could not be measured")
+
+
+def _growth(capacity: Capacity) -> Figure:
+    """Return p99 at the highest offered rate, as a multiple of p99 at the lowest."""
+    waits = [(step.per_s, wait_s) for step in capacity.steps if (wait_s := step.percentile_s("response", 99))]
+    if len(waits) < 2:
+        return unknown(capacity.failure or "too few rates were offered")
+    (low, first_s), (high, last_s) = waits[0], waits[-1]
+    first, last = ("infinite" if wait_s == math.inf else formatting.seconds(wait_s) for wait_s in (first_s, last_s))
+    text = f"{first} at {formatting.rate(low)}/s and {last} at {formatting.rate(high)}/s"
+    return exact(last_s / first_s if first_s < math.inf else 1.0, text)
+
+
+CAPACITY_FIGURES: dict[str, Callable[[Capacity], Figure]] = {
+    "capacity": _sustained_rate,
+    "capacity ceiling": _ceiling,
+    "capacity growth": _growth,
+}
 
 
 class ClaimResult(NamedTuple):

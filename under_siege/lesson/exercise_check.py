@@ -15,8 +15,7 @@ from under_siege import formatting
 from under_siege.analysis.summary import Latency
 from under_siege.checks.verdict import FAILED
 from under_siege.lesson import terminal
-from under_siege.lesson.claims import NOT_HERE, UNDECIDED, decide
-from under_siege.lesson.lesson_figures import ResultView
+from under_siege.lesson.claims import NOT_HERE, UNDECIDED, ResultView, decide
 from under_siege.lesson.measurement import LessonProgressBar
 from under_siege.lesson.step import LESSON, Exercise, all_exercises
 from under_siege.model.case import Case, Value

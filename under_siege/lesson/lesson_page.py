@@ -15,8 +15,7 @@ from under_siege.capacity.capacity_result import capacities_of
 from under_siege.charts.html import Explained, Picture, Section, rendered
 from under_siege.faults.drill_export import drill_pictures
 from under_siege.lesson import terminal
-from under_siege.lesson.claims import QuestionResult, decide_question
-from under_siege.lesson.lesson_figures import ResultView
+from under_siege.lesson.claims import QuestionResult, ResultView, decide_question
 from under_siege.lesson.step import LessonProgress, LessonStep, Question, committed_result
 from under_siege.model.record import Result, load
 from under_siege.pages.page_sections import sections

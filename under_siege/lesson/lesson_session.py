@@ -10,8 +10,7 @@ from rich.console import RenderableType
 
 from common.errors import BadInputError
 from under_siege.lesson import terminal
-from under_siege.lesson.claims import QuestionResult, decide_question
-from under_siege.lesson.lesson_figures import ResultView
+from under_siege.lesson.claims import QuestionResult, ResultView, decide_question
 from under_siege.lesson.lesson_page import lesson_as_html
 from under_siege.lesson.measurement import LessonProgressBar, measure, missing_here
 from under_siege.lesson.step import CompletedStep, LessonProgress, LessonStep, Question, all_steps, committed_result

@@ -15,10 +15,9 @@ from common.errors import BadInputError
 from common.server_contract import unmet
 from under_siege import formatting
 from under_siege.capacity.capacity_run import capacity_plan, run_capacity
-from under_siege.checks.evidence import OTHER_WORK
+from under_siege.checks.suspicions import OTHER_WORK
 from under_siege.faults.drill_run import drill_plan, run_drill
-from under_siege.lesson.claims import decide_question
-from under_siege.lesson.lesson_figures import IN_FLIGHT, ResultView
+from under_siege.lesson.claims import IN_FLIGHT, ResultView, decide_question
 from under_siege.lesson.step import Question, fits
 from under_siege.model.case import Case, Value
 from under_siege.model.record import Result, save

@@ -13,8 +13,7 @@ from under_siege import formatting
 from under_siege.analysis.summary import Summary
 from under_siege.checks.verdict import FAILED
 from under_siege.faults import drill_export
-from under_siege.lesson.claims import HOLDS, NOT_HERE, QuestionResult, decide_question
-from under_siege.lesson.lesson_figures import ResultView
+from under_siege.lesson.claims import HOLDS, NOT_HERE, QuestionResult, ResultView, decide_question
 from under_siege.lesson.step import LessonStep, Question, committed_result
 from under_siege.model.case import Case
 from under_siege.model.record import Result, load

@@ -17,14 +17,14 @@ from common.cpus import usable_cpu_numbers
 from under_siege.model.record import Machine, Record, append_row
 from under_siege.monitors.probes import in_background
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import ManagedProcess, until
-from under_siege.processes.process_output import Tail, reading_lines
+from under_siege.processes.managed_process import ManagedProcess, Tail, reading_lines, until
 from under_siege.targets.interpreter import Interpreter
 
 CPU_TIMES_EVERY_S = 0.25
 RECENT_S = 2.0  # how long samples are kept
 SPEED_PROBE = [sys.executable, *script("cpu_speed_loop")]  # the same Python for all cases
 MOST_RUNS, ENOUGH_S = 3, 0.25  # runs at a time, or as many as start within this time
+BUSY_PCT = 10.0  # percentage of all CPUs; an idle machine has 1 or 2
 FRESH_S = 1.0  # runs after one case that are this recent also count as runs before the next one
 _RUN = re.compile(r"(\d+(\.\d+)?(e-\d+)?,){3}-?\d{1,6}", re.ASCII)
 

@@ -15,12 +15,10 @@ from under_siege.compare.diff import ResultComparison
 from under_siege.model.case import Case
 from under_siege.model.record import Result
 from under_siege.pages.page_sections import sections
-from under_siege.report.columns import NO_SERVER, Column, columns_for, name_in_table
-from under_siege.report.conclusion import answers
-from under_siege.report.grid import TableCell
+from under_siege.report.columns import NO_SERVER, Column, TableCell, columns_for, name_in_table
+from under_siege.report.conclusion import answers, sweep_sentences
 from under_siege.report.labels import at, cases_of, columned, in_plain_words, with_name
 from under_siege.report.notes import flags, footnote, load_tool_share, notes
-from under_siege.report.sweep_text import in_sentences
 from under_siege.report.threshold_text import HEADINGS, in_short, lines
 
 MOST_ROWS = 400
@@ -30,7 +28,7 @@ def as_html(comparison: Comparison, changes: ResultComparison | None = None) -> 
     """Return the page; `changes` between two revisions are its answer."""
     result, found = comparison.result, judged(comparison) if changes is None else changes.required
     ordered, found_answers = comparison.by_rank(), answers(comparison) if changes is None else []
-    sentences = in_sentences(comparison) if changes is None else [diff_export.conclusion(changes)]
+    sentences = sweep_sentences(comparison) if changes is None else [diff_export.conclusion(changes)]
     columns = columns_for([summary for summary in ordered if summary.verdict != FAILED], wide=True)
     differing = columned(cases_of(comparison.cases))
     return page(

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from under_siege import formatting
-from under_siege.analysis.metric_value import known, spent_beside, task_cpu_s
-from under_siege.analysis.report_data import Comparison
+from under_siege.analysis.report_data import Comparison, known, spent_beside, task_cpu_s
 from under_siege.analysis.summary import Summary
 from under_siege.analysis.sweep import Sweep, sweeps
 from under_siege.charts.axis_charts import FIGURES, Over, curves, heat_map

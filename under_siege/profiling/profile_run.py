@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common.errors import one_line
 from under_siege.environments.services import Services
-from under_siege.environments.tool_install import Tool
+from under_siege.environments.venvs import Tool
 from under_siege.http_client import client
 from under_siege.model.case import Case
 from under_siege.model.profile import Profile
@@ -18,8 +18,7 @@ from under_siege.model.suite import Kind
 from under_siege.monitors.probes import cancel
 from under_siege.profiling.sampler import sample
 from under_siege.run.case_run import CaseRun
-from under_siege.run.duration import Length
-from under_siege.run.plan import Plan, ProgressListener, new_record
+from under_siege.run.plan import Length, Plan, ProgressListener, new_record
 from under_siege.run.request_replay import RequestReplays
 from under_siege.run.server import Server, running
 from under_siege.run.session import run_plan

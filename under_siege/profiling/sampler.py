@@ -25,8 +25,7 @@ from under_siege.model.profile import Frames, Profile, Stacks
 from under_siege.model.record import CaseFailedError, append_row
 from under_siege.model.result_file import legible, read_limited
 from under_siege.paths import ROOT
-from under_siege.processes.managed_process import ManagedProcess, offspring
-from under_siege.processes.process_output import Tail
+from under_siege.processes.managed_process import ManagedProcess, Tail, offspring
 
 RATE_PER_S = 50  # more would slow down the server
 PASSES = {"wall": ["--idle"], "cpu": [], "gil": ["--gil"]}

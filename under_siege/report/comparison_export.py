@@ -8,21 +8,30 @@ from rich.table import Table
 from rich.text import Text
 
 from under_siege import formatting
-from under_siege.analysis import axis_differences
-from under_siege.analysis.axis_differences import Across, across_of
 from under_siege.analysis.report_data import Comparison
 from under_siege.analysis.summary import Summary
+from under_siege.analysis.sweep import Across, Cell, across_of
 from under_siege.analysis.threshold_check import judged
 from under_siege.checks.verdict import FAILED, OK
 from under_siege.model.case import Value, axis
 from under_siege.paths import INVOCATION
-from under_siege.report import grid
-from under_siege.report.columns import COLUMNS, STYLES, columns_for, name_in_table, rank_of
-from under_siege.report.conclusion import Answer, answers
-from under_siege.report.grid import CsvValue, Grid, Heading, TableCell, plain
+from under_siege.report.columns import (
+    COLUMNS,
+    STYLES,
+    CsvValue,
+    Grid,
+    Heading,
+    TableCell,
+    columns_for,
+    name_in_table,
+    plain,
+    rank_of,
+    rows_as_csv,
+    small_print,
+)
+from under_siege.report.conclusion import Answer, answers, sweep_sentences
 from under_siege.report.labels import across, at, cases_of, columned, in_words, name_of, told_apart, varying
 from under_siege.report.notes import flags, footnote, notes
-from under_siege.report.sweep_text import in_sentences
 from under_siege.report.threshold_text import required_as_markdown, required_as_table
 from under_siege.stats.metrics import SPEED_CORRECTED
 from under_siege.stats.rounds_data import Round
@@ -41,7 +50,7 @@ def as_table(comparison: Comparison, *, wide: bool = False) -> RenderableType:
     sound = [*comparison.ceilings, *(case for case in cases if case.verdict != FAILED)]
     return Group(
         *(Text(line) for answer in answers_by_load for line in answer.lines()),
-        *(Text(f"\n{paragraph}") for paragraph in in_sentences(comparison)),
+        *(Text(f"\n{paragraph}") for paragraph in sweep_sentences(comparison)),
         Text(),
         *_figures(comparison, answers_by_load, wide=wide),
         *_lines(_failed(cases), is_apart=False),
@@ -119,11 +128,11 @@ def as_markdown(comparison: Comparison) -> str:
     ] + [f"- note: {plain(server)}: {plain(note)}" for server, note in notes(comparison)]
     parts = [
         *(part for answer in answers_by_load for part in _answer_as_markdown(answer)),
-        *map(plain, in_sentences(comparison)),
+        *map(plain, sweep_sentences(comparison)),
         table.as_markdown() if table.rows else "",
         required_as_markdown(judged(comparison)),
         "\n".join(remarks),
-        grid.small_print(line.replace("* not", "bold: not") for line in footnote(comparison)),
+        small_print(line.replace("* not", "bold: not") for line in footnote(comparison)),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -138,7 +147,7 @@ def as_csv(comparison: Comparison) -> str:
     """Return a row for each case in each round, with units in the headings."""
     rows = [_row(measured, comparison) for measured in comparison.every_round()]
     headings = list(dict.fromkeys(heading for row in rows for heading in row)) or ["server"]
-    return grid.as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
+    return rows_as_csv(headings, ([_in_six_digits(row.get(heading)) for heading in headings] for row in rows))
 
 
 def _in_six_digits(value: CsvValue) -> CsvValue:
@@ -265,7 +274,7 @@ def _along(table: Across, figure: str) -> Grid:
     return Grid([_TITLES[figure]], headings, rows, gap=2)
 
 
-def _difference(cell: axis_differences.Cell | None, figure: str) -> str:
+def _difference(cell: Cell | None, figure: str) -> str:
     """Return `9,800  +31 %`; the difference is blank for the first value, and if it is not significant."""
     if cell is None:
         return ""

@@ -1,4 +1,4 @@
-"""Write the conclusion of a comparison: which case to use, and why."""
+"""Write the conclusion of a comparison: which case to use, why, and how throughput changes along a numeric axis."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,11 +8,12 @@ from statistics import median
 from under_siege import formatting
 from under_siege.analysis.report_data import Comparison, is_worse, level
 from under_siege.analysis.summary import Summary
+from under_siege.analysis.sweep import Line, Part, Scaling, Sweep, sweeps, told
 from under_siege.checks.verdict import OK, UNCLEAR
 from under_siege.formatting import listed
 from under_siege.model.case import Case
 from under_siege.report.columns import half_width
-from under_siege.report.labels import BRIEF, cases_of, load_in_words, name_of, short, varying, without_capital
+from under_siege.report.labels import BRIEF, cases_of, in_words, load_in_words, name_of, short, varying, without_capital
 from under_siege.stats.estimates import Estimate, differ, ratio, student_at
 from under_siege.stats.rounds_data import alone_wall_s
 
@@ -214,8 +215,8 @@ class _Field:
         quick = [candidate for candidate in self._sound if candidate.keeps_pings_short]
         if quick:
             best = max(quick, key=lambda candidate: candidate.rate.log)
-            part = f"{_share_of(best, chosen)} of the throughput"
-            yield f"Need quick health checks? {best.name}: {best.ping} p99, {part}."
+            share = _share_of(best, chosen)
+            yield f"Need quick health checks? {best.name}: {best.ping} p99, {share} of the throughput."
 
     def _for_little_memory(self, chosen: _Candidate) -> Iterator[str]:
         lean = [candidate for candidate in self._sound if self._is_leaner(candidate, chosen)]
@@ -290,3 +291,74 @@ def _times(factor: Estimate) -> str:
 
 def _share_of(candidate: _Candidate, chosen: _Candidate) -> str:
     return formatting.share(math.exp(candidate.rate.log - chosen.rate.log))
+
+
+def sweep_sentences(comparison: Comparison) -> Iterator[str]:
+    """Yield a paragraph for each axis and load with a finding."""
+    for sweep in sweeps(comparison):
+        if sentences := [*_of_sweep(sweep, comparison)]:
+            names = [name for name, _ in sweep.load if len({case.case.get(name) for case in comparison.cases}) > 1]
+            load = in_words(sweep.lines[0].case, names)
+            yield " ".join([f"More {sweep.along}{f', {load}' if load else ''}:", *sentences])
+
+
+def _of_sweep(sweep: Sweep, comparison: Comparison) -> Iterator[str]:
+    cases = cases_of(comparison.cases)
+    named = [(line, name_of(line.case, cases, without=[sweep.along])) for line in sweep.lines]
+    if knees := "; ".join(_knees(named, sweep.along)):
+        yield f"{knees}."
+    for line, name in named:
+        yield from _of_line(line, name, sweep.along)
+    yield from _of_laws(named, sweep.along)
+
+
+def _knees(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
+    known = [(line.numbers[line.knee], line, name) for line, name in named if line.knee is not None]
+    for at in sorted({at for at, _, _ in known}):
+        ended = [(line, name) for number, line, name in known if number == at and line.numbers[-1] > at]
+        if ended:
+            names = listed([name for _, name in ended], MOST_NAMES)
+            rates = formatting.span(
+                sorted(line.rates[line.knee or 0].mean for line, _ in ended), lambda rate: f"{formatting.rate(rate)}/s"
+            )
+            yield f"beyond {told(along, at)} throughput does not grow with {names} ({rates})"
+        if going := [name for number, line, name in known if number == at == line.numbers[-1]]:
+            names = listed(going, MOST_NAMES)
+            yield f"with {names} throughput grows up to {told(along, at)}, the most that was measured"
+
+
+def _of_line(line: Line, name: str, along: str) -> Iterator[str]:
+    if line.lost:
+        yield f"At {told(along, line.numbers[-1])} throughput of {name} is {formatting.share(line.lost)} lower."
+    grown = line.pings_grow
+    if grown is not None and line.pings is not None:
+        first, then, last = (formatting.seconds(line.pings[place].mean) for place in (0, grown, -1))
+        values = f"{first}, {then} ... {last}" if grown < len(line.pings) - 1 else f"{first}, {then}"
+        yield f"Pings of {name} grow from {told(along, line.numbers[grown])} on ({values}, p99)."
+
+
+def _of_laws(named: Sequence[tuple[Line, str]], along: str) -> Iterator[str]:
+    """Yield the parameters of the law for servers that follow it, and the misfit of those that do not."""
+    laws = [(law, line, name) for line, name in named if (law := line.scaling) is not None]
+    for law, line, name in laws:
+        if law.fits:
+            parts = f"σ = {_part(law.contention)}, κ = {_part(law.coherency)}"
+            end = _peak(law, along, line.numbers[-1])
+            yield f"{name} follows the Universal Scalability Law with {parts}{end}."
+    if others := [(law.misfit, name) for law, _, name in laws if not law.fits]:
+        do, off = "does" if len(others) == 1 else "do", formatting.share(max(others)[0])
+        names = listed([name for _, name in others], MOST_NAMES)
+        yield f"{names} {do} not follow the Universal Scalability Law: a point is {off} off, which is significant."
+
+
+def _peak(law: Scaling, along: str, last: float) -> str:
+    if law.peak is None or law.peak < 1:
+        return ""
+    beyond = ", beyond the measured range" if law.peak > last else ""
+    return f", with its peak at {formatting.significant(law.peak, 2)} {along}{beyond}"
+
+
+def _part(part: Part) -> str:
+    """Return a parameter with its interval; negative values are shown as 0."""
+    value, low, high = (f"{value:.2g}" if value >= 1e-9 else "0" for value in part)
+    return f"{value} ({low} to {high})"

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from under_siege import formatting
 from under_siege.analysis.threshold_check import MET, MISSED, UNDECIDED, Judged
-from under_siege.report.grid import markdown_table, plain, plain_table
+from under_siege.report.columns import markdown_table, plain, plain_table
 from under_siege.report.labels import cases_of, full_name
 
 HEADINGS = ("requirement", "outcome", "case", "measured (95 % interval)")

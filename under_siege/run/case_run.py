@@ -12,14 +12,12 @@ import psutil
 
 from common.errors import BadInputError, one_line
 from under_siege.environments.services import Services
-from under_siege.environments.tool_install import Tool
-from under_siege.environments.venvs import run_command
+from under_siege.environments.venvs import Tool, run_command
 from under_siege.http_client import client
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.case import Case
 from under_siege.model.record import Bursts, CaseFailedError, Failure, Record, Transactions
 from under_siege.model.suite import Load
-from under_siege.monitors.drain import pending, watch_drain
 from under_siege.monitors.machine_speed import (
     BaselineWorker,
     baseline_worker,
@@ -28,12 +26,10 @@ from under_siege.monitors.machine_speed import (
     speed_probe,
     watching_machine,
 )
-from under_siege.monitors.probes import PING_INTERVAL_S, AnswerCheck, check_interval_s, probing
+from under_siege.monitors.probes import PING_INTERVAL_S, AnswerCheck, check_interval_s, pending, probing, watch_drain
 from under_siege.monitors.resource_usage import sampling, watching_ports
-from under_siege.run.ceiling import compute_bare
-from under_siege.run.duration import Length
-from under_siege.run.load_run import RunningTool, drive, spec_of, started
-from under_siege.run.plan import Plan, ProgressListener, new_record
+from under_siege.run.load_run import RunningTool, compute_bare, drive, spec_of, started
+from under_siege.run.plan import Length, Plan, ProgressListener, new_record
 from under_siege.run.request_replay import IN_A_ROW, RequestReplays
 from under_siege.run.server import Server, running
 from under_siege.run.start_command import suite_command

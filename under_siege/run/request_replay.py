@@ -9,14 +9,13 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from under_siege.environments.tool_install import Tool
+from under_siege.environments.venvs import Tool
 from under_siege.http_client import MORE_BYTES, HttpResponse
 from under_siege.load_tools.tool import LoadSpec
 from under_siege.model.record import CaseFailedError
 from under_siege.model.suite import Request
 from under_siege.paths import HOST
-from under_siege.processes.managed_process import ManagedProcess
-from under_siege.processes.process_output import Tail
+from under_siege.processes.managed_process import ManagedProcess, Tail
 
 FIRST_LIMIT_S = 10.0  # longest wait for the first request of a tool; 0.02 s is usual
 IN_A_ROW = 3  # requests on one connection, if the tool keeps its connections

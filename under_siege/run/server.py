@@ -21,7 +21,16 @@ from under_siege.model.record import CaseFailedError, Record
 from under_siege.model.suite import MixedRequest, filled
 from under_siege.monitors.resource_usage import tree_usage
 from under_siege.paths import HOST
-from under_siege.processes.managed_process import CALM_LOOK_S, GRACE_S, LOOK_S, ManagedProcess, how_it_ended, until
+from under_siege.processes.managed_process import (
+    CALM_LOOK_S,
+    GRACE_S,
+    LOOK_S,
+    ManagedProcess,
+    Tail,
+    how_it_ended,
+    last_error,
+    until,
+)
 from under_siege.processes.ports import (
     claimed_port,
     listeners,
@@ -30,7 +39,6 @@ from under_siege.processes.ports import (
     port_is_free,
     where_it_listens,
 )
-from under_siege.processes.process_output import Tail, last_error
 from under_siege.run.plan import Plan
 from under_siege.run.start_command import Start, start_of
 

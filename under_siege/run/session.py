@@ -17,7 +17,7 @@ from common.cpus import usable_cpus
 from common.errors import BadInputError
 from under_siege.environments.machine import OtherWork, describe_environment, examine, in_one_line
 from under_siege.environments.services import Services, services
-from under_siege.environments.tool_install import Tool, check, tool_in
+from under_siege.environments.venvs import Tool, check, tool_in
 from under_siege.load_tools import DRIVERS
 from under_siege.model.case import Case
 from under_siege.model.profile import Profile
@@ -29,9 +29,8 @@ from under_siege.processes.managed_process import until_signal
 from under_siege.processes.ports import own_network
 from under_siege.processes.supervisor_client import kept
 from under_siege.run.case_run import CaseRun, run
-from under_siege.run.duration import budget_s, say_how_long
 from under_siege.run.load_run import spec_of
-from under_siege.run.plan import Plan, ProgressListener
+from under_siege.run.plan import Plan, ProgressListener, budget_s, say_how_long
 from under_siege.run.prepare import expectations_of, package_versions, prepared, with_environments
 from under_siege.run.server import Server
 from under_siege.targets.expectation import Expectations

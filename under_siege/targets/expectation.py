@@ -17,8 +17,7 @@ from under_siege.model.case import Value
 from under_siege.model.result_file import legible
 from under_siege.model.suite import GET, Request
 from under_siege.paths import script, server_environment
-from under_siege.processes.managed_process import ManagedProcess, until
-from under_siege.processes.process_output import Tail
+from under_siege.processes.managed_process import ManagedProcess, Tail, until
 from under_siege.targets.interpreter import Interpreter
 
 LIMIT_S = 60.0

@@ -11,7 +11,7 @@ import psutil
 
 from common.errors import one_line
 from under_siege.environments.services import Services
-from under_siege.environments.tool_install import Tool
+from under_siege.environments.venvs import Tool
 from under_siege.http_client import HttpResponse, client
 from under_siege.model.case import Case
 from under_siege.model.record import CaseFailedError, Failure, Result, Trace

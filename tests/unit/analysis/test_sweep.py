@@ -12,7 +12,7 @@ from under_siege.analysis.report_data import summarize
 from under_siege.analysis.sweep import Scaling, axes_of_numbers, knee, number, scaling, sweeps
 from under_siege.model.record import Result, save
 from under_siege.render import Report
-from under_siege.report.sweep_text import in_sentences
+from under_siege.report.conclusion import sweep_sentences
 from under_siege.stats.estimates import Estimate, estimates
 
 NUMBERS = [1, 2, 4, 8, 16, 32]
@@ -108,12 +108,12 @@ def along_users() -> Result:
 
 
 def test_sentences_describe_knees_laws_and_pings() -> None:
-    (said,) = in_sentences(summarize(along_workers()))
+    (said,) = sweep_sentences(summarize(along_workers()))
     assert said.startswith("More workers: beyond 2 workers throughput does not grow with 3_wall (")
     assert "beyond 8 workers throughput does not grow with 4_law (" in said
     assert "4_law follows the Universal Scalability Law with σ = 0.1" in said
     assert "3_wall does not follow the Universal Scalability Law: a point is " in said
-    (said,) = in_sentences(summarize(along_users()))
+    (said,) = sweep_sentences(summarize(along_users()))
     assert "beyond 1 user throughput does not grow with 2_async (10" in said
     assert "Pings of 4_pool grow from 5 users on (2.0 ms, 10 ms ... 50 ms, p99)." in said
     assert "Pings of 2_async" not in said
@@ -121,7 +121,7 @@ def test_sentences_describe_knees_laws_and_pings() -> None:
 
 
 def test_one_round_has_no_sentences() -> None:
-    assert [*in_sentences(summarize(along_workers(rounds=1)))] == []
+    assert [*sweep_sentences(summarize(along_workers(rounds=1)))] == []
 
 
 def test_a_sentence_names_servers_that_still_grow_at_the_last_number() -> None:

@@ -5,8 +5,7 @@ import pytest
 from simulated_results import ROUNDS, SERVERS, USUAL, a_result, by_server
 
 from under_siege.analysis.summary import Interval, Latency, Summary
-from under_siege.compare.cross_run_scale import ratio_between
-from under_siege.compare.diff import FIGURES, CasePair, MetricChange, adjusted_for_tests, compare_results
+from under_siege.compare.diff import FIGURES, CasePair, MetricChange, adjusted_for_tests, compare_results, ratio_between
 from under_siege.model.case import case_of
 from under_siege.stats.estimates import Estimate, estimates, holm
 

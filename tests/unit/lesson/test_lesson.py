@@ -23,12 +23,12 @@ from under_siege.lesson.claims import (
     NOT_HERE,
     SIMILAR,
     UNDECIDED,
+    ResultView,
     decide,
     decide_question,
     limits_of,
     outcome_of,
 )
-from under_siege.lesson.lesson_figures import ResultView
 from under_siege.lesson.lesson_page import FirstTime, lesson_as_html
 from under_siege.lesson.lesson_session import overview
 from under_siege.lesson.step import (

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from simulated_record import CPUS, TIME_S, result_of
 from simulated_results import ROUNDS, SPEED_PROBE, a_record, add_beats, suspicious, vary
 
-from under_siege.lesson.claims import HOLDS, UNDECIDED, decide, decide_question
-from under_siege.lesson.lesson_figures import ResultView
+from under_siege.lesson.claims import HOLDS, UNDECIDED, ResultView, decide, decide_question
 from under_siege.lesson.step import Choice, Claim, Question
 from under_siege.model.record import Machine
 

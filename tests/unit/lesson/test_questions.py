@@ -6,8 +6,7 @@ import re
 import pytest
 from conftest import ROOT
 
-from under_siege.lesson.claims import HOLDS, decide
-from under_siege.lesson.lesson_figures import ResultView
+from under_siege.lesson.claims import HOLDS, ResultView, decide
 from under_siege.lesson.step import Claim
 from under_siege.model.record import load
 

@@ -3,8 +3,7 @@
 import plans
 import pytest
 
-from under_siege.run.duration import LEAST_S, Length, in_words, run_length_s, say_how_long, too_short_for
-from under_siege.run.plan import Plan
+from under_siege.run.plan import LEAST_S, Length, Plan, in_words, run_length_s, say_how_long, too_short_for
 from under_siege.targets.expectation import Expectation
 
 COMPUTES, WAITS = Expectation(b"4", 0.04, 0.04), Expectation(b"4", 0.28, 0.0)
